@@ -1,0 +1,21 @@
+/* telegrad/mpi.h - the MPI transport (libtelegrad-mpi). The core library needs no MPI. */
+#ifndef TELEGRAD_MPI_H
+#define TELEGRAD_MPI_H
+
+#include <mpi.h>
+#include "telegrad/transport.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Ranks and size are those of comm, which is duplicated (collective call). MPI must be initialised;
+ * with MPI_THREAD_MULTIPLE the session may use its communication thread, with less it runs inline.
+ * MPI cannot cancel sends: after `shut` posted buffers live until the process ends.
+ * Errors TG_E_STATE (MPI not initialised or already finalised), TG_E_NOMEM, TG_E_PEER */
+TG_API TG_NODISCARD tg_status tg_transport_mpi(MPI_Comm comm, tg_transport **t_p);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

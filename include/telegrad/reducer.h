@@ -1,0 +1,65 @@
+/* telegrad/reducer.h - one call in the place of a dense all-reduce.
+ *
+ *     tg_transport *t;  tg_reducer *r;
+ *     tg_transport_mpi(MPI_COMM_WORLD, &t);
+ *     tg_reducer_create("dgc:density=0.001,momentum=0", t, n, NULL, &r);
+ *     ... every step:  tg_reducer_mean(r, gradient, mean);
+ *     tg_reducer_destroy(r);  tg_transport_destroy(t);
+ *
+ * The reducer keeps the method's memory (residuals) between calls. All ranks create it with the
+ * same arguments (checked by a handshake) and call it in the same order. */
+#ifndef TELEGRAD_REDUCER_H
+#define TELEGRAD_REDUCER_H
+
+#include "telegrad/codec.h"
+#include "telegrad/transport.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct tg_reducer tg_reducer;
+
+typedef struct tg_reducer_config {
+    size_t struct_size; /* sizeof(tg_reducer_config) */
+    uint64_t seed;
+    uint64_t steps_per_epoch;   /* for durations in epochs; 0: unknown */
+    int64_t timeout_ms;         /* longest wait for one message; 0: 60,000 */
+    const tg_segment *segments; /* (nsegments) tensors in the vector; NULL: one */
+    size_t nsegments;
+} tg_reducer_config;
+
+/* method     spec string, e.g. "topk:density=0.01"
+ * transport  borrowed; not used by anyone else until the reducer is destroyed
+ * n          elements of every vector
+ * config     NULL: seed 0, one segment, 60 s
+ * Errors     TG_E_SPEC, TG_E_ARG, TG_E_NOMEM, TG_E_MISMATCH (ranks differ: names what and whom),
+ * TG_E_PEER */
+TG_API TG_NODISCARD tg_status tg_reducer_create(const char *method, tg_transport *transport,
+                                                size_t n, const tg_reducer_config *config,
+                                                tg_reducer **r_p);
+TG_API void tg_reducer_destroy(tg_reducer *r); /* NULL is fine */
+
+/* mean (n) = mean over ranks of what they sent of g (n). mean may be g. The same bits on all ranks.
+ * Errors   TG_E_NONFINITE: on every rank, if any rank's g is not finite: nothing was applied, the
+ * next call may follow; TG_E_PEER, TG_E_CORRUPT: the reducer is dead */
+TG_API TG_NODISCARD tg_status tg_reducer_mean(tg_reducer *r, const float *g, float *mean);
+
+/* The same in parts: start, then test (progress, never blocks) or wait. g and mean stay untouched
+ * by the caller until done. One operation at a time: TG_E_STATE otherwise. on_done (NULL: none) is
+ * called by the call that finds it finished. */
+TG_API TG_NODISCARD tg_status tg_reducer_start(tg_reducer *r, const float *g, float *mean,
+                                               void (*on_done)(void *arg, tg_status status),
+                                               void *arg);
+TG_API TG_NODISCARD tg_status tg_reducer_test(tg_reducer *r, bool *done_p);
+TG_API TG_NODISCARD tg_status tg_reducer_wait(tg_reducer *r);
+
+/* Bytes handed to the transport so far; 4 n over the last coded gradient's bytes (envelope and
+ * frame included). */
+TG_API uint64_t tg_reducer_bytes_sent(const tg_reducer *r);
+TG_API double tg_reducer_ratio(const tg_reducer *r);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,35 @@
+/* telegrad/registry.h - what exists: names, keys, defaults, ranges, papers. */
+#ifndef TELEGRAD_REGISTRY_H
+#define TELEGRAD_REGISTRY_H
+
+#include "telegrad/base.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum tg_kind {
+    TG_KIND_METHOD = 0,
+    TG_KIND_CODEC = 1,
+    TG_KIND_FEEDBACK = 2,
+    TG_KIND_EXCHANGE = 3,
+    TG_KIND_STRATEGY = 4,
+    TG_KIND_OPTIMIZER = 5,
+    TG_KIND_LR_SCHEDULE = 6,
+    TG_KIND_COUNT = 7
+} tg_kind;
+
+/* "method", "codec", ...; "?" for a number that is none. */
+TG_API const char *tg_kind_name(tg_kind kind);
+
+/* All entries of a kind, in a fixed order; static. count 0 for a number that is none. Threads any
+ */
+TG_API const tg_entry *const *tg_registry_entries(tg_kind kind, size_t *count_p);
+
+/* Parse a spec string of a kind. Errors TG_E_SPEC */
+TG_API TG_NODISCARD tg_status tg_registry_parse(tg_kind kind, const char *text, tg_spec **spec_p);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,180 @@
+/* telegrad/session.h - training: tensors, steps, checkpoints.
+ *
+ *     tg_session_create(&config, transport, &s);
+ *     tg_session_add(s, &tensor, &id);  ...            every tensor, in forward order, the same on
+ * all ranks tg_session_begin(s);                             handshake; parameters of rank 0 go to
+ * all (or tg_session_load) for each step: tg_param_wait(s, id) before a layer reads its parameters
+ * (no-op after tg_step) tg_grad_wait(s, id) before backward overwrites a gradient tg_grad_ready(s,
+ * id) as soon as a gradient is complete, last layers first tg_step(s, &info); tg_session_finish(s);
+ * what is in flight is applied; parameters = the global ones
+ *
+ * Threads  one calling thread per session; tg_session_request_stop from any thread or signal
+ * handler. A failure of TG_E_PEER, TG_E_CORRUPT, TG_E_MISMATCH or TG_E_VERSION is final: every
+ * later call returns it again. */
+#ifndef TELEGRAD_SESSION_H
+#define TELEGRAD_SESSION_H
+
+#include "telegrad/codec.h"
+#include "telegrad/optimizer.h"
+#include "telegrad/transport.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct tg_session tg_session;
+
+typedef enum tg_driver {
+    TG_DRIVER_AUTO = 0,   /* a communication thread if the transport allows, else inline */
+    TG_DRIVER_THREAD = 1, /* TG_E_UNSUPPORTED if the transport does not allow */
+    TG_DRIVER_INLINE = 2  /* progress only inside calls: see tg_progress */
+} tg_driver;
+
+typedef enum tg_nonfinite {
+    TG_NONFINITE_SKIP =
+        0, /* nobody applies the step; what finite ranks sent goes back into their residuals */
+    TG_NONFINITE_FAIL = 1 /* tg_step fails with TG_E_NONFINITE on every rank */
+} tg_nonfinite;
+
+typedef enum tg_unready {
+    TG_UNREADY_ERROR = 0, /* tg_step fails with TG_E_STATE naming the tensor */
+    TG_UNREADY_ZERO = 1   /* a tensor never made ready in a step counts as zero */
+} tg_unready;
+
+typedef struct tg_session_config {
+    size_t struct_size;    /* sizeof(tg_session_config) */
+    const char *method;    /* NULL: "dense" */
+    const char *strategy;  /* NULL: "ssgd" */
+    const char *optimizer; /* NULL: "sgd:lr=0.01" */
+    uint64_t seed;
+    uint64_t steps_per_epoch; /* for durations in epochs; 0: unknown */
+    int64_t timeout_ms;       /* longest wait for one message; 0: 60,000 */
+    tg_driver driver;
+    tg_nonfinite on_nonfinite;
+    tg_unready on_unready;
+    size_t bucket_bytes; /* tensors are exchanged together up to this size; 0: 25 MiB */
+    uint64_t hash_every; /* compare hashes of the global parameters every so many steps; 0: never */
+    const char *job; /* any text that must be equal on all ranks (model, data, batch); NULL: "" */
+    tg_trace *trace; /* NULL: none; borrowed */
+} tg_session_config;
+
+/* transport is borrowed and not used by anyone else until the session is destroyed. Nothing is sent
+ * yet. Errors TG_E_SPEC (also: method and optimizer name two different momenta), TG_E_ARG,
+ * TG_E_UNSUPPORTED, TG_E_NOMEM */
+TG_API TG_NODISCARD tg_status tg_session_create(const tg_session_config *config,
+                                                tg_transport *transport, tg_session **s_p);
+/* Ends the communication thread; shuts the transport if something is in flight. NULL is fine. */
+TG_API void tg_session_destroy(tg_session *s);
+
+typedef enum tg_tensor_kind {
+    TG_TENSOR_TRAINED = 0,  /* has a gradient */
+    TG_TENSOR_AVERAGED = 1, /* a statistic (batch norm): ranks keep their own; evaluation and
+                               checkpoints use the mean */
+    TG_TENSOR_RANK0 = 2     /* a statistic of which rank 0's value counts */
+} tg_tensor_kind;
+
+typedef struct tg_tensor {
+    size_t struct_size;  /* sizeof(tg_tensor) */
+    const char *name;    /* unique; copied */
+    const size_t *shape; /* (ndim); the matrix view is shape[0] x rest; copied */
+    size_t ndim;         /* 0 to 8 */
+    tg_tensor_kind kind;
+    tg_array param; /* (product of shape) */
+    tg_array grad;  /* same length; TRAINED only. Gradients whose memory is adjacent in the order
+                       added need no copy */
+} tg_tensor;
+
+/* Errors TG_E_ARG (name taken, shape), TG_E_STATE (after begin), TG_E_UNSUPPORTED (device memory)
+ */
+TG_API TG_NODISCARD tg_status tg_session_add(tg_session *s, const tg_tensor *tensor,
+                                             uint32_t *id_p);
+
+/* Handshake (versions, specs, job text, tensors, with the rank that differs named), then rank 0's
+ * tensors go to all. Errors TG_E_MISMATCH, TG_E_VERSION, TG_E_PEER, TG_E_NOMEM */
+TG_API TG_NODISCARD tg_status tg_session_begin(tg_session *s);
+
+/* The gradient of this tensor is complete. It is checked for NaN and infinity here, while it is in
+ * the cache. */
+TG_API TG_NODISCARD tg_status tg_grad_ready(tg_session *s, uint32_t id);
+/* Wait until the session has read this tensor's gradient of the last step. */
+TG_API TG_NODISCARD tg_status tg_grad_wait(tg_session *s, uint32_t id);
+/* Wait until this tensor's parameters are those of the next forward pass. */
+TG_API TG_NODISCARD tg_status tg_param_wait(tg_session *s, uint32_t id);
+/* Inline driver: move what can be moved, without blocking. Call it between layers. No-op with a
+ * thread. */
+TG_API TG_NODISCARD tg_status tg_progress(tg_session *s);
+
+/* What a step did. The fields marked (*) are about the exchanges delivered in this step, which a
+ * delayed strategy started in an earlier one; all zero if none was. Times in nanoseconds. */
+typedef struct tg_step_info {
+    size_t struct_size;      /* set by the caller: sizeof(tg_step_info) */
+    bool want_residual_norm; /* set by the caller: fill residual_norm (a pass over the residuals) */
+    uint64_t step;           /* 0, 1, ... */
+    bool skipped;            /* (*) dropped: some rank's gradient was not finite */
+    bool stop;               /* (*) some rank asked to stop: all ranks see it after the same step */
+    bool coded;              /* (*) by the method's codec; false: dense (CD-SGD: every k-th) */
+    double density;          /* (*) fraction kept; 1 if dense */
+    uint64_t coded_bytes; /* (*) own gradient as coded, frames and one envelope a bucket included */
+    int64_t encode_ns;    /* (*) compensate and encode */
+    int64_t exchange_ns;  /* (*) from launch to the aggregate */
+    uint64_t bytes_sent;  /* handed to the transport since the last step */
+    uint64_t bytes_dense; /* of the best dense exchange: 8 n (P-1)/P */
+    double grad_norm;     /* of this step's local gradient */
+    double residual_norm; /* of what was not sent yet */
+    int64_t apply_ns;     /* strategy and optimizer */
+    int64_t wait_ns;      /* the calling thread waited for exchanges */
+} tg_step_info;
+
+/* Exchanges start in a fixed order of buckets, from the last to the first, whatever order gradients
+ * become ready in: so ranks may differ in that. A bucket that is complete early waits for those
+ * behind it.
+ *
+ * Close the step: all gradients are ready. On return parameters are those of the next forward pass.
+ * info may be NULL. Errors TG_E_STATE (a tensor not ready), TG_E_NONFINITE (if so configured),
+ * TG_E_PEER, TG_E_CORRUPT */
+TG_API TG_NODISCARD tg_status tg_step(tg_session *s, tg_step_info *info);
+
+/* From the next tg_step on; the first value is the optimizer spec's lr. The same on all ranks.
+ * Errors TG_E_ARG */
+TG_API TG_NODISCARD tg_status tg_session_set_lr(tg_session *s, double lr);
+
+/* Between begin and end the parameters hold the global weights (and averaged statistics). All ranks
+ * call both. */
+TG_API TG_NODISCARD tg_status tg_eval_begin(tg_session *s);
+TG_API TG_NODISCARD tg_status tg_eval_end(tg_session *s);
+
+/* x (n) = sum over ranks, in rank order, the same bits on all. Blocking, for metrics; n <= 4096. */
+TG_API TG_NODISCARD tg_status tg_session_sum(tg_session *s, double *x, size_t n);
+
+/* Ask all ranks to stop after the same step (tg_step_info.stop). Async-signal-safe, any thread. */
+TG_API void tg_session_request_stop(tg_session *s);
+
+/* 64-bit hash of the global parameters in the order added (names, shapes, values). */
+TG_API TG_NODISCARD tg_status tg_session_params_hash(tg_session *s, uint64_t *hash_p);
+/* Steps taken so far (after a load: the checkpoint's). */
+TG_API uint64_t tg_session_steps(const tg_session *s);
+/* Bytes handed to the transport so far, handshake included. */
+TG_API uint64_t tg_session_bytes_sent(const tg_session *s);
+/* Steps whose exchange was dropped because a gradient was not finite. */
+TG_API uint64_t tg_session_skipped(const tg_session *s);
+
+/* Save everything that resuming needs into dir/step-N (written aside, then renamed; the last two
+ * are kept), with `extra` (len bytes of the caller's own, per rank). All ranks call it after the
+ * same step. What is in flight is finished and stored unapplied: going on gives the same bits as
+ * never having saved. Errors TG_E_IO, TG_E_PEER */
+TG_API TG_NODISCARD tg_status tg_session_save(tg_session *s, const char *dir, const void *extra,
+                                              size_t len);
+/* In the place of tg_session_begin: handshake, then the newest committed checkpoint in dir.
+ * *extra_p is the session's until destroyed. Errors TG_E_IO, TG_E_CORRUPT, TG_E_VERSION,
+ * TG_E_MISMATCH (another model, method, world size, ...) */
+TG_API TG_NODISCARD tg_status tg_session_load(tg_session *s, const char *dir, const void **extra_p,
+                                              size_t *len_p);
+
+/* Drain: apply what is in flight; the parameters are the global ones from here on. Steps may
+ * follow. */
+TG_API TG_NODISCARD tg_status tg_session_finish(tg_session *s);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

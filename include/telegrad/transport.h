@@ -1,0 +1,110 @@
+/* telegrad/transport.h - moving bytes between ranks: the table a caller can fill, and the ready
+ * ones.
+ *
+ * Point to point and non-blocking. A transport is driven by one thread at a time (the session's
+ * communication thread, or the caller's thread with inline progress); only `wake` may be called
+ * from others. */
+#ifndef TELEGRAD_TRANSPORT_H
+#define TELEGRAD_TRANSPORT_H
+
+#include "telegrad/base.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* One posted operation. The memory is the caller's and stays in place until `test` said done, or
+ * until the transport is destroyed; the words are the transport's. */
+typedef struct tg_request {
+    uint64_t word[8];
+} tg_request;
+
+typedef struct tg_transport tg_transport;
+
+typedef struct tg_transport_ops {
+    size_t struct_size; /* sizeof(tg_transport_ops) */
+    const char *name;
+
+    /* Start sending len bytes to peer. buf stays untouched until done. Messages with the same
+     * (peer, tag) arrive in the order posted. tag < TG_TAG_LIMIT. Errors  TG_E_PEER (names the
+     * rank), TG_E_STATE after `shut` */
+    tg_status (*post_send)(tg_transport *t, int peer, uint32_t tag, const void *buf, size_t len,
+                           tg_request *req);
+    /* Start receiving one message of at most cap bytes from peer with exactly this tag. */
+    tg_status (*post_recv)(tg_transport *t, int peer, uint32_t tag, void *buf, size_t cap,
+                           tg_request *req);
+    /* Has it finished? *done_p is set on TG_OK; *len_p (bytes received or sent) when done.
+     * Errors  TG_E_PEER: the peer is gone; TG_E_CORRUPT: a message longer than cap arrived.
+     *         After an error the request is over. */
+    tg_status (*test)(tg_transport *t, tg_request *req, bool *done_p, size_t *len_p);
+    /* Make progress; return when something may have changed, when `wake` was called since the last
+     * poll, or at deadline_ns of t->clock, whichever is first. It may return early. Sleeps rather
+     * than spins. */
+    tg_status (*poll)(tg_transport *t, int64_t deadline_ns);
+    /* Make a poll that is under way (or the next one) return soon. Any thread. NULL: poll never
+     * sleeps longer than a millisecond. */
+    void (*wake)(tg_transport *t);
+    /* This rank gives up: peers that wait for it get TG_E_PEER as soon as the medium can tell them,
+     * every later call here fails with TG_E_STATE. Posted buffers are released when this returns,
+     * or, where the medium cannot cancel (MPI), when the process ends: then returns false. May be
+     * called twice. */
+    bool (*shut)(tg_transport *t);
+    /* Free everything, t included; shuts first if requests are pending. */
+    void (*destroy)(tg_transport *t);
+
+    /* Optional native collective, non-blocking: element-wise sum over ranks in place, the same bits
+     * on all ranks. NULL: none (decorators hide it). */
+    tg_status (*iallreduce_f32)(tg_transport *t, float *buf, size_t n, tg_request *req);
+} tg_transport_ops;
+
+struct tg_transport {
+    size_t struct_size; /* sizeof(tg_transport) */
+    const tg_transport_ops *ops;
+    void *impl;            /* the implementation's own */
+    int rank, size;        /* 0 <= rank < size */
+    const tg_clock *clock; /* whose time `poll` deadlines are */
+    bool any_thread;       /* may be driven by a thread other than the one that created it */
+};
+
+/* Tags are (exchange sequence number mod 2^12, round < 2^6, slice < 2^6), 24 bits; bit 24 and up
+ * belong to decorators. */
+#define TG_TAG_LIMIT ((uint32_t)1 << 24)
+
+TG_API void tg_transport_destroy(tg_transport *t); /* NULL is fine */
+
+/* `size` ranks in one process, joined in memory; t_out (size) gets one endpoint a rank. Each
+ * endpoint may be used and destroyed by a thread of its own. Errors TG_E_ARG (size < 1 or > 4096),
+ * TG_E_NOMEM */
+TG_API TG_NODISCARD tg_status tg_transport_inproc(int size, tg_transport **t_out);
+
+/* What a link does. Bytes leave at up_bps and arrive at down_bps (bits per second, 0 = unlimited),
+ * each direction on its own, one after the other per rank; a message arrives delay_ns + U[0,
+ * jitter_ns) after its last byte left. Messages in flight overlap. */
+typedef struct tg_link {
+    size_t struct_size; /* sizeof(tg_link) */
+    double up_bps, down_bps;
+    int64_t delay_ns, jitter_ns;
+} tg_link;
+
+/* "20mbit,10ms", "100mbit", "10ms", "up=5mbit,down=50mbit,delay=30ms,jitter=5ms". Rates kbit mbit
+ * gbit (powers of 1000), times us ms s. Errors TG_E_SPEC */
+TG_API TG_NODISCARD tg_status tg_link_parse(const char *text, tg_link *link_p);
+
+/* Decorator: `inner` seen through a link. Takes `inner` over on success. All ranks of a job must be
+ * shaped (links may differ) and share one clock, as the processes of one machine do. Hides native
+ * collectives. The shaping costs one stamp message of 24 bytes beside every message, not counted as
+ * traffic. */
+TG_API TG_NODISCARD tg_status tg_transport_shaped(tg_transport *inner, const tg_link *link,
+                                                  tg_transport **t_p);
+
+/* Decorator for tests: `inner` with faults, "fault:drop=0.01,corrupt=0.01,truncate=0.01,delay=5ms,
+ * stall=100,kill=100,seed=1" (probabilities per message sent; stall / kill after that many sends:
+ * from then on this rank says nothing / is gone). Takes `inner` over on success. Errors TG_E_SPEC
+ */
+TG_API TG_NODISCARD tg_status tg_transport_faulty(tg_transport *inner, const char *spec,
+                                                  tg_transport **t_p);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,47 @@
+#include "base/mem.h"
+#include <stdlib.h>
+#include <string.h>
+
+tg_status tg__alloc(size_t count, size_t size, void *ptr_p)
+{
+    const size_t limit = PTRDIFF_MAX - TG__ALIGN;
+    void *p = NULL;
+    if (size == 0 || count <= limit / size) {
+        size_t bytes = TG__MAX(count * size, (size_t)1);
+        bytes = (bytes + TG__ALIGN - 1) / TG__ALIGN * TG__ALIGN;
+        p = aligned_alloc(TG__ALIGN, bytes);
+        if (p)
+            memset(p, 0, bytes);
+    }
+    if (!p)
+        return tg_fail(TG_E_NOMEM, "out of memory: %zu elements of %zu bytes", count, size);
+    memcpy(ptr_p, &p, sizeof p); /* ptr_p points to a pointer of any type */
+    return TG_OK;
+}
+
+static uint64_t hash_word(uint64_t hash, uint64_t word)
+{
+    hash = (hash ^ word) * UINT64_C(0x100000001b3);
+    /* A product never carries downwards, so without this fold two flips of a word's top bit (the
+     * signs of two floats) would cancel. */
+    return hash ^ hash >> 32;
+}
+
+uint64_t tg__hash(uint64_t hash, const void *bytes, size_t len)
+{
+    const uint8_t *p = bytes;
+    size_t words = len / 8, tail = len % 8;
+    for (size_t i = 0; i < words; i++, p += 8)
+        hash = hash_word(hash, tg__get64(p));
+    uint8_t last[8] = {0};
+    if (tail)
+        memcpy(last, p, tail);
+    last[7] = (uint8_t)tail;
+    hash = hash_word(hash, tg__get64(last));
+    /* The finaliser of MurmurHash3. */
+    hash ^= hash >> 33;
+    hash *= UINT64_C(0xff51afd7ed558ccd);
+    hash ^= hash >> 33;
+    hash *= UINT64_C(0xc4ceb9fe1a85ec53);
+    return hash ^ hash >> 33;
+}

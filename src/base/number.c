@@ -1,0 +1,98 @@
+#include "base/number.h"
+#include <locale.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* strtod and printf follow the locale of the thread ("0,5" in a German program), spec strings must
+ * not. The C locale lives as long as the process. */
+static locale_t c_locale;
+static pthread_once_t c_locale_once = PTHREAD_ONCE_INIT;
+
+static void make_c_locale(void)
+{
+    c_locale = newlocale(LC_ALL_MASK, "C", (locale_t)0);
+}
+
+static locale_t enter_c_locale(void)
+{
+    pthread_once(&c_locale_once, make_c_locale);
+    return uselocale(c_locale);
+}
+
+void tg__real_text(double v, char text[TG__REAL_TEXT])
+{
+    if (v == 0)
+        v = 0; /* no "-0" */
+    locale_t old = enter_c_locale();
+    for (int digits = 6; digits <= 17; digits++) {
+        snprintf(text, TG__REAL_TEXT, "%.*g", digits, v);
+        if (strtod(text, NULL) == v)
+            break;
+    }
+    uselocale(old);
+}
+
+static const char *skip_digits(const char *p)
+{
+    return p + strspn(p, "0123456789");
+}
+
+static bool is_real(const char *p)
+{
+    p += *p == '-';
+    const char *whole = skip_digits(p);
+    ptrdiff_t digits = whole - p;
+    if (*whole == '.') {
+        p = skip_digits(whole + 1);
+        digits += p - (whole + 1);
+    } else {
+        p = whole;
+    }
+    if (!digits)
+        return false;
+    if (*p == 'e' || *p == 'E') {
+        p++;
+        p += *p == '-' || *p == '+';
+        const char *end = skip_digits(p);
+        if (end == p)
+            return false;
+        p = end;
+    }
+    return *p == '\0';
+}
+
+bool tg__real_parse(const char *text, double *v_p)
+{
+    if (!is_real(text))
+        return false;
+    locale_t old = enter_c_locale();
+    double v = strtod(text, NULL);
+    uselocale(old);
+    if (!isfinite(v))
+        return false;
+    if (v == 0 && strcspn(text, "123456789") < strcspn(text, "eE"))
+        return false;
+    *v_p = v == 0 ? 0 : v;
+    return true;
+}
+
+bool tg__int_parse(const char *text, int64_t *v_p)
+{
+    bool negative = *text == '-';
+    const char *p = text + negative;
+    if (*p == '\0' || *skip_digits(p) != '\0')
+        return false;
+    const uint64_t limit = negative ? UINT64_C(1) << 63 : INT64_MAX;
+    uint64_t v = 0;
+    for (; *p; p++) {
+        uint64_t digit = (uint64_t)(*p - '0');
+        if (v > (limit - digit) / 10)
+            return false;
+        v = v * 10 + digit;
+    }
+    *v_p = !negative ? (int64_t)v : v ? -(int64_t)(v - 1) - 1 : 0;
+    return true;
+}

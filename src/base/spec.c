@@ -1,0 +1,300 @@
+/* spec  = name [":" item {"," item}]
+ * item  = key "=" value
+ * value = any characters but "," "[" "]" | "[" spec "]" */
+#include "base/spec_value.h"
+#include "base/mem.h"
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct tg_spec {
+    const tg_entry *entry;
+    char *text; /* normal form */
+    size_t nkeys;
+    tg__spec_value *values; /* (nkeys), in the entry's order */
+};
+
+static size_t count_keys(const tg_entry *entry)
+{
+    size_t n = 0;
+    while (entry->keys && entry->keys[n].name)
+        n++;
+    return n;
+}
+
+/* The whole string at once: no blanks, brackets in pairs. */
+static tg_status check_text(const char *kind, const char *text)
+{
+    size_t depth = 0;
+    for (const char *p = text; *p; p++) {
+        unsigned char c = (unsigned char)*p;
+        if (c <= ' ' || c == 0x7f)
+            return tg_fail(TG_E_SPEC,
+                           "%s \"%.64s\": blank or control character at position %zu: allowed: "
+                           "name:key=value,key=value without blanks",
+                           kind, text, (size_t)(p - text) + 1);
+        if (c == '[')
+            depth++;
+        if (c == ']' && depth-- == 0)
+            return tg_fail(TG_E_SPEC, "%s \"%.64s\": \"]\" at position %zu closes nothing", kind,
+                           text, (size_t)(p - text) + 1);
+    }
+    if (depth)
+        return tg_fail(TG_E_SPEC, "%s \"%.64s\": %zu \"[\" without \"]\"", kind, text, depth);
+    return TG_OK;
+}
+
+static tg_status find_entry(const char *kind, const tg_entry *const *entries, size_t count,
+                            const char *name, const tg_entry **entry_p)
+{
+    char list[TG__WORD_LIST] = "";
+    for (size_t i = 0; i < count; i++) {
+        if (strcmp(entries[i]->name, name) == 0) {
+            *entry_p = entries[i];
+            return TG_OK;
+        }
+        tg__word_list_add(list, entries[i]->name, strlen(entries[i]->name));
+    }
+    return tg_fail(TG_E_SPEC, "unknown %s \"%.64s\": allowed: %s", kind, name, list);
+}
+
+static tg_status find_key(const char *kind, const tg_entry *entry, const char *name,
+                          size_t *index_p)
+{
+    char list[TG__WORD_LIST] = "";
+    for (size_t i = 0; entry->keys && entry->keys[i].name; i++) {
+        if (strcmp(entry->keys[i].name, name) == 0) {
+            *index_p = i;
+            return TG_OK;
+        }
+        tg__word_list_add(list, entry->keys[i].name, strlen(entry->keys[i].name));
+    }
+    return tg_fail(TG_E_SPEC, "unknown key \"%.64s\" of %s \"%s\": allowed: %s", name, kind,
+                   entry->name, list[0] ? list : "none, it has no keys");
+}
+
+/* End the item at `item` with a zero byte; returns the start of the next one, NULL after the last.
+ */
+static char *cut_item(char *item)
+{
+    size_t depth = 0;
+    for (char *p = item; *p; p++) {
+        if (*p == '[')
+            depth++;
+        else if (*p == ']')
+            depth--;
+        else if (*p == ',' && depth == 0) {
+            *p = '\0';
+            return p + 1;
+        }
+    }
+    return NULL;
+}
+
+static tg_status parse_item(const char *kind, char *item, tg_spec *spec)
+{
+    const tg_entry *entry = spec->entry;
+    char *equals = strchr(item, '=');
+    if (equals)
+        *equals = '\0';
+    size_t index = 0;
+    if (!*item)
+        return tg_fail(TG_E_SPEC, "%s \"%s\": a key is missing: allowed: key=value,key=value", kind,
+                       entry->name);
+    TG_TRY(find_key(kind, entry, item, &index));
+    const tg_key *key = &entry->keys[index];
+    tg__spec_value *value = &spec->values[index];
+    if (!equals || !equals[1])
+        return tg_fail(TG_E_SPEC, "key \"%s\" of %s \"%s\" has no value: allowed: %s=VALUE",
+                       key->name, kind, entry->name, key->name);
+    if (value->given)
+        return tg_fail(TG_E_SPEC, "key \"%s\" of %s \"%s\" is given twice: allowed: once",
+                       key->name, kind, entry->name);
+    TG_TRY(tg__spec_value_parse(key, equals + 1, value));
+    value->has = value->given = true;
+    return TG_OK;
+}
+
+static tg_status fill_defaults(const char *kind, tg_spec *spec)
+{
+    for (size_t i = 0; i < spec->nkeys; i++) {
+        const tg_key *key = &spec->entry->keys[i];
+        if (spec->values[i].has || !key->def)
+            continue;
+        tg_status status = tg__spec_value_parse(key, key->def, &spec->values[i]);
+        if (status != TG_OK)
+            return tg_fail(status, "default of %s \"%s\": %s", kind, spec->entry->name, tg_error());
+        spec->values[i].has = true;
+    }
+    return TG_OK;
+}
+
+static tg_status make_text(tg_spec *spec)
+{
+    size_t len = 0;
+    FILE *file = open_memstream(&spec->text, &len);
+    bool ok = file != NULL;
+    if (ok) {
+        fputs(spec->entry->name, file);
+        char before = ':';
+        for (size_t i = 0; i < spec->nkeys; i++) {
+            if (!spec->values[i].has)
+                continue;
+            fprintf(file, "%c%s=", before, spec->entry->keys[i].name);
+            tg__spec_value_print(&spec->entry->keys[i], &spec->values[i], file);
+            before = ',';
+        }
+        ok = !ferror(file);
+        ok = fclose(file) == 0 && ok;
+    }
+    return ok ? TG_OK
+              : tg_fail(TG_E_NOMEM, "out of memory: text of spec \"%s\"", spec->entry->name);
+}
+
+/* text is cut into its parts in place. */
+static tg_status parse(const char *kind, const tg_entry *const *entries, size_t count, char *text,
+                       tg_spec *spec)
+{
+    char *items = strchr(text, ':');
+    if (items)
+        *items++ = '\0';
+    TG_TRY(find_entry(kind, entries, count, text, &spec->entry));
+    size_t nkeys = count_keys(spec->entry);
+    TG_TRY(tg__alloc(nkeys, sizeof *spec->values, &spec->values));
+    spec->nkeys = nkeys;
+    while (items) {
+        char *item = items;
+        items = cut_item(item);
+        TG_TRY(parse_item(kind, item, spec));
+    }
+    TG_TRY(fill_defaults(kind, spec));
+    return make_text(spec);
+}
+
+tg_status tg_spec_parse(const char *kind, const tg_entry *const *entries, size_t count,
+                        const char *text, tg_spec **spec_p)
+{
+    if (!kind || (!entries && count) || !text || !spec_p)
+        return tg_fail(TG_E_ARG, "tg_spec_parse: %s is NULL",
+                       !kind    ? "kind"
+                       : !text  ? "text"
+                       : spec_p ? "entries"
+                                : "spec_p");
+    TG_TRY(check_text(kind, text));
+    tg_spec *spec = calloc(1, sizeof *spec);
+    char *copy = strdup(text);
+    tg_status status = spec && copy ? parse(kind, entries, count, copy, spec)
+                                    : tg_fail(TG_E_NOMEM, "out of memory: %s spec", kind);
+    free(copy);
+    if (status == TG_OK)
+        *spec_p = spec;
+    else
+        tg_spec_free(spec);
+    return status;
+}
+
+void tg_spec_free(tg_spec *spec)
+{
+    if (!spec)
+        return;
+    for (size_t i = 0; i < spec->nkeys; i++)
+        free(spec->values[i].word);
+    free(spec->values);
+    free(spec->text);
+    free(spec);
+}
+
+const tg_entry *tg_spec_entry(const tg_spec *spec)
+{
+    return spec->entry;
+}
+
+const char *tg_spec_name(const tg_spec *spec)
+{
+    return spec->entry->name;
+}
+
+const char *tg_spec_text(const tg_spec *spec)
+{
+    return spec->text;
+}
+
+static const tg__spec_value *find_value(const tg_spec *spec, const char *key, tg_key_type *type_p)
+{
+    for (size_t i = 0; i < spec->nkeys; i++) {
+        if (strcmp(spec->entry->keys[i].name, key) == 0) {
+            *type_p = spec->entry->keys[i].type;
+            return &spec->values[i];
+        }
+    }
+    return NULL;
+}
+
+bool tg_spec_given(const tg_spec *spec, const char *key)
+{
+    tg_key_type type;
+    const tg__spec_value *value = find_value(spec, key, &type);
+    return value && value->given;
+}
+
+bool tg_spec_has(const tg_spec *spec, const char *key)
+{
+    tg_key_type type;
+    const tg__spec_value *value = find_value(spec, key, &type);
+    return value && value->has;
+}
+
+/* Asking for what is not there is an error of the program. With assertions off it reads as zero. */
+static const tg__spec_value *need(const tg_spec *spec, const char *key, tg_key_type want,
+                                  tg_key_type or_this)
+{
+    static char empty[] = "";
+    static const tg__spec_value zero = {.word = empty};
+    tg_key_type type = want;
+    const tg__spec_value *value = find_value(spec, key, &type);
+    bool ok = value && value->has && (type == want || type == or_this);
+    assert(ok && "tg_spec_*: no such key, another type, or no value");
+    return ok ? value : &zero;
+}
+
+int64_t tg_spec_int(const tg_spec *spec, const char *key)
+{
+    return need(spec, key, TG_KEY_INT, TG_KEY_INT)->integer;
+}
+
+double tg_spec_real(const tg_spec *spec, const char *key)
+{
+    return need(spec, key, TG_KEY_REAL, TG_KEY_REAL)->real;
+}
+
+bool tg_spec_flag(const tg_spec *spec, const char *key)
+{
+    return need(spec, key, TG_KEY_FLAG, TG_KEY_FLAG)->integer != 0;
+}
+
+tg_duration tg_spec_duration(const tg_spec *spec, const char *key)
+{
+    return need(spec, key, TG_KEY_DURATION, TG_KEY_DURATION)->duration;
+}
+
+const char *tg_spec_word(const tg_spec *spec, const char *key)
+{
+    return need(spec, key, TG_KEY_CHOICE, TG_KEY_SPEC)->word;
+}
+
+tg_status tg_duration_steps(tg_duration d, uint64_t steps_per_epoch, const char *what,
+                            uint64_t *steps_p)
+{
+    if (d.epochs && steps_per_epoch == 0)
+        return tg_fail(TG_E_SPEC,
+                       "%s=%gep: the number of steps in an epoch is not known here: allowed: %s in "
+                       "steps",
+                       what, d.count, what);
+    double steps = round(d.epochs ? d.count * (double)steps_per_epoch : d.count);
+    if (!(steps >= 0 && steps < 0x1p64))
+        return tg_fail(TG_E_SPEC, "%s=%g%s: allowed: 0 <= steps < 2^64", what, d.count,
+                       d.epochs ? "ep" : "");
+    *steps_p = (uint64_t)steps;
+    return TG_OK;
+}

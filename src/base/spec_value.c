@@ -1,0 +1,223 @@
+#include "base/spec_value.h"
+#include "base/number.h"
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_STEPS 0x1p53 /* whole numbers up to here are exact in a double */
+
+void tg__word_list_add(char list[TG__WORD_LIST], const char *word, size_t len)
+{
+    static const char cut[] = ", ...";
+    size_t used = strlen(list);
+    if (used >= sizeof cut && strcmp(list + used - (sizeof cut - 1), cut) == 0)
+        return;
+    if (used + 2 + len + sizeof cut > TG__WORD_LIST) {
+        memcpy(list + used, cut, sizeof cut);
+        return;
+    }
+    if (used) {
+        memcpy(list + used, ", ", 2);
+        used += 2;
+    }
+    memcpy(list + used, word, len);
+    list[used + len] = '\0';
+}
+
+/* "0 < density <= 1", "k >= 1", "x <= 5"; "any" if there is no bound. */
+typedef struct range_text {
+    char text[160];
+} range_text;
+
+static range_text range_of(const tg_key *key, double min, const char *any)
+{
+    range_text r;
+    char lo[TG__REAL_TEXT], hi[TG__REAL_TEXT];
+    bool has_lo = isfinite(min), has_hi = isfinite(key->max);
+    if (has_lo)
+        tg__real_text(min, lo);
+    if (has_hi)
+        tg__real_text(key->max, hi);
+    if (has_lo && has_hi)
+        snprintf(r.text, sizeof r.text, "%s %s %.64s <= %s", lo,
+                 key->min_open ? "<" : "<=", key->name, hi);
+    else if (has_lo)
+        snprintf(r.text, sizeof r.text, "%.64s %s %s", key->name, key->min_open ? ">" : ">=", lo);
+    else if (has_hi)
+        snprintf(r.text, sizeof r.text, "%.64s <= %s", key->name, hi);
+    else
+        snprintf(r.text, sizeof r.text, "%s", any);
+    return r;
+}
+
+static bool in_range(const tg_key *key, double min, double v)
+{
+    return (key->min_open ? v > min : v >= min) && v <= key->max;
+}
+
+static tg_status parse_int(const tg_key *key, const char *text, tg__spec_value *value)
+{
+    int64_t v;
+    bool ok = tg__int_parse(text, &v);
+    if (ok && in_range(key, key->min, (double)v)) {
+        value->integer = v;
+        return TG_OK;
+    }
+    return tg_fail(TG_E_SPEC, "%s=%.64s: %sallowed: %s", key->name, text,
+                   ok ? "" : "not a whole number of 64 bits; ",
+                   range_of(key, key->min, "any whole number").text);
+}
+
+static tg_status parse_real(const tg_key *key, const char *text, tg__spec_value *value)
+{
+    double v;
+    bool ok = tg__real_parse(text, &v);
+    if (ok && in_range(key, key->min, v)) {
+        value->real = v;
+        return TG_OK;
+    }
+    return tg_fail(TG_E_SPEC, "%s=%.64s: %sallowed: %s", key->name, text,
+                   ok ? "" : "not a finite decimal number; ",
+                   range_of(key, key->min, "any finite number").text);
+}
+
+/* False if it is no duration at all; the range is checked by the caller. */
+static bool read_duration(const char *text, tg_duration *d_p)
+{
+    char number[64];
+    size_t len = strlen(text);
+    bool epochs = len > 2 && strcmp(text + len - 2, "ep") == 0;
+    if (epochs)
+        len -= 2;
+    if (len >= sizeof number)
+        return false;
+    memcpy(number, text, len);
+    number[len] = '\0';
+    double v;
+    if (!tg__real_parse(number, &v) || v < 0)
+        return false;
+    if (!epochs && (v > MAX_STEPS || v != floor(v)))
+        return false;
+    *d_p = (tg_duration){.count = v, .epochs = epochs && v > 0};
+    return true;
+}
+
+static tg_status parse_duration(const tg_key *key, const char *text, tg__spec_value *value)
+{
+    tg_duration d;
+    double min = fmax(key->min, 0);
+    bool ok = read_duration(text, &d);
+    if (ok && in_range(key, min, d.count)) {
+        value->duration = d;
+        return TG_OK;
+    }
+    return tg_fail(TG_E_SPEC, "%s=%.64s: %sallowed: whole steps (200) or epochs (4ep, 0.5ep), %s",
+                   key->name, text, ok ? "" : "not a duration; ", range_of(key, min, "").text);
+}
+
+static tg_status keep_word(const char *word, size_t len, tg__spec_value *value)
+{
+    value->word = strndup(word, len);
+    if (!value->word)
+        return tg_fail(TG_E_NOMEM, "out of memory: a word of %zu bytes", len);
+    return TG_OK;
+}
+
+static tg_status parse_choice(const tg_key *key, const char *text, tg__spec_value *value)
+{
+    char list[TG__WORD_LIST] = "";
+    size_t want = strlen(text);
+    for (const char *p = key->choices;; p++) {
+        size_t len = strcspn(p, "|");
+        if (len == want && want && memcmp(p, text, len) == 0)
+            return keep_word(p, len, value);
+        tg__word_list_add(list, p, len);
+        p += len;
+        if (!*p)
+            break;
+    }
+    return tg_fail(TG_E_SPEC, "%s=%.64s: allowed: %s", key->name, text, list);
+}
+
+static tg_status parse_flag(const tg_key *key, const char *text, tg__spec_value *value)
+{
+    bool yes = strcmp(text, "yes") == 0;
+    if (!yes && strcmp(text, "no") != 0)
+        return tg_fail(TG_E_SPEC, "%s=%.64s: allowed: yes, no", key->name, text);
+    value->integer = yes;
+    return TG_OK;
+}
+
+/* [text], whose first bracket closes at its end, or a bare name (which needs no brackets). */
+static tg_status parse_nested(const tg_key *key, const char *text, tg__spec_value *value)
+{
+    size_t len = strlen(text);
+    if (len && strcspn(text, "[]:=,") == len)
+        return keep_word(text, len, value);
+    size_t depth = 0, i = 0;
+    if (text[0] == '[') {
+        do {
+            if (text[i] == '[')
+                depth++;
+            else if (text[i] == ']')
+                depth--;
+            i++;
+        } while (depth && i < len);
+    }
+    if (len <= 2 || depth || i != len)
+        return tg_fail(TG_E_SPEC, "%s=%.64s: allowed: a spec string in brackets, %s=[name:key=...]",
+                       key->name, text, key->name);
+    return keep_word(text + 1, len - 2, value);
+}
+
+tg_status tg__spec_value_parse(const tg_key *key, const char *text, tg__spec_value *value)
+{
+    switch (key->type) {
+    case TG_KEY_INT:
+        return parse_int(key, text, value);
+    case TG_KEY_REAL:
+        return parse_real(key, text, value);
+    case TG_KEY_FLAG:
+        return parse_flag(key, text, value);
+    case TG_KEY_CHOICE:
+        return parse_choice(key, text, value);
+    case TG_KEY_DURATION:
+        return parse_duration(key, text, value);
+    case TG_KEY_SPEC:
+        return parse_nested(key, text, value);
+    }
+    return tg_fail(TG_E_ARG, "key \"%s\" has type %d: allowed: the values of tg_key_type",
+                   key->name, (int)key->type);
+}
+
+void tg__spec_value_print(const tg_key *key, const tg__spec_value *value, FILE *file)
+{
+    char real[TG__REAL_TEXT];
+    switch (key->type) {
+    case TG_KEY_INT:
+        fprintf(file, "%" PRId64, value->integer);
+        break;
+    case TG_KEY_REAL:
+        tg__real_text(value->real, real);
+        fputs(real, file);
+        break;
+    case TG_KEY_FLAG:
+        fputs(value->integer ? "yes" : "no", file);
+        break;
+    case TG_KEY_CHOICE:
+        fputs(value->word, file);
+        break;
+    case TG_KEY_DURATION:
+        if (value->duration.epochs) {
+            tg__real_text(value->duration.count, real);
+            fprintf(file, "%sep", real);
+        } else {
+            fprintf(file, "%.0f", value->duration.count);
+        }
+        break;
+    case TG_KEY_SPEC:
+        fprintf(file, "[%s]", value->word);
+        break;
+    }
+}

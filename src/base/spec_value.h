@@ -1,0 +1,28 @@
+/* One value of a spec string: text <-> number, word or duration, checked against its key. */
+#ifndef TG_BASE_SPEC_VALUE_H
+#define TG_BASE_SPEC_VALUE_H
+
+#include "telegrad/base.h"
+#include <stdio.h>
+
+typedef struct tg__spec_value {
+    bool has, given;      /* has a value; it was written in the string */
+    int64_t integer;      /* INT; FLAG: 0 or 1 */
+    double real;          /* REAL */
+    tg_duration duration; /* DURATION; zero is always in steps */
+    char *word;           /* CHOICE; SPEC without brackets. Owned: free() */
+} tg__spec_value;
+
+/* Parse text as a value of key. On success the fields of key's type are set, has and given are not.
+ * Errors  TG_E_SPEC: the message is "key=text: ... allowed: ..."; TG_E_NOMEM */
+TG_NODISCARD tg_status tg__spec_value_parse(const tg_key *key, const char *text,
+                                            tg__spec_value *value);
+
+/* Write the value in its normal form, which parses to the same value. */
+void tg__spec_value_print(const tg_key *key, const tg__spec_value *value, FILE *file);
+
+/* A list of words for a message: "a, b, c", cut with ", ..." when full. Start with list[0] = 0. */
+#define TG__WORD_LIST 640
+void tg__word_list_add(char list[TG__WORD_LIST], const char *word, size_t len);
+
+#endif

@@ -1,0 +1,20 @@
+/* Thread helper: pthreads with the checks in one place. */
+#ifndef TG_BASE_THREAD_H
+#define TG_BASE_THREAD_H
+
+#include "telegrad/base.h"
+#include <pthread.h>
+
+/* Start a thread named `name` (at most 15 characters, shown by debuggers) that blocks all signals
+ * but its own faults (SIGSEGV, ...), so that they reach the caller's threads. Errors: TG_E_NOMEM */
+TG_NODISCARD tg_status tg__thread_start(const char *name, void *(*run)(void *), void *arg,
+                                        pthread_t *thread_p);
+
+/* A condition variable on CLOCK_MONOTONIC. */
+TG_NODISCARD tg_status tg__cond_init(pthread_cond_t *cond);
+
+/* Wait on cond (mutex held) until signalled or until tg_clock_monotonic() reaches when_ns. Returns
+ * false on time-out. */
+bool tg__cond_wait_until(pthread_cond_t *cond, pthread_mutex_t *mutex, int64_t when_ns);
+
+#endif

@@ -1,0 +1,170 @@
+/* A ring of spans. A span takes the next ticket and writes into slot ticket % capacity. Only when a
+ * writer falls a whole ring behind can two meet in one slot; the younger span then wins, or, if the
+ * slot is being written at that moment, the one that comes late is dropped. Nobody ever waits. */
+#include "base/mem.h"
+#include <inttypes.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+typedef struct span {
+    const char *name; /* NULL: empty */
+    int64_t begin_ns, end_ns;
+    uint64_t ticket, step;
+    uint32_t bucket;
+    int rank;
+    tg_trace_row row;
+    atomic_bool busy; /* owned by a writer */
+} span;
+
+struct tg_trace {
+    span *spans; /* (capacity) */
+    size_t capacity;
+    atomic_uint_least64_t next; /* ticket */
+};
+
+static const char *const row_names[] = {
+    [TG_ROW_COMPUTE] = "compute", [TG_ROW_ENCODE] = "encode", [TG_ROW_EXCHANGE] = "exchange",
+    [TG_ROW_APPLY] = "apply",     [TG_ROW_WAIT] = "wait",
+};
+
+tg_status tg_trace_create(size_t capacity, tg_trace **trace_p)
+{
+    if (capacity == 0)
+        return tg_fail(TG_E_ARG, "trace capacity=0: allowed: capacity >= 1");
+    tg_trace *trace = NULL;
+    TG_TRY(tg__alloc(1, sizeof *trace, &trace));
+    tg_status status = tg__alloc(capacity, sizeof *trace->spans, &trace->spans);
+    if (status != TG_OK) {
+        free(trace);
+        return status;
+    }
+    trace->capacity = capacity;
+    *trace_p = trace;
+    return TG_OK;
+}
+
+void tg_trace_destroy(tg_trace *trace)
+{
+    if (!trace)
+        return;
+    free(trace->spans);
+    free(trace);
+}
+
+void tg_trace_span(tg_trace *trace, int rank, tg_trace_row row, const char *name, int64_t begin_ns,
+                   int64_t end_ns, uint64_t step, uint32_t bucket)
+{
+    if (!trace || !name)
+        return;
+    uint64_t ticket = atomic_fetch_add_explicit(&trace->next, 1, memory_order_relaxed);
+    span *s = &trace->spans[ticket % trace->capacity];
+    if (atomic_exchange_explicit(&s->busy, true, memory_order_acquire))
+        return;
+    if (!s->name || s->ticket < ticket) {
+        s->name = name;
+        s->begin_ns = begin_ns;
+        s->end_ns = end_ns;
+        s->ticket = ticket;
+        s->step = step;
+        s->bucket = bucket;
+        s->rank = rank;
+        s->row = (size_t)row < TG__COUNT(row_names) ? row : TG_ROW_COMPUTE;
+    }
+    atomic_store_explicit(&s->busy, false, memory_order_release);
+}
+
+static void print_text(FILE *file, const char *text)
+{
+    fputc('"', file);
+    for (; *text; text++) {
+        unsigned char c = (unsigned char)*text;
+        if (c == '"' || c == '\\')
+            fprintf(file, "\\%c", c);
+        else if (c < 0x20)
+            fprintf(file, "\\u%04x", c);
+        else
+            fputc(c, file);
+    }
+    fputc('"', file);
+}
+
+/* Nanoseconds as microseconds with three decimals, in any locale. */
+static void print_us(FILE *file, int64_t ns)
+{
+    uint64_t size = ns < 0 ? 0 - (uint64_t)ns : (uint64_t)ns;
+    fprintf(file, "%s%" PRIu64 ".%03" PRIu64, ns < 0 ? "-" : "", size / 1000, size % 1000);
+}
+
+static void print_span(FILE *file, const span *s)
+{
+    /* The difference of any two times fits the unsigned type. */
+    uint64_t dur = s->end_ns > s->begin_ns ? (uint64_t)s->end_ns - (uint64_t)s->begin_ns : 0;
+    fprintf(file, ",\n{\"ph\":\"X\",\"pid\":%d,\"tid\":%d,\"cat\":\"%s\",\"name\":", s->rank,
+            (int)s->row, row_names[s->row]);
+    print_text(file, s->name);
+    fputs(",\"ts\":", file);
+    print_us(file, s->begin_ns);
+    fputs(",\"dur\":", file);
+    print_us(file, (int64_t)TG__MIN(dur, (uint64_t)INT64_MAX));
+    fprintf(file, ",\"args\":{\"step\":%" PRIu64 ",\"bucket\":%" PRIu32 "}}", s->step, s->bucket);
+}
+
+/* The first events of the file, so the only ones that decide about a comma. */
+static void print_rank(FILE *file, int rank, bool first)
+{
+    fprintf(file,
+            "%s{\"ph\":\"M\",\"pid\":%d,\"name\":\"process_name\",\"args\":{\"name\":\"rank "
+            "%d\"}},\n{\"ph\":\"M\",\"pid\":%d,\"name\":\"process_sort_index\",\"args\":"
+            "{\"sort_index\":%d}}",
+            first ? "" : ",\n", rank, rank, rank, rank);
+    for (size_t row = 0; row < TG__COUNT(row_names); row++)
+        fprintf(file,
+                ",\n{\"ph\":\"M\",\"pid\":%d,\"tid\":%zu,\"name\":\"thread_name\",\"args\":"
+                "{\"name\":\"%s\"}},\n{\"ph\":\"M\",\"pid\":%d,\"tid\":%zu,\"name\":"
+                "\"thread_sort_index\",\"args\":{\"sort_index\":%zu}}",
+                rank, row, row_names[row], rank, row, row);
+}
+
+static int compare_int(const void *a, const void *b)
+{
+    int x = *(const int *)a, y = *(const int *)b;
+    return (x > y) - (x < y);
+}
+
+tg_status tg_trace_write(const tg_trace *trace, const char *path)
+{
+    if (!trace || !path)
+        return tg_fail(TG_E_ARG, "tg_trace_write: %s is NULL", trace ? "path" : "trace");
+    uint64_t next = atomic_load_explicit(&trace->next, memory_order_acquire);
+    size_t oldest = next > trace->capacity ? (size_t)(next % trace->capacity) : 0;
+    int *ranks = NULL;
+    size_t kept = 0;
+    TG_TRY(tg__alloc(trace->capacity, sizeof *ranks, &ranks));
+    for (size_t i = 0; i < trace->capacity; i++) {
+        if (trace->spans[i].name)
+            ranks[kept++] = trace->spans[i].rank;
+    }
+    qsort(ranks, kept, sizeof *ranks, compare_int);
+
+    tg__newfile out;
+    tg_status status = tg__newfile_open(&out, path);
+    if (status == TG_OK) {
+        fprintf(out.file,
+                "{\"displayTimeUnit\":\"ms\",\n\"otherData\":{\"producer\":\"telegrad %s\","
+                "\"dropped\":%" PRIu64 "},\n\"traceEvents\":[\n",
+                tg_version(), next - kept);
+        for (size_t i = 0; i < kept; i++) {
+            if (i == 0 || ranks[i] != ranks[i - 1])
+                print_rank(out.file, ranks[i], i == 0);
+        }
+        for (size_t i = 0; i < trace->capacity; i++) {
+            const span *s = &trace->spans[(oldest + i) % trace->capacity];
+            if (s->name)
+                print_span(out.file, s);
+        }
+        fputs("\n]}\n", out.file);
+        status = tg__newfile_commit(&out);
+    }
+    free(ranks);
+    return status;
+}

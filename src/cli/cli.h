@@ -1,0 +1,25 @@
+/* The command's parts: what main dispatches to, and the exit statuses. */
+#ifndef TG_CLI_H
+#define TG_CLI_H
+
+#include "telegrad/base.h"
+
+enum {
+    CLI_OK = 0,
+    CLI_FAILED = 1, /* something went wrong while working */
+    CLI_USAGE = 2   /* the command was asked for something that does not exist; + 128: signals */
+};
+
+/* Each takes the arguments after `telegrad` (argv[0] is the subcommand) and returns an exit status.
+ */
+int cmd_train(int argc, char **argv);
+int cmd_compare(int argc, char **argv);
+int cmd_methods(int argc, char **argv);
+
+/* The screens of --help; each fits 24 rows of 80 columns and ends with an example. */
+extern const char help_main[], help_train[], help_compare[], help_methods[];
+
+/* CLI_USAGE for statuses that blame the settings, CLI_FAILED for all others. */
+int cli_exit_status(tg_status status);
+
+#endif

@@ -1,0 +1,156 @@
+/* telegrad train */
+#include "cli.h"
+#include "console.h"
+#include "format.h"
+#include "run.h"
+#include "stop.h"
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+#include <unistd.h>
+
+#define TRACE_SPANS ((size_t)1 << 18)
+
+/* A trace is written at the end; better to know before hours of training that it cannot be. */
+static tg_status check_trace(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    char dir[4096] = ".";
+    if (slash)
+        snprintf(dir, sizeof dir, "%.*s", slash == path ? 1 : (int)(slash - path), path);
+    if (access(dir, W_OK) != 0)
+        return tg_fail(TG_E_IO, "--trace %s: cannot write in %s: %s", path, dir, strerror(errno));
+    return TG_OK;
+}
+
+static tg_status write_trace(const struct launch *l, const char *path, const tg_trace *trace)
+{
+    char own[4096];
+    if (l->rank == 0)
+        return tg_trace_write(trace, path);
+    if ((size_t)snprintf(own, sizeof own, "%s.%d", path, l->rank) >= sizeof own)
+        return tg_fail(TG_E_IO, "--trace %s: the name is too long", path);
+    return tg_trace_write(trace, own);
+}
+
+static void print_quality(const train_end_info *end)
+{
+    if (isfinite(end->test_accuracy))
+        printf("test           accuracy %.2f %%, loss %.4f\n", 100 * end->test_accuracy,
+               end->test_loss);
+    if (isfinite(end->train_loss))
+        printf("train loss     %.4f\n", end->train_loss);
+}
+
+static void print_cost(const struct run_result *result)
+{
+    const train_end_info *end = &result->end;
+    printf("time           %s; median step %s, of which compute %s\n",
+           format_seconds(end->seconds).text, format_seconds(end->step_ms_median / 1e3).text,
+           format_seconds(end->compute_ms_median / 1e3).text);
+    printf("sent           %s in all, %s a step and worker\n",
+           format_bytes((double)end->bytes_sent).text, format_bytes(result->bytes_per_step).text);
+    printf("ratio          %s of the gradient, %s of the traffic of a dense exchange\n",
+           format_ratio(end->ratio, "x").text, format_ratio(end->ratio_wire, "x").text);
+}
+
+static int print_result(const struct run_about *about, const struct run_result *result)
+{
+    const struct run_options *o = about->options;
+    const train_data *data = about->data;
+    const train_end_info *end = &result->end;
+    printf("model          %s, %s parameters\n", o->model, format_count(result->params).text);
+    printf("data           %s (%s), %s to train, %s to test\n", train_data_name(data),
+           train_data_origin(data), format_count(train_data_train(data)).text,
+           format_count(train_data_test(data)).text);
+    printf("workers        %d (%s), link %s\n", end->world, launch_transport_name(about->launch),
+           o->link ? o->link : "as it is");
+    printf("method         %s\n", result->method);
+    printf("strategy       %s\n", result->strategy);
+    printf("optimizer      %s, %s\n", result->optimizer, result->lr_schedule);
+    printf("steps          %" PRIu64 " of %" PRIu64 "%s\n", end->steps, result->steps_planned,
+           end->interrupted ? ", interrupted" : "");
+    print_quality(end);
+    print_cost(result);
+    if (end->skipped_nonfinite)
+        printf("skipped        %" PRIu64 " steps, whose gradients were not finite\n",
+               end->skipped_nonfinite);
+    printf("params hash    %016" PRIx64 "\n", end->params_hash);
+    return fflush(stdout) != 0 || ferror(stdout) ? CLI_FAILED : CLI_OK;
+}
+
+/* With everything open: train, then let the files appear. */
+static tg_status train(const struct run_about *about, struct records **records_p, tg_trace *trace,
+                       struct run_result *result_p)
+{
+    const struct run_options *o = about->options;
+    struct run_result result;
+    TG_TRY(run_job(about, "", *records_p, trace, &result));
+    struct records *records = *records_p;
+    *records_p = NULL;
+    tg_status status = records_close(records, true);
+    if (status == TG_OK && trace)
+        status = write_trace(about->launch, o->trace, trace);
+    if (status != TG_OK) {
+        run_result_free(&result);
+        return status;
+    }
+    *result_p = result;
+    return TG_OK;
+}
+
+static tg_status open_and_train(const struct launch *l, const struct run_options *o,
+                                int *exit_status_p)
+{
+    train_data *data = NULL;
+    struct records *records = NULL;
+    tg_trace *trace = NULL;
+    struct run_result result = {0};
+    tg_status status = TG_OK;
+    if (o->out && l->rank == 0)
+        status = records_open(o->out, &records);
+    if (status == TG_OK && o->trace)
+        status = check_trace(o->trace);
+    if (status == TG_OK && o->trace)
+        status = tg_trace_create(TRACE_SPANS, &trace);
+    if (status == TG_OK)
+        status = run_open_data(o, &data);
+    const struct run_about about = {NULL, l, o, data};
+    if (status == TG_OK)
+        status = train(&about, &records, trace, &result);
+    if (status == TG_OK) {
+        *exit_status_p = l->rank == 0 ? print_result(&about, &result) : CLI_OK;
+        if (result.end.interrupted)
+            *exit_status_p = stop_exit_status();
+    }
+    run_result_free(&result);
+    (void)records_close(records, false);
+    train_data_close(data);
+    tg_trace_destroy(trace);
+    return status;
+}
+
+int cmd_train(int argc, char **argv)
+{
+    struct run_options o;
+    struct launch launch = {0};
+    int rank, exit_status = CLI_OK;
+    options_defaults(&o, 1);
+    int parsed = options_parse(options_argp(OPT_TRAIN), "train", help_train, argc, argv, &o);
+    if (parsed >= 0)
+        return parsed;
+    tg_status status = options_check(&o, launch_under_mpi(&rank));
+    if (status == TG_OK)
+        status = launch_open(&launch);
+    if (status != TG_OK) {
+        console_error("%s", tg_error());
+        return cli_exit_status(status);
+    }
+    stop_install();
+    status = open_and_train(&launch, &o, &exit_status);
+    if (status != TG_OK)
+        return launch_fail(&launch, status);
+    launch_close(&launch);
+    return exit_status;
+}

@@ -1,0 +1,111 @@
+#include "compare_plan.h"
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_RUNS 1000
+
+void plan_free(struct compare_plan *plan)
+{
+    for (size_t i = 0; i < plan->count; i++) {
+        free(plan->runs[i].text);
+        free(plan->runs[i].where);
+        free(plan->runs[i].name);
+    }
+    free(plan->runs);
+    free(plan->spec_text);
+    *plan = (struct compare_plan){0};
+}
+
+tg_status plan_add(struct compare_plan *plan, const char *name, const char *text, const char *where)
+{
+    if (plan->count == MAX_RUNS)
+        return tg_fail(TG_E_SPEC, "%s: allowed: %d runs", where, MAX_RUNS);
+    if (plan->count == plan->room) {
+        size_t room = plan->room ? 2 * plan->room : 8;
+        void *runs = realloc(plan->runs, room * sizeof *plan->runs);
+        if (!runs)
+            return tg_fail(TG_E_NOMEM, "out of memory: %zu runs", room);
+        plan->runs = runs;
+        plan->room = room;
+    }
+    struct planned_run *run = &plan->runs[plan->count++];
+    *run = (struct planned_run){
+        .text = strdup(text), .where = strdup(where), .name = name ? strdup(name) : NULL};
+    if (!run->text || !run->where || (name && !run->name))
+        return tg_fail(TG_E_NOMEM, "out of memory: %s", where);
+    return TG_OK;
+}
+
+/* Without the blanks at both ends; cuts the text. */
+static char *trim(char *text)
+{
+    while (isspace((unsigned char)*text))
+        text++;
+    size_t len = strlen(text);
+    while (len && isspace((unsigned char)text[len - 1]))
+        text[--len] = '\0';
+    return text;
+}
+
+/* One "key=value". */
+static tg_status set_word(struct planned_run *run, char *word)
+{
+    char *equals = strchr(word, '=');
+    if (!equals)
+        return tg_fail(TG_E_SPEC, "\"%.64s\": allowed: key=value;key=value", word);
+    *equals = '\0';
+    char *key = trim(word), *value = trim(equals + 1);
+    if (strcmp(key, "name") != 0)
+        return options_set(&run->options, OPT_RUN, key, value);
+    if (!*value || run->name)
+        return tg_fail(TG_E_SPEC, "name=%.64s: allowed: one name for each run", value);
+    run->name = strdup(value);
+    return run->name ? TG_OK : tg_fail(TG_E_NOMEM, "out of memory: name of a run");
+}
+
+/* "dgc:density=0.001 cd:k=5" */
+static tg_status make_name(struct planned_run *run)
+{
+    const struct run_options *o = &run->options;
+    bool plain = strcmp(o->strategy, "ssgd") == 0;
+    if (asprintf(&run->name, "%s%s%s", o->method, plain ? "" : " ", plain ? "" : o->strategy) < 0) {
+        run->name = NULL;
+        return tg_fail(TG_E_NOMEM, "out of memory: name of a run");
+    }
+    return TG_OK;
+}
+
+static tg_status resolve(struct compare_plan *plan, size_t i, bool mpi)
+{
+    struct planned_run *run = &plan->runs[i];
+    char *rest = run->text;
+    while (rest) {
+        char *word = rest;
+        rest = strchr(rest, ';');
+        if (rest)
+            *rest++ = '\0';
+        word = trim(word);
+        if (*word)
+            TG_TRY(set_word(run, word));
+    }
+    if (!run->name)
+        TG_TRY(make_name(run));
+    for (size_t j = 0; j < i; j++)
+        if (strcmp(plan->runs[j].name, run->name) == 0)
+            return tg_fail(TG_E_SPEC,
+                           "name \"%.64s\" is that of %s already: allowed: a name of its own",
+                           run->name, plan->runs[j].where);
+    return options_check(&run->options, mpi);
+}
+
+tg_status plan_resolve(struct compare_plan *plan, const struct run_options *common, bool mpi)
+{
+    for (size_t i = 0; i < plan->count; i++) {
+        plan->runs[i].options = *common;
+        tg_status status = resolve(plan, i, mpi);
+        if (status != TG_OK)
+            return tg_fail(status, "%s: %s", plan->runs[i].where, tg_error());
+    }
+    return TG_OK;
+}

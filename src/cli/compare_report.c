@@ -1,0 +1,122 @@
+/* time to finish = seconds of training; if timed: median step over the link * steps
+ * speed-up = time to finish of the first dense S-SGD run / time to finish */
+#include "compare_report.h"
+#include "format.h"
+#include "table.h"
+#include <inttypes.h>
+#include <math.h>
+
+static double step_ms(const struct compare_row *row)
+{
+    return row->timed_steps ? row->timed_ms : row->result.end.step_ms_median;
+}
+
+static double time_to_finish(const struct compare_row *row)
+{
+    if (row->timed_steps)
+        return row->timed_ms / 1000 * (double)row->result.end.steps;
+    return row->result.end.seconds;
+}
+
+static double speed_up(const struct compare_row *rows, size_t count, const struct compare_row *row)
+{
+    for (size_t i = 0; i < count; i++)
+        if (rows[i].dense)
+            return time_to_finish(&rows[i]) / time_to_finish(row);
+    return NAN;
+}
+
+/* ---- text ------------------------------------------------------------------------------------ */
+
+static void fill_row(struct table *t, const struct compare_row *rows, size_t count,
+                     const struct compare_row *row)
+{
+    const struct run_result *result = &row->result;
+    char text[64];
+    const char *mark = row->timed_steps ? "*" : "";
+    table_row(t);
+    table_cell(t, row->name);
+    if (isfinite(result->end.test_accuracy))
+        snprintf(text, sizeof text, "%.2f %%", 100 * result->end.test_accuracy);
+    else
+        snprintf(text, sizeof text, "-");
+    table_cell(t, text);
+    table_cell(t, format_bytes(result->bytes_per_step).text);
+    table_cell(t, format_ratio(result->end.ratio, "x").text);
+    snprintf(text, sizeof text, "%s%s", format_ratio(step_ms(row), "").text, mark);
+    table_cell(t, text);
+    snprintf(text, sizeof text, "%s%s", format_seconds(time_to_finish(row)).text, mark);
+    table_cell(t, text);
+    table_cell(t, format_ratio(speed_up(rows, count, row), "x").text);
+}
+
+static int print_footnote(const struct compare_row *rows, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (rows[i].timed_steps)
+            return printf("* extrapolated from %" PRIu64
+                          " steps over the link; trained without it\n",
+                          rows[i].timed_steps);
+    return 0;
+}
+
+tg_status report_table(const struct compare_row *rows, size_t count)
+{
+    static const char *const heads[] = {"run",     "test acc.",      "sent/step", "ratio",
+                                        "ms/step", "time to finish", "speed-up"};
+    const size_t columns = sizeof heads / sizeof heads[0];
+    struct table *t = table_create(columns);
+    if (!t)
+        return tg_fail(TG_E_NOMEM, "out of memory: the table");
+    table_row(t);
+    for (size_t i = 0; i < columns; i++)
+        table_cell(t, heads[i]);
+    for (size_t i = 0; i < count; i++)
+        fill_row(t, rows, count, &rows[i]);
+    int failed = table_print(t, stdout);
+    table_destroy(t);
+    if (failed || print_footnote(rows, count) < 0 || fflush(stdout) != 0)
+        return tg_fail(TG_E_IO, "the table cannot be written to standard output");
+    return TG_OK;
+}
+
+/* ---- JSON ------------------------------------------------------------------------------------ */
+
+static json_t *row_json(const struct compare_row *rows, size_t count, const struct compare_row *row)
+{
+    const train_end_info *end = &row->result.end;
+    return json_pack(
+        "{s:s, s:s, s:s, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:b, s:I}",                /**/
+        "run", row->name, "method", row->result.method, "strategy", row->result.strategy,   /**/
+        "steps", (json_int_t)end->steps, "test_accuracy", records_real(end->test_accuracy), /**/
+        "bytes_per_step", records_real(row->result.bytes_per_step),                         /**/
+        "ratio", records_real(end->ratio), "ratio_wire", records_real(end->ratio_wire),     /**/
+        "step_ms", records_real(step_ms(row)),                                              /**/
+        "time_to_finish", records_real(time_to_finish(row)),                                /**/
+        "speed_up", records_real(speed_up(rows, count, row)),                               /**/
+        "extrapolated", (int)(row->timed_steps > 0),                                        /**/
+        "timed_steps", (json_int_t)row->timed_steps);
+}
+
+tg_status report_json(const struct compare_row *rows, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        json_t *row = row_json(rows, count, &rows[i]);
+        tg_status status = records_print(row, stdout, "standard output");
+        json_decref(row);
+        TG_TRY(status);
+    }
+    return TG_OK;
+}
+
+json_t *report_record(const struct compare_row *rows, size_t count)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; list && i < count; i++) {
+        if (json_array_append_new(list, row_json(rows, count, &rows[i])) != 0) {
+            json_decref(list);
+            list = NULL;
+        }
+    }
+    return list ? json_pack("{s:s, s:o}", "type", "table", "rows", list) : NULL;
+}

@@ -1,0 +1,22 @@
+/* The table of compare: for people, for programs, for the records. */
+#ifndef TG_CLI_COMPARE_REPORT_H
+#define TG_CLI_COMPARE_REPORT_H
+
+#include "records.h"
+
+struct compare_row {
+    const char *name;         /* borrowed */
+    struct run_result result; /* owned */
+    bool dense;               /* dense S-SGD: what others are compared with */
+    uint64_t timed_steps;     /* > 0: trained without the link, that many steps timed over it ... */
+    double timed_ms;          /* ... and their median */
+};
+
+/* Text on stdout, with a footnote if something is extrapolated. Errors TG_E_IO, TG_E_NOMEM */
+TG_NODISCARD tg_status report_table(const struct compare_row *rows, size_t count);
+/* One JSON object a line on stdout. Errors TG_E_IO, TG_E_NOMEM */
+TG_NODISCARD tg_status report_json(const struct compare_row *rows, size_t count);
+/* {"type":"table","rows":[...]}. NULL: out of memory */
+json_t *report_record(const struct compare_row *rows, size_t count);
+
+#endif

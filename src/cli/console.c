@@ -1,0 +1,103 @@
+#include "console.h"
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#define ERASE_LINE "\r\033[K"
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static bool quiet, status_shown;
+static char last_log[1024];
+
+bool console_terminal(void)
+{
+    return isatty(STDERR_FILENO) != 0;
+}
+
+int console_columns(void)
+{
+    struct winsize size;
+    if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col >= 20)
+        return size.ws_col;
+    return 80;
+}
+
+void console_quiet(void)
+{
+    pthread_mutex_lock(&mutex);
+    quiet = true;
+    pthread_mutex_unlock(&mutex);
+}
+
+/* With the mutex held. */
+static void erase_status(void)
+{
+    if (status_shown)
+        fputs(ERASE_LINE, stderr);
+    status_shown = false;
+}
+
+static void print(const char *prefix, const char *format, va_list args)
+{
+    erase_status();
+    fputs(prefix, stderr);
+    vfprintf(stderr, format, args);
+    fputc('\n', stderr);
+    fflush(stderr);
+}
+
+void console_error(const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    pthread_mutex_lock(&mutex);
+    print("telegrad: ", format, args);
+    pthread_mutex_unlock(&mutex);
+    va_end(args);
+}
+
+void console_remark(const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    pthread_mutex_lock(&mutex);
+    if (!quiet && console_terminal())
+        print("", format, args);
+    pthread_mutex_unlock(&mutex);
+    va_end(args);
+}
+
+void console_status(const char *line)
+{
+    pthread_mutex_lock(&mutex);
+    if (!quiet && console_terminal()) {
+        erase_status();
+        fputs(line, stderr);
+        fflush(stderr);
+        status_shown = line[0] != '\0';
+    }
+    pthread_mutex_unlock(&mutex);
+}
+
+static void on_log(void *arg, tg_log_level level, const char *message)
+{
+    (void)arg;
+    pthread_mutex_lock(&mutex);
+    /* Every rank of the process says the same. */
+    bool repeated = strncmp(message, last_log, sizeof last_log - 1) == 0;
+    bool wanted = !quiet && (level != TG_LOG_INFO || console_terminal());
+    if (!repeated && wanted) {
+        erase_status();
+        fprintf(stderr, "telegrad: %s%s\n", level == TG_LOG_WARN ? "warning: " : "", message);
+        snprintf(last_log, sizeof last_log, "%s", message);
+    }
+    pthread_mutex_unlock(&mutex);
+}
+
+void console_take_log(void)
+{
+    tg_log_set(on_log, NULL);
+}

@@ -1,0 +1,31 @@
+/* stderr: errors, the library's messages, and the status line of a terminal. One mutex around all
+ * of it; every function may be called from any thread. */
+#ifndef TG_CLI_CONSOLE_H
+#define TG_CLI_CONSOLE_H
+
+#include <stdbool.h>
+#include "telegrad/base.h"
+
+/* Whether stderr is a terminal; only then a status line and remarks are shown. */
+bool console_terminal(void);
+
+/* Columns of that terminal; 80 if it does not say. */
+int console_columns(void);
+
+/* No message but errors from here on: ranks other than 0 of an MPI job. */
+void console_quiet(void);
+
+/* "telegrad: MESSAGE" on stderr, whatever it is. */
+void console_error(const char *format, ...) TG_PRINTF(1, 2);
+
+/* A remark that only a person wants: terminals only. */
+void console_remark(const char *format, ...) TG_PRINTF(1, 2);
+
+/* Draw `line` over the last status line (terminals only); "" removes it. */
+void console_status(const char *line);
+
+/* Send the library's log here: warnings always, information on terminals, a repeated message once.
+ */
+void console_take_log(void);
+
+#endif

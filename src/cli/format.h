@@ -1,0 +1,24 @@
+/* Numbers for people. */
+#ifndef TG_CLI_FORMAT_H
+#define TG_CLI_FORMAT_H
+
+#include <stdint.h>
+
+typedef struct format_text {
+    char text[48];
+} format_text;
+
+/* 1724320 -> "1.72 MB" (powers of 1000); "-" if not finite. */
+format_text format_bytes(double bytes);
+
+/* Whole bytes with separators: 1724320 -> "1,724,320". */
+format_text format_count(uint64_t n);
+
+/* 0.0123 -> "12 ms", 12.34 -> "12.3 s", 754 -> "12:34", 7540 -> "2:05:40"; "-" if not finite. */
+format_text format_seconds(double seconds);
+
+/* Three significant digits and a suffix: 812.4, "x" -> "812x", 3.14159 -> "3.14x"; "-" if not
+ * finite. */
+format_text format_ratio(double ratio, const char *suffix);
+
+#endif

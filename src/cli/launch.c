@@ -1,0 +1,256 @@
+#include "launch.h"
+#include "cli.h"
+#include "console.h"
+#include "stop.h"
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#ifdef HAVE_MPI
+#include "mpi_launch.h"
+#endif
+
+#define TEXT_BYTES 1024 /* as long as tg_error() gets */
+
+/* A whole number in the environment, or -1. */
+static int env_number(const char *name)
+{
+    const char *text = getenv(name);
+    char *end = NULL;
+    long v = text ? strtol(text, &end, 10) : -1;
+    return text && *text && !*end && v >= 0 && v <= 1000000 ? (int)v : -1;
+}
+
+bool launch_under_mpi(int *rank_p)
+{
+    /* Open MPI; MPICH and Slurm's PMI. */
+    static const char *const names[][2] = {{"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"},
+                                           {"PMI_SIZE", "PMI_RANK"}};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        if (env_number(names[i][0]) > 0) {
+            int rank = env_number(names[i][1]);
+            *rank_p = rank > 0 ? rank : 0;
+            return true;
+        }
+    }
+    *rank_p = 0;
+    return false;
+}
+
+tg_status launch_open(struct launch *l)
+{
+    struct launch opened = {.size = 0};
+    opened.mpi = launch_under_mpi(&opened.rank);
+#ifdef HAVE_MPI
+    if (opened.mpi)
+        TG_TRY(mpi_launch_open(&opened.rank, &opened.size));
+#else
+    if (opened.mpi)
+        return tg_fail(TG_E_UNSUPPORTED, "started by mpirun, but this telegrad was built without "
+                                         "MPI: allowed: --workers N without mpirun");
+#endif
+    *l = opened;
+    return TG_OK;
+}
+
+void launch_close(const struct launch *l)
+{
+#ifdef HAVE_MPI
+    if (l->mpi)
+        mpi_launch_close();
+#else
+    (void)l;
+#endif
+}
+
+const char *launch_transport_name(const struct launch *l)
+{
+    return l->mpi ? "mpi" : "inproc";
+}
+
+int launch_world(const struct launch *l, const struct run_options *o)
+{
+    return l->mpi ? l->size : (int)o->workers;
+}
+
+/* ---- one rank -------------------------------------------------------------------------------- */
+
+/* Take *t_p through link and faults. The faults are outermost: they hit messages, not the stamps
+ * that the link sends beside them. *t_p stays valid when this fails. */
+static tg_status decorate(const struct run_options *o, tg_transport **t_p)
+{
+    int rank = (*t_p)->rank;
+    if (o->link) {
+        tg_link link;
+        TG_TRY(tg_link_parse(o->link, &link));
+        TG_TRY(tg_transport_shaped(*t_p, &link, t_p));
+    }
+    for (size_t i = 0; i < o->fault_count; i++)
+        if (o->faults[i].rank == (uint64_t)rank)
+            TG_TRY(tg_transport_faulty(*t_p, o->faults[i].spec, t_p));
+    return TG_OK;
+}
+
+struct rank_run {
+    const train_job *job;
+    const train_data *data;
+    const train_events *events;
+    tg_transport *transport;
+    atomic_int *failures; /* so far, over all ranks of the process */
+    pthread_t thread;
+    bool started;
+    tg_status status;
+    int order; /* of this rank's failure among all */
+    char text[TEXT_BYTES];
+    train_end_info end;
+};
+
+static void *run_rank(void *arg)
+{
+    struct rank_run *r = arg;
+    r->status = train_run(r->job, r->data, r->transport, r->events, &r->end);
+    if (r->status != TG_OK) {
+        r->order = atomic_fetch_add(r->failures, 1);
+        snprintf(r->text, sizeof r->text, "%s", tg_error());
+        (void)r->transport->ops->shut(r->transport); /* do not let the others wait for this rank */
+    }
+    return NULL;
+}
+
+/* Whether a's failure tells more than b's: one that merely heard that a peer is gone comes last,
+ * then the earlier one comes first. */
+static bool better(const struct rank_run *a, const struct rank_run *b)
+{
+    bool a_heard = a->status == TG_E_PEER || a->status == TG_E_STATE;
+    bool b_heard = b->status == TG_E_PEER || b->status == TG_E_STATE;
+    return a_heard != b_heard ? b_heard : a->order < b->order;
+}
+
+/* ---- threads --------------------------------------------------------------------------------- */
+
+/* Signals are for the main thread. */
+static int start_thread(struct rank_run *r)
+{
+    sigset_t all, old;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    int error = pthread_create(&r->thread, NULL, run_rank, r);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    r->started = error == 0;
+    return error;
+}
+
+static tg_status run_threads(struct rank_run *ranks, size_t n, train_end_info *end_p)
+{
+    int error = 0;
+    size_t started = 1;
+    while (started < n && error == 0)
+        error = start_thread(&ranks[started++]);
+    if (error == 0)
+        run_rank(&ranks[0]);
+    else
+        for (size_t i = 0; i < n; i++)
+            if (!ranks[i].started)
+                (void)ranks[i].transport->ops->shut(ranks[i].transport);
+    const struct rank_run *worst = NULL;
+    for (size_t i = 0; i < n; i++) {
+        if (ranks[i].started)
+            pthread_join(ranks[i].thread, NULL);
+        if (ranks[i].status != TG_OK && (!worst || better(&ranks[i], worst)))
+            worst = &ranks[i];
+    }
+    if (error)
+        return tg_fail(TG_E_NOMEM, "cannot start a thread for worker %zu of %zu: %s", started - 1,
+                       n, strerror(error));
+    if (worst)
+        return tg_fail(worst->status, "%s", worst->text);
+    *end_p = ranks[0].end;
+    return TG_OK;
+}
+
+static tg_status run_inproc(const struct run_options *o, const struct rank_run *model,
+                            train_end_info *end_p)
+{
+    size_t n = (size_t)o->workers;
+    atomic_int failures = 0;
+    struct rank_run *ranks = calloc(n, sizeof *ranks);
+    tg_transport **transports = calloc(n, sizeof(tg_transport *));
+    tg_status status = ranks && transports ? tg_transport_inproc((int)n, transports)
+                                           : tg_fail(TG_E_NOMEM, "out of memory: %zu workers", n);
+    for (size_t i = 0; i < n && status == TG_OK; i++) {
+        status = decorate(o, &transports[i]);
+        ranks[i] = *model;
+        ranks[i].transport = transports[i];
+        ranks[i].failures = &failures;
+    }
+    if (status == TG_OK)
+        status = run_threads(ranks, n, end_p);
+    for (size_t i = 0; transports && i < n; i++)
+        tg_transport_destroy(transports[i]);
+    free(transports);
+    free(ranks);
+    return status;
+}
+
+/* ---- MPI ------------------------------------------------------------------------------------- */
+
+#ifdef HAVE_MPI
+static tg_status run_mpi(const struct run_options *o, const struct rank_run *model,
+                         train_end_info *end_p)
+{
+    tg_transport *t = NULL;
+    TG_TRY(mpi_launch_transport(&t));
+    tg_status status = decorate(o, &t);
+    if (status == TG_OK)
+        status = train_run(model->job, model->data, t, model->events, end_p);
+    /* After a failure posted buffers must live until the process ends, which is soon. */
+    if (status == TG_OK)
+        tg_transport_destroy(t);
+    return status;
+}
+
+/* Sleeps, unless told to end by then: the rank that spoke has aborted the job. */
+static bool still_alone_after(int ms)
+{
+    const struct timespec slice = {.tv_nsec = 10000000};
+    for (int i = 0; i < ms / 10 && !stop_signal; i++)
+        nanosleep(&slice, NULL);
+    return !stop_signal;
+}
+#endif
+
+tg_status launch_run(const struct launch *l, const struct run_options *o, const train_job *job,
+                     const train_data *data, const train_events *events, train_end_info *end_p)
+{
+    struct rank_run model = {.job = job, .data = data, .events = events};
+#ifdef HAVE_MPI
+    if (l->mpi)
+        return run_mpi(o, &model, end_p);
+#else
+    (void)l;
+#endif
+    return run_inproc(o, &model, end_p);
+}
+
+int launch_fail(const struct launch *l, tg_status status)
+{
+    int exit_status = cli_exit_status(status);
+#ifdef HAVE_MPI
+    if (l->mpi) {
+        char text[TEXT_BYTES];
+        snprintf(text, sizeof text, "%s", tg_error());
+        /* Often all ranks find the same at once: the lowest speaks, and its abort silences the
+         * others. Those that only heard that a peer is gone give the others a second. */
+        int lead_ms = status == TG_E_PEER || status == TG_E_STATE ? 1000 : 0;
+        int rank = l->rank < 10 ? l->rank : 10;
+        if (still_alone_after(lead_ms + 200 * rank))
+            console_error("%s", text);
+        mpi_launch_abort(exit_status);
+    }
+#else
+    (void)l;
+#endif
+    console_error("%s", tg_error());
+    return exit_status;
+}

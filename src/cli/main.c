@@ -1,0 +1,49 @@
+/* telegrad: the command. */
+#include "cli.h"
+#include "console.h"
+#include "launch.h"
+#include <stdio.h>
+#include <string.h>
+
+static const struct {
+    const char *name;
+    int (*run)(int argc, char **argv);
+} commands[] = {{"train", cmd_train}, {"compare", cmd_compare}, {"methods", cmd_methods}};
+
+int cli_exit_status(tg_status status)
+{
+    if (status == TG_OK)
+        return CLI_OK;
+    return status == TG_E_SPEC || status == TG_E_ARG ? CLI_USAGE : CLI_FAILED;
+}
+
+static int print(const char *text)
+{
+    return fputs(text, stdout) < 0 || fflush(stdout) != 0 ? CLI_FAILED : CLI_OK;
+}
+
+int main(int argc, char **argv)
+{
+    int rank;
+    console_take_log();
+    if (launch_under_mpi(&rank) && rank > 0)
+        console_quiet();
+    if (argc < 2) {
+        console_error("no command: allowed: train, compare, methods; see telegrad --help");
+        return CLI_USAGE;
+    }
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "help") == 0)
+        return print(help_main);
+    if (strcmp(argv[1], "--version") == 0) {
+        char text[64];
+        snprintf(text, sizeof text, "telegrad %s\n", tg_version());
+        return print(text);
+    }
+    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++)
+        if (strcmp(argv[1], commands[i].name) == 0)
+            return commands[i].run(argc - 1, argv + 1);
+    console_error(
+        "unknown command \"%.64s\": allowed: train, compare, methods; see telegrad --help",
+        argv[1]);
+    return CLI_USAGE;
+}

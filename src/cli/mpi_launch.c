@@ -1,0 +1,33 @@
+#include "mpi_launch.h"
+#include "telegrad/mpi.h"
+#include <stdlib.h>
+
+tg_status mpi_launch_open(int *rank_p, int *size_p)
+{
+    int provided, rank, size;
+    /* The session takes a communication thread only if MPI gives this level, else it works inline.
+     */
+    if (MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &provided) != MPI_SUCCESS ||
+        MPI_Comm_rank(MPI_COMM_WORLD, &rank) != MPI_SUCCESS ||
+        MPI_Comm_size(MPI_COMM_WORLD, &size) != MPI_SUCCESS)
+        return tg_fail(TG_E_PEER, "MPI did not start");
+    *rank_p = rank;
+    *size_p = size;
+    return TG_OK;
+}
+
+void mpi_launch_close(void)
+{
+    (void)MPI_Finalize();
+}
+
+tg_status mpi_launch_transport(tg_transport **t_p)
+{
+    return tg_transport_mpi(MPI_COMM_WORLD, t_p);
+}
+
+void mpi_launch_abort(int exit_status)
+{
+    (void)MPI_Abort(MPI_COMM_WORLD, exit_status);
+    _Exit(exit_status);
+}

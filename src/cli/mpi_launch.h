@@ -1,0 +1,17 @@
+/* All calls of MPI that the command makes. Compiled only if MPI was found (HAVE_MPI). */
+#ifndef TG_CLI_MPI_LAUNCH_H
+#define TG_CLI_MPI_LAUNCH_H
+
+#include "telegrad/transport.h"
+
+/* Errors TG_E_PEER (MPI_Init failed) */
+TG_NODISCARD tg_status mpi_launch_open(int *rank_p, int *size_p);
+void mpi_launch_close(void);
+
+/* A transport over all processes of the job (collective call). */
+TG_NODISCARD tg_status mpi_launch_transport(tg_transport **t_p);
+
+/* End all processes of the job with this exit status. */
+_Noreturn void mpi_launch_abort(int exit_status);
+
+#endif

@@ -1,0 +1,356 @@
+#include "options.h"
+#include "cli.h"
+#include "console.h"
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum form {
+    FORM_TEXT,    /* const char *, not empty; checked by whoever uses it */
+    FORM_SPEC,    /* const char *, a spec string of `kind` */
+    FORM_MODEL,   /* const char * */
+    FORM_LINK,    /* const char *, NULL for "none" */
+    FORM_COUNT,   /* uint64_t */
+    FORM_SECONDS, /* double */
+    FORM_DRIVER,  /* tg_driver */
+    FORM_NO_EVAL, /* no value */
+    FORM_FAULT    /* RANK=SPEC, several */
+};
+
+struct option {
+    const char *name, *arg;
+    int where;
+    enum form form;
+    size_t offset;   /* of the member that it sets */
+    tg_kind kind;    /* FORM_SPEC */
+    double min, max; /* FORM_COUNT, FORM_SECONDS */
+};
+
+#define AT(member) offsetof(struct run_options, member)
+#define BOTH (OPT_TRAIN | OPT_COMPARE)
+#define EVERY (OPT_TRAIN | OPT_COMPARE | OPT_RUN)
+
+static const struct option table[] = {
+    {"model", "SPEC", BOTH, FORM_MODEL, AT(model), TG_KIND_COUNT, 0, 0},
+    {"data", "NAME[:DIR]", BOTH, FORM_TEXT, AT(data), TG_KIND_COUNT, 0, 0},
+    {"holdout", "N", BOTH, FORM_COUNT, AT(holdout), TG_KIND_COUNT, 0, 1e9},
+    {"workers", "N", BOTH, FORM_COUNT, AT(workers), TG_KIND_COUNT, 1, 4096},
+    {"method", "SPEC", EVERY, FORM_SPEC, AT(method), TG_KIND_METHOD, 0, 0},
+    {"strategy", "SPEC", EVERY, FORM_SPEC, AT(strategy), TG_KIND_STRATEGY, 0, 0},
+    {"optimizer", "SPEC", EVERY, FORM_SPEC, AT(optimizer), TG_KIND_OPTIMIZER, 0, 0},
+    {"lr-schedule", "SPEC", EVERY, FORM_SPEC, AT(lr_schedule), TG_KIND_LR_SCHEDULE, 0, 0},
+    {"link", "LINK", EVERY, FORM_LINK, AT(link), TG_KIND_COUNT, 0, 0},
+    {"steps", "N", EVERY, FORM_COUNT, AT(steps), TG_KIND_COUNT, 1, 1e12},
+    {"epochs", "N", BOTH, FORM_COUNT, AT(epochs), TG_KIND_COUNT, 0, 1e9},
+    {"batch", "N", BOTH, FORM_COUNT, AT(batch), TG_KIND_COUNT, 1, 1e6},
+    {"seed", "N", BOTH, FORM_COUNT, AT(seed), TG_KIND_COUNT, 0, INFINITY},
+    {"log-every", "N", BOTH, FORM_COUNT, AT(log_every), TG_KIND_COUNT, 1, 1e12},
+    {"timeout", "SECONDS", BOTH, FORM_SECONDS, AT(timeout), TG_KIND_COUNT, 0.001, 1e6},
+    {"driver", "auto|thread|inline", BOTH, FORM_DRIVER, AT(driver), TG_KIND_COUNT, 0, 0},
+    {"no-eval", NULL, BOTH, FORM_NO_EVAL, AT(evaluate), TG_KIND_COUNT, 0, 0},
+    {"out", "FILE", BOTH, FORM_TEXT, AT(out), TG_KIND_COUNT, 0, 0},
+    {"save", "DIR", OPT_TRAIN, FORM_TEXT, AT(save_dir), TG_KIND_COUNT, 0, 0},
+    {"save-every", "N", OPT_TRAIN, FORM_COUNT, AT(save_every), TG_KIND_COUNT, 1, 1e12},
+    {"resume", "DIR", OPT_TRAIN, FORM_TEXT, AT(resume_dir), TG_KIND_COUNT, 0, 0},
+    {"trace", "FILE", OPT_TRAIN, FORM_TEXT, AT(trace), TG_KIND_COUNT, 0, 0},
+    {"fault", "RANK=SPEC", OPT_TRAIN, FORM_FAULT, AT(faults), TG_KIND_COUNT, 0, 0},
+};
+
+#define COUNT (sizeof table / sizeof table[0])
+_Static_assert(COUNT <= 32, "run_options.given has 32 bits");
+
+static const char *const driver_names[] = {
+    [TG_DRIVER_AUTO] = "auto", [TG_DRIVER_THREAD] = "thread", [TG_DRIVER_INLINE] = "inline"};
+
+const char *options_driver_name(tg_driver driver)
+{
+    return driver_names[driver];
+}
+
+void options_defaults(struct run_options *o, uint64_t workers)
+{
+    *o = (struct run_options){.model = "lenet5",
+                              .method = "dense",
+                              .strategy = "ssgd",
+                              .optimizer = "sgd:lr=0.05,momentum=0.9",
+                              .lr_schedule = "constant",
+                              .workers = workers,
+                              .batch = 32,
+                              .epochs = 1,
+                              .seed = 1,
+                              .log_every = 50,
+                              .timeout = 60,
+                              .driver = TG_DRIVER_AUTO,
+                              .evaluate = true};
+}
+
+static const struct option *find(const char *name)
+{
+    for (size_t i = 0; i < COUNT; i++)
+        if (strcmp(table[i].name, name) == 0)
+            return &table[i];
+    return NULL;
+}
+
+bool options_given(const struct run_options *o, const char *name)
+{
+    const struct option *option = find(name);
+    return option && (o->given >> (option - table) & 1);
+}
+
+/* A number by the rules of spec strings, so that both kinds of message and range look alike. */
+static tg_status parse_number(const struct option *option, const char *value, tg_key_type type,
+                              tg_spec **spec_p)
+{
+    const tg_key keys[] = {
+        {.name = option->name, .type = type, .min = option->min, .max = option->max, .help = ""},
+        {.name = NULL}};
+    const tg_entry entry = {"option", "", "", keys}, *entries[] = {&entry};
+    char text[128];
+    if (strpbrk(value, ",[] \t") || strlen(value) > 64)
+        return tg_fail(TG_E_SPEC, "--%s \"%.64s\": allowed: a number", option->name, value);
+    snprintf(text, sizeof text, "option:%s=%s", option->name, value);
+    if (tg_spec_parse("option", entries, 1, text, spec_p) != TG_OK)
+        return tg_fail(TG_E_SPEC, "--%s", tg_error());
+    return TG_OK;
+}
+
+static tg_status set_number(void *member, const struct option *option, const char *value)
+{
+    bool real = option->form == FORM_SECONDS;
+    tg_spec *spec = NULL;
+    TG_TRY(parse_number(option, value, real ? TG_KEY_REAL : TG_KEY_INT, &spec));
+    if (real)
+        *(double *)member = tg_spec_real(spec, option->name);
+    else
+        *(uint64_t *)member = (uint64_t)tg_spec_int(spec, option->name);
+    tg_spec_free(spec);
+    return TG_OK;
+}
+
+static tg_status check_spec(const struct option *option, const char *value)
+{
+    tg_spec *spec = NULL;
+    if (option->form == FORM_MODEL) {
+        size_t count = 0;
+        const tg_entry *const *models = train_models(&count);
+        TG_TRY(tg_spec_parse("model", models, count, value, &spec));
+    } else {
+        TG_TRY(tg_registry_parse(option->kind, value, &spec));
+    }
+    tg_spec_free(spec);
+    return TG_OK;
+}
+
+static tg_status set_driver(tg_driver *driver, const char *value)
+{
+    for (size_t i = 0; i < sizeof driver_names / sizeof driver_names[0]; i++) {
+        if (strcmp(value, driver_names[i]) == 0) {
+            *driver = (tg_driver)i;
+            return TG_OK;
+        }
+    }
+    return tg_fail(TG_E_SPEC, "--driver \"%.64s\": allowed: auto, thread, inline", value);
+}
+
+static tg_status add_fault(struct run_options *o, const char *value)
+{
+    char *end = NULL;
+    unsigned long rank = strtoul(value, &end, 10);
+    if (*value < '0' || *value > '9' || *end != '=' || rank > 4095)
+        return tg_fail(TG_E_SPEC, "--fault \"%.64s\": allowed: RANK=SPEC, e.g. 2=fault:stall=100",
+                       value);
+    if (o->fault_count == OPT_MAX_FAULTS)
+        return tg_fail(TG_E_SPEC, "--fault \"%.64s\": allowed: %d of them", value, OPT_MAX_FAULTS);
+    tg_transport *t = NULL, *faulty = NULL;
+    TG_TRY(tg_transport_inproc(1, &t));
+    tg_status status = tg_transport_faulty(t, end + 1, &faulty);
+    tg_transport_destroy(status == TG_OK ? faulty : t);
+    TG_TRY(status);
+    o->faults[o->fault_count++] = (struct run_fault){rank, end + 1};
+    return TG_OK;
+}
+
+static tg_status set_value(struct run_options *o, const struct option *option, const char *value)
+{
+    void *member = (char *)o + option->offset;
+    tg_link link;
+    switch (option->form) {
+    case FORM_SPEC:
+    case FORM_MODEL:
+        TG_TRY(check_spec(option, value));
+        *(const char **)member = value;
+        return TG_OK;
+    case FORM_TEXT:
+        *(const char **)member = value;
+        return TG_OK;
+    case FORM_LINK:
+        if (strcmp(value, "none") != 0)
+            TG_TRY(tg_link_parse(value, &link));
+        *(const char **)member = strcmp(value, "none") != 0 ? value : NULL;
+        return TG_OK;
+    case FORM_COUNT:
+    case FORM_SECONDS:
+        return set_number(member, option, value);
+    case FORM_DRIVER:
+        return set_driver(member, value);
+    case FORM_NO_EVAL:
+        *(bool *)member = false;
+        return TG_OK;
+    case FORM_FAULT:
+        return add_fault(o, value);
+    }
+    return tg_fail(TG_E_STATE, "--%s: option of an unknown form", option->name);
+}
+
+static tg_status unknown(int where, const char *name)
+{
+    char list[512] = "";
+    size_t used = 0;
+    for (size_t i = 0; i < COUNT; i++)
+        if (table[i].where & where && table[i].form != FORM_FAULT && used < sizeof list)
+            used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", used ? ", " : "",
+                                     table[i].name);
+    return tg_fail(TG_E_SPEC, "unknown option \"%.64s\": allowed: %s", name, list);
+}
+
+tg_status options_set(struct run_options *o, int where, const char *name, const char *value)
+{
+    const struct option *option = find(name);
+    if (!option || !(option->where & where))
+        return unknown(where, name);
+    if (option->arg && (!value || !*value))
+        return tg_fail(TG_E_SPEC, "--%s has no value: allowed: %s", name, option->arg);
+    if (!option->arg && value)
+        return tg_fail(TG_E_SPEC, "--%s takes no value, but has \"%.64s\"", name, value);
+    TG_TRY(set_value(o, option, value));
+    o->given |= UINT32_C(1) << (option - table);
+    return TG_OK;
+}
+
+/* Some combinations only a session refuses (two different momenta): ask one before any work is
+ * done. */
+static tg_status check_session(const struct run_options *o)
+{
+    tg_session_config config = {.struct_size = sizeof config,
+                                .method = o->method,
+                                .strategy = o->strategy,
+                                .optimizer = o->optimizer,
+                                .seed = o->seed,
+                                .steps_per_epoch = 1000, /* any: for durations in epochs */
+                                .driver = TG_DRIVER_INLINE};
+    tg_transport *t = NULL;
+    tg_session *s = NULL;
+    TG_TRY(tg_transport_inproc(1, &t));
+    tg_status status = tg_session_create(&config, t, &s);
+    if (status == TG_OK)
+        tg_session_destroy(s);
+    tg_transport_destroy(t);
+    return status;
+}
+
+tg_status options_check(const struct run_options *o, bool mpi)
+{
+    if (mpi && options_given(o, "workers"))
+        return tg_fail(TG_E_SPEC,
+                       "--workers %" PRIu64 ": not allowed under mpirun, where each "
+                       "process is one worker: allowed: mpirun -n N",
+                       o->workers);
+    if (!mpi)
+        for (size_t i = 0; i < o->fault_count; i++)
+            if (o->faults[i].rank >= o->workers)
+                return tg_fail(TG_E_SPEC, "--fault %" PRIu64 "=%.64s: allowed: ranks 0 to %" PRIu64,
+                               o->faults[i].rank, o->faults[i].spec, o->workers - 1);
+    if (o->epochs == 0 && o->steps == 0)
+        return tg_fail(TG_E_SPEC, "--epochs 0 without --steps: nothing to do: allowed: "
+                                  "--epochs 1 or more, or --steps N");
+    if (o->save_every && !o->save_dir)
+        return tg_fail(TG_E_SPEC,
+                       "--save-every %" PRIu64 " without --save: allowed: with --save DIR",
+                       o->save_every);
+    return check_session(o);
+}
+
+/* ---- argp ------------------------------------------------------------------------------------ */
+
+#define KEY_FIRST 0x100 /* option i of the table; not a character, so there is no short form */
+#define KEY_HELP 0x200
+
+static error_t parse_common(int where, int key, char *arg, struct argp_state *state)
+{
+    if (key < KEY_FIRST || key >= KEY_FIRST + (int)COUNT)
+        return ARGP_ERR_UNKNOWN;
+    if (options_set(state->input, where, table[key - KEY_FIRST].name, arg) == TG_OK)
+        return 0;
+    console_error("%s", tg_error());
+    return EINVAL;
+}
+
+static error_t parse_train(int key, char *arg, struct argp_state *state)
+{
+    return parse_common(OPT_TRAIN, key, arg, state);
+}
+
+static error_t parse_compare(int key, char *arg, struct argp_state *state)
+{
+    return parse_common(OPT_COMPARE, key, arg, state);
+}
+
+const struct argp *options_argp(int where)
+{
+    static struct argp_option list[COUNT + 1];
+    static struct argp parser;
+    size_t n = 0;
+    memset(list, 0, sizeof list);
+    for (size_t i = 0; i < COUNT; i++)
+        if (table[i].where & where)
+            list[n++] = (struct argp_option){
+                .name = table[i].name, .key = KEY_FIRST + (int)i, .arg = table[i].arg};
+    parser =
+        (struct argp){.options = list, .parser = where == OPT_TRAIN ? parse_train : parse_compare};
+    return &parser;
+}
+
+/* Around a subcommand's parser: --help. The screens are laid out by hand, argp's would not fit one.
+ */
+struct outer {
+    void *input;
+    bool helped;
+};
+
+static error_t parse_outer(int key, char *arg, struct argp_state *state)
+{
+    struct outer *outer = state->input;
+    (void)arg;
+    if (key == ARGP_KEY_INIT) {
+        state->child_inputs[0] = outer->input;
+        return 0;
+    }
+    if (key != KEY_HELP)
+        return ARGP_ERR_UNKNOWN;
+    outer->helped = true;
+    state->next = state->argc; /* what follows does not matter */
+    return 0;
+}
+
+int options_parse(const struct argp *parser, const char *command, const char *help, int argc,
+                  char **argv, void *input)
+{
+    static const struct argp_option help_options[] = {
+        {.name = "help", .key = KEY_HELP}, {.name = "usage", .key = KEY_HELP}, {0}};
+    const struct argp_child children[] = {{.argp = parser}, {0}};
+    const struct argp outer_parser = {
+        .options = help_options, .parser = parse_outer, .children = children};
+    struct outer outer = {input, false};
+    char name[64];
+    snprintf(name, sizeof name, "telegrad %s", command);
+    argv[0] = name;
+    argp_err_exit_status = CLI_USAGE;
+    error_t error = argp_parse(&outer_parser, argc, argv, ARGP_NO_HELP, NULL, &outer);
+    argv[0] = (char *)"telegrad"; /* `name` ends here */
+    if (outer.helped)
+        return fputs(help, stdout) < 0 || fflush(stdout) != 0 ? CLI_FAILED : CLI_OK;
+    return error ? CLI_USAGE : -1;
+}

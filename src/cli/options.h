@@ -1,0 +1,62 @@
+/* The options of train and compare: one table, one struct, one way to set a value, whether it comes
+ * from the command line, from a spec file or from --run. */
+#ifndef TG_CLI_OPTIONS_H
+#define TG_CLI_OPTIONS_H
+
+#include <argp.h>
+#include "train/train.h"
+
+/* Where an option may stand (a set). */
+enum { OPT_TRAIN = 1, OPT_COMPARE = 2, OPT_RUN = 4 };
+
+#define OPT_MAX_FAULTS 16
+
+struct run_fault {
+    uint64_t rank;
+    const char *spec;
+};
+
+/* Strings are borrowed from whoever set them; NULL: not given and without a default. */
+struct run_options {
+    const char *model, *data, *method, *strategy, *optimizer, *lr_schedule;
+    const char *link; /* NULL: not shaped */
+    const char *out, *save_dir, *resume_dir, *trace;
+    uint64_t holdout, workers, batch, epochs, steps, seed, log_every, save_every;
+    double timeout; /* seconds */
+    tg_driver driver;
+    bool evaluate;
+    struct run_fault faults[OPT_MAX_FAULTS];
+    size_t fault_count;
+    uint32_t given; /* bit i: entry i of the table was set, not only defaulted */
+};
+
+/* workers: 1 for train, 4 for compare. */
+void options_defaults(struct run_options *o, uint64_t workers);
+
+/* Set one option by name, without "--". value is borrowed; NULL for an option without one.
+ * where    the place it stands in
+ * Errors   TG_E_SPEC: names the value and what is allowed */
+TG_NODISCARD tg_status options_set(struct run_options *o, int where, const char *name,
+                                   const char *value);
+
+bool options_given(const struct run_options *o, const char *name);
+
+/* "thread" for TG_DRIVER_THREAD; never NULL. */
+const char *options_driver_name(tg_driver driver);
+
+/* What several options together must fulfil, and what only a session finds out about method,
+ * strategy and optimizer. mpi: this process is a rank of an MPI job. Errors TG_E_SPEC, TG_E_NOMEM,
+ * TG_E_UNSUPPORTED */
+TG_NODISCARD tg_status options_check(const struct run_options *o, bool mpi);
+
+/* The argp parser of those options that may stand in `where` (OPT_TRAIN or OPT_COMPARE); a child of
+ * the subcommand's parser, its input is the struct run_options. It prints what is wrong and returns
+ * EINVAL. */
+const struct argp *options_argp(int where);
+
+/* Parse a subcommand's arguments: --help and --usage print `help` and nothing else is done.
+ * Returns -1: go on; otherwise the exit status to return */
+int options_parse(const struct argp *parser, const char *command, const char *help, int argc,
+                  char **argv, void *input);
+
+#endif

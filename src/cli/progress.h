@@ -1,0 +1,21 @@
+/* The progress bar of a run, on stderr, if that is a terminal. */
+#ifndef TG_CLI_PROGRESS_H
+#define TG_CLI_PROGRESS_H
+
+#include "train/train.h"
+
+struct progress {
+    const char *title; /* "" for none; borrowed */
+    uint64_t first, total;
+    int64_t begin_ns, drawn_ns;
+    uint64_t bytes;
+};
+
+/* first: steps done before this run (after a resume); total: of the whole job. */
+void progress_begin(struct progress *p, const char *title, uint64_t first, uint64_t total);
+/* Redraws a few times a second. */
+void progress_step(struct progress *p, const train_step_info *info);
+/* Removes the bar. */
+void progress_end(void);
+
+#endif

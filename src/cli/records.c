@@ -1,0 +1,304 @@
+#include "records.h"
+#include "stop.h"
+#include "window.h"
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+struct records {
+    FILE *file;
+    char *path, *tmp; /* tmp: NULL if path is a device or a pipe, written as it is */
+    char *run;        /* name of the run under way, or NULL */
+    uint64_t log_every, last_step;
+    struct window window;
+};
+
+/* ---- the file -------------------------------------------------------------------------------- */
+
+static void release(struct records *r)
+{
+    free(r->path);
+    free(r->tmp);
+    free(r->run);
+    free(r);
+}
+
+static tg_status open_file(struct records *r, const char *path)
+{
+    struct stat info;
+    bool exists = stat(path, &info) == 0;
+    if (exists && S_ISDIR(info.st_mode))
+        return tg_fail(TG_E_IO, "--out %s: is a directory: allowed: a file", path);
+    r->path = strdup(path);
+    if (!r->path)
+        return tg_fail(TG_E_NOMEM, "out of memory: name of %s", path);
+    if ((!exists || S_ISREG(info.st_mode)) && asprintf(&r->tmp, "%s.tmp", path) < 0) {
+        r->tmp = NULL;
+        return tg_fail(TG_E_NOMEM, "out of memory: name of %s", path);
+    }
+    const char *name = r->tmp ? r->tmp : path;
+    r->file = fopen(name, "we");
+    if (!r->file)
+        return tg_fail(TG_E_IO, "--out %s: cannot open %s for writing: %s", path, name,
+                       strerror(errno));
+    stop_guard_file(r->tmp);
+    return TG_OK;
+}
+
+tg_status records_open(const char *path, struct records **r_p)
+{
+    struct records *r = calloc(1, sizeof *r);
+    if (!r)
+        return tg_fail(TG_E_NOMEM, "out of memory: records");
+    tg_status status = open_file(r, path);
+    if (status != TG_OK) {
+        release(r);
+        return status;
+    }
+    *r_p = r;
+    return TG_OK;
+}
+
+tg_status records_close(struct records *r, bool keep)
+{
+    tg_status status = TG_OK;
+    if (!r)
+        return TG_OK;
+    int error = keep && fflush(r->file) != 0 ? errno : 0;
+    if (fclose(r->file) != 0 && keep && !error)
+        error = errno;
+    if (r->tmp) {
+        if (keep && !error && rename(r->tmp, r->path) != 0)
+            error = errno;
+        if (!keep || error)
+            (void)unlink(r->tmp);
+    }
+    stop_guard_file(NULL);
+    if (error)
+        status = tg_fail(TG_E_IO, "--out %s: cannot be written: %s", r->path, strerror(error));
+    release(r);
+    return status;
+}
+
+tg_status records_print(const json_t *record, FILE *file, const char *path)
+{
+    if (!record)
+        return tg_fail(TG_E_NOMEM, "out of memory: a record for %s", path);
+    errno = 0;
+    /* 10 digits: 0.05 stays 0.05, and single precision survives. */
+    int failed = json_dumpf(record, file, JSON_COMPACT | JSON_REAL_PRECISION(10));
+    if (failed || fputc('\n', file) == EOF || fflush(file) != 0)
+        return tg_fail(TG_E_IO, "%s: cannot be written: %s", path, strerror(errno ? errno : EIO));
+    return TG_OK;
+}
+
+tg_status records_add(struct records *r, json_t *record)
+{
+    tg_status status = r ? records_print(record, r->file, r->path) : TG_OK;
+    json_decref(record);
+    return status;
+}
+
+/* ---- the records ----------------------------------------------------------------------------- */
+
+json_t *records_real(double v)
+{
+    return isfinite(v) ? json_real(v) : json_null();
+}
+
+static json_t *hex64(uint64_t v)
+{
+    return json_sprintf("%016" PRIx64, v);
+}
+
+static json_t *integer(uint64_t v)
+{
+    return json_integer((json_int_t)v);
+}
+
+/* An object that starts with type and run. */
+static json_t *begin(const struct records *r, const char *type)
+{
+    json_t *record = json_pack("{s:s}", "type", type);
+    if (record && r->run)
+        json_object_set_new(record, "run", json_string(r->run));
+    return record;
+}
+
+/* Adds the members of `more` (taken over); NULL when anything is. */
+static json_t *join(json_t *record, json_t *more)
+{
+    if (!record || !more || json_object_update(record, more) != 0) {
+        json_decref(record);
+        record = NULL;
+    }
+    json_decref(more);
+    return record;
+}
+
+static json_t *time_now(void)
+{
+    char text[32];
+    time_t now = time(NULL);
+    struct tm utc;
+    gmtime_r(&now, &utc);
+    strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &utc);
+    return json_string(text);
+}
+
+static json_t *faults(const struct run_options *o)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < o->fault_count; i++)
+        json_array_append_new(list,
+                              json_sprintf("%d=%s", (int)o->faults[i].rank, o->faults[i].spec));
+    return list;
+}
+
+/* What the machine, the program and the data are. */
+static json_t *about_surroundings(const struct run_about *a)
+{
+    return json_pack("{s:s, s:s, s:o, s:I, s:s, s:s, s:o, s:I, s:I, s:I, s:s}",          /**/
+                     "version", tg_version(), "cpu", tg_cpu_level(), "time", time_now(), /**/
+                     "host_threads", (json_int_t)sysconf(_SC_NPROCESSORS_ONLN),          /**/
+                     "data", train_data_name(a->data),                                   /**/
+                     "data_origin", train_data_origin(a->data),                          /**/
+                     "data_hash", hex64(train_data_hash(a->data)),                       /**/
+                     "train_samples", (json_int_t)train_data_train(a->data),             /**/
+                     "test_samples", (json_int_t)train_data_test(a->data),               /**/
+                     "holdout", (json_int_t)a->options->holdout,                         /**/
+                     "transport", launch_transport_name(a->launch));
+}
+
+/* What was asked for. */
+static json_t *about_settings(const struct run_options *o, const train_start_info *info)
+{
+    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:s?, s:i, s:i, s:I, s:I, s:I, s:o}",       /**/
+                     "model", o->model, "method", info->method, "strategy", info->strategy, /**/
+                     "optimizer", info->optimizer, "lr_schedule", info->lr_schedule,        /**/
+                     "link", o->link, "world", info->world, "workers", info->world,         /**/
+                     "batch", (json_int_t)o->batch, "epochs", (json_int_t)o->epochs,        /**/
+                     "log_every", (json_int_t)o->log_every, "seed", integer(o->seed));
+}
+
+static json_t *about_run(const struct run_options *o, const train_start_info *info)
+{
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:f, s:s, s:b, s:s?, s:I, s:s?, s:s?, s:o}",   /**/
+                     "steps", (json_int_t)info->steps,                                         /**/
+                     "steps_per_epoch", (json_int_t)info->steps_per_epoch,                     /**/
+                     "first_step", (json_int_t)info->first_step,                               /**/
+                     "params", (json_int_t)info->params, "tensors", (json_int_t)info->tensors, /**/
+                     "timeout", o->timeout, "driver", options_driver_name(o->driver),          /**/
+                     "evaluate", (int)o->evaluate, "save", o->save_dir,                        /**/
+                     "save_every", (json_int_t)o->save_every, "resume", o->resume_dir,         /**/
+                     "trace", o->trace, "faults", faults(o));
+}
+
+tg_status records_start(struct records *r, const struct run_about *about,
+                        const train_start_info *info)
+{
+    if (!r)
+        return TG_OK;
+    free(r->run);
+    r->run = about->name ? strdup(about->name) : NULL;
+    r->log_every = about->options->log_every;
+    r->last_step = info->steps;
+    window_clear(&r->window);
+    json_t *record = begin(r, "start");
+    record = join(record, about_settings(about->options, info));
+    record = join(record, about_run(about->options, info));
+    record = join(record, about_surroundings(about));
+    return records_add(r, record);
+}
+
+static json_t *step_times(const struct window *w)
+{
+    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}",                               /**/
+                     "compute_ms", records_real(window_median(w, WINDOW_COMPUTE)),   /**/
+                     "encode_ms", records_real(window_median(w, WINDOW_ENCODE)),     /**/
+                     "exchange_ms", records_real(window_median(w, WINDOW_EXCHANGE)), /**/
+                     "apply_ms", records_real(window_median(w, WINDOW_APPLY)),       /**/
+                     "wait_ms", records_real(window_median(w, WINDOW_WAIT)),         /**/
+                     "step_ms", records_real(window_median(w, WINDOW_STEP)));
+}
+
+tg_status records_step(struct records *r, const train_step_info *info)
+{
+    if (!r)
+        return TG_OK;
+    window_add(&r->window, info);
+    bool due = info->step % r->log_every == 0 || info->step == r->last_step || info->tg.stop;
+    if (!due)
+        return TG_OK;
+    const tg_step_info *tg = &info->tg;
+    json_t *record = json_pack(
+        "{s:I, s:I, s:o, s:o, s:o, s:I, s:I, s:o, s:o, s:I, s:b, s:b, s:o}",                  /**/
+        "step", (json_int_t)info->step, "epoch", (json_int_t)info->epoch,                     /**/
+        "loss", records_real(info->loss), "lr", records_real(info->lr),                       /**/
+        "density", records_real(tg->density), "bytes_sent", (json_int_t)tg->bytes_sent,       /**/
+        "bytes_dense", (json_int_t)tg->bytes_dense,                                           /**/
+        "residual_norm", records_real(tg->residual_norm),                                     /**/
+        "grad_norm", records_real(tg->grad_norm), "coded_bytes", (json_int_t)tg->coded_bytes, /**/
+        "coded", (int)tg->coded, "skipped", (int)tg->skipped,                                 /**/
+        "seconds", records_real(info->seconds));
+    record = join(begin(r, "step"), record);
+    record = join(record, step_times(&r->window));
+    window_clear(&r->window);
+    return records_add(r, record);
+}
+
+tg_status records_epoch(struct records *r, const train_epoch_info *info)
+{
+    if (!r)
+        return TG_OK;
+    json_t *record =
+        json_pack("{s:I, s:I, s:o, s:o, s:o, s:o, s:I}",                            /**/
+                  "epoch", (json_int_t)info->epoch, "step", (json_int_t)info->step, /**/
+                  "train_loss", records_real(info->train_loss),                     /**/
+                  "test_accuracy", records_real(info->test_accuracy),               /**/
+                  "test_loss", records_real(info->test_loss),                       /**/
+                  "seconds", records_real(info->seconds),                           /**/
+                  "bytes_sent", (json_int_t)info->bytes_sent);
+    return records_add(r, join(begin(r, "epoch"), record));
+}
+
+static json_t *end_quality(const struct run_result *result)
+{
+    const train_end_info *end = &result->end;
+    return json_pack("{s:s, s:s, s:i, s:I, s:I, s:o, s:o, s:o, s:I, s:o, s:b}", /**/
+                     "method", result->method, "strategy", result->strategy, "world",
+                     end->world,                                                         /**/
+                     "steps", (json_int_t)end->steps, "epochs", (json_int_t)end->epochs, /**/
+                     "test_accuracy", records_real(end->test_accuracy),                  /**/
+                     "test_loss", records_real(end->test_loss),                          /**/
+                     "train_loss", records_real(end->train_loss),                        /**/
+                     "skipped_nonfinite", (json_int_t)end->skipped_nonfinite,            /**/
+                     "params_hash", hex64(end->params_hash), "interrupted", (int)end->interrupted);
+}
+
+static json_t *end_cost(const struct run_result *result)
+{
+    const train_end_info *end = &result->end;
+    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:I, s:o, s:o, s:o}",                 /**/
+                     "seconds", records_real(end->seconds),                           /**/
+                     "step_ms_median", records_real(end->step_ms_median),             /**/
+                     "compute_ms_median", records_real(end->compute_ms_median),       /**/
+                     "step_coded_ms_median", records_real(end->step_coded_ms_median), /**/
+                     "exchange_ms_median", records_real(end->exchange_ms_median),     /**/
+                     "bytes_sent", (json_int_t)end->bytes_sent,                       /**/
+                     "bytes_per_step", records_real(end->bytes_per_step),             /**/
+                     "ratio", records_real(end->ratio),                               /**/
+                     "ratio_wire", records_real(end->ratio_wire));
+}
+
+tg_status records_end(struct records *r, const struct run_result *result)
+{
+    if (!r)
+        return TG_OK;
+    return records_add(r, join(join(begin(r, "end"), end_quality(result)), end_cost(result)));
+}

@@ -1,0 +1,52 @@
+/* The records of runs as JSON lines (RFC 8259, one object a line): start, step, epoch, end, table.
+ * Numbers that are not finite are null. Written to FILE.tmp, a whole line at a time; FILE appears
+ * when the command has ended well (or was interrupted). One thread at a time. */
+#ifndef TG_CLI_RECORDS_H
+#define TG_CLI_RECORDS_H
+
+#include <jansson.h>
+#include "launch.h"
+
+struct records;
+
+/* What a run is about: for the start record. */
+struct run_about {
+    const char *name; /* compare: the run's, in every record as "run"; NULL: none */
+    const struct launch *launch;
+    const struct run_options *options;
+    const train_data *data;
+};
+
+/* What is known when a run has ended. */
+struct run_result {
+    train_end_info end;
+    uint64_t steps_planned;
+    size_t params;
+    char *method, *strategy, *optimizer, *lr_schedule; /* normal forms; owned */
+    double bytes_per_step; /* mean over the second half of the run, of rank 0 */
+};
+
+/* Errors TG_E_IO, TG_E_NOMEM */
+TG_NODISCARD tg_status records_open(const char *path, struct records **r_p);
+/* keep: rename to the final name (errors TG_E_IO); otherwise remove. r may be NULL: nothing
+ * happens. */
+TG_NODISCARD tg_status records_close(struct records *r, bool keep);
+
+/* All: r may be NULL. Errors TG_E_IO (disk full, ...), TG_E_NOMEM */
+TG_NODISCARD tg_status records_start(struct records *r, const struct run_about *about,
+                                     const train_start_info *info);
+/* Every step; a record is written every log_every steps and at the last one, with the medians of
+ * the times since the record before. */
+TG_NODISCARD tg_status records_step(struct records *r, const train_step_info *info);
+TG_NODISCARD tg_status records_epoch(struct records *r, const train_epoch_info *info);
+TG_NODISCARD tg_status records_end(struct records *r, const struct run_result *result);
+/* A record of the caller's making; takes `record` over. */
+TG_NODISCARD tg_status records_add(struct records *r, json_t *record);
+
+/* v, or null if it is not finite. */
+json_t *records_real(double v);
+
+/* record as one line; errors TG_E_IO, TG_E_NOMEM (record is NULL). record is borrowed. */
+TG_NODISCARD tg_status records_print(const json_t *record, FILE *file, const char *path);
+
+#endif

@@ -1,0 +1,126 @@
+#include "run.h"
+#include "console.h"
+#include "progress.h"
+#include "stop.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct watch {
+    const struct run_about *about;
+    const char *title;
+    struct records *records;
+    struct progress progress;
+    struct run_result *result;
+    double half_bytes; /* sent in the second half of the run */
+    uint64_t half_steps;
+};
+
+static tg_status copy(const char *text, char **copy_p)
+{
+    char *copied = strdup(text);
+    if (!copied)
+        return tg_fail(TG_E_NOMEM, "out of memory: %s", text);
+    *copy_p = copied;
+    return TG_OK;
+}
+
+static tg_status on_start(void *arg, const train_start_info *info)
+{
+    struct watch *w = arg;
+    struct run_result *result = w->result;
+    result->steps_planned = info->steps;
+    result->params = info->params;
+    TG_TRY(copy(info->method, &result->method));
+    TG_TRY(copy(info->strategy, &result->strategy));
+    TG_TRY(copy(info->optimizer, &result->optimizer));
+    TG_TRY(copy(info->lr_schedule, &result->lr_schedule));
+    progress_begin(&w->progress, w->title, info->first_step, info->steps);
+    return records_start(w->records, w->about, info);
+}
+
+static tg_status on_step(void *arg, const train_step_info *info)
+{
+    struct watch *w = arg;
+    if (info->step > w->result->steps_planned / 2) {
+        w->half_bytes += (double)info->tg.bytes_sent;
+        w->half_steps++;
+    }
+    progress_step(&w->progress, info);
+    return records_step(w->records, info);
+}
+
+static tg_status on_epoch(void *arg, const train_epoch_info *info)
+{
+    struct watch *w = arg;
+    if (isfinite(info->test_accuracy))
+        console_remark("%s%sepoch %llu: train loss %.4f, test loss %.4f, test accuracy %.2f %%",
+                       w->title, w->title[0] ? " " : "", (unsigned long long)info->epoch + 1,
+                       info->train_loss, info->test_loss, 100 * info->test_accuracy);
+    return records_epoch(w->records, info);
+}
+
+static train_job job_of(const struct run_options *o, tg_trace *trace)
+{
+    return (train_job){.model = o->model,
+                       .method = o->method,
+                       .strategy = o->strategy,
+                       .optimizer = o->optimizer,
+                       .lr_schedule = o->lr_schedule,
+                       .batch = (size_t)o->batch,
+                       .epochs = o->epochs,
+                       .steps = o->steps,
+                       .seed = o->seed,
+                       .log_every = o->log_every,
+                       .save_dir = o->save_dir,
+                       .save_every = o->save_every,
+                       .resume_dir = o->resume_dir,
+                       .timeout_ms = (int64_t)ceil(o->timeout * 1000),
+                       .driver = o->driver,
+                       .evaluate = o->evaluate,
+                       .trace = trace,
+                       .stop = &stop_signal};
+}
+
+tg_status run_job(const struct run_about *about, const char *title, struct records *records,
+                  tg_trace *trace, struct run_result *result_p)
+{
+    struct run_result result = {.bytes_per_step = NAN};
+    struct watch w = {.about = about, .title = title, .records = records, .result = &result};
+    const train_events events = {&w, on_start, on_step, on_epoch};
+    const train_job job = job_of(about->options, trace);
+    tg_status status =
+        launch_run(about->launch, about->options, &job, about->data, &events, &result.end);
+    progress_end();
+    if (status == TG_OK && about->launch->rank == 0)
+        status = records_end(records, &result);
+    if (status != TG_OK) {
+        run_result_free(&result);
+        return status;
+    }
+    if (w.half_steps)
+        result.bytes_per_step = w.half_bytes / (double)w.half_steps;
+    *result_p = result;
+    return TG_OK;
+}
+
+void run_result_free(struct run_result *result)
+{
+    free(result->method);
+    free(result->strategy);
+    free(result->optimizer);
+    free(result->lr_schedule);
+    *result = (struct run_result){0};
+}
+
+tg_status run_open_data(const struct run_options *o, train_data **data_p)
+{
+    const char *name = o->data, *dir = NULL;
+    if (!name) {
+        name = train_data_find("mnist", &dir) ? "mnist" : "glyphs";
+        console_remark("data: %s", strcmp(name, "mnist") == 0
+                                       ? "mnist"
+                                       : "mnist was not found; generated glyphs take its place");
+    }
+    return train_data_open(name, (size_t)o->holdout, data_p);
+}

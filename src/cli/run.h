@@ -1,0 +1,19 @@
+/* One run of the trainer with its records and its progress bar: what train does once and compare
+ * often. */
+#ifndef TG_CLI_RUN_H
+#define TG_CLI_RUN_H
+
+#include "records.h"
+
+/* Train as `about` says. records: NULL for none. title: in front of the progress bar, "" for none.
+ * trace: NULL for none. *result_p is set on success only, then released by run_result_free.
+ * Errors those of train_run and of the records */
+TG_NODISCARD tg_status run_job(const struct run_about *about, const char *title,
+                               struct records *records, tg_trace *trace,
+                               struct run_result *result_p);
+void run_result_free(struct run_result *result);
+
+/* Open the data that the options name: by default mnist if it is found, else glyphs. */
+TG_NODISCARD tg_status run_open_data(const struct run_options *o, train_data **data_p);
+
+#endif

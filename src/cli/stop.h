@@ -1,0 +1,19 @@
+/* SIGINT and SIGTERM: the first asks the run to end after its step, the second ends the process. */
+#ifndef TG_CLI_STOP_H
+#define TG_CLI_STOP_H
+
+#include <signal.h>
+
+/* 0, or the signal that came. */
+extern volatile sig_atomic_t stop_signal;
+
+void stop_install(void);
+
+/* Remove this file (copied; at most PATH_MAX bytes) if a second signal ends the process; NULL:
+ * none. */
+void stop_guard_file(const char *path);
+
+/* The exit status of an interrupted run: 128 + the signal; SIGINT if another rank got it. */
+int stop_exit_status(void);
+
+#endif

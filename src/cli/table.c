@@ -1,0 +1,103 @@
+#include "table.h"
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_COLUMNS 16
+
+struct table {
+    size_t columns, rows, room, next; /* next: column of the next cell */
+    char *(*cells)[MAX_COLUMNS];
+    bool failed;
+};
+
+struct table *table_create(size_t columns)
+{
+    struct table *t = calloc(1, sizeof *t);
+    if (t)
+        t->columns = columns < MAX_COLUMNS ? columns : MAX_COLUMNS;
+    return t;
+}
+
+void table_destroy(struct table *t)
+{
+    if (!t)
+        return;
+    for (size_t r = 0; r < t->rows; r++)
+        for (size_t c = 0; c < t->columns; c++)
+            free(t->cells[r][c]);
+    free(t->cells);
+    free(t);
+}
+
+void table_row(struct table *t)
+{
+    t->next = 0;
+    if (t->rows == t->room) {
+        size_t room = t->room ? 2 * t->room : 8;
+        void *cells = realloc(t->cells, room * sizeof *t->cells);
+        if (!cells) {
+            t->failed = true;
+            t->next = t->columns; /* the cells of this row go nowhere */
+            return;
+        }
+        t->cells = cells;
+        t->room = room;
+    }
+    memset(t->cells[t->rows++], 0, sizeof *t->cells);
+}
+
+void table_cell(struct table *t, const char *text)
+{
+    if (t->rows == 0 || t->next >= t->columns)
+        return;
+    char *copy = strdup(text);
+    t->failed = t->failed || !copy;
+    t->cells[t->rows - 1][t->next++] = copy;
+}
+
+/* Characters, not bytes: run names may be UTF-8. */
+static size_t width(const char *text)
+{
+    size_t n = 0;
+    for (; *text; text++)
+        n += ((unsigned char)*text & 0xc0) != 0x80;
+    return n;
+}
+
+static void pad(FILE *file, size_t n, char c)
+{
+    while (n--)
+        fputc(c, file);
+}
+
+int table_print(const struct table *t, FILE *file)
+{
+    size_t widest[MAX_COLUMNS] = {0}, total = 0;
+    if (t->failed)
+        return -1;
+    for (size_t c = 0; c < t->columns; c++) {
+        for (size_t r = 0; r < t->rows; r++) {
+            size_t w = t->cells[r][c] ? width(t->cells[r][c]) : 0;
+            widest[c] = w > widest[c] ? w : widest[c];
+        }
+        total += widest[c] + (c ? 2 : 0);
+    }
+    for (size_t r = 0; r < t->rows; r++) {
+        for (size_t c = 0; c < t->columns; c++) {
+            const char *text = t->cells[r][c] ? t->cells[r][c] : "";
+            size_t space = widest[c] - width(text);
+            if (c)
+                pad(file, 2 + space, ' ');
+            fputs(text, file);
+            if (!c && t->columns > 1)
+                pad(file, space, ' ');
+        }
+        fputc('\n', file);
+        if (r == 0) {
+            pad(file, total, '-');
+            fputc('\n', file);
+        }
+    }
+    return ferror(file) ? -1 : 0;
+}

@@ -1,0 +1,23 @@
+/* A table of text: columns as wide as their widest cell. */
+#ifndef TG_CLI_TABLE_H
+#define TG_CLI_TABLE_H
+
+#include <stddef.h>
+#include <stdio.h>
+
+struct table;
+
+/* `columns` of 1 to 16. Returns NULL when out of memory. */
+struct table *table_create(size_t columns);
+void table_destroy(struct table *t); /* NULL is fine */
+
+/* Start a row; its cells follow from left to right, each copied. The first row is the heading.
+ * Cells that are not given are empty. Out of memory: table_print says so. */
+void table_row(struct table *t);
+void table_cell(struct table *t, const char *text);
+
+/* The first column to the left, the others to the right, a rule under the heading. Returns 0, or -1
+ * if memory ran out on the way or `file` could not be written. */
+int table_print(const struct table *t, FILE *file);
+
+#endif

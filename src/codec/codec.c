@@ -1,0 +1,211 @@
+/* Codec handles and what all codecs share: checks of arguments, forms of frames. */
+#include "codec/codec.h"
+#include "base/mem.h"
+#include "codec/array.h"
+#include "kernel/kernel.h"
+#include <stdlib.h>
+#include <string.h>
+
+static const tg_encode_context no_context = {.struct_size = sizeof(tg_encode_context)};
+
+tg_status tg_codec_create(const char *text, tg_codec **codec_p)
+{
+    TG_TRY(tg__kernel_check());
+    size_t count;
+    const tg_entry *const *entries = tg__codec_entries(&count);
+    tg_spec *spec;
+    TG_TRY(tg_spec_parse("codec", entries, count, text, &spec));
+    tg_codec *c;
+    tg_status status = tg__alloc(1, sizeof(*c), &c);
+    if (status != TG_OK) {
+        tg_spec_free(spec);
+        return status;
+    }
+    c->spec = spec;
+    const tg__codec_ops *const *all = tg__codecs(&count);
+    for (size_t i = 0; i < count; i++)
+        if (&all[i]->entry == tg_spec_entry(spec))
+            c->ops = all[i];
+    if (c->ops->init)
+        status = c->ops->init(c);
+    if (status != TG_OK) {
+        tg_codec_destroy(c);
+        return status;
+    }
+    *codec_p = c;
+    return TG_OK;
+}
+
+void tg_codec_destroy(tg_codec *c)
+{
+    if (!c)
+        return;
+    if (c->ops->fini)
+        c->ops->fini(c);
+    tg_spec_free((tg_spec *)(uintptr_t)c->spec); /* const to codecs, ours to free */
+    free(c);
+}
+
+size_t tg__codec_bound(const tg_codec *c, size_t n)
+{
+    return c->ops->bound(c, n);
+}
+
+size_t tg_codec_bound(const tg_codec *c, size_t n)
+{
+    return tg__codec_bound(c, n);
+}
+
+tg_status tg__codec_encode(tg_codec *c, const tg_encode_context *ctx, const float *x, size_t n,
+                           tg__part *parts, size_t nparts, tg__view *view_p)
+{
+    return c->ops->encode(c, ctx ? ctx : &no_context, x, n, parts, nparts, view_p);
+}
+
+size_t tg__codec_zero_frame(const tg_codec *c, size_t n, uint8_t *dst)
+{
+    tg__frame_head(dst, c->ops->wire_id, TG__FORM_ZERO, 0, n, 0);
+    return TG__FRAME_HEAD;
+}
+
+tg_status tg__array_check(const tg_array *x)
+{
+    if (!x || x->struct_size < sizeof(*x))
+        return tg_fail(TG_E_ARG, "array: struct_size=%zu: sizeof(tg_array) is %zu",
+                       x ? x->struct_size : 0, sizeof(*x));
+    if (x->dtype != TG_F32)
+        return tg_fail(TG_E_UNSUPPORTED, "array: dtype=%d: this build has TG_F32", (int)x->dtype);
+    if (x->memory != TG_HOST)
+        return tg_fail(TG_E_UNSUPPORTED, "array: memory=%d: this build has TG_HOST",
+                       (int)x->memory);
+    if (x->n > TG_MAX_ELEMENTS)
+        return tg_fail(TG_E_ARG, "array: n=%zu: at most %zu", x->n, TG_MAX_ELEMENTS);
+    if (x->n > 0 && !x->data)
+        return tg_fail(TG_E_ARG, "array: data=NULL with n=%zu", x->n);
+    if ((uintptr_t)x->data % sizeof(float) != 0)
+        return tg_fail(TG_E_ARG, "array: data=%p: must be aligned to %zu bytes", x->data,
+                       sizeof(float));
+    return TG_OK;
+}
+
+tg_status tg_codec_encode(tg_codec *c, const tg_encode_context *ctx, const tg_array *x, void *dst,
+                          size_t dst_cap, size_t *len_p)
+{
+    if (!c || !dst || !len_p)
+        return tg_fail(TG_E_ARG, "encode: codec, dst and len_p must not be NULL");
+    if (ctx && ctx->struct_size < sizeof(*ctx))
+        return tg_fail(TG_E_ARG,
+                       "encode context: struct_size=%zu: sizeof(tg_encode_context) is %zu",
+                       ctx->struct_size, sizeof(*ctx));
+    TG_TRY(tg__array_check(x));
+    tg__stats stats;
+    tg__kernel()->copy_stats(NULL, x->data, x->n, &stats);
+    if (!stats.finite)
+        return tg_fail(TG_E_NONFINITE, "encode: the vector of %zu holds NaN or infinity", x->n);
+    tg__part part = {.dst = dst, .cap = dst_cap, .lo = 0, .hi = x->n};
+    TG_TRY(tg__codec_encode(c, ctx, x->data, x->n, &part, 1, NULL));
+    *len_p = part.len;
+    return TG_OK;
+}
+
+/* ---- for codecs ------------------------------------------------------------------------------ */
+
+tg_status tg__part_room(const tg__part *part, size_t len)
+{
+    if (len > part->cap)
+        return tg_fail(TG_E_SPACE, "frame of elements [%zu, %zu): %zu bytes: %zu are needed",
+                       part->lo, part->hi, part->cap, len);
+    return TG_OK;
+}
+
+static void put_frame(tg__part *part, uint8_t wire_id, uint8_t form, uint16_t aux, size_t len)
+{
+    tg__frame_head(part->dst, wire_id, form, aux, part->hi - part->lo, len);
+    part->len = TG__FRAME_HEAD + len;
+}
+
+void tg__part_zero(tg__part *part, uint8_t wire_id)
+{
+    put_frame(part, wire_id, TG__FORM_ZERO, 0, 0);
+}
+
+void tg__part_dense(tg__part *part, uint8_t wire_id, const float *x)
+{
+    size_t n = part->hi - part->lo;
+    tg__floats_put(part->dst + TG__FRAME_HEAD, x, n);
+    put_frame(part, wire_id, TG__FORM_DENSE, 0, n * sizeof(float));
+}
+
+void tg__part_coded(tg__part *part, uint8_t wire_id, uint16_t aux, size_t payload_len)
+{
+    put_frame(part, wire_id, TG__FORM_CODED, aux, payload_len);
+}
+
+bool tg__all_zero(const uint8_t *p, size_t len)
+{
+    size_t i = 0;
+    for (; i + 8 <= len; i += 8)
+        if (tg__get64(p + i) != 0)
+            return false;
+    for (; i < len; i++)
+        if (p[i] != 0)
+            return false;
+    return true;
+}
+
+#define LITTLE_ENDIAN_HOST (__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__)
+
+void tg__floats_put(uint8_t *dst, const float *src, size_t n)
+{
+    if (LITTLE_ENDIAN_HOST) {
+        if (n > 0)
+            memcpy(dst, src, n * sizeof(*src));
+        return;
+    }
+    for (size_t i = 0; i < n; i++) {
+        uint32_t bits;
+        memcpy(&bits, &src[i], sizeof(bits));
+        tg__put32(dst + 4 * i, bits);
+    }
+}
+
+void tg__floats_get(float *dst, const uint8_t *src, size_t n)
+{
+    if (LITTLE_ENDIAN_HOST) {
+        if (n > 0)
+            memcpy(dst, src, n * sizeof(*dst));
+        return;
+    }
+    for (size_t i = 0; i < n; i++) {
+        uint32_t bits = tg__get32(src + 4 * i);
+        memcpy(&dst[i], &bits, sizeof(bits));
+    }
+}
+
+void tg__floats_add(float *dst, const uint8_t *src, size_t n)
+{
+    const tg__kernels *kernel = tg__kernel();
+    if (LITTLE_ENDIAN_HOST && (uintptr_t)src % sizeof(float) == 0) {
+        kernel->add(dst, (const float *)(const void *)src, n);
+        return;
+    }
+    float block[1024];
+    for (size_t begin = 0; begin < n; begin += TG__COUNT(block)) {
+        size_t m = TG__MIN(n - begin, TG__COUNT(block));
+        tg__floats_get(block, src + begin * sizeof(float), m);
+        kernel->add(dst + begin, block, m);
+    }
+}
+
+tg_status tg__scratch(void *ptr_p, size_t *cap_p, size_t n, size_t size)
+{
+    if (n <= *cap_p)
+        return TG_OK;
+    void *old, *grown;
+    TG_TRY(tg__alloc(n, size, &grown));
+    memcpy(&old, ptr_p, sizeof(old)); /* ptr_p points to a pointer of any type */
+    free(old);
+    memcpy(ptr_p, &grown, sizeof(grown));
+    *cap_p = n;
+    return TG_OK;
+}

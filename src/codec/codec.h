@@ -1,0 +1,122 @@
+/* Inside of a codec: the table each codec file fills, once, at its end. A codec is one file and one
+ * line in codecs.def: TG_CODEC(name, wire id). */
+#ifndef TG_CODEC_CODEC_H
+#define TG_CODEC_CODEC_H
+
+#include "telegrad/codec.h"
+#include "wire/frame.h"
+
+/* What was encoded, as every receiver will decode it: dense (n), or the support with its decoded
+ * values. Lives until the next call on the same codec. A selected element whose value quantised to
+ * 0 is in the support. */
+typedef struct tg__view {
+    bool sparse;
+    const float *dense; /* (n) unless sparse */
+    const uint32_t *idx;
+    const float *val; /* (k) each, ascending */
+    size_t k;
+} tg__view;
+
+/* One frame to write: elements [lo, hi) of the vector go, rebased to lo, as one frame to dst. An
+ * all-gather has one part, a reduce-scatter one a rank: selection always competes over the whole
+ * vector. */
+typedef struct tg__part {
+    uint8_t *dst;
+    size_t cap; /* bytes: at least tg__codec_bound(codec, hi - lo) */
+    size_t lo, hi;
+    size_t len; /* [out] bytes of the frame */
+} tg__part;
+
+enum {                   /* properties of a codec */
+       TG__LINEAR = 1,   /* payloads may be summed unread */
+       TG__SPARSE = 2,   /* the view is sparse */
+       TG__UNBIASED = 4, /* E[decode] = x */
+       TG__LOSSLESS = 8  /* decode(encode(x)) == x, so feedback has nothing to remember */
+};
+
+typedef struct tg__codec_ops tg__codec_ops;
+struct tg_codec {
+    const tg__codec_ops *ops;
+    const tg_spec *spec; /* owned by the handle */
+    void *impl;          /* the codec's own */
+};
+
+struct tg__codec_ops {
+    tg_entry entry;
+    uint8_t wire_id;
+    uint32_t properties;
+
+    tg_status (*init)(tg_codec *c); /* read c->spec, set c->impl */
+    void (*fini)(tg_codec *c);
+    /* Frame bytes, head included, that are always enough for n elements */
+    size_t (*bound)(const tg_codec *c, size_t n);
+    /* Encode x (n) into the parts, which cover [0, n) in order. view_p may be NULL. ctx is not. x
+     * is finite: callers check (tg_codec_encode, the session); what comes of a vector that is not
+     * is unspecified but safe. */
+    tg_status (*encode)(tg_codec *c, const tg_encode_context *ctx, const float *x, size_t n,
+                        tg__part *parts, size_t nparts, tg__view *view_p);
+    /* Frames of form coded that carry this codec's id. check validates everything; the other two
+     * are only called after it on the same bytes. Pure functions: any thread. */
+    tg_status (*check)(const tg__frame *f);
+    void (*decode)(const tg__frame *f, float *dst);     /* dst (n) is overwritten */
+    void (*decode_add)(const tg__frame *f, float *dst); /* dst (n) += */
+};
+
+/* tg__codec_NAME and its wire id TG__ID_NAME, for each line of codecs.def. */
+#define TG_CODEC(name, id) extern const tg__codec_ops tg__codec_##name;
+#include "codec/codecs.def"
+#undef TG_CODEC
+enum {
+#define TG_CODEC(name, id) TG__ID_##name = (id),
+#include "codec/codecs.def"
+#undef TG_CODEC
+    TG__ID_END
+};
+
+/* All codecs, in the order of codecs.def. */
+const tg__codec_ops *const *tg__codecs(size_t *count_p);
+const tg_entry *const *tg__codec_entries(size_t *count_p);
+const tg__codec_ops *tg__codec_by_id(uint8_t wire_id); /* NULL if there is none */
+
+size_t tg__codec_bound(const tg_codec *c, size_t n);
+
+/* Encode into parts (see ops->encode). Errors TG_E_NONFINITE, TG_E_SPACE, TG_E_NOMEM (first call of
+ * a size only) */
+TG_NODISCARD tg_status tg__codec_encode(tg_codec *c, const tg_encode_context *ctx, const float *x,
+                                        size_t n, tg__part *parts, size_t nparts, tg__view *view_p);
+
+/* Write the zero frame (12 bytes) of n elements. */
+size_t tg__codec_zero_frame(const tg_codec *c, size_t n, uint8_t *dst);
+
+/* Validate a frame for n elements, of codec id `want` (-1: any). Errors TG_E_CORRUPT, TG_E_MISMATCH
+ */
+TG_NODISCARD tg_status tg__frame_check(const uint8_t *frame, size_t len, size_t n, int want);
+/* After a check of the same bytes. */
+void tg__frame_decode(const uint8_t *frame, size_t len, float *dst);
+void tg__frame_decode_add(const uint8_t *frame, size_t len, float *dst);
+
+/* ---- for codecs
+ * ------------------------------------------------------------------------------------------------
+ */
+
+/* A frame of `len` bytes fits into the part. Errors TG_E_SPACE */
+TG_NODISCARD tg_status tg__part_room(const tg__part *part, size_t len);
+/* Write the part's frame: all zero; dense with these decoded values x (hi - lo); or the head of a
+ * coded one whose payload_len bytes stand at dst + 12 already. Sets part->len. tg__part_room was
+ * asked before. */
+void tg__part_zero(tg__part *part, uint8_t wire_id);
+void tg__part_dense(tg__part *part, uint8_t wire_id, const float *x);
+void tg__part_coded(tg__part *part, uint8_t wire_id, uint16_t aux, size_t payload_len);
+
+/* Whether len bytes are all 0. */
+bool tg__all_zero(const uint8_t *p, size_t len);
+
+/* Little-endian floats at any alignment. */
+void tg__floats_put(uint8_t *dst, const float *src, size_t n);
+void tg__floats_get(float *dst, const uint8_t *src, size_t n);
+void tg__floats_add(float *dst, const uint8_t *src, size_t n); /* dst += src */
+
+/* Scratch that grows: *ptr_p (a pointer of any type) has room for n elements of `size` bytes
+ * afterwards; what it held is lost if it grew. Errors TG_E_NOMEM */
+TG_NODISCARD tg_status tg__scratch(void *ptr_p, size_t *cap_p, size_t n, size_t size);
+#endif

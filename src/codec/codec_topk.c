@@ -1,0 +1,177 @@
+/* Top-k: the k elements of largest magnitude, ties to the lower index, zeros never;
+ *
+ *     k = min(n, max(1, floor(density * n + 0.5)))
+ *
+ * with fp16 or f32 values and coded indices (topk_frame.h). All parts share one selection over the
+ * whole vector.
+ *
+ * Source: Aji and Heafield 2017, arXiv:1704.05021; Lin et al. 2018, arXiv:1712.01887, sec. 3 */
+#include "codec/codec_topk.h"
+#include "base/mem.h"
+#include "codec/topk_frame.h"
+#include "kernel/kernel.h"
+#include "wire/index.h"
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct topk {
+    double density;
+    int values, index;
+    tg__topk select;
+    size_t half_cap, decoded_cap, rebased_cap;
+    uint16_t *half; /* values as they go out */
+    float *decoded; /* and as they will be read */
+    uint32_t *rebased;
+} topk;
+
+static int index_coding(const char *word)
+{
+    static const struct {
+        const char *word;
+        int coding;
+    } codings[] = {{"rice", TG__INDEX_RICE}, {"raw", TG__INDEX_RAW}, {"bitmap", TG__INDEX_BITMAP}};
+    for (size_t i = 0; i < TG__COUNT(codings); i++)
+        if (strcmp(codings[i].word, word) == 0)
+            return codings[i].coding;
+    return TG__INDEX_AUTO;
+}
+
+static tg_status init(tg_codec *c)
+{
+    topk *own;
+    TG_TRY(tg__alloc(1, sizeof(*own), &own));
+    own->density = tg_spec_real(c->spec, "density");
+    own->values =
+        strcmp(tg_spec_word(c->spec, "values"), "f32") == 0 ? TG__VALUES_F32 : TG__VALUES_FP16;
+    own->index = index_coding(tg_spec_word(c->spec, "index"));
+    c->impl = own;
+    return TG_OK;
+}
+
+static void fini(tg_codec *c)
+{
+    topk *own = c->impl;
+    if (!own)
+        return;
+    tg__topk_free(&own->select);
+    free(own->half);
+    free(own->decoded);
+    free(own->rebased);
+    free(own);
+}
+
+/* Dense at worst: the density may be another one in each call. */
+static size_t bound(const tg_codec *c, size_t n)
+{
+    (void)c;
+    return TG__FRAME_HEAD + n * sizeof(float);
+}
+
+tg_status tg__topk_begin(tg_codec *c, const tg_encode_context *ctx, size_t n, tg__topk **t_p,
+                         size_t *k_p)
+{
+    topk *own = c->impl;
+    double density = ctx->density != 0 ? ctx->density : own->density;
+    if (!(density > 0 && density <= 1))
+        return tg_fail(TG_E_ARG, "top-k: density=%g: allowed: 0 < density <= 1", density);
+    size_t k = tg__topk_count(density, n);
+    TG_TRY(tg__topk_reserve(&own->select, n, k));
+    TG_TRY(tg__scratch(&own->rebased, &own->rebased_cap, k, sizeof(*own->rebased)));
+    if (own->values == TG__VALUES_FP16) {
+        TG_TRY(tg__scratch(&own->half, &own->half_cap, k, sizeof(*own->half)));
+        TG_TRY(tg__scratch(&own->decoded, &own->decoded_cap, k, sizeof(*own->decoded)));
+    }
+    *t_p = &own->select;
+    *k_p = k;
+    return TG_OK;
+}
+
+void tg__topk_quantise(tg_codec *c, size_t k, tg__view *view_p)
+{
+    topk *own = c->impl;
+    const tg__kernels *kernel = tg__kernel();
+    *view_p = (tg__view){.sparse = true, .idx = own->select.idx, .val = own->select.val, .k = k};
+    if (own->values == TG__VALUES_FP16) {
+        kernel->f16_encode(own->half, own->select.val, k);
+        kernel->f16_decode(own->decoded, own->half, k);
+        view_p->val = own->decoded;
+    }
+}
+
+tg_status tg__topk_write(tg_codec *c, const tg__view *view, tg__part *parts, size_t nparts)
+{
+    topk *own = c->impl;
+    tg__sparse sparse = {.idx = view->idx,
+                         .val = view->val,
+                         .half = own->half,
+                         .k = view->k,
+                         .values = own->values,
+                         .index = own->index};
+    for (size_t i = 0; i < nparts; i++)
+        TG_TRY(tg__sparse_write(&parts[i], TG__ID_topk, &sparse, own->rebased));
+    return TG_OK;
+}
+
+/* ---- a vector that stands already ------------------------------------------------------------ */
+
+static float peek(const tg__topk_source *s, size_t i)
+{
+    return s->x[i];
+}
+
+static size_t pass(const tg__topk_source *s, size_t n, float threshold, uint32_t *idx, float *val,
+                   size_t cap)
+{
+    return tg__kernel()->select(s->x, n, threshold, idx, val, cap);
+}
+
+static tg_status encode(tg_codec *c, const tg_encode_context *ctx, const float *x, size_t n,
+                        tg__part *parts, size_t nparts, tg__view *view_p)
+{
+    tg__topk *select;
+    size_t k;
+    tg__view view;
+    tg__topk_source source = {.x = x, .peek = peek, .pass = pass};
+    TG_TRY(tg__topk_begin(c, ctx, n, &select, &k));
+    TG_TRY(tg__topk_select(select, &source, n, k, &k));
+    tg__topk_quantise(c, k, &view);
+    TG_TRY(tg__topk_write(c, &view, parts, nparts));
+    if (view_p)
+        *view_p = view;
+    return TG_OK;
+}
+
+static const tg_key keys[] = {
+    {.name = "density",
+     .type = TG_KEY_REAL,
+     .def = "0.01",
+     .min = 0,
+     .max = 1,
+     .min_open = true,
+     .help = "fraction of the elements that is sent"},
+    {.name = "values",
+     .type = TG_KEY_CHOICE,
+     .def = "fp16",
+     .choices = "f32|fp16",
+     .help = "how the values are sent"},
+    {.name = "index",
+     .type = TG_KEY_CHOICE,
+     .def = "auto",
+     .choices = "auto|rice|raw|bitmap",
+     .help = "how the indices are sent; auto: the smallest"},
+    {.name = NULL},
+};
+
+const tg__codec_ops tg__codec_topk = {
+    .entry = {"topk", "the elements of largest magnitude",
+              "Aji and Heafield 2017, arXiv:1704.05021", keys},
+    .wire_id = TG__ID_topk,
+    .properties = TG__SPARSE,
+    .init = init,
+    .fini = fini,
+    .bound = bound,
+    .encode = encode,
+    .check = tg__sparse_check,
+    .decode = tg__sparse_decode,
+    .decode_add = tg__sparse_decode_add,
+};

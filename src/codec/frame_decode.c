@@ -1,0 +1,89 @@
+/* Frames back to vectors: validate whole, then write. */
+#include "base/mem.h"
+#include "codec/array.h"
+#include "codec/codec.h"
+#include <string.h>
+
+/* Elements that the frame itself says it has; the frame was checked. */
+static tg__frame checked(const uint8_t *frame, size_t len)
+{
+    return (tg__frame){.codec = frame[0],
+                       .form = frame[1],
+                       .aux = tg__get16(frame + 2),
+                       .n = tg__get32(frame + 4),
+                       .payload = frame + TG__FRAME_HEAD,
+                       .payload_len = len - TG__FRAME_HEAD};
+}
+
+static tg_status unknown_codec(uint8_t id)
+{
+    size_t count;
+    const tg__codec_ops *const *all = tg__codecs(&count);
+    char known[256] = "";
+    for (size_t i = 0, at = 0; i < count && at + 32 < sizeof(known); i++) {
+        const char *name = all[i]->entry.name;
+        size_t len = strlen(name);
+        if (len > 24)
+            continue;
+        if (at > 0)
+            known[at++] = ' ';
+        memcpy(known + at, name, len + 1);
+        at += len;
+    }
+    return tg_fail(TG_E_CORRUPT, "frame: codec id=%u: this build knows those of: %s", id, known);
+}
+
+tg_status tg__frame_check(const uint8_t *frame, size_t len, size_t n, int want)
+{
+    tg__frame f;
+    TG_TRY(tg__frame_split(frame, len, n, &f));
+    const tg__codec_ops *ops = tg__codec_by_id(f.codec);
+    if (!ops)
+        return unknown_codec(f.codec);
+    if (want >= 0 && f.codec != want)
+        return tg_fail(TG_E_MISMATCH, "frame: codec id=%u (%s): expected %d", f.codec,
+                       ops->entry.name, want);
+    return f.form == TG__FORM_CODED ? ops->check(&f) : TG_OK;
+}
+
+void tg__frame_decode(const uint8_t *frame, size_t len, float *dst)
+{
+    tg__frame f = checked(frame, len);
+    if (f.form == TG__FORM_DENSE)
+        tg__floats_get(dst, f.payload, f.n);
+    else if (f.form == TG__FORM_CODED)
+        tg__codec_by_id(f.codec)->decode(&f, dst);
+    else if (f.n > 0)
+        memset(dst, 0, f.n * sizeof(*dst));
+}
+
+void tg__frame_decode_add(const uint8_t *frame, size_t len, float *dst)
+{
+    tg__frame f = checked(frame, len);
+    if (f.form == TG__FORM_DENSE)
+        tg__floats_add(dst, f.payload, f.n);
+    else if (f.form == TG__FORM_CODED)
+        tg__codec_by_id(f.codec)->decode_add(&f, dst);
+}
+
+static tg_status check_public(const void *frame, size_t len, const tg_array *x)
+{
+    TG_TRY(tg__array_check(x));
+    if (!frame)
+        return tg_fail(TG_E_ARG, "decode: frame must not be NULL");
+    return tg__frame_check(frame, len, x->n, -1);
+}
+
+tg_status tg_frame_decode(const void *frame, size_t len, tg_array *x)
+{
+    TG_TRY(check_public(frame, len, x));
+    tg__frame_decode(frame, len, x->data);
+    return TG_OK;
+}
+
+tg_status tg_frame_decode_add(const void *frame, size_t len, tg_array *x)
+{
+    TG_TRY(check_public(frame, len, x));
+    tg__frame_decode_add(frame, len, x->data);
+    return TG_OK;
+}

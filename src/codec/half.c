@@ -1,0 +1,111 @@
+/* 16-bit floats: payload = n little-endian words. Payloads lie anywhere; the kernels want words at
+ * even addresses, so others go through a block on the stack. */
+#include "codec/half.h"
+#include "base/mem.h"
+#include <stdlib.h>
+#include <string.h>
+
+enum { BLOCK = 2048 };
+
+typedef struct half {
+    float *decoded; /* the view */
+    size_t cap;
+} half;
+
+tg_status tg__half_init(tg_codec *c)
+{
+    return tg__alloc(1, sizeof(half), &c->impl);
+}
+
+void tg__half_fini(tg_codec *c)
+{
+    half *h = c->impl;
+    if (h)
+        free(h->decoded);
+    free(h);
+}
+
+size_t tg__half_bound(const tg_codec *c, size_t n)
+{
+    (void)c;
+    return TG__FRAME_HEAD + n * sizeof(uint16_t);
+}
+
+static bool even(const uint8_t *p)
+{
+    return (uintptr_t)p % sizeof(uint16_t) == 0;
+}
+
+static void put(const tg__half_format *h, uint8_t *dst, const float *x, size_t n)
+{
+    if (even(dst)) {
+        h->encode((uint16_t *)(void *)dst, x, n);
+        return;
+    }
+    uint16_t block[BLOCK];
+    for (size_t begin = 0; begin < n; begin += BLOCK) {
+        size_t m = TG__MIN(n - begin, (size_t)BLOCK);
+        h->encode(block, x + begin, m);
+        memcpy(dst + 2 * begin, block, 2 * m);
+    }
+}
+
+/* dst = (add: += ) the payload's values. */
+static void get(const tg__half_format *h, const uint8_t *src, size_t n, float *dst, bool add)
+{
+    void (*read)(float *, const uint16_t *, size_t) = add ? h->decode_add : h->decode;
+    if (even(src)) {
+        read(dst, (const uint16_t *)(const void *)src, n);
+        return;
+    }
+    uint16_t block[BLOCK];
+    for (size_t begin = 0; begin < n; begin += BLOCK) {
+        size_t m = TG__MIN(n - begin, (size_t)BLOCK);
+        memcpy(block, src + 2 * begin, 2 * m);
+        read(dst + begin, block, m);
+    }
+}
+
+tg_status tg__half_encode(tg_codec *c, const tg__half_format *h, const float *x, size_t n,
+                          tg__part *parts, size_t nparts, tg__view *view_p)
+{
+    half *own = c->impl;
+    if (view_p)
+        TG_TRY(tg__scratch(&own->decoded, &own->cap, n, sizeof(float)));
+    for (size_t i = 0; i < nparts; i++) {
+        tg__part *part = &parts[i];
+        size_t m = part->hi - part->lo;
+        uint8_t *payload = part->dst + TG__FRAME_HEAD;
+        TG_TRY(tg__part_room(part, tg__half_bound(c, m)));
+        put(h, payload, x + part->lo, m);
+        if (tg__all_zero(payload, 2 * m))
+            tg__part_zero(part, h->wire_id);
+        else
+            tg__part_coded(part, h->wire_id, 0, 2 * m);
+        if (view_p)
+            get(h, payload, m, own->decoded + part->lo, false);
+    }
+    if (view_p)
+        *view_p = (tg__view){.sparse = false, .dense = own->decoded, .k = n};
+    return TG_OK;
+}
+
+tg_status tg__half_check(const tg__frame *f)
+{
+    if (f->aux != 0)
+        return tg_fail(TG_E_CORRUPT, "16-bit frame: aux=%#x: must be 0", f->aux);
+    if (f->payload_len != 2 * (size_t)f->n)
+        return tg_fail(TG_E_CORRUPT, "16-bit frame: payload length=%zu: %zu for n=%u",
+                       f->payload_len, 2 * (size_t)f->n, f->n);
+    return TG_OK;
+}
+
+void tg__half_decode(const tg__half_format *h, const tg__frame *f, float *dst)
+{
+    get(h, f->payload, f->n, dst, false);
+}
+
+void tg__half_decode_add(const tg__half_format *h, const tg__frame *f, float *dst)
+{
+    get(h, f->payload, f->n, dst, true);
+}

@@ -1,0 +1,287 @@
+/* Exact top-k of |x| in about one pass.
+ *
+ *   1. A threshold that about 1.5 k elements reach: from the previous call, else from a sample.
+ *   2. One pass collects the elements that reach it: the candidates.
+ *   3. Exact selection among them: T = k-th largest magnitude by a radix histogram of its bits (11,
+ * 10, 10); all above T are kept, and as many equal to T as are missing, lowest indices first.
+ *   4. Fewer than k candidates, or more than there is room for: a histogram of the whole vector
+ * gives a threshold that fits, or (many equal magnitudes) T itself.
+ *
+ * Source: Aji and Heafield 2017, arXiv:1704.05021, sec. 3 (sampled threshold); exactness is ours.
+ */
+#include "codec/topk_select.h"
+#include "base/mem.h"
+#include "kernel/kernel.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    BINS = 2048,     /* of the upper 11 magnitude bits */
+    LOW_BINS = 1024, /* of 10 lower ones */
+    SMALL = 65536,   /* so many candidates there is always room for */
+    BLOCK = 8192,    /* elements of a block of a slow pass */
+    SAMPLE_MIN = 4096,
+    SAMPLE_MAX = 65536
+};
+
+#define MAGNITUDE UINT32_C(0x7fffffff)
+#define INF_BITS UINT32_C(0x7f800000)
+#define SLACK_START 0.03f
+#define SLACK_MIN 0.002f
+#define SLACK_MAX 0.3f
+
+static uint32_t magnitude(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof(bits));
+    return bits & MAGNITUDE;
+}
+
+static float from_bits(uint32_t bits)
+{
+    float x;
+    memcpy(&x, &bits, sizeof(x));
+    return x;
+}
+
+size_t tg__topk_count(double density, size_t n)
+{
+    double k = floor(density * (double)n + 0.5);
+    return k < 1 ? TG__MIN(n, (size_t)1) : k < (double)n ? (size_t)k : n;
+}
+
+tg_status tg__topk_reserve(tg__topk *t, size_t n, size_t k)
+{
+    size_t cap = TG__MIN(n, 2 * k + SMALL);
+    if (!t->hist) {
+        TG_TRY(tg__alloc(BINS, sizeof(*t->hist), &t->hist));
+        TG_TRY(tg__alloc(BLOCK + TG__SELECT_SLACK, sizeof(*t->some_idx), &t->some_idx));
+        TG_TRY(tg__alloc(BLOCK + TG__SELECT_SLACK, sizeof(*t->some_val), &t->some_val));
+    }
+    if (cap <= t->cap && t->idx)
+        return TG_OK;
+    free(t->idx);
+    free(t->val);
+    t->idx = NULL;
+    t->val = NULL;
+    t->cap = 0;
+    TG_TRY(tg__alloc(cap + TG__SELECT_SLACK, sizeof(*t->idx), &t->idx));
+    TG_TRY(tg__alloc(cap + TG__SELECT_SLACK, sizeof(*t->val), &t->val));
+    t->cap = cap;
+    return TG_OK;
+}
+
+void tg__topk_free(tg__topk *t)
+{
+    free(t->idx);
+    free(t->val);
+    free(t->hist);
+    free(t->some_idx);
+    free(t->some_val);
+}
+
+/* ---- the k-th largest magnitude -------------------------------------------------------------- */
+
+typedef struct bound {
+    uint32_t bits; /* magnitude bits of the k-th largest */
+    size_t above;  /* elements above it */
+    size_t equal;  /* elements that equal it */
+} bound;
+
+/* The bin of the k-th largest, counted from the top; *above_p: elements in the bins above. */
+static uint32_t find_bin(const uint32_t *hist, uint32_t bins, size_t k, size_t *above_p)
+{
+    size_t above = 0;
+    uint32_t bin = bins - 1;
+    while (bin > 0 && above + hist[bin] < k)
+        above += hist[bin--];
+    *above_p = above;
+    return bin;
+}
+
+/* Among the elements whose magnitude bits above `shift + 10` equal those of b->bits, find the next
+ * 10 bits. */
+static void refine(bound *b, const float *x, size_t n, size_t k, unsigned shift, uint32_t *hist)
+{
+    memset(hist, 0, LOW_BINS * sizeof(*hist));
+    uint32_t prefix = b->bits >> (shift + 10);
+    for (size_t i = 0; i < n; i++) {
+        uint32_t m = magnitude(x[i]);
+        if (m >> (shift + 10) == prefix)
+            hist[m >> shift & (LOW_BINS - 1)]++;
+    }
+    size_t above;
+    uint32_t bin = find_bin(hist, LOW_BINS, k - b->above, &above);
+    b->bits |= bin << shift;
+    b->above += above;
+    b->equal = hist[bin];
+}
+
+/* The first 11 bits, out of a histogram. */
+static bound coarse(const uint32_t *hist, size_t k)
+{
+    bound b;
+    uint32_t bin = find_bin(hist, BINS, k, &b.above);
+    b.bits = bin << 20;
+    b.equal = hist[bin];
+    return b;
+}
+
+/* 1 <= k <= n */
+static bound kth_largest(const float *x, size_t n, size_t k, uint32_t *hist)
+{
+    memset(hist, 0, BINS * sizeof(*hist));
+    tg__kernel()->histogram(x, n, hist);
+    bound b = coarse(hist, k);
+    refine(&b, x, n, k, 10, hist);
+    refine(&b, x, n, k, 0, hist);
+    return b;
+}
+
+/* Keep in place what is above b, and the first elements that equal it up to k in all. */
+static size_t keep(uint32_t *idx, float *val, size_t n, const bound *b, size_t k)
+{
+    size_t kept = 0, ties = k - b->above;
+    for (size_t i = 0; i < n; i++) {
+        uint32_t m = magnitude(val[i]);
+        bool tie = m == b->bits && ties > 0;
+        idx[kept] = idx[i];
+        val[kept] = val[i];
+        kept += m > b->bits || tie;
+        ties -= tie;
+    }
+    return kept;
+}
+
+/* ---- the slow way: any vector ---------------------------------------------------------------- */
+
+/* Elements above b, and the first that equal it, collected block by block. */
+static size_t collect(tg__topk *t, const float *x, size_t n, const bound *b, size_t k)
+{
+    size_t kept = 0, ties = k - b->above;
+    for (size_t begin = 0; begin < n; begin += BLOCK) {
+        size_t m = TG__MIN(n - begin, (size_t)BLOCK);
+        size_t count =
+            tg__kernel()->select(x + begin, m, from_bits(b->bits), t->some_idx, t->some_val, BLOCK);
+        for (size_t i = 0; i < count; i++) {
+            if (magnitude(t->some_val[i]) == b->bits && ties-- == 0) {
+                ties = 0;
+                continue;
+            }
+            t->idx[kept] = (uint32_t)begin + t->some_idx[i];
+            t->val[kept] = t->some_val[i];
+            kept++;
+        }
+    }
+    return kept;
+}
+
+static tg_status nonfinite(void)
+{
+    return tg_fail(TG_E_NONFINITE, "top-k: the vector holds NaN or infinity");
+}
+
+/* Candidates by a histogram of all of x; *count_p of them, at least k if there are so many that are
+ * not 0. */
+static tg_status rerun(tg__topk *t, const float *x, size_t n, size_t k, size_t *count_p)
+{
+    memset(t->hist, 0, BINS * sizeof(*t->hist));
+    tg__kernel()->histogram(x, n, t->hist);
+    for (uint32_t bin = INF_BITS >> 20; bin < BINS; bin++)
+        if (t->hist[bin] > 0)
+            return nonfinite();
+    bound b = coarse(t->hist, k);
+    if (b.above + b.equal <= t->cap) {
+        *count_p = tg__kernel()->select(x, n, from_bits(b.bits), t->idx, t->val, t->cap);
+        return TG_OK;
+    }
+    refine(&b, x, n, k, 10, t->hist);
+    refine(&b, x, n, k, 0, t->hist);
+    if (b.bits == 0) /* fewer than k are not 0: take those, and none of the zeros */
+        *count_p = tg__kernel()->select(x, n, 0, t->idx, t->val, t->cap);
+    else
+        *count_p = collect(t, x, n, &b, k);
+    return TG_OK;
+}
+
+/* ---- thresholds ------------------------------------------------------------------------------ */
+
+/* The magnitude that about k (1 + 6 sqrt(stride / k)) elements reach, at most 2.5 k, by a jittered
+ * sample. */
+static float sampled(tg__topk *t, const tg__topk_source *s, size_t n, size_t k)
+{
+    size_t count = TG__MIN(TG__MAX(n / 1024, (size_t)SAMPLE_MIN), (size_t)SAMPLE_MAX);
+    size_t stride = n / count;
+    uint32_t state = UINT32_C(2463534242);
+    for (size_t j = 0; j < count; j++) { /* candidates' room serves: it has SMALL elements here */
+        state ^= state << 13;
+        state ^= state >> 17;
+        state ^= state << 5;
+        t->val[j] = s->peek(s, j * stride + state % stride);
+    }
+    double more = TG__MIN(1 + 6 * sqrt((double)stride / (double)k), 2.5);
+    size_t rank = (size_t)((double)k * more / (double)stride);
+    if (rank >= count)
+        return 0;
+    return from_bits(kth_largest(t->val, count, TG__MAX(rank, (size_t)1), t->hist).bits);
+}
+
+static float first_threshold(tg__topk *t, const tg__topk_source *s, size_t n, size_t k)
+{
+    if (k >= n - n / 8)
+        return 0;
+    if (t->hint > 0 && t->hint_n == n && t->hint_k == k)
+        return t->hint;
+    t->slack = SLACK_START;
+    return n <= SMALL ? 0 : sampled(t, s, n, k);
+}
+
+/* For the next call: a little below the smallest magnitude kept, so that 1.25 k to 2 k elements
+ * reach it; the margin learns from how many did in this call. */
+static void remember(tg__topk *t, size_t n, size_t k, uint32_t kth_bits, size_t candidates)
+{
+    size_t few = k + k / 4, many = k + k / 2 + TG__MIN(k / 2, (size_t)SMALL / 2);
+    if (candidates < k)
+        t->slack = TG__MIN(SLACK_MAX, 2 * t->slack + 0.01f);
+    else if (candidates < few)
+        t->slack = TG__MIN(SLACK_MAX, 1.25f * t->slack);
+    else if (candidates > many)
+        t->slack = TG__MAX(SLACK_MIN, 0.8f * t->slack);
+    t->hint = from_bits(kth_bits) * (1 - t->slack);
+    t->hint_n = n;
+    t->hint_k = k;
+}
+
+static uint32_t least_magnitude(const float *x, size_t n)
+{
+    uint32_t least = MAGNITUDE;
+    for (size_t i = 0; i < n; i++)
+        least = TG__MIN(least, magnitude(x[i]));
+    return least;
+}
+
+tg_status tg__topk_select(tg__topk *t, const tg__topk_source *s, size_t n, size_t k,
+                          size_t *count_p)
+{
+    float threshold = first_threshold(t, s, n, k);
+    t->hint = 0;
+    size_t candidates = s->pass(s, n, threshold, t->idx, t->val, t->cap), count = candidates;
+    if (count > t->cap || (count < k && threshold > 0))
+        TG_TRY(rerun(t, s->x, n, k, &count));
+    uint32_t kth = 0;
+    if (count > k) {
+        bound b = kth_largest(t->val, count, k, t->hist);
+        count = keep(t->idx, t->val, count, &b, k);
+        kth = b.bits;
+    } else if (count == k) {
+        kth = least_magnitude(t->val, k);
+    }
+    for (size_t i = 0; i < count; i++)
+        if (magnitude(t->val[i]) >= INF_BITS)
+            return nonfinite();
+    if (kth > 0)
+        remember(t, n, k, kth, candidates);
+    *count_p = count;
+    return TG_OK;
+}

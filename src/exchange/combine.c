@@ -1,0 +1,30 @@
+/* mean = (((0 + x[0]) + x[1]) + ... + x[P-1]) * (1 / P), in f32; * (1 / P) is exact for powers of
+ * two. */
+#include "exchange/exchange.h"
+#include "kernel/kernel.h"
+#include <string.h>
+
+static void mean_begin(float *acc, size_t n)
+{
+    if (n > 0)
+        memset(acc, 0, n * sizeof *acc);
+}
+
+static void mean_add(float *acc, size_t n, const uint8_t *frame, size_t len, int rank)
+{
+    (void)n;
+    (void)rank;
+    tg__frame_decode_add(frame, len, acc);
+}
+
+static void mean_finish(float *acc, size_t n, int size)
+{
+    tg__kernel()->scale(acc, 1.0f / (float)size, n);
+}
+
+const tg__combine tg__combine_mean = {
+    .name = "mean",
+    .begin = mean_begin,
+    .add = mean_add,
+    .finish = mean_finish,
+};

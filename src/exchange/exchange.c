@@ -1,0 +1,84 @@
+/* The list of exchanges and what they have in common. */
+#include "exchange/exchange.h"
+#include "base/mem.h"
+#include <stdlib.h>
+#include <string.h>
+
+#define TG_EXCHANGE(name) extern const tg__exchange_ops tg__##name##_exchange;
+#include "exchange/exchanges.def"
+#undef TG_EXCHANGE
+extern const tg__exchange_ops tg__broadcast_exchange; /* not selectable */
+
+static const tg__exchange_ops *const exchanges[] = {
+#define TG_EXCHANGE(name) &tg__##name##_exchange,
+#include "exchange/exchanges.def"
+#undef TG_EXCHANGE
+};
+
+static const tg_entry *const entries[] = {
+#define TG_EXCHANGE(name) &tg__##name##_exchange.entry,
+#include "exchange/exchanges.def"
+#undef TG_EXCHANGE
+};
+
+const tg__exchange_ops *const *tg__exchanges(size_t *count_p)
+{
+    *count_p = TG__COUNT(exchanges);
+    return exchanges;
+}
+
+const tg_entry *const *tg__exchange_entries(size_t *count_p)
+{
+    *count_p = TG__COUNT(entries);
+    return entries;
+}
+
+const tg__exchange_ops *tg__exchange_find(const char *name)
+{
+    for (size_t i = 0; i < TG__COUNT(exchanges); i++)
+        if (strcmp(exchanges[i]->entry.name, name) == 0)
+            return exchanges[i];
+    if (strcmp(tg__broadcast_exchange.entry.name, name) == 0)
+        return &tg__broadcast_exchange;
+    return NULL;
+}
+
+tg_status tg__exchange_create(const tg__exchange_ops *ops, int rank, int size, size_t n,
+                              tg_codec *codec, const tg__combine *combine, tg__exchange **x_p)
+{
+    if (size < 1 || rank < 0 || rank >= size)
+        return tg_fail(TG_E_ARG, "rank=%d of %d ranks: allowed: 0 <= rank < size", rank, size);
+    if (n > TG_MAX_ELEMENTS)
+        return tg_fail(TG_E_ARG, "n=%zu elements: allowed: at most %zu", n, TG_MAX_ELEMENTS);
+    tg__exchange *x;
+    TG_TRY(tg__alloc(1, sizeof *x, &x));
+    x->ops = ops;
+    x->rank = rank;
+    x->size = size;
+    x->n = n;
+    x->codec = codec;
+    x->combine = combine;
+    tg_status status = ops->init(x);
+    if (status != TG_OK) {
+        tg__exchange_destroy(x);
+        return status;
+    }
+    *x_p = x;
+    return TG_OK;
+}
+
+void tg__exchange_destroy(tg__exchange *x)
+{
+    if (!x)
+        return;
+    if (x->impl)
+        x->ops->fini(x);
+    free(x->impl);
+    free(x->parts);
+    free(x);
+}
+
+double tg__dense_bytes(int size, size_t n)
+{
+    return 8.0 * (double)n * (double)(size - 1) / (double)size;
+}

@@ -1,0 +1,101 @@
+/* An exchange is a state machine without I/O that turns the ranks' encoded vectors into their
+ * aggregate. It never waits, never looks at a clock, and knows no step. A driver (pump.h, or a
+ * simulator) plays it:
+ *
+ *     x->ops->start(x)               its parts have been encoded
+ *     while (!x->ops->finished(x)):
+ *         wants(x, wish, max)        what it wants sent and received now, each told once
+ *         ...                        the driver moves the bytes, in any order
+ *         done(x, id, len)           a send's buffer is free, or a payload of len bytes has come to
+ *                                    its place (the frame has not been checked: done does)
+ *     result(x, dst)                 the aggregate
+ *
+ * Receives are told before sends that depend on nothing; one msg that goes to several peers is told
+ * in an unbroken row, so that a driver seals it once.
+ *
+ * An object is made once per (bucket, lane) with all its buffers and started any number of times;
+ * several objects may be under way at once. One file and one line in exchanges.def each: direct,
+ * ring, allgather, none; broadcast (sets parameters) is not selectable. */
+#ifndef TG_EXCHANGE_H
+#define TG_EXCHANGE_H
+
+#include "codec/codec.h"
+#include "wire/envelope.h"
+
+/* msg is a message buffer: TG__ENVELOPE_BYTES of room, then the payload. The driver owns the room.
+ */
+typedef struct tg__wish {
+    bool send;
+    int peer;
+    uint16_t round; /* < 64 */
+    uint32_t slice; /* < 64; (peer, round, slice) names a message of this exchange */
+    uint8_t *msg;
+    size_t len; /* payload bytes: to send, or the most that may come */
+    uint32_t id;
+} tg__wish;
+
+/* How decoded frames become the aggregate. Mean is the first; votes, medians and weighted means are
+ * others. */
+typedef struct tg__combine {
+    const char *name;
+    void (*begin)(float *acc, size_t n);
+    /* in rank order; the frame has been checked */
+    void (*add)(float *acc, size_t n, const uint8_t *frame, size_t len, int rank);
+    void (*finish)(float *acc, size_t n, int size);
+} tg__combine;
+extern const tg__combine
+    tg__combine_mean; /* zeros; += decoded; *= 1.0f / size (exact for powers of two) */
+
+/* What one exchange costs a rank, for n elements of which a frame takes `frame` bytes (whole
+ * vector), P ranks. */
+typedef struct tg__cost {
+    unsigned rounds;
+    double delays; /* one-way delays in sequence */
+    double bytes;  /* sent per rank, envelopes included */
+} tg__cost;
+
+typedef struct tg__exchange tg__exchange;
+typedef struct tg__exchange_ops {
+    tg_entry entry;
+    /* allocate for x->n, x->codec, x->size; set x->parts, nparts. Errors TG_E_NOMEM,
+     * TG_E_UNSUPPORTED */
+    tg_status (*init)(tg__exchange *x);
+    void (*fini)(tg__exchange *x);
+    tg_status (*start)(tg__exchange *x);
+    size_t (*wants)(tg__exchange *x, tg__wish *wish, size_t max);
+    tg_status (*done)(tg__exchange *x, uint32_t id, size_t len);
+    bool (*finished)(const tg__exchange *x);
+    void (*result)(tg__exchange *x,
+                   float *dst); /* dst (n) is overwritten, the same bits on all ranks */
+    void (*cost)(int size, size_t n, double frame, tg__cost *cost_p);
+    bool decodes_own; /* the result contains this rank's own decoded values (all but broadcast) */
+} tg__exchange_ops;
+
+struct tg__exchange {
+    const tg__exchange_ops *ops;
+    int rank, size;
+    size_t n;
+    tg_codec *codec; /* bounds and re-encodes; borrowed */
+    const tg__combine *combine;
+    tg__part *parts; /* (nparts) where the caller encodes its vector before start: cut and placed by
+                        the exchange */
+    size_t nparts;
+    void *impl;
+};
+
+const tg__exchange_ops *const *tg__exchanges(size_t *count_p);
+const tg_entry *const *tg__exchange_entries(size_t *count_p);
+const tg__exchange_ops *
+tg__exchange_find(const char *name); /* also "broadcast"; NULL if there is none */
+
+/* codec: of the parts. A dense exchange (direct, ring) sums decoded values and sends its sums as
+ * dense f32. */
+TG_NODISCARD tg_status tg__exchange_create(const tg__exchange_ops *ops, int rank, int size,
+                                           size_t n, tg_codec *codec, const tg__combine *combine,
+                                           tg__exchange **x_p);
+void tg__exchange_destroy(tg__exchange *x);
+
+/* Bytes the best dense exchange sends per rank: 8 n (P-1)/P. */
+double tg__dense_bytes(int size, size_t n);
+
+#endif

@@ -1,0 +1,192 @@
+/* Direct reduce-scatter, then all-gather (P ranks, block q is owned by rank q):
+ *
+ *   round 0   rank p sends part q of its vector, coded, to rank q
+ *   owner q   block = combine(decode(part of rank 0), ..., decode(part of rank P-1)), its own part
+ * decoded like the others'; added in rank order, as far as they have come round 1   rank q sends
+ * the block as a dense f32 frame to all; its own copy comes from the same frame
+ *
+ * Cost: 2 rounds, 2 delays; (P-1) coded parts and (P-1) dense blocks sent: for dense parts a ring's
+ * bytes. Blocks may be empty (n < 16 P): their frames travel all the same, because envelopes carry
+ * flags. Source: the reduce-scatter + all-gather of Thakur, Rabenseifner and Gropp, "Optimization
+ * of collective communication operations in MPICH", 2005, sec. 4, with direct instead of halving
+ * and doubling messages. */
+#include "exchange/message.h"
+#include "base/mem.h"
+#include <stdlib.h>
+
+typedef struct direct {
+    tg__messages parts;  /* (P) own parts, to send */
+    tg__messages in;     /* (P) the ranks' parts of this rank's block; own unused */
+    tg__messages blocks; /* (P) finished blocks; own: where it is summed, and sent from */
+    size_t *in_len;      /* (P) bytes of the frame, 0: not here yet */
+    size_t *block_len;   /* (P) likewise */
+    size_t block_n;      /* elements of own block */
+    int next;            /* ranks below it are in the sum; P: the block is finished */
+    uint32_t told, over; /* messages told to the driver, and completed */
+} direct;
+
+/* Message ids, P-1 of each kind in this order. The k-th send goes to rank + 1 + k, the k-th receive
+ * comes from rank - 1 - k: no rank is everybody's first. */
+enum { RECV_PART, RECV_BLOCK, SEND_PART, SEND_BLOCK, KINDS };
+
+static tg_status direct_init(tg__exchange *x)
+{
+    direct *d;
+    size_t P = (size_t)x->size;
+    TG_TRY(tg__alloc(1, sizeof *d, &d));
+    x->impl = d;
+    d->block_n = tg__block_len(x->n, x->size, x->rank);
+    TG_TRY(tg__parts_of_blocks(x, &d->parts));
+    TG_TRY(tg__messages_alloc(&d->in, P, tg__codec_bound(x->codec, d->block_n)));
+    size_t longest = 0;
+    for (int q = 0; q < x->size; q++)
+        longest = TG__MAX(longest, tg__block_len(x->n, x->size, q));
+    TG_TRY(tg__messages_alloc(&d->blocks, P, TG__F32_BYTES(longest)));
+    TG_TRY(tg__alloc(P, sizeof *d->in_len, &d->in_len));
+    return tg__alloc(P, sizeof *d->block_len, &d->block_len);
+}
+
+static void direct_fini(tg__exchange *x)
+{
+    direct *d = x->impl;
+    tg__messages_free(&d->parts);
+    tg__messages_free(&d->in);
+    tg__messages_free(&d->blocks);
+    free(d->in_len);
+    free(d->block_len);
+}
+
+/* Add what has come, in rank order. */
+static void advance(tg__exchange *x)
+{
+    direct *d = x->impl;
+    const size_t own = (size_t)x->rank;
+    uint8_t *frame = tg__message_frame(&d->blocks, own);
+    for (; d->next < x->size; d->next++) {
+        size_t from = (size_t)d->next;
+        if (from == own)
+            x->combine->add(tg__f32_values(frame), d->block_n, x->parts[own].dst, x->parts[own].len,
+                            d->next);
+        else if (d->in_len[from] > 0)
+            x->combine->add(tg__f32_values(frame), d->block_n, tg__message_frame(&d->in, from),
+                            d->in_len[from], d->next);
+        else
+            return;
+    }
+    x->combine->finish(tg__f32_values(frame), d->block_n, x->size);
+    d->block_len[own] = tg__f32_frame(frame, d->block_n);
+}
+
+static tg_status direct_start(tg__exchange *x)
+{
+    direct *d = x->impl;
+    for (int q = 0; q < x->size; q++)
+        d->in_len[q] = d->block_len[q] = 0;
+    d->next = 0;
+    d->told = d->over = 0;
+    x->combine->begin(tg__f32_values(tg__message_frame(&d->blocks, (size_t)x->rank)), d->block_n);
+    advance(x);
+    return TG_OK;
+}
+
+static void describe(const tg__exchange *x, uint32_t id, tg__wish *wish)
+{
+    const direct *d = x->impl;
+    uint32_t others = (uint32_t)x->size - 1, kind = id / others;
+    int k = (int)(id % others);
+    wish->id = id;
+    wish->slice = 0;
+    wish->send = kind == SEND_PART || kind == SEND_BLOCK;
+    wish->round = kind == RECV_BLOCK || kind == SEND_BLOCK ? 1 : 0;
+    wish->peer = tg__around(x, wish->send ? 1 + k : -1 - k);
+    const size_t peer = (size_t)wish->peer, own = (size_t)x->rank;
+    switch (kind) {
+    case RECV_PART:
+        wish->msg = tg__message(&d->in, peer);
+        wish->len = d->in.cap;
+        break;
+    case RECV_BLOCK:
+        wish->msg = tg__message(&d->blocks, peer);
+        wish->len = TG__F32_BYTES(tg__block_len(x->n, x->size, wish->peer));
+        break;
+    case SEND_PART:
+        wish->msg = tg__message(&d->parts, peer);
+        wish->len = x->parts[peer].len;
+        break;
+    default:
+        wish->msg = tg__message(&d->blocks, own);
+        wish->len = d->block_len[own];
+    }
+}
+
+static size_t direct_wants(tg__exchange *x, tg__wish *wish, size_t max)
+{
+    direct *d = x->impl;
+    uint32_t others = (uint32_t)x->size - 1, count = 0;
+    uint32_t open = d->next == x->size ? KINDS * others : SEND_BLOCK * others;
+    while (d->told < open && count < max)
+        describe(x, d->told++, &wish[count++]);
+    return count;
+}
+
+static tg_status direct_done(tg__exchange *x, uint32_t id, size_t len)
+{
+    direct *d = x->impl;
+    tg__wish wish;
+    describe(x, id, &wish);
+    if (!wish.send) {
+        const uint8_t *frame = wish.msg + TG__ENVELOPE_BYTES;
+        if (wish.round == 0) {
+            TG_TRY(tg__check_received(wish.peer, frame, len, d->block_n, x->codec->ops->wire_id));
+            d->in_len[wish.peer] = len;
+            advance(x);
+        } else {
+            size_t n = tg__block_len(x->n, x->size, wish.peer);
+            TG_TRY(tg__check_received(wish.peer, frame, len, n, TG__ID_f32));
+            d->block_len[wish.peer] = len;
+        }
+    }
+    d->over++;
+    return TG_OK;
+}
+
+static bool direct_finished(const tg__exchange *x)
+{
+    const direct *d = x->impl;
+    return d->next == x->size && d->over == KINDS * ((uint32_t)x->size - 1);
+}
+
+static void direct_result(tg__exchange *x, float *dst)
+{
+    const direct *d = x->impl;
+    for (int q = 0; q < x->size; q++)
+        tg__frame_decode(tg__message_frame(&d->blocks, (size_t)q), d->block_len[q],
+                         dst + tg__block_begin(x->n, x->size, q));
+}
+
+static void direct_cost(int size, size_t n, double frame, tg__cost *cost_p)
+{
+    double P = size, head = TG__ENVELOPE_BYTES + TG__FRAME_HEAD;
+    double part = (frame - TG__FRAME_HEAD) / P + head, block = 4.0 * (double)n / P + head;
+    cost_p->rounds = size > 1 ? 2 : 0;
+    cost_p->delays = size > 1 ? 2 : 0;
+    cost_p->bytes = (P - 1) * (part + block);
+}
+
+const tg__exchange_ops tg__direct_exchange = {
+    .entry =
+        {
+            .name = "direct",
+            .summary = "owners sum their blocks in rank order and send them to all: 2 delays",
+            .source = "Thakur, Rabenseifner, Gropp 2005, sec. 4",
+        },
+    .init = direct_init,
+    .fini = direct_fini,
+    .start = direct_start,
+    .wants = direct_wants,
+    .done = direct_done,
+    .finished = direct_finished,
+    .result = direct_result,
+    .cost = direct_cost,
+    .decodes_own = true,
+};

@@ -1,0 +1,122 @@
+#include "exchange/gather.h"
+#include "base/mem.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct gather {
+    size_t cap, *len; /* len (size) */
+    uint8_t **msg;    /* (size) envelope room + cap bytes */
+    int told, sent, received;
+} gather;
+
+static void gather_fini(tg__exchange *x)
+{
+    gather *g = x->impl;
+    if (g == NULL)
+        return;
+    for (int r = 0; g->msg != NULL && r < x->size; r++)
+        free(g->msg[r]);
+    free(g->msg);
+    free(g->len);
+    free(g);
+    x->impl = NULL;
+}
+
+static tg_status gather_start(tg__exchange *x)
+{
+    gather *g = x->impl;
+    g->told = g->sent = g->received = 0;
+    return TG_OK;
+}
+
+/* Wishes number 0 .. size-1 are receives by rank, size .. 2 size - 1 sends; the own number is left
+ * out. */
+static size_t gather_wants(tg__exchange *x, tg__wish *wish, size_t max)
+{
+    gather *g = x->impl;
+    size_t count = 0;
+    for (; count < max && g->told < 2 * x->size; g->told++) {
+        int peer = g->told % x->size;
+        bool send = g->told >= x->size;
+        if (peer == x->rank)
+            continue;
+        wish[count++] = (tg__wish){.send = send,
+                                   .peer = peer,
+                                   .msg = g->msg[send ? x->rank : peer],
+                                   .len = send ? g->len[x->rank] : g->cap,
+                                   .id = (uint32_t)g->told};
+    }
+    return count;
+}
+
+static tg_status gather_done(tg__exchange *x, uint32_t id, size_t len)
+{
+    gather *g = x->impl;
+    if (id >= (uint32_t)x->size) {
+        g->sent++;
+    } else {
+        g->len[id] = len;
+        g->received++;
+    }
+    return TG_OK;
+}
+
+static bool gather_finished(const tg__exchange *x)
+{
+    const gather *g = x->impl;
+    return g->sent == x->size - 1 && g->received == x->size - 1;
+}
+
+static const tg__exchange_ops gather_ops = {
+    .entry = {.name = "gather", .summary = "every rank's bytes to all", .source = ""},
+    .fini = gather_fini,
+    .start = gather_start,
+    .wants = gather_wants,
+    .done = gather_done,
+    .finished = gather_finished,
+};
+
+static tg_status fill(tg__exchange *x, size_t cap)
+{
+    gather *g;
+    TG_TRY(tg__alloc(1, sizeof *g, &g));
+    x->impl = g;
+    g->cap = cap;
+    TG_TRY(tg__alloc((size_t)x->size, sizeof *g->len, &g->len));
+    TG_TRY(tg__alloc((size_t)x->size, sizeof *g->msg, &g->msg));
+    for (int r = 0; r < x->size; r++)
+        TG_TRY(tg__alloc(TG__ENVELOPE_BYTES + cap, 1, &g->msg[r]));
+    return TG_OK;
+}
+
+tg_status tg__gather_create(int rank, int size, size_t cap, tg__exchange **x_p)
+{
+    tg__exchange *x;
+    TG_TRY(tg__alloc(1, sizeof *x, &x));
+    x->ops = &gather_ops;
+    x->rank = rank;
+    x->size = size;
+    tg_status status = fill(x, cap);
+    if (status != TG_OK) {
+        gather_fini(x);
+        free(x);
+        return status;
+    }
+    *x_p = x;
+    return TG_OK;
+}
+
+void tg__gather_set(tg__exchange *x, const void *bytes, size_t len)
+{
+    gather *g = x->impl;
+    memcpy(g->msg[x->rank] + TG__ENVELOPE_BYTES, bytes, len);
+    g->len[x->rank] = len;
+}
+
+const uint8_t *tg__gather_get(const tg__exchange *x, int rank, size_t *len_p)
+{
+    const gather *g = x->impl;
+    *len_p = g->len[rank];
+    return g->msg[rank] + TG__ENVELOPE_BYTES;
+}

@@ -1,0 +1,69 @@
+#include "exchange/message.h"
+#include "base/mem.h"
+#include <stdlib.h>
+
+/* A sum accumulates at this offset of a message. */
+_Static_assert((TG__ENVELOPE_BYTES + TG__FRAME_HEAD) % sizeof(float) == 0, "values are aligned");
+
+tg_status tg__messages_alloc(tg__messages *m, size_t count, size_t cap)
+{
+    size_t stride = (TG__ENVELOPE_BYTES + cap + TG__ALIGN - 1) / TG__ALIGN * TG__ALIGN;
+    size_t total = TG__MAX(count, (size_t)1) * stride;
+    m->base = NULL;
+    if (cap <= PTRDIFF_MAX / 2 && total / stride == TG__MAX(count, (size_t)1))
+        m->base = aligned_alloc(TG__ALIGN, total);
+    if (!m->base)
+        return tg_fail(TG_E_NOMEM, "out of memory: %zu messages of %zu bytes", count, stride);
+    m->stride = stride;
+    m->cap = cap;
+    return TG_OK;
+}
+
+void tg__messages_free(tg__messages *m)
+{
+    free(m->base);
+    m->base = NULL;
+}
+
+static tg_status place_parts(tg__exchange *x, tg__messages *m, int count)
+{
+    size_t cap = 0;
+    for (int q = 0; q < count; q++) {
+        size_t bound = tg__codec_bound(x->codec, tg__block_len(x->n, count, q));
+        cap = TG__MAX(cap, bound);
+    }
+    TG_TRY(tg__messages_alloc(m, (size_t)count, cap));
+    TG_TRY(tg__alloc((size_t)count, sizeof *x->parts, &x->parts));
+    x->nparts = (size_t)count;
+    for (int q = 0; q < count; q++) {
+        x->parts[q].dst = tg__message_frame(m, (size_t)q);
+        x->parts[q].cap = cap;
+        x->parts[q].lo = tg__block_begin(x->n, count, q);
+        x->parts[q].hi = tg__block_begin(x->n, count, q + 1);
+    }
+    return TG_OK;
+}
+
+tg_status tg__parts_of_blocks(tg__exchange *x, tg__messages *m)
+{
+    return place_parts(x, m, x->size);
+}
+
+tg_status tg__parts_of_vector(tg__exchange *x, tg__messages *m)
+{
+    return place_parts(x, m, 1);
+}
+
+size_t tg__f32_frame(uint8_t *frame, size_t n)
+{
+    tg__frame_head(frame, TG__ID_f32, TG__FORM_DENSE, 0, n, sizeof(float) * n);
+    return TG__F32_BYTES(n);
+}
+
+tg_status tg__check_received(int from, const uint8_t *frame, size_t len, size_t n, int want)
+{
+    tg_status status = tg__frame_check(frame, len, n, want);
+    if (status != TG_OK)
+        return tg_fail(status, "frame from rank %d: %s", from, tg_error());
+    return TG_OK;
+}

@@ -1,0 +1,291 @@
+/* Posting, completing, failing. */
+#include "exchange/pump_posts.h"
+#include "base/mem.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SEQUENCES = 4096, WISHES = 64 };
+
+void tg__pump_init(tg__pump *p, tg_transport *t, uint64_t session, int64_t timeout_ns)
+{
+    memset(p, 0, sizeof *p);
+    p->transport = t;
+    p->session = session;
+    p->timeout_ns = timeout_ns;
+}
+
+void tg__pump_fini(tg__pump *p)
+{
+    free(p->heard_ns);
+    p->heard_ns = NULL;
+    p->active = NULL;
+}
+
+void tg__flight_fini(tg__flight *f)
+{
+    free(f->posts);
+    f->posts = NULL;
+}
+
+static tg_status dead(const tg__pump *p)
+{
+    return tg_fail(p->status, "%s", p->error);
+}
+
+/* Remember the failure and give up the transport. */
+static tg_status fail(tg__pump *p, tg_status status)
+{
+    if (p->status == TG_OK) {
+        p->status = status;
+        snprintf(p->error, sizeof p->error, "%s", tg_error());
+        (void)p->transport->ops->shut(p->transport);
+    }
+    return dead(p);
+}
+
+static uint32_t order_of(uint16_t round, uint32_t slice)
+{
+    return slice << 6 | round;
+}
+
+/* ---- messages -------------------------------------------------------------------------------- */
+
+static tg__envelope envelope_of(const tg__pump *p, const tg__flight *f, int sender, uint32_t order)
+{
+    return (tg__envelope){
+        .session = p->session,
+        .step = f->step,
+        .sender = (uint32_t)sender,
+        .slice = order >> 6,
+        .bucket = f->bucket,
+        .round = (uint16_t)(order & 63),
+    };
+}
+
+static tg__post *free_slot(tg__posts *s)
+{
+    if (s->used < s->cap)
+        return &s->slot[s->used++];
+    tg__post *m = s->slot;
+    while (m->busy)
+        m++;
+    return m;
+}
+
+static tg_status post_wish(tg__pump *p, tg__flight *f, const tg__wish *w)
+{
+    tg_transport *t = p->transport;
+    uint32_t order = order_of(w->round, w->slice);
+    uint32_t tag = f->sequence % SEQUENCES << 12 | (uint32_t)w->round << 6 | w->slice;
+    size_t len = TG__ENVELOPE_BYTES + w->len;
+    tg__post *m = free_slot(f->posts);
+    *m = (tg__post){.msg = w->msg,
+                    .len = w->len,
+                    .since_ns = tg_now_ns(t->clock),
+                    .id = w->id,
+                    .order = order,
+                    .peer = w->peer,
+                    .send = w->send};
+    tg_status status;
+    if (w->send) {
+        /* One message for many peers is sealed once: its bytes may be on their way already. */
+        if (f->sealed != w->msg || f->sealed_order != order) {
+            tg__envelope e = envelope_of(p, f, t->rank, order);
+            e.flags = f->flags_out | f->flags_in;
+            tg__envelope_seal(w->msg, &e, w->len);
+            f->sealed = w->msg;
+            f->sealed_order = order;
+        }
+        status = t->ops->post_send(t, w->peer, tag, w->msg, len, &m->req);
+        if (status == TG_OK) {
+            f->bytes_sent += len;
+            p->bytes_sent += len;
+        }
+    } else {
+        status = t->ops->post_recv(t, w->peer, tag, w->msg, len, &m->req);
+    }
+    if (status != TG_OK)
+        return tg__late_blame(p, f, m, status);
+    m->busy = true;
+    f->posts->busy++;
+    return TG_OK;
+}
+
+/* Post what the exchange wants, receives first, so that a message finds its place ready. */
+static tg_status post_wishes(tg__pump *p, tg__flight *f)
+{
+    for (;;) {
+        tg__wish wish[WISHES];
+        size_t room = TG__MIN(f->posts->cap - f->posts->busy, (size_t)WISHES);
+        size_t count = room > 0 ? f->x->ops->wants(f->x, wish, room) : 0;
+        if (count == 0)
+            return TG_OK;
+        for (size_t i = 0; i < count; i++)
+            if (!wish[i].send)
+                TG_TRY(post_wish(p, f, &wish[i]));
+        for (size_t i = 0; i < count; i++)
+            if (wish[i].send)
+                TG_TRY(post_wish(p, f, &wish[i]));
+    }
+}
+
+/* A transfer completed. */
+static tg_status complete(tg__pump *p, tg__flight *f, tg__post *m, size_t bytes)
+{
+    size_t len = m->len;
+    m->busy = false;
+    f->posts->busy--;
+    *tg__heard(p, m->peer, m->send) = tg_now_ns(p->transport->clock);
+    if (!m->send) {
+        tg__envelope want = envelope_of(p, f, m->peer, m->order);
+        uint16_t flags;
+        TG_TRY(tg__envelope_open(m->msg, bytes, &want, &flags, &len));
+        f->flags_in |= flags;
+    }
+    tg_status status = f->x->ops->done(f->x, m->id, len);
+    if (status != TG_OK)
+        return tg_fail(status, "%s " TG__WHERE, tg_error(), TG__WHERE_ARGS(f, m->order));
+    return TG_OK;
+}
+
+/* Complete and post until nothing more is to be had. */
+static tg_status move_flight(tg__pump *p, tg__flight *f)
+{
+    tg_transport *t = p->transport;
+    tg__posts *s = f->posts;
+    bool moved = true;
+    while (moved) {
+        moved = false;
+        for (size_t i = 0; i < s->used; i++) {
+            tg__post *m = &s->slot[i];
+            if (!m->busy)
+                continue;
+            bool over = false;
+            size_t bytes = 0;
+            tg_status status = t->ops->test(t, &m->req, &over, &bytes);
+            if (status != TG_OK)
+                return tg__late_blame(p, f, m, status);
+            if (!over)
+                continue;
+            TG_TRY(complete(p, f, m, bytes));
+            moved = true;
+        }
+        if (moved)
+            TG_TRY(post_wishes(p, f));
+    }
+    tg__late_watch(f, tg_now_ns(t->clock));
+    return TG_OK;
+}
+
+/* ---- flights --------------------------------------------------------------------------------- */
+
+/* Slots for one flight: 4 messages a rank are what the greediest exchange has under way. */
+static tg_status prepare_posts(const tg__pump *p, tg__flight *f)
+{
+    size_t cap = 4 * (size_t)p->transport->size;
+    if (!f->posts || f->posts->cap < cap) {
+        tg__flight_fini(f);
+        TG_TRY(tg__alloc(1, sizeof *f->posts + cap * sizeof f->posts->slot[0], &f->posts));
+        f->posts->cap = cap;
+    }
+    f->posts->used = f->posts->busy = 0;
+    return TG_OK;
+}
+
+static void land(const tg__pump *p, tg__flight *f)
+{
+    f->next = NULL;
+    f->end_ns = tg_now_ns(p->transport->clock);
+    f->finished = true;
+}
+
+static tg_status move_all(tg__pump *p, size_t *finished_p)
+{
+    *finished_p = 0;
+    for (tg__flight **link = &p->active; *link;) {
+        tg__flight *f = *link;
+        TG_TRY(move_flight(p, f));
+        if (f->x->ops->finished(f->x)) {
+            *link = f->next;
+            land(p, f);
+            ++*finished_p;
+        } else {
+            link = &f->next;
+        }
+    }
+    return TG_OK;
+}
+
+static tg_status launch(tg__pump *p, tg__flight *f)
+{
+    tg__flight **link = &p->active;
+    for (; *link; link = &(*link)->next)
+        if (((*link)->sequence - f->sequence) % SEQUENCES == 0)
+            return tg_fail(TG_E_STATE, "exchanges %u and %u at once: allowed: different mod %d",
+                           (unsigned)(*link)->sequence, (unsigned)f->sequence, SEQUENCES);
+    if (!p->heard_ns)
+        TG_TRY(tg__alloc(2 * (size_t)p->transport->size, sizeof *p->heard_ns, &p->heard_ns));
+    f->flags_in = 0;
+    f->finished = false;
+    f->bytes_sent = 0;
+    f->sealed = NULL;
+    f->order = UINT32_MAX;
+    f->next = NULL;
+    f->begin_ns = f->end_ns = f->order_ns = tg_now_ns(p->transport->clock);
+    TG_TRY(prepare_posts(p, f));
+    *link = f;
+    TG_TRY(f->x->ops->start(f->x));
+    TG_TRY(post_wishes(p, f));
+    tg__late_watch(f, f->begin_ns);
+    if (f->x->ops->finished(f->x)) {
+        *link = NULL;
+        land(p, f);
+    }
+    return TG_OK;
+}
+
+tg_status tg__pump_launch(tg__pump *p, tg__flight *f)
+{
+    if (p->status != TG_OK)
+        return dead(p);
+    tg_status status = launch(p, f);
+    return status == TG_OK ? TG_OK : fail(p, status);
+}
+
+static tg_status run(tg__pump *p, int64_t deadline_ns)
+{
+    tg_transport *t = p->transport;
+    size_t finished;
+    int64_t due;
+    TG_TRY(move_all(p, &finished));
+    if (finished > 0 || !p->active)
+        return TG_OK;
+    TG_TRY(tg__late_check(p, tg_now_ns(t->clock), &due));
+    tg_status status = t->ops->poll(t, TG__MIN(deadline_ns, due));
+    if (status != TG_OK)
+        return status;
+    /* Back to the caller even if nothing finished: the poll may have ended because somebody called
+     * wake. */
+    return move_all(p, &finished);
+}
+
+tg_status tg__pump_run(tg__pump *p, int64_t deadline_ns)
+{
+    if (p->status != TG_OK)
+        return dead(p);
+    int64_t now = tg_now_ns(p->transport->clock);
+    if (p->left_ns != 0 && now - p->left_ns > p->timeout_ns / 4)
+        tg__late_forgive(p, p->left_ns, now);
+    tg_status status = run(p, deadline_ns);
+    p->left_ns = tg_now_ns(p->transport->clock);
+    return status == TG_OK ? TG_OK : fail(p, status);
+}
+
+tg_status tg__pump_wait(tg__pump *p, tg__flight *f)
+{
+    TG_TRY(tg__pump_launch(p, f));
+    while (!f->finished)
+        TG_TRY(tg__pump_run(p, INT64_MAX));
+    return TG_OK;
+}

@@ -1,0 +1,72 @@
+/* The pump drives exchanges over a transport: posts what they want, seals and opens envelopes,
+ * watches deadlines. The communication thread and inline progress both call tg__pump_run. Not
+ * thread-safe: one thread at a time. */
+#ifndef TG_PUMP_H
+#define TG_PUMP_H
+
+#include "exchange/exchange.h"
+#include "telegrad/transport.h"
+
+/* One exchange on its way. The caller owns the memory (zeroed before the first use) and keeps it
+ * until `finished`. */
+typedef struct tg__flight {
+    tg__exchange *x;
+    uint32_t sequence; /* the message tag's: the same on all ranks for this exchange, and different,
+                          mod 4096, from all others under way on any rank */
+    uint64_t step;
+    uint16_t bucket;
+    uint16_t flags_out;  /* what this rank says; OR-ed with what came in before each send, so that
+                            flags travel on */
+    uint16_t flags_in;   /* [out] OR of all that was received */
+    bool finished;       /* [out] */
+    uint64_t bytes_sent; /* [out] envelopes included */
+    int64_t begin_ns, end_ns; /* [out] by the transport's clock */
+
+    struct tg__flight *next; /* from here on the pump's */
+    struct tg__posts *posts;
+    const uint8_t *sealed; /* the message sealed last, as message `sealed_order` */
+    uint32_t sealed_order;
+    uint32_t order;   /* slice << 6 | round: the lowest still pending ... */
+    int64_t order_ns; /* ... since then */
+} tg__flight;
+
+typedef struct tg__pump {
+    tg_transport *transport;
+    uint64_t session;    /* hash that envelopes carry */
+    int64_t timeout_ns;  /* longest wait for one message */
+    uint64_t bytes_sent; /* total, envelopes included */
+    tg__flight *active;  /* in the order launched */
+    int64_t *heard_ns;   /* (2 size), see pump_late.c */
+    int64_t left_ns;     /* when tg__pump_run returned last */
+    tg_status status;    /* first failure: the pump is dead from then on */
+    char error[256];
+} tg__pump;
+
+void tg__pump_init(tg__pump *p, tg_transport *t, uint64_t session, int64_t timeout_ns);
+/* Touches no flight. If any is active the transport must be shut before its memory goes. */
+void tg__pump_fini(tg__pump *p);
+
+/* Free what the pump keeps in a flight that is not under way; after a failure only if the
+ * transport's shut returned true: else posted memory is still in use, and the exchange must live on
+ * as well. */
+void tg__flight_fini(tg__flight *f);
+
+/* Start f->x (parts encoded) and post what it wants. A flight without messages is finished on
+ * return. Ranks may launch in different orders. Errors: those of the exchange and the transport;
+ * then the pump is dead */
+TG_NODISCARD tg_status tg__pump_launch(tg__pump *p, tg__flight *f);
+
+/* Move everything that can be moved; if nothing finished, sleep in the transport's poll, at most
+ * until deadline_ns, and try again; returns when a flight finished, nothing is active, wake was
+ * called, or the deadline passed, and may return earlier: call it in a loop. On a message that
+ * stays away for timeout_ns: TG_E_PEER "rank 2 sent nothing for 10.0 s (step 7, bucket 0, exchange
+ * direct, round 0)"; transport failures and damaged messages likewise. A failure shuts the
+ * transport. The wait for a message begins when all earlier rounds are complete, and anew with
+ * every message from the same rank; a pause between two calls longer than a quarter of timeout_ns
+ * does not count: then it was this rank that did not listen. */
+TG_NODISCARD tg_status tg__pump_run(tg__pump *p, int64_t deadline_ns);
+
+/* Launch and run until f is finished: for handshakes and tests. */
+TG_NODISCARD tg_status tg__pump_wait(tg__pump *p, tg__flight *f);
+
+#endif

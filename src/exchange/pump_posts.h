@@ -1,0 +1,49 @@
+/* Inside of the pump: a flight's messages are posts; a post's slot does not move while the
+ * transport works on it. */
+#ifndef TG_PUMP_POSTS_H
+#define TG_PUMP_POSTS_H
+
+#include "exchange/pump.h"
+
+typedef struct tg__post {
+    tg_request req;
+    uint8_t *msg;
+    size_t len; /* payload bytes: sent, or room for */
+    int64_t since_ns;
+    uint32_t id, order;
+    int peer;
+    bool busy, send;
+} tg__post;
+
+typedef struct tg__posts {
+    size_t cap, used, busy; /* slots below `used` have been used */
+    tg__post slot[];
+} tg__posts;
+
+/* What a message is, for error texts. */
+#define TG__WHERE "(step %llu, bucket %u, exchange %s, round %u)"
+#define TG__WHERE_ARGS(f, order) \
+    (unsigned long long)(f)->step, (f)->bucket, (f)->x->ops->entry.name, (order)&63u
+
+/* When the last message from (send: to) a peer was complete. */
+static inline int64_t *tg__heard(const tg__pump *p, int peer, bool send)
+{
+    return &p->heard_ns[2 * peer + send];
+}
+
+/* Note which round everything later waits for. Call when posts have changed. */
+void tg__late_watch(tg__flight *f, int64_t now);
+
+/* TG_E_PEER if a peer is too late; else *due_ns_p is when the next one would be (INT64_MAX: never).
+ */
+TG_NODISCARD tg_status tg__late_check(const tg__pump *p, int64_t now, int64_t *due_ns_p);
+
+/* From `since` to now this rank did not listen: nobody can have been late. */
+void tg__late_forgive(tg__pump *p, int64_t since, int64_t now);
+
+/* Complete the text of a transport's failure with message m. A peer that gave up says so at once,
+ * often because it waited for a third one as we do: names that one too. Returns status. */
+tg_status tg__late_blame(const tg__pump *p, const tg__flight *f, const tg__post *m,
+                         tg_status status);
+
+#endif

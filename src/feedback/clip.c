@@ -1,0 +1,22 @@
+/* DGC's local clipping: g_i * min(1, clip / (sqrt(P) * |g_i|)) for each tensor i. The sum of P
+ * clipped gradients of independent direction then has norm <= clip in expectation.
+ *
+ * Source: Lin et al. 2018, arXiv:1712.01887, sec. 3.2 */
+#include "feedback/feedback.h"
+#include "kernel/kernel.h"
+#include <math.h>
+
+void tg__clip_tensors(float *dst, const float *g, const size_t *begin, const size_t *len,
+                      size_t nseg, double clip, int world)
+{
+    const tg__kernels *k = tg__kernel();
+    const double limit = clip / sqrt((double)world);
+    for (size_t i = 0; i < nseg; i++) {
+        float *to = dst + begin[i];
+        tg__stats stats;
+        k->copy_stats(dst == g ? NULL : to, g + begin[i], len[i], &stats);
+        double norm = sqrt(stats.sum_sq);
+        if (stats.finite && norm > limit) /* a gradient that is not finite stays visibly so */
+            k->scale(to, (float)(limit / norm), len[i]);
+    }
+}

@@ -1,0 +1,28 @@
+/* p = g; nothing is remembered. For codecs that lose nothing, or whose error has mean 0. */
+#include "feedback/feedback.h"
+
+static void pass(tg__feedback *f, const float *g, size_t n, float *scratch, const float **p_p)
+{
+    (void)f;
+    (void)n;
+    (void)scratch;
+    *p_p = g;
+}
+
+static void sent(tg__feedback *f, const float *p, size_t n, const uint32_t *idx, const float *val,
+                 size_t k)
+{
+    (void)f;
+    (void)p;
+    (void)n;
+    (void)idx;
+    (void)val;
+    (void)k;
+}
+
+const tg__feedback_ops tg__feedback_none = {
+    .entry = {"none", "nothing is remembered: what was not sent is lost", "", NULL},
+    .compensate = pass,
+    .sent = sent,
+    .bypass = pass,
+};

@@ -1,0 +1,96 @@
+/* DGC's momentum correction and momentum factor masking:
+ *
+ *     u = m*u + g;  v = v + u         (Nesterov: u = m*(u + g);  v = (v + u) + g)
+ *     send v[M], M the largest |v|
+ *     v[M] -= decoded;  u[M] = 0      (masking off: u stays)
+ *
+ * With Nesterov momentum u is m times the velocity of PyTorch's SGD, so u + g is the direction
+ * that it would take: this is what a dense step (bypass) sends.
+ *
+ * Source: Lin et al. 2018, arXiv:1712.01887, sec. 3.2, 3.3 and alg. 4 */
+#include "feedback/feedback.h"
+#include "kernel/kernel.h"
+#include <math.h>
+
+enum { U, V };
+
+/* The fused kernel that selects nothing (a NaN threshold): one arithmetic for both paths. */
+static void compensate(tg__feedback *f, const float *g, size_t n, float *scratch, const float **p_p)
+{
+    (void)scratch;
+    uint32_t idx[TG__SELECT_SLACK];
+    float val[TG__SELECT_SLACK];
+    tg__kernel()->dgc_select(f->vec[U], f->vec[V], g, n, (float)f->params.momentum,
+                             f->params.nesterov, NAN, idx, val, 0);
+    *p_p = f->vec[V];
+}
+
+static void sent(tg__feedback *f, const float *p, size_t n, const uint32_t *idx, const float *val,
+                 size_t k)
+{
+    (void)p; /* is v */
+    float *u = f->vec[U], *v = f->vec[V];
+    bool masking = f->params.masking;
+    if (idx) {
+        for (size_t i = 0; i < k; i++) {
+            v[idx[i]] -= val[i];
+            if (masking)
+                u[idx[i]] = 0;
+        }
+        return;
+    }
+    tg__kernel()->sub(v, val, n);
+    for (size_t i = 0; masking && i < n; i++)
+        if (val[i] != 0) /* a dense view has a zero where nothing was sent */
+            u[i] = 0;
+}
+
+static void bypass(tg__feedback *f, const float *g, size_t n, float *scratch, const float **p_p)
+{
+    const tg__kernels *k = tg__kernel();
+    float *u = f->vec[U], m = (float)f->params.momentum;
+    if (f->params.nesterov) {
+        k->add(u, g, n);
+        k->scale(u, m, n);
+        for (size_t i = 0; i < n; i++)
+            scratch[i] = u[i] + g[i];
+        *p_p = scratch;
+    } else {
+        k->scale(u, m, n);
+        k->add(u, g, n);
+        *p_p = u;
+    }
+}
+
+static const tg_key keys[] = {
+    {.name = "momentum",
+     .type = TG_KEY_REAL,
+     .def = "0.9",
+     .min = 0,
+     .max = 1,
+     .help = "of the velocity; takes the place of the optimizer's"},
+    {.name = "nesterov", .type = TG_KEY_FLAG, .def = "no", .help = "Nesterov momentum"},
+    {.name = "masking",
+     .type = TG_KEY_FLAG,
+     .def = "yes",
+     .help = "momentum factor masking: clear u where v was sent"},
+    {.name = "clip",
+     .type = TG_KEY_REAL,
+     .def = "0",
+     .min = 0,
+     .max = 1e30,
+     .help = "scale each tensor's gradient to norm <= clip/sqrt(P); 0: off"},
+    {.name = NULL},
+};
+
+const tg__feedback_ops tg__feedback_velocity = {
+    .entry = {"velocity", "DGC: momentum is accumulated before selection, and masked after it",
+              "Lin et al. 2018, arXiv:1712.01887, sec. 3", keys},
+    .vectors = 2,
+    .names = {"velocity", "accumulated"},
+    .pending = V,
+    .owns_momentum = true,
+    .compensate = compensate,
+    .sent = sent,
+    .bypass = bypass,
+};

@@ -1,0 +1,123 @@
+/* The loops over elements: one table of functions per instruction set, chosen once.
+ *
+ * The *_ref.c functions are the specification: every other variant gives the same bits for every
+ * input, including NaN payload-free cases, infinities, subnormals and -0. No fused multiply-add
+ * anywhere. Reductions run over chunks of 65,536 elements with 16 virtual lanes (element i of a
+ * chunk belongs to lane i % 16); lanes are combined in order 0..15, chunks in order.
+ *
+ * Arrays hold n elements at any alignment (4 bytes for float), n may be 0, arrays of one call do
+ * not overlap unless said. Functions touch nothing outside their arrays. Threads: pure functions of
+ * their arguments. */
+#ifndef TG_KERNEL_H
+#define TG_KERNEL_H
+
+#include "telegrad/base.h"
+
+#define TG__CHUNK 65536u /* elements per chunk of a reduction */
+#define TG__LANES 16u
+
+typedef struct tg__stats {
+    double sum_sq;  /* sum of squares, accumulated in f64 lanes; NaN unless finite */
+    double sum_abs; /* sum of |x|, likewise */
+    bool finite;    /* no NaN, no infinity */
+} tg__stats;
+
+typedef struct tg__kernels {
+    const char *level; /* "ref", "avx2", "avx512" */
+
+    /* dst += src */
+    void (*add)(float *dst, const float *src, size_t n);
+    /* dst += a * x (product rounded, then sum rounded) */
+    void (*axpy)(float *dst, float a, const float *x, size_t n);
+    /* dst *= a */
+    void (*scale)(float *dst, float a, size_t n);
+    /* dst -= src */
+    void (*sub)(float *dst, const float *src, size_t n);
+
+    /* max |x|, 0 for n = 0; NaN elements are ignored */
+    float (*abs_max)(const float *x, size_t n);
+    /* Copy src to dst (dst may be NULL: only look) and say what was seen, in one pass. */
+    void (*copy_stats)(float *dst, const float *src, size_t n, tg__stats *stats);
+
+    /* Threshold and compact: indices (ascending) and values of the elements with |x| >= threshold
+     * and x != 0. Stores the first `cap` of them and returns how many there are. NaN is never
+     * selected. idx and val have room for cap + TG__SELECT_SLACK entries (whole vectors are
+     * stored). threshold >= 0; n < 2^32 */
+    size_t (*select)(const float *x, size_t n, float threshold, uint32_t *idx, float *val,
+                     size_t cap);
+    /* r += g, then select on r, in one pass. */
+    size_t (*add_select)(float *r, const float *g, size_t n, float threshold, uint32_t *idx,
+                         float *val, size_t cap);
+    /* DGC's momentum correction and selection in one pass (Lin et al. 2018, alg. 4):
+     * u = m*u + g; v = v + u; Nesterov: u = m*(u + g); v = (v + u) + g. Then select on v. */
+    size_t (*dgc_select)(float *u, float *v, const float *g, size_t n, float m, bool nesterov,
+                         float threshold, uint32_t *idx, float *val, size_t cap);
+    /* hist[b] += how many x have (bits of |x|) >> 20 == b; hist has 2048 entries. NaNs count where
+     * their bits say. */
+    void (*histogram)(const float *x, size_t n, uint32_t *hist);
+    /* dst[idx[i]] += val[i] for i < k in order; indices are distinct and in range (checked before).
+     */
+    void (*scatter_add)(float *dst, const uint32_t *idx, const float *val, size_t k);
+
+    /* 2-bit codes of p: bit planes. Block b of 64 elements is two little-endian 64-bit masks, bit i
+     * = element 64b + i: first the mask of p >= tau, then of p <= -tau. A last block of m < 64
+     * elements has masks of ceil(m/8) bytes each, unused bits 0. tau > 0. bytes has
+     * tg__twobit_bytes(n). (MXNet's kvstore 2-bit compression, another layout.) */
+    void (*twobit_encode)(const float *p, size_t n, float tau, uint8_t *bytes);
+    /* r += g, codes of r as above, r -= tau * code, in one pass. */
+    void (*twobit_add_encode)(float *r, const float *g, size_t n, float tau, uint8_t *bytes);
+    /* dst += tau * code. Bits set in both planes count as 0 (the frame check refuses them before).
+     */
+    void (*twobit_decode_add)(float *dst, const uint8_t *bytes, size_t n, float tau);
+    /* dst = tau * code */
+    void (*twobit_decode)(float *dst, const uint8_t *bytes, size_t n, float tau);
+    /* Whether no bit is set in both planes, nor beyond n. */
+    bool (*twobit_valid)(const uint8_t *bytes, size_t n);
+
+    /* IEEE binary16, round to nearest even; finite values beyond +-65504 (after rounding) become
+     * +-65504; infinities stay; NaN becomes the quiet NaN 0x7e00 with the sign. Little-endian. */
+    void (*f16_encode)(uint16_t *dst, const float *src, size_t n);
+    void (*f16_decode)(float *dst, const uint16_t *src, size_t n);
+    void (*f16_decode_add)(float *dst, const uint16_t *src, size_t n);
+    /* bfloat16, round to nearest even (a finite value that would round to infinity becomes the
+     * largest finite one); NaN becomes 0x7fc0 with the sign. */
+    void (*bf16_encode)(uint16_t *dst, const float *src, size_t n);
+    void (*bf16_decode)(float *dst, const uint16_t *src, size_t n);
+    void (*bf16_decode_add)(float *dst, const uint16_t *src, size_t n);
+
+    /* w = w - eta * (g + wd * w) */
+    void (*sgd)(float *w, const float *g, size_t n, float eta, float wd);
+    /* d = g + wd*w; u = m*u + d; w = w - eta * (nesterov ? d + m*u : u) */
+    void (*sgd_momentum)(float *w, float *u, const float *g, size_t n, float eta, float m, float wd,
+                         bool nesterov);
+    /* dst = w - eta * (g + wd * w)   (dst may be w) */
+    void (*sgd_to)(float *dst, const float *w, const float *g, size_t n, float eta, float wd);
+    /* dst = w - eta * ((m*u + g) + wd*w), u only read   (dst may be w): CD-SGD's local=preview */
+    void (*sgd_preview_to)(float *dst, const float *w, const float *u, const float *g, size_t n,
+                           float eta, float m, float wd);
+
+    /* CRC-32C (Castagnoli, reflected, initial and final complement): start with crc = 0 and chain.
+     */
+    uint32_t (*crc32c)(uint32_t crc, const void *bytes, size_t len);
+} tg__kernels;
+
+#define TG__SELECT_SLACK 64u
+
+/* Bytes of the 2-bit code of n elements. */
+static inline size_t tg__twobit_bytes(size_t n)
+{
+    return n / 64 * 16 + (n % 64 + 7) / 8 * 2;
+}
+
+/* The table in use. First call chooses: the best level of the CPU, or TG_CPU=ref|avx2|avx512. Safe
+ * from several threads at once. Never NULL. */
+const tg__kernels *tg__kernel(void);
+
+/* Errors  TG_E_UNSUPPORTED if TG_CPU asks for a level that is unknown or that this CPU lacks (then
+ *         tg__kernel() is the best that the CPU has). Objects that compute call it when created. */
+TG_NODISCARD tg_status tg__kernel_check(void);
+
+/* The table of one level for tests and benchmarks: NULL if this CPU or build lacks it. */
+const tg__kernels *tg__kernel_level(const char *level);
+
+#endif

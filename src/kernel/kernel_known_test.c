@@ -1,0 +1,343 @@
+/* Answers known from elsewhere, at every level; and the choice of the level. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "kernel/element.h"
+#include <math.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static const tg__kernels *k; /* the level under test */
+
+/* RFC 3720, appendix B.4, and the usual check value; then that any cut chains to the same value. */
+static void test_crc32c(void **state)
+{
+    (void)state;
+    uint8_t zeros[32] = {0}, ones[32], up[32], down[32];
+    for (uint8_t i = 0; i < 32; i++) {
+        ones[i] = 0xff;
+        up[i] = i;
+        down[i] = (uint8_t)(31 - i);
+    }
+    assert_int_equal(k->crc32c(0, "123456789", 9), 0xe3069283);
+    assert_int_equal(k->crc32c(0, zeros, 32), 0x8a9136aa);
+    assert_int_equal(k->crc32c(0, ones, 32), 0x62a8ab43);
+    assert_int_equal(k->crc32c(0, up, 32), 0x46dd794e);
+    assert_int_equal(k->crc32c(0, down, 32), 0x113fdb5c);
+    assert_int_equal(k->crc32c(0, "", 0), 0);
+
+    static uint8_t bytes[30000];
+    uint32_t bitwise = ~0u;
+    for (size_t i = 0; i < sizeof(bytes); i++) {
+        bytes[i] = (uint8_t)((uint32_t)i * UINT32_C(2654435761) >> 24);
+        bitwise ^= bytes[i];
+        for (int bit = 0; bit < 8; bit++)
+            bitwise = bitwise >> 1 ^ (0x82f63b78 & (0 - (bitwise & 1)));
+    }
+    for (size_t cut = 0; cut <= sizeof(bytes); cut += 997) {
+        uint32_t crc = k->crc32c(0, bytes, cut);
+        assert_int_equal(k->crc32c(crc, bytes + cut, sizeof(bytes) - cut), ~bitwise);
+    }
+}
+
+/* A 16-bit format with `fraction` bits of fraction, by arithmetic instead of bits. */
+static double half_value(uint32_t h, int fraction, int bias)
+{
+    int exponent = (int)((h & 0x7fff) >> fraction), scale = exponent ? exponent : 1;
+    uint32_t digits = (h & ((1u << fraction) - 1)) + (exponent ? 1u << fraction : 0);
+    double magnitude = ldexp(digits, scale - bias - fraction);
+    return h & 0x8000 ? -magnitude : magnitude;
+}
+
+/* Decoding gives every value; encoding the midpoint of two neighbours gives the even one, and a
+ * float beside the midpoint gives the nearer one. That is rounding to nearest even, completely. */
+static void check_format(void (*encode)(uint16_t *, const float *, size_t),
+                         void (*decode)(float *, const uint16_t *, size_t), int fraction, int bias,
+                         uint16_t infinity)
+{
+    for (uint32_t h = 0; h < infinity; h++) {
+        for (uint32_t sign = 0; sign <= 0x8000; sign += 0x8000) {
+            uint16_t code = (uint16_t)(h | sign), back[4];
+            float value;
+            decode(&value, &code, 1);
+            assert_true((double)value == half_value(code, fraction, bias));
+            assert_true(!signbit(value) == !sign);
+            double next = half_value(code + 1u, fraction, bias);
+            if (h + 1u == infinity)
+                next = 2 * (double)value - half_value(code - 1u, fraction, bias);
+            float middle = (float)(((double)value + next) / 2), away = sign ? -INFINITY : INFINITY;
+            float near[4] = {value, nextafterf(middle, 0), middle, nextafterf(middle, away)};
+            encode(back, near, 4);
+            uint16_t up = h + 1u == infinity ? code : (uint16_t)(code + 1); /* saturates */
+            assert_int_equal(back[0], code);
+            assert_int_equal(back[1], code);
+            assert_int_equal(back[2], h % 2 ? up : code);
+            assert_int_equal(back[3], up);
+        }
+    }
+}
+
+static void test_half(void **state)
+{
+    (void)state;
+    check_format(k->f16_encode, k->f16_decode, 10, 15, 0x7c00);
+    check_format(k->bf16_encode, k->bf16_decode, 7, 127, 0x7f80);
+    static const struct {
+        uint32_t f32;
+        uint16_t f16, bf16;
+    } table[] = {
+        {0x00000000, 0x0000, 0x0000}, {0x80000000, 0x8000, 0x8000}, {0x3f800000, 0x3c00, 0x3f80},
+        {0xc0000000, 0xc000, 0xc000}, {0x3eaaaaab, 0x3555, 0x3eab}, {0x477fe000, 0x7bff, 0x4780},
+        {0x477fefff, 0x7bff, 0x4780}, {0x477ff000, 0x7bff, 0x4780}, {0x7149f2ca, 0x7bff, 0x714a},
+        {0xff7fffff, 0xfbff, 0xff7f}, {0x7f800000, 0x7c00, 0x7f80}, {0xff800000, 0xfc00, 0xff80},
+        {0x7fc00001, 0x7e00, 0x7fc0}, {0x7f800001, 0x7e00, 0x7fc0}, {0xffffffff, 0xfe00, 0xffc0},
+        {0x33800000, 0x0001, 0x3380}, {0x33000000, 0x0000, 0x3300}, {0x33000001, 0x0001, 0x3300},
+        {0x38800000, 0x0400, 0x3880}, {0x387fc000, 0x03ff, 0x3880}, {0x00000001, 0x0000, 0x0000}};
+    for (size_t i = 0; i < TG__COUNT(table); i++) {
+        float x = tg__f32_from(table[i].f32);
+        uint16_t f16, bf16;
+        k->f16_encode(&f16, &x, 1);
+        k->bf16_encode(&bf16, &x, 1);
+        assert_int_equal(f16, table[i].f16);
+        assert_int_equal(bf16, table[i].bf16);
+    }
+    float sums[3] = {1, 2, 3};
+    k->f16_decode_add(sums, (const uint16_t[]){0x3c00, 0xc000, 0x3800}, 3);
+    assert_true(sums[0] == 2 && sums[1] == 0 && sums[2] == 3.5f);
+    k->bf16_decode_add(sums, (const uint16_t[]){0x3f80, 0xc000, 0x3f00}, 3);
+    assert_true(sums[0] == 3 && sums[1] == -2 && sums[2] == 4);
+}
+
+/* The vector of MXNet's own test: threshold 4. */
+static void test_twobit(void **state)
+{
+    (void)state;
+    const float p[10] = {-9, -1, 2, 6, 8, 7, 0, -5, -10, -100};
+    const float decoded[10] = {-4, 0, 0, 4, 4, 4, 0, -4, -4, -4};
+    const float left[10] = {-5, -1, 2, 2, 4, 3, 0, -1, -6, -96};
+    const uint8_t planes[4] = {0x38, 0x00, 0x81, 0x03}; /* plus 3 4 5; minus 0 7 8 9 */
+    float r[10], g[10], out[10];
+    uint8_t bytes[4], again[4];
+    assert_int_equal(tg__twobit_bytes(10), 4);
+    for (size_t i = 0; i < 10; i++) {
+        g[i] = (float)i;
+        r[i] = p[i] - g[i];
+    }
+    k->twobit_add_encode(r, g, 10, 4, bytes);
+    k->twobit_encode(p, 10, 4, again);
+    assert_memory_equal(bytes, planes, 4);
+    assert_memory_equal(again, planes, 4);
+    assert_memory_equal(r, left, sizeof(left));
+    assert_true(k->twobit_valid(bytes, 10));
+    k->twobit_decode(out, bytes, 10, 4);
+    for (size_t i = 0; i < 10; i++)
+        assert_true(out[i] == decoded[i]);
+    k->twobit_decode_add(r, bytes, 10, 4);
+    for (size_t i = 0; i < 10; i++)
+        assert_true(r[i] == p[i]);
+
+    bytes[1] = 0x04; /* element 10 of 10 */
+    assert_false(k->twobit_valid(bytes, 10));
+    bytes[1] = 0x01; /* element 8 is + and - */
+    assert_false(k->twobit_valid(bytes, 10));
+    k->twobit_decode(out, bytes, 10, 4);
+    assert_true(out[8] == 0);
+}
+
+static void test_select(void **state)
+{
+    (void)state;
+    enum { N = 70, CAP = 5 };
+    float x[N] = {0}, val[CAP + TG__SELECT_SLACK];
+    uint32_t idx[CAP + TG__SELECT_SLACK];
+    x[3] = 1;
+    x[4] = -0.0f;
+    x[20] = -0.5f;
+    x[21] = 0.49999997f;
+    x[22] = NAN;
+    x[40] = -INFINITY;
+    x[63] = 0x1p-149f;
+    x[69] = 0.5f;
+    assert_int_equal(k->select(x, N, 0.5f, idx, val, CAP), 4);
+    assert_memory_equal(idx, ((const uint32_t[]){3, 20, 40, 69}), 16);
+    assert_memory_equal(val, ((const float[]){1, -0.5f, -INFINITY, 0.5f}), 16);
+    assert_int_equal(k->select(x, N, 0, idx, val, CAP),
+                     6); /* zeros never, NaN never; one too many */
+    assert_memory_equal(idx, ((const uint32_t[]){3, 20, 21, 40, 63}), 20);
+    assert_int_equal(k->select(x, N, INFINITY, idx, val, CAP), 1);
+
+    float r[N] = {0}, g[N] = {0};
+    r[9] = r[66] = 0.25f;
+    g[9] = g[10] = 0.25f;
+    assert_int_equal(k->add_select(r, g, N, 0.5f, idx, val, CAP), 1);
+    assert_int_equal(idx[0], 9);
+    assert_true(val[0] == 0.5f && r[9] == 0.5f && r[10] == 0.25f && r[66] == 0.25f);
+}
+
+/* u = v = 1, g = 2, m = 0.5, by hand. */
+static void test_dgc(void **state)
+{
+    (void)state;
+    uint32_t idx[1 + TG__SELECT_SLACK];
+    float u = 1, v = 1, g = 2, val[1 + TG__SELECT_SLACK];
+    assert_int_equal(k->dgc_select(&u, &v, &g, 1, 0.5f, false, 3.5f, idx, val, 1), 1);
+    assert_true(u == 2.5f && v == 3.5f && val[0] == 3.5f && idx[0] == 0);
+    u = v = 1;
+    assert_int_equal(k->dgc_select(&u, &v, &g, 1, 0.5f, true, 4.75f, idx, val, 1), 0);
+    assert_true(u == 1.5f && v == 4.5f);
+}
+
+static void test_stats(void **state)
+{
+    (void)state;
+    static float x[65536 + 100], y[65536 + 100];
+    static uint32_t hist[2048];
+    enum { N = TG__COUNT(x) };
+    for (size_t i = 0; i < N; i++)
+        x[i] = i % 2 ? 0.5f : -2;
+    x[77] = -8;
+    tg__stats stats;
+    memset(hist, 0, sizeof(hist));
+    k->copy_stats(y, x, N, &stats);
+    assert_memory_equal(x, y, sizeof(x));
+    assert_true(stats.finite);
+    assert_true(stats.sum_abs == N / 2 * 2.5 + 7.5);
+    assert_true(stats.sum_sq == N / 2 * 4.25 + 63.75);
+    assert_true(k->abs_max(x, N) == 8);
+    assert_true(k->abs_max(x, 0) == 0);
+    k->histogram(x, N, hist);
+    assert_int_equal(hist[0x3f000000 >> 20], N / 2 - 1);
+    assert_int_equal(hist[0x40000000 >> 20], N / 2);
+    assert_int_equal(hist[0x41000000 >> 20], 1);
+    for (int i = 0; i < 2; i++) {
+        x[N - 1] = i ? NAN : -INFINITY;
+        k->copy_stats(NULL, x, N, &stats);
+        assert_false(stats.finite);
+        assert_true(k->abs_max(x, N) == (i ? 8 : INFINITY));
+    }
+    /* Lane 0 sums 1 and many halves of its last bit, each lost; a plain running sum differs. */
+    memset(x, 0, sizeof(x));
+    x[0] = 1;
+    for (size_t i = 1; i <= 64; i++)
+        x[16 * i] = 0x1p-53f;
+    k->copy_stats(NULL, x, N, &stats);
+    assert_true(stats.sum_abs == 1);
+    memset(x, 0, sizeof(x));
+    x[0] = 1;
+    for (size_t i = 1; i <= 64; i++)
+        x[16 * i + 1] = 0x1p-53f;
+    k->copy_stats(NULL, x, N, &stats);
+    assert_true(stats.sum_abs == 1 + 0x1p-47);
+}
+
+static void test_steps(void **state)
+{
+    (void)state;
+    float w[2] = {2, -4}, u[2] = {1, 2}, dst[2];
+    const float g[2] = {3, 1};
+    k->sgd_to(dst, w, g, 2, 0.5f, 0.25f); /* d = 3.5, 0 */
+    assert_true(dst[0] == 0.25f && dst[1] == -4);
+    k->sgd_preview_to(dst, w, u, g, 2, 0.5f, 0.5f, 0.25f); /* 3.5 + 0.5, 2 - 1 */
+    assert_true(dst[0] == 0 && dst[1] == -4.5f && u[0] == 1);
+    k->sgd_momentum(w, u, g, 2, 0.5f, 0.5f, 0.25f, false); /* u = 4, 1 */
+    assert_true(u[0] == 4 && u[1] == 1 && w[0] == 0 && w[1] == -4.5f);
+    k->sgd_momentum(w, u, g, 2, 0.5f, 0.5f, 0, true); /* u = 5, 1.5; step 5.5, 1.75 */
+    assert_true(u[0] == 5 && u[1] == 1.5f && w[0] == -2.75f && w[1] == -5.375f);
+    k->sgd(w, g, 1, 1, 1);
+    assert_true(w[0] == -3);
+    k->axpy(w, 2, g, 2);
+    k->scale(w, 2, 2);
+    assert_true(w[0] == 6 && w[1] == -6.75f);
+    k->scatter_add(w, (const uint32_t[]){1, 0}, (const float[]){0.75f, 1}, 2);
+    k->add(w, g, 2);
+    k->sub(w, u, 2);
+    assert_true(w[0] == 5 && w[1] == -6.5f);
+}
+
+/* ---- the choice ------------------------------------------------------------------------------ */
+
+static void *first_use(void *arg)
+{
+    (void)arg;
+    return (void *)(uintptr_t)tg__kernel();
+}
+
+/* In a process of its own (the choice is made once): several threads ask at the same moment. */
+static int show_choice(void)
+{
+    pthread_t thread[4];
+    for (size_t i = 0; i < TG__COUNT(thread); i++)
+        if (pthread_create(&thread[i], NULL, first_use, NULL) != 0)
+            return 1;
+    for (size_t i = 0; i < TG__COUNT(thread); i++) {
+        void *table;
+        if (pthread_join(thread[i], &table) != 0 || table != (const void *)tg__kernel())
+            return 1;
+    }
+    tg_status status = tg__kernel_check();
+    printf("%s %s %s\n", tg_cpu_level(), tg_status_name(status), status ? tg_error() : "-");
+    return 0;
+}
+
+static char program[4096];
+
+static void expect_choice(const char *wish, const char *level, const char *status, const char *text)
+{
+    char command[5000], line[512] = "";
+    snprintf(command, sizeof(command), "TG_CPU='%s' '%s' choice", wish, program);
+    FILE *pipe = popen(command, "r");
+    assert_non_null(pipe);
+    assert_non_null(fgets(line, sizeof(line), pipe));
+    assert_int_equal(pclose(pipe), 0);
+    char start[128];
+    snprintf(start, sizeof(start), "%s %s ", level, status);
+    assert_memory_equal(line, start, strlen(start));
+    assert_non_null(strstr(line, text));
+}
+
+static void test_choice(void **state)
+{
+    (void)state;
+    static const char *const levels[] = {"ref", "avx2", "avx512"};
+    const char *best = "ref";
+    for (size_t i = 0; i < TG__COUNT(levels); i++)
+        if (tg__kernel_level(levels[i]))
+            best = levels[i];
+    expect_choice("", best, "TG_OK", "-");
+    for (size_t i = 0; i < TG__COUNT(levels); i++) {
+        const tg__kernels *table = tg__kernel_level(levels[i]);
+        if (table) {
+            assert_string_equal(table->level, levels[i]);
+            expect_choice(levels[i], levels[i], "TG_OK", "-");
+        } else {
+            expect_choice(levels[i], best, "TG_E_UNSUPPORTED", levels[i]);
+        }
+    }
+    expect_choice("sse9", best, "TG_E_UNSUPPORTED", "TG_CPU=sse9: this CPU and build have: ref");
+    assert_null(tg__kernel_level("sse9"));
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 1)
+        return show_choice();
+    snprintf(program, sizeof(program), "%s", argv[0]);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_crc32c), cmocka_unit_test(test_half), cmocka_unit_test(test_twobit),
+        cmocka_unit_test(test_select), cmocka_unit_test(test_dgc),  cmocka_unit_test(test_stats),
+        cmocka_unit_test(test_steps),
+    };
+    static const char *const levels[] = {"ref", "avx2", "avx512"};
+    int failed = 0;
+    for (size_t i = 0; i < TG__COUNT(levels); i++) {
+        k = tg__kernel_level(levels[i]);
+        if (k)
+            failed += cmocka_run_group_tests_name(levels[i], tests, NULL, NULL);
+    }
+    const struct CMUnitTest choice[] = {cmocka_unit_test(test_choice)};
+    return failed + cmocka_run_group_tests_name("choice", choice, NULL, NULL);
+}

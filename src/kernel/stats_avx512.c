@@ -1,0 +1,55 @@
+/* What a vector looks like, AVX-512. The histogram of the level below is kept: it is not vector
+ * work. */
+#include "kernel/simd_avx512.h"
+#include "kernel/stats.h"
+#include "kernel/variants.h"
+
+/* max returns its second operand if one is a NaN, so the maximum so far stands second. */
+static float abs_max(const float *x, size_t n)
+{
+    __m512 max[4] = {_mm512_setzero_ps(), _mm512_setzero_ps(), _mm512_setzero_ps(),
+                     _mm512_setzero_ps()};
+    size_t i = 0;
+    for (; i + 64 <= n; i += 64)
+        for (size_t j = 0; j < 4; j++)
+            max[j] = _mm512_max_ps(_mm512_abs_ps(_mm512_loadu_ps(x + i + 16 * j)), max[j]);
+    for (; i < n; i += 16)
+        max[0] = _mm512_max_ps(_mm512_abs_ps(vec_get(x + i, n - i)), max[0]);
+    max[0] = _mm512_max_ps(_mm512_max_ps(max[0], max[1]), _mm512_max_ps(max[2], max[3]));
+    return _mm512_reduce_max_ps(max[0]);
+}
+
+static void copy_stats(float *dst, const float *src, size_t n, tg__stats *stats)
+{
+    double sum_sq = 0, sum_abs = 0;
+    for (size_t begin = 0; begin < n; begin += TG__CHUNK) {
+        size_t end = TG__MIN(n, begin + TG__CHUNK);
+        __m512d sq0 = _mm512_setzero_pd(), sq1 = sq0, abs0 = sq0, abs1 = sq0;
+        /* Lanes beyond the end add +0 to sums that are never -0. */
+        for (size_t i = begin; i < end; i += 16) {
+            __m512 x = vec_get(src + i, end - i);
+            if (dst)
+                vec_put(dst + i, end - i, x);
+            x = _mm512_abs_ps(x);
+            __m512d x0 = _mm512_cvtps_pd(_mm512_castps512_ps256(x));
+            __m512d x1 = _mm512_cvtps_pd(_mm512_extractf32x8_ps(x, 1));
+            sq0 = _mm512_add_pd(sq0, _mm512_mul_pd(x0, x0));
+            sq1 = _mm512_add_pd(sq1, _mm512_mul_pd(x1, x1));
+            abs0 = _mm512_add_pd(abs0, x0);
+            abs1 = _mm512_add_pd(abs1, x1);
+        }
+        tg__stats_lanes lanes;
+        _mm512_storeu_pd(lanes.sq, sq0);
+        _mm512_storeu_pd(lanes.sq + 8, sq1);
+        _mm512_storeu_pd(lanes.abs, abs0);
+        _mm512_storeu_pd(lanes.abs + 8, abs1);
+        tg__stats_sum(&lanes, &sum_sq, &sum_abs);
+    }
+    tg__stats_finish(sum_sq, sum_abs, stats);
+}
+
+void tg__stats_avx512(tg__kernels *table)
+{
+    table->abs_max = abs_max;
+    table->copy_stats = copy_stats;
+}

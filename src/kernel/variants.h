@@ -1,0 +1,47 @@
+/* How the table of a level is put together: every file of kernels overrides its own entries. A
+ * level starts as a copy of the level below it, so a variant file holds only what it does better.
+ *
+ * Called once, before any table is handed out (cpu.c); that is also when tables of constants are
+ * built. The suffix of a file names its level and decides the compiler's flags: no code of *_avx2.c
+ * or
+ * *_avx512.c may run before the CPU was asked, except these functions' callers' checks. */
+#ifndef TG_KERNEL_VARIANTS_H
+#define TG_KERNEL_VARIANTS_H
+
+#include "kernel/kernel.h"
+
+/* add axpy scale sub */
+void tg__vector_ref(tg__kernels *table);
+void tg__vector_avx2(tg__kernels *table);
+void tg__vector_avx512(tg__kernels *table);
+
+/* abs_max copy_stats histogram */
+void tg__stats_ref(tg__kernels *table);
+void tg__stats_avx2(tg__kernels *table);
+void tg__stats_avx512(tg__kernels *table);
+
+/* select add_select dgc_select scatter_add */
+void tg__select_ref(tg__kernels *table);
+void tg__select_avx2(tg__kernels *table);
+void tg__select_avx512(tg__kernels *table);
+
+/* twobit_* */
+void tg__twobit_ref(tg__kernels *table);
+void tg__twobit_avx2(tg__kernels *table);
+void tg__twobit_avx512(tg__kernels *table);
+
+/* f16_* bf16_* */
+void tg__half_ref(tg__kernels *table);
+void tg__half_avx2(tg__kernels *table);
+void tg__half_avx512(tg__kernels *table);
+
+/* sgd sgd_momentum sgd_to sgd_preview_to */
+void tg__optim_ref(tg__kernels *table);
+void tg__optim_avx2(tg__kernels *table);
+void tg__optim_avx512(tg__kernels *table);
+
+/* crc32c */
+void tg__crc_ref(tg__kernels *table);
+void tg__crc_avx2(tg__kernels *table);
+
+#endif

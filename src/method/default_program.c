@@ -1,0 +1,229 @@
+/* The one-round program: p = compensate(g); frames = encode(p); sent(view); exchange. */
+#include "method/default_program.h"
+#include "base/mem.h"
+#include "kernel/kernel.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct lane {
+    tg__exchange *coded, *dense; /* the same object when the method is dense */
+    float *aggregate;            /* (n) */
+    bool was_coded, was_nonfinite;
+} lane;
+
+typedef struct program {
+    tg_codec *codec, *f32;
+    tg__density_schedule density;
+    bool has_density;
+    tg__fused_fn fused;
+    tg_segment *segments;
+    size_t *begin;
+    float *scratch, *clipped; /* (n) each, made when first needed by the settings */
+    lane *lanes;
+} program;
+
+/* The codec's spec: those of the method's keys that the codec has as well. */
+static tg_status make_codec(tg__method *m, const char *name, tg_codec **codec_p)
+{
+    size_t count, len = 0;
+    const tg_entry *const *list = tg__codec_entries(&count);
+    const tg_entry *entry = NULL;
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(list[i]->name, name) == 0)
+            entry = list[i];
+    if (entry == NULL)
+        return tg_fail(TG_E_SPEC, "unknown codec \"%s\"", name);
+    char text[512];
+    len = (size_t)snprintf(text, sizeof text, "%s", name);
+    for (const tg_key *key = entry->keys; key != NULL && key->name != NULL; key++) {
+        const char *value;
+        char number[64];
+        if (!tg_spec_has(m->spec, key->name))
+            continue;
+        if (key->type == TG_KEY_REAL) {
+            snprintf(number, sizeof number, "%.17g", tg_spec_real(m->spec, key->name));
+            value = number;
+        } else if (key->type == TG_KEY_INT) {
+            snprintf(number, sizeof number, "%lld", (long long)tg_spec_int(m->spec, key->name));
+            value = number;
+        } else if (key->type == TG_KEY_FLAG) {
+            value = tg_spec_flag(m->spec, key->name) ? "yes" : "no";
+        } else {
+            value = tg_spec_word(m->spec, key->name);
+        }
+        len += (size_t)snprintf(text + len, sizeof text - len, "%c%s=%s",
+                                strchr(text, ':') == NULL ? ':' : ',', key->name, value);
+        if (len >= sizeof text)
+            return tg_fail(TG_E_SPEC, "method \"%s\": its codec's settings are too long",
+                           tg_spec_text(m->spec));
+    }
+    return tg_codec_create(text, codec_p);
+}
+
+static tg_status make_lane(tg__method *m, program *p, lane *l)
+{
+    const char *name = tg_spec_word(m->spec, "exchange");
+    const tg__exchange_ops *coded =
+        tg__exchange_find(strcmp(name, "auto") == 0 ? m->def->exchange : name);
+    const tg__exchange_ops *dense = strcmp(name, "none") == 0 ? coded : tg__exchange_find("direct");
+    const tg__method_setup *s = &m->setup;
+    TG_TRY(tg__alloc(m->n, sizeof(float), &l->aggregate));
+    TG_TRY(
+        tg__exchange_create(coded, s->rank, s->size, m->n, p->codec, &tg__combine_mean, &l->coded));
+    if (m->def->properties & TG__DENSE)
+        l->dense = l->coded;
+    else if (s->may_bypass)
+        TG_TRY(tg__exchange_create(dense, s->rank, s->size, m->n, p->f32, &tg__combine_mean,
+                                   &l->dense));
+    return TG_OK;
+}
+
+static tg_status default_init(tg__method *m)
+{
+    program *p;
+    TG_TRY(tg__alloc(1, sizeof *p, &p));
+    m->impl = p;
+    const tg__method_setup *s = &m->setup;
+    TG_TRY(make_codec(m, m->def->codec, &p->codec));
+    TG_TRY(tg_codec_create("f32", &p->f32));
+    p->has_density = (m->def->properties & TG__SPARSIFIES) != 0;
+    if (p->has_density)
+        TG_TRY(tg__density_init(&p->density, tg_spec_real(m->spec, "density"),
+                                tg_spec_duration(m->spec, "warmup"), s->steps_per_epoch));
+    TG_TRY(tg__alloc(s->count, sizeof *p->segments, &p->segments));
+    TG_TRY(tg__alloc(s->count, sizeof *p->begin, &p->begin));
+    for (size_t i = 0, at = 0; i < s->count; at += s->len[i++]) {
+        p->begin[i] = at;
+        p->segments[i] =
+            (tg_segment){.begin = at, .n = s->len[i], .rows = s->rows[i], .cols = s->cols[i]};
+    }
+    p->fused = m->feedback->params.clip > 0 ? NULL : tg__fused_find(m->feedback, p->codec);
+    TG_TRY(tg__alloc(m->n, sizeof(float), &p->scratch));
+    if (m->feedback->params.clip > 0)
+        TG_TRY(tg__alloc(m->n, sizeof(float), &p->clipped));
+    TG_TRY(tg__alloc(s->lanes, sizeof *p->lanes, &p->lanes));
+    for (size_t i = 0; i < s->lanes; i++)
+        TG_TRY(make_lane(m, p, &p->lanes[i]));
+    return TG_OK;
+}
+
+static void default_fini(tg__method *m)
+{
+    program *p = m->impl;
+    for (size_t i = 0; p->lanes != NULL && i < m->setup.lanes; i++) {
+        if (p->lanes[i].dense != p->lanes[i].coded)
+            tg__exchange_destroy(p->lanes[i].dense);
+        tg__exchange_destroy(p->lanes[i].coded);
+        free(p->lanes[i].aggregate);
+    }
+    free(p->lanes);
+    free(p->scratch);
+    free(p->clipped);
+    free(p->segments);
+    free(p->begin);
+    tg_codec_destroy(p->codec);
+    tg_codec_destroy(p->f32);
+    free(p);
+    m->impl = NULL;
+}
+
+static tg_status encode_coded(tg__method *m, program *p, tg__task *task, tg__exchange *x)
+{
+    tg__feedback *f = m->feedback;
+    task->density = p->has_density ? tg__density_at(&p->density, task->step) : 1;
+    tg_encode_context ctx = {
+        .struct_size = sizeof ctx,
+        .rng = {.seed = m->setup.seed,
+                .purpose = TG_PURPOSE_CODEC,
+                .rank = (uint32_t)m->setup.rank,
+                .step = task->step,
+                .tensor = m->setup.bucket},
+        .density = p->has_density ? task->density : 0,
+        .segments = p->segments,
+        .nsegments = m->setup.count,
+    };
+    if (p->fused != NULL)
+        return p->fused(f, p->codec, &ctx, task->g, m->n, x->parts, x->nparts);
+    const float *g = task->g, *sent;
+    if (p->clipped != NULL) {
+        tg__clip_tensors(p->clipped, g, p->begin, m->setup.len, m->setup.count, f->params.clip,
+                         f->params.world);
+        g = p->clipped;
+    }
+    tg__view view = {0};
+    f->ops->compensate(f, g, m->n, p->scratch, &sent);
+    TG_TRY(tg__codec_encode(p->codec, &ctx, sent, m->n, x->parts, x->nparts, &view));
+    if (view.sparse)
+        f->ops->sent(f, sent, m->n, view.idx, view.val, view.k);
+    else
+        f->ops->sent(f, sent, m->n, NULL, view.dense, m->n);
+    return TG_OK;
+}
+
+static tg_status default_begin(tg__method *m, tg__task *task, tg__exchange **x_p)
+{
+    program *p = m->impl;
+    lane *l = &p->lanes[task->lane];
+    tg__exchange *x = task->coded ? l->coded : l->dense;
+    l->was_coded = task->coded;
+    l->was_nonfinite = task->nonfinite;
+    task->density = 1;
+    task->coded_bytes = 0;
+    if (task->nonfinite) {
+        for (size_t i = 0; i < x->nparts; i++)
+            x->parts[i].len =
+                tg__codec_zero_frame(x->codec, x->parts[i].hi - x->parts[i].lo, x->parts[i].dst);
+    } else if (task->coded) {
+        TG_TRY(encode_coded(m, p, task, x));
+    } else {
+        const float *sent;
+        m->feedback->ops->bypass(m->feedback, task->g, m->n, p->scratch, &sent);
+        TG_TRY(tg__codec_encode(p->f32, NULL, sent, m->n, x->parts, x->nparts, NULL));
+    }
+    for (size_t i = 0; i < x->nparts; i++)
+        task->coded_bytes += x->parts[i].len;
+    *x_p = x;
+    return TG_OK;
+}
+
+static tg_status default_next(tg__method *m, tg__task *task, tg__exchange **x_p)
+{
+    program *p = m->impl;
+    lane *l = &p->lanes[task->lane];
+    tg__exchange *x = task->coded ? l->coded : l->dense;
+    x->ops->result(x, l->aggregate);
+    *x_p = NULL;
+    return TG_OK;
+}
+
+static const float *default_aggregate(tg__method *m, const tg__task *task)
+{
+    return ((program *)m->impl)->lanes[task->lane].aggregate;
+}
+
+static tg_status default_undo(tg__method *m, const tg__task *task)
+{
+    program *p = m->impl;
+    lane *l = &p->lanes[task->lane];
+    float *pending = tg__feedback_pending(m->feedback);
+    if (!l->was_coded || l->was_nonfinite || pending == NULL)
+        return TG_OK;
+    for (size_t i = 0; i < l->coded->nparts; i++) {
+        const tg__part *part = &l->coded->parts[i];
+        TG_TRY(tg__frame_check(part->dst, part->len, part->hi - part->lo, -1));
+        tg__frame_decode_add(part->dst, part->len, pending + part->lo);
+    }
+    return TG_OK;
+}
+
+const tg__program_ops tg__default_program = {
+    .rounds = 1,
+    .init = default_init,
+    .fini = default_fini,
+    .begin = default_begin,
+    .next = default_next,
+    .aggregate = default_aggregate,
+    .undo = default_undo,
+};

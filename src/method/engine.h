@@ -1,0 +1,65 @@
+/* The engine runs operations of one rank, one transport: it takes each up (compensate, encode),
+ * drives its exchanges by the pump and finishes it. Two drivers of the same code: a communication
+ * thread, or inline progress inside calls. */
+#ifndef TG_ENGINE_H
+#define TG_ENGINE_H
+
+#include "exchange/pump.h"
+#include "method/method.h"
+#include "telegrad/session.h"
+
+typedef enum tg__op_state { TG__OP_IDLE, TG__OP_QUEUED, TG__OP_BEGUN, TG__OP_DONE } tg__op_state;
+
+/* One operation; the caller's memory, in place until DONE. Either a method's task, or a bare
+ * exchange (method NULL). */
+typedef struct tg__op {
+    tg__method *method;
+    tg__task task;
+    tg__exchange *x; /* bare: launched as it is */
+    uint64_t step;
+    uint16_t bucket, flags; /* flags of the envelopes */
+    int priority;           /* smaller is taken up first; FIFO among equals */
+    /* [out], stable once DONE (encode times and task once BEGUN) */
+    uint16_t flags_in;
+    uint64_t bytes_sent;
+    int64_t encode_ns, begin_ns, end_ns;
+    /* the engine's */
+    tg__op_state state;
+    tg__flight flight;
+    struct tg__op *next;
+} tg__op;
+
+typedef struct tg__engine tg__engine;
+
+/* transport, trace (NULL: none) are borrowed. Errors TG_E_NOMEM, TG_E_UNSUPPORTED (thread driver on
+ * a transport that is bound to one thread) */
+TG_NODISCARD tg_status tg__engine_create(tg_transport *transport, tg_driver driver,
+                                         int64_t timeout_ns, tg_trace *trace, tg__engine **e_p);
+/* Ends the thread; if anything is under way the transport is shut first. NULL is fine. Returns
+ * whether message buffers may be freed: false if the transport still holds some (MPI after a
+ * failure), then they must live until the process ends. */
+bool tg__engine_destroy(tg__engine *e);
+
+/* After a failure: op and its bare exchange x (both made by malloc) may still be in use: the engine
+ * frees them when it can. */
+void tg__engine_give(tg__engine *e, tg__op *op);
+
+/* The hash that envelopes carry from now on; nothing may be under way. */
+void tg__engine_set_session(tg__engine *e, uint64_t hash);
+
+/* Queue op. All ranks submit the same operations in the same order. Never blocks on the network. */
+TG_NODISCARD tg_status tg__engine_submit(tg__engine *e, tg__op *op);
+/* Wait until op's buffer has been read (BEGUN or DONE) / until its result stands (DONE). An op
+ * never submitted counts as done. Errors: the engine's failure, for good */
+TG_NODISCARD tg_status tg__engine_wait_begun(tg__engine *e, tg__op *op);
+TG_NODISCARD tg_status tg__engine_wait(tg__engine *e, tg__op *op);
+/* Inline: move what can be moved without blocking. With a thread: only reports a failure. */
+TG_NODISCARD tg_status tg__engine_progress(tg__engine *e);
+/* Whether op is DONE; no progress is made. */
+bool tg__engine_is_done(tg__engine *e, const tg__op *op);
+
+uint64_t tg__engine_bytes(tg__engine *e); /* handed to the transport so far */
+bool tg__engine_threaded(const tg__engine *e);
+tg_transport *tg__engine_transport(const tg__engine *e);
+
+#endif

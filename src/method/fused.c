@@ -1,0 +1,175 @@
+/* One pass for compensate + encode + sent, for pairs (feedback, codec). The stepwise path is the
+ * specification: frames and state have the same bits (fused_test.c).
+ *
+ *     TG_FUSED(residual, topk)    r += g and the candidates of top-k in one pass; then r[idx] -=
+ * decoded TG_FUSED(velocity, topk)    u, v, candidates in one pass; then v[idx] -= decoded, u[idx]
+ * = 0 TG_FUSED(residual, twobit)  r += g, codes of r, r -= decoded in one pass
+ *
+ * A pass is never run twice: what it misses is found by a look at r or v as they are then. */
+#include "base/mem.h"
+#include "codec/codec_topk.h"
+#include "codec/codec_twobit.h"
+#include "kernel/kernel.h"
+#include "method/method.h"
+#include <string.h>
+
+/* Nothing is touched unless all frames will fit, so that a failure leaves the state as it was. */
+static tg_status room(const tg_codec *c, const tg__part *parts, size_t nparts)
+{
+    for (size_t i = 0; i < nparts; i++)
+        TG_TRY(tg__part_room(&parts[i], tg__codec_bound(c, parts[i].hi - parts[i].lo)));
+    return TG_OK;
+}
+
+/* ---- top-k ----------------------------------------------------------------------------------- */
+
+/* The vector that a pass brings into being: r, or v with u. */
+typedef struct accumulated {
+    tg__topk_source source; /* first: the selector hands it back */
+    float *u, *x;
+    const float *g;
+    float momentum;
+    bool nesterov;
+} accumulated;
+
+static tg_status topk_finish(tg_codec *c, accumulated *a, tg__topk *select, size_t n, size_t k,
+                             tg__view *view_p)
+{
+    a->source.x = a->x;
+    TG_TRY(tg__topk_select(select, &a->source, n, k, &k));
+    tg__topk_quantise(c, k, view_p);
+    return TG_OK;
+}
+
+/* The elements sent lie far apart: ask for them ahead. */
+enum { AHEAD = 32 };
+
+static void subtract(float *x, const tg__view *view)
+{
+    for (size_t i = 0; i < view->k; i++) {
+        if (i + AHEAD < view->k)
+            __builtin_prefetch(&x[view->idx[i + AHEAD]], 1);
+        x[view->idx[i]] -= view->val[i];
+    }
+}
+
+static void clear(float *x, const tg__view *view)
+{
+    for (size_t i = 0; i < view->k; i++) {
+        if (i + AHEAD < view->k)
+            __builtin_prefetch(&x[view->idx[i + AHEAD]], 1);
+        x[view->idx[i]] = 0;
+    }
+}
+
+static float residual_peek(const tg__topk_source *s, size_t i)
+{
+    const accumulated *a = (const accumulated *)s;
+    return a->x[i] + a->g[i];
+}
+
+static size_t residual_pass(const tg__topk_source *s, size_t n, float threshold, uint32_t *idx,
+                            float *val, size_t cap)
+{
+    const accumulated *a = (const accumulated *)s;
+    return tg__kernel()->add_select(a->x, a->g, n, threshold, idx, val, cap);
+}
+
+static tg_status residual_topk(tg__feedback *f, tg_codec *c, const tg_encode_context *ctx,
+                               const float *g, size_t n, tg__part *parts, size_t nparts)
+{
+    tg__topk *select;
+    size_t k;
+    tg__view view;
+    accumulated a = {.source = {.peek = residual_peek, .pass = residual_pass},
+                     .x = tg__feedback_pending(f),
+                     .g = g};
+    TG_TRY(room(c, parts, nparts));
+    TG_TRY(tg__topk_begin(c, ctx, n, &select, &k));
+    TG_TRY(topk_finish(c, &a, select, n, k, &view));
+    subtract(a.x, &view);
+    return tg__topk_write(c, &view, parts, nparts);
+}
+
+static float velocity_peek(const tg__topk_source *s, size_t i)
+{
+    const accumulated *a = (const accumulated *)s;
+    if (a->nesterov)
+        return (a->x[i] + a->momentum * (a->u[i] + a->g[i])) + a->g[i];
+    return a->x[i] + (a->momentum * a->u[i] + a->g[i]);
+}
+
+static size_t velocity_pass(const tg__topk_source *s, size_t n, float threshold, uint32_t *idx,
+                            float *val, size_t cap)
+{
+    const accumulated *a = (const accumulated *)s;
+    return tg__kernel()->dgc_select(a->u, a->x, a->g, n, a->momentum, a->nesterov, threshold, idx,
+                                    val, cap);
+}
+
+static tg_status velocity_topk(tg__feedback *f, tg_codec *c, const tg_encode_context *ctx,
+                               const float *g, size_t n, tg__part *parts, size_t nparts)
+{
+    tg__topk *select;
+    size_t k;
+    tg__view view;
+    accumulated a = {.source = {.peek = velocity_peek, .pass = velocity_pass},
+                     .u = f->vec[0],
+                     .x = tg__feedback_pending(f),
+                     .g = g,
+                     .momentum = (float)f->params.momentum,
+                     .nesterov = f->params.nesterov};
+    TG_TRY(room(c, parts, nparts));
+    TG_TRY(tg__topk_begin(c, ctx, n, &select, &k));
+    TG_TRY(topk_finish(c, &a, select, n, k, &view));
+    subtract(a.x, &view);
+    if (f->params.masking)
+        clear(a.u, &view);
+    return tg__topk_write(c, &view, parts, nparts);
+}
+
+/* ---- 2-bit ----------------------------------------------------------------------------------- */
+
+static tg_status residual_twobit(tg__feedback *f, tg_codec *c, const tg_encode_context *ctx,
+                                 const float *g, size_t n, tg__part *parts, size_t nparts)
+{
+    (void)ctx;
+    (void)n;
+    float *r = tg__feedback_pending(f), threshold = tg__twobit_threshold(c);
+    TG_TRY(room(c, parts, nparts));
+    for (size_t i = 0; i < nparts; i++) {
+        tg__part *part = &parts[i];
+        uint8_t small[TG__TWOBIT_SMALL], *planes = tg__twobit_place(part, small);
+        tg__kernel()->twobit_add_encode(r + part->lo, g + part->lo, part->hi - part->lo, threshold,
+                                        planes);
+        tg__twobit_finish(part, threshold, planes);
+    }
+    return TG_OK;
+}
+
+/* ---- the list -------------------------------------------------------------------------------- */
+
+#define FUSED_LIST           \
+    TG_FUSED(residual, topk) \
+    TG_FUSED(velocity, topk) \
+    TG_FUSED(residual, twobit)
+
+static const struct {
+    const char *feedback;
+    const tg__codec_ops *codec;
+    tg__fused_fn fn;
+} fused[] = {
+#define TG_FUSED(feedback, codec) {#feedback, &tg__codec_##codec, feedback##_##codec},
+    FUSED_LIST
+#undef TG_FUSED
+};
+
+tg__fused_fn tg__fused_find(const tg__feedback *f, const tg_codec *c)
+{
+    if (f->params.clip != 0) /* the gradient is rewritten first */
+        return NULL;
+    for (size_t i = 0; i < TG__COUNT(fused); i++)
+        if (fused[i].codec == c->ops && strcmp(fused[i].feedback, f->ops->entry.name) == 0)
+            return fused[i].fn;
+    return NULL;
+}

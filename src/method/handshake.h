@@ -1,0 +1,16 @@
+/* Before anything else ranks compare what they were set up with. */
+#ifndef TG_HANDSHAKE_H
+#define TG_HANDSHAKE_H
+
+#include "method/engine.h"
+
+/* text: lines "key=value", in an order that all ranks share; the library's and the wire's version
+ * are put before them. All ranks call it at the same point. On success the engine's envelopes carry
+ * the hash of the text. Errors TG_E_MISMATCH (TG_E_VERSION for the versions): the first line that
+ * differs, both values, and the rank; TG_E_PEER */
+TG_NODISCARD tg_status tg__handshake(tg__engine *e, const char *text);
+
+/* Every rank's `len` bytes (len <= 32768) to all: all (size * len) in rank order. Blocking. */
+TG_NODISCARD tg_status tg__gather_all(tg__engine *e, const void *own, size_t len, void *all);
+
+#endif

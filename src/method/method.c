@@ -1,0 +1,158 @@
+/* Methods by name: the list, parsing, and making one for a bucket. */
+#include "method/method.h"
+#include "base/mem.h"
+#include "kernel/kernel.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TG_METHOD(name) extern const tg__method_def tg__method_##name;
+#include "method/methods.def"
+#undef TG_METHOD
+
+static const tg__method_def *const methods[] = {
+#define TG_METHOD(name) &tg__method_##name,
+#include "method/methods.def"
+#undef TG_METHOD
+};
+
+static const tg_entry *const entries[] = {
+#define TG_METHOD(name) &tg__method_##name.entry,
+#include "method/methods.def"
+#undef TG_METHOD
+};
+
+const tg__method_def *const *tg__methods(size_t *count_p)
+{
+    *count_p = TG__COUNT(methods);
+    return methods;
+}
+
+const tg_entry *const *tg__method_entries(size_t *count_p)
+{
+    *count_p = TG__COUNT(entries);
+    return entries;
+}
+
+tg_status tg__method_parse(const char *text, tg_spec **spec_p, const tg__method_def **def_p)
+{
+    TG_TRY(tg_spec_parse("method", entries, TG__COUNT(entries), text, spec_p));
+    for (size_t i = 0; i < TG__COUNT(methods); i++)
+        if (tg_spec_entry(*spec_p) == entries[i])
+            *def_p = methods[i];
+    return TG_OK;
+}
+
+/* Two settings of one thing: the method's own value counts, unless the optimizer names another. */
+static tg_status resolve_momentum(const tg_spec *spec, const tg__method_setup *setup,
+                                  double *momentum_p, bool *nesterov_p)
+{
+    double own = tg_spec_real(spec, "momentum");
+    bool nesterov = tg_spec_flag(spec, "nesterov");
+    if (!isnan(setup->momentum)) {
+        if (tg_spec_given(spec, "momentum") && own != setup->momentum)
+            return tg_fail(TG_E_SPEC,
+                           "%s:momentum=%g but the optimizer's momentum=%g: the method takes the "
+                           "momentum over, so name it once or twice alike",
+                           tg_spec_name(spec), own, setup->momentum);
+        own = setup->momentum;
+        if (!tg_spec_given(spec, "nesterov"))
+            nesterov = setup->nesterov;
+    }
+    *momentum_p = own;
+    *nesterov_p = nesterov;
+    return TG_OK;
+}
+
+static tg_status make_feedback(tg__method *m)
+{
+    const char *name = m->def->feedback;
+    if (name == NULL)
+        return TG_OK;
+    if (tg_spec_has(m->spec, "feedback"))
+        name = tg_spec_word(m->spec, "feedback");
+    TG_TRY(tg__alloc(1, sizeof *m->feedback, &m->feedback));
+    m->feedback->ops = tg__feedback_find(name);
+    if (m->feedback->ops == NULL)
+        return tg_fail(TG_E_SPEC, "unknown feedback \"%s\"", name);
+    tg__feedback_params *params = &m->feedback->params;
+    params->world = m->setup.size;
+    if (m->feedback->ops->owns_momentum) {
+        TG_TRY(resolve_momentum(m->spec, &m->setup, &params->momentum, &params->nesterov));
+        params->masking = tg_spec_flag(m->spec, "masking");
+        params->clip = tg_spec_real(m->spec, "clip");
+    }
+    for (size_t i = 0; i < m->feedback->ops->vectors; i++)
+        TG_TRY(tg__state_block(m->setup.state, TG__ROLE_RANK, TG__RESCALE_SUM,
+                               m->feedback->ops->names[i], m->setup.tensor, m->setup.len,
+                               m->setup.count, &m->feedback->vec[i]));
+    return TG_OK;
+}
+
+static tg_status copy_array(const void *src, size_t count, size_t size, void *ptr_p)
+{
+    void *copy;
+    TG_TRY(tg__alloc(count, size, &copy));
+    memcpy(copy, src, count * size);
+    *(void **)ptr_p = copy;
+    return TG_OK;
+}
+
+static tg_status create(tg__method *m, const char *text, const tg__method_setup *setup)
+{
+    TG_TRY(tg__kernel_check());
+    TG_TRY(tg__method_parse(text, &m->spec, &m->def));
+    m->setup = *setup;
+    m->setup.tensor = NULL;
+    m->setup.len = m->setup.rows = m->setup.cols = NULL;
+    TG_TRY(copy_array(setup->tensor, setup->count, sizeof(char *), &m->setup.tensor));
+    TG_TRY(copy_array(setup->len, setup->count, sizeof(size_t), &m->setup.len));
+    TG_TRY(copy_array(setup->rows, setup->count, sizeof(size_t), &m->setup.rows));
+    TG_TRY(copy_array(setup->cols, setup->count, sizeof(size_t), &m->setup.cols));
+    for (size_t i = 0; i < setup->count; i++)
+        m->n += setup->len[i];
+    if (m->n > TG_MAX_ELEMENTS)
+        return tg_fail(TG_E_ARG, "a bucket of %zu elements: allowed: at most %zu", m->n,
+                       TG_MAX_ELEMENTS);
+    TG_TRY(make_feedback(m));
+    return m->def->program->init(m);
+}
+
+tg_status tg__method_create(const char *text, const tg__method_setup *setup, tg__method **m_p)
+{
+    tg__method *m;
+    TG_TRY(tg__alloc(1, sizeof *m, &m));
+    tg_status status = create(m, text, setup);
+    if (status != TG_OK) {
+        tg__method_destroy(m);
+        return status;
+    }
+    *m_p = m;
+    return TG_OK;
+}
+
+void tg__method_destroy(tg__method *m)
+{
+    if (m == NULL)
+        return;
+    if (m->impl != NULL)
+        m->def->program->fini(m);
+    free((void *)(uintptr_t)m->setup.tensor);
+    free((void *)(uintptr_t)m->setup.len);
+    free((void *)(uintptr_t)m->setup.rows);
+    free((void *)(uintptr_t)m->setup.cols);
+    free(m->feedback);
+    tg_spec_free(m->spec);
+    free(m);
+}
+
+double tg__method_residual_norm(const tg__method *m)
+{
+    const float *pending = m->feedback == NULL ? NULL : tg__feedback_pending(m->feedback);
+    if (pending == NULL)
+        return 0;
+    tg__stats stats;
+    tg__kernel()->copy_stats(NULL, pending, m->n, &stats);
+    return sqrt(stats.sum_sq);
+}

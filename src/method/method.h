@@ -1,0 +1,106 @@
+/* A method is a small program of rounds over a bucket. begin() computes and encodes, and names the
+ * exchange to run; next() is told that it finished and names the following one, or NULL when the
+ * aggregate stands. The default program is the triple codec + feedback + exchange in one round; a
+ * line in methods.def binds a name, its keys and paper to it. */
+#ifndef TG_METHOD_H
+#define TG_METHOD_H
+
+#include "exchange/exchange.h"
+#include "feedback/feedback.h"
+#include "schedule/schedule.h"
+#include "state/state.h"
+
+/* What a method is made for: one bucket of one rank. */
+typedef struct tg__method_setup {
+    int rank, size;
+    uint64_t seed, steps_per_epoch;
+    uint32_t bucket;
+    const char *const *tensor; /* (count) names */
+    const size_t *len; /* (count) elements; the bucket is their concatenation without gaps */
+    const size_t *rows, *cols; /* (count) matrix views */
+    size_t count;
+    size_t lanes;    /* exchanges of this bucket that may be under way at once */
+    bool may_bypass; /* the strategy will ask for dense uncompressed steps */
+    double momentum; /* the optimizer's, which a method that owns momentum takes over; NAN: none */
+    bool nesterov;
+    tg__state *state; /* where slots are made */
+} tg__method_setup;
+
+/* One bucket, one step. */
+typedef struct tg__task {
+    uint64_t step;
+    const float
+        *g; /* (n) what to exchange; finite unless nonfinite; read only until begin() returned */
+    bool coded;     /* false: dense f32, feedback bypassed */
+    bool nonfinite; /* send zeros, leave the state alone */
+    size_t lane;
+    /* [out] by begin */
+    double density;
+    size_t coded_bytes; /* frames of this rank's whole vector */
+} tg__task;
+
+typedef struct tg__method tg__method;
+typedef struct tg__program_ops {
+    unsigned rounds;    /* most exchanges that one task runs */
+    unsigned max_lanes; /* most tasks of a bucket under way at once; 0: any. 1 where the memory
+                           needs the result */
+    tg_status (*init)(tg__method *m);
+    void (*fini)(tg__method *m);
+    /* First round: *x_p is the exchange to launch, its parts encoded. */
+    tg_status (*begin)(tg__method *m, tg__task *task, tg__exchange **x_p);
+    /* The last launched exchange finished. *x_p NULL: the aggregate is in the lane; else launch
+     * that one. */
+    tg_status (*next)(tg__method *m, tg__task *task, tg__exchange **x_p);
+    /* The aggregate (n), valid until the next begin() in that lane. */
+    const float *(*aggregate)(tg__method *m, const tg__task *task);
+    /* Some rank's gradient was not finite: take the own decoded payload back into the feedback's
+     * pending vector (nothing to do for a task that was nonfinite itself or not coded). */
+    tg_status (*undo)(tg__method *m, const tg__task *task);
+} tg__program_ops;
+
+enum { /* properties of a method, shown by `telegrad methods` and used by the session */
+       TG__OWNS_MOMENTUM = 1, /* velocity feedback */
+       TG__DENSE = 2,         /* plain f32: coded or not is the same */
+       TG__SPARSIFIES = 4     /* has a density */
+};
+
+typedef struct tg__method_def {
+    tg_entry entry;
+    const tg__program_ops *program;
+    const char *
+        codec; /* default program: codec and feedback by name, and the exchange that `auto` means */
+    const char *feedback;
+    const char *exchange;
+    uint32_t properties;
+} tg__method_def;
+
+struct tg__method {
+    const tg__method_def *def;
+    tg_spec *spec;
+    tg__method_setup setup; /* arrays copied */
+    size_t n;
+    tg__feedback *feedback; /* NULL if the program has none */
+    void *impl;
+};
+
+const tg__method_def *const *tg__methods(size_t *count_p);
+const tg_entry *const *tg__method_entries(size_t *count_p);
+/* Parse only, to look at a method before tensors are known. */
+TG_NODISCARD tg_status tg__method_parse(const char *text, tg_spec **spec_p,
+                                        const tg__method_def **def_p);
+/* Errors TG_E_SPEC (also: dgc:momentum differs from the optimizer's), TG_E_NOMEM, TG_E_UNSUPPORTED
+ */
+TG_NODISCARD tg_status tg__method_create(const char *text, const tg__method_setup *setup,
+                                         tg__method **m_p);
+void tg__method_destroy(tg__method *m);
+
+/* Norm of what was not sent yet; 0 without feedback. */
+double tg__method_residual_norm(const tg__method *m);
+
+/* A pass that does compensate + encode + sent at once, for a pair (feedback, codec); registered in
+ * fused.c with the stepwise path as its reference. Same bits in frames and state. */
+typedef tg_status (*tg__fused_fn)(tg__feedback *f, tg_codec *c, const tg_encode_context *ctx,
+                                  const float *g, size_t n, tg__part *parts, size_t nparts);
+tg__fused_fn tg__fused_find(const tg__feedback *f, const tg_codec *c); /* NULL: go stepwise */
+
+#endif

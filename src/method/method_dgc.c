@@ -1,0 +1,39 @@
+/* Deep Gradient Compression: u = m*u + g; v += u; send the k largest |v|; v[sent] = u[sent] = 0. */
+#include "method/default_program.h"
+#include "method/method_keys.h"
+
+static const tg_key keys[] = {
+    TG__KEY_DENSITY("0.001"),
+    TG__KEY_WARMUP("4ep"),
+    {.name = "momentum",
+     .type = TG_KEY_REAL,
+     .def = "0.9",
+     .min = 0,
+     .max = 0.999999,
+     .help = "of the velocity; takes over the optimizer's if that names one"},
+    {.name = "nesterov", .type = TG_KEY_FLAG, .def = "no", .help = "Nesterov momentum"},
+    {.name = "masking",
+     .type = TG_KEY_FLAG,
+     .def = "yes",
+     .help = "momentum factor masking: clear u where v was sent"},
+    {.name = "clip",
+     .type = TG_KEY_REAL,
+     .def = "0",
+     .min = 0,
+     .max = 1e30,
+     .help = "scale each tensor's gradient to norm <= clip/sqrt(P); 0: off"},
+    TG__KEY_VALUES,
+    TG__KEY_INDEX,
+    TG__KEY_EXCHANGE_CODED,
+    {.name = NULL},
+};
+
+const tg__method_def tg__method_dgc = {
+    .entry = {"dgc", "top-k with momentum correction, factor masking and warm-up",
+              "Lin et al. 2018, arXiv:1712.01887", keys},
+    .program = &tg__default_program,
+    .codec = "topk",
+    .feedback = "velocity",
+    .exchange = "allgather",
+    .properties = TG__SPARSIFIES | TG__OWNS_MOMENTUM,
+};

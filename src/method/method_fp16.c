@@ -1,0 +1,21 @@
+/* Half the bytes: every element as IEEE binary16, sums in f32. */
+#include "method/default_program.h"
+#include "method/method_keys.h"
+
+static const tg_key keys[] = {
+    {.name = "feedback",
+     .type = TG_KEY_CHOICE,
+     .def = "none",
+     .choices = "none|residual",
+     .help = "residual: remember the rounding and send it later"},
+    TG__KEY_EXCHANGE_CODED,
+    {.name = NULL},
+};
+
+const tg__method_def tg__method_fp16 = {
+    .entry = {"fp16", "every element as IEEE binary16, summed in f32", "", keys},
+    .program = &tg__default_program,
+    .codec = "fp16",
+    .feedback = "none",
+    .exchange = "allgather",
+};

@@ -1,0 +1,36 @@
+/* Keys that several methods share, so that they read the same everywhere. */
+#ifndef TG_METHOD_KEYS_H
+#define TG_METHOD_KEYS_H
+
+#define TG__KEY_EXCHANGE_CODED                                                              \
+    {                                                                                       \
+        .name = "exchange", .type = TG_KEY_CHOICE, .def = "auto",                           \
+        .choices = "auto|allgather|direct|none",                                            \
+        .help = "auto: allgather (one one-way delay); none: no exchange, ranks drift apart" \
+    }
+
+#define TG__KEY_DENSITY(text)                                                                      \
+    {                                                                                              \
+        .name = "density", .type = TG_KEY_REAL, .def = text, .min = 0, .max = 1, .min_open = true, \
+        .help = "fraction of the bucket's elements that is sent"                                   \
+    }
+
+#define TG__KEY_WARMUP(text)                                                          \
+    {                                                                                 \
+        .name = "warmup", .type = TG_KEY_DURATION, .def = text, .min = 0, .max = 1e9, \
+        .help = "density falls to its value over this many steps or epochs (4ep)"     \
+    }
+
+#define TG__KEY_VALUES                                                                 \
+    {                                                                                  \
+        .name = "values", .type = TG_KEY_CHOICE, .def = "fp16", .choices = "f32|fp16", \
+        .help = "how kept values are sent; their rounding stays in the memory"         \
+    }
+
+#define TG__KEY_INDEX                                                                             \
+    {                                                                                             \
+        .name = "index", .type = TG_KEY_CHOICE, .def = "auto", .choices = "auto|rice|raw|bitmap", \
+        .help = "index coding; auto: the smallest"                                                \
+    }
+
+#endif

@@ -1,0 +1,230 @@
+/* The one-call reducer: one method over one bucket, driven inline by whoever calls. */
+#include "telegrad/reducer.h"
+#include "base/mem.h"
+#include "kernel/kernel.h"
+#include "method/engine.h"
+#include "method/handshake.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct tg_reducer {
+    tg_transport *transport;
+    tg__engine *engine;
+    tg__state *state;
+    tg__method *method;
+    size_t n;
+    uint64_t step;
+    double ratio;
+    tg__op op;
+    bool running;
+    float *mean;
+    void (*on_done)(void *arg, tg_status status);
+    void *arg;
+};
+
+typedef struct layout { /* the vector's tensors, as a method wants them */
+    const char **name;
+    size_t *len, *rows, *cols;
+    char *names;
+} layout;
+
+static void free_layout(layout *l)
+{
+    free(l->name);
+    free(l->len);
+    free(l->rows);
+    free(l->cols);
+    free(l->names);
+}
+
+static tg_status make_layout(layout *l, const tg_segment *segments, size_t count, size_t n)
+{
+    TG_TRY(tg__alloc(count, sizeof *l->name, &l->name));
+    TG_TRY(tg__alloc(count, sizeof *l->len, &l->len));
+    TG_TRY(tg__alloc(count, sizeof *l->rows, &l->rows));
+    TG_TRY(tg__alloc(count, sizeof *l->cols, &l->cols));
+    TG_TRY(tg__alloc(count, 32, &l->names));
+    size_t at = 0;
+    for (size_t i = 0; i < count; i++) {
+        const tg_segment *s = &segments[i];
+        if (s->begin != at || s->n == 0 || s->n > n - at || s->rows == 0 || s->n % s->rows != 0 ||
+            s->n / s->rows != s->cols)
+            return tg_fail(
+                TG_E_ARG,
+                "segment %zu: begin=%zu n=%zu rows=%zu cols=%zu: segments must follow each "
+                "other without gaps, begin here at %zu, and rows * cols must be n",
+                i, s->begin, s->n, s->rows, s->cols, at);
+        l->len[i] = s->n;
+        l->rows[i] = s->rows;
+        l->cols[i] = s->cols;
+        snprintf(l->names + 32 * i, 32, "segment%zu", i);
+        l->name[i] = l->names + 32 * i;
+        at += s->n;
+    }
+    return at == n ? TG_OK : tg_fail(TG_E_ARG, "the segments cover %zu of %zu elements", at, n);
+}
+
+static tg_status make_method(tg_reducer *r, const char *text, const tg_reducer_config *c)
+{
+    tg_segment whole = {.begin = 0, .n = r->n, .rows = r->n, .cols = 1};
+    const tg_segment *segments = c->segments == NULL ? &whole : c->segments;
+    size_t count = c->segments == NULL ? 1 : c->nsegments;
+    layout l = {0};
+    tg_status status = make_layout(&l, segments, count, r->n);
+    if (status == TG_OK) {
+        tg__method_setup setup = {.rank = r->transport->rank,
+                                  .size = r->transport->size,
+                                  .seed = c->seed,
+                                  .steps_per_epoch = c->steps_per_epoch,
+                                  .tensor = l.name,
+                                  .len = l.len,
+                                  .rows = l.rows,
+                                  .cols = l.cols,
+                                  .count = count,
+                                  .lanes = 1,
+                                  .momentum = (double)NAN,
+                                  .state = r->state};
+        status = tg__method_create(text, &setup, &r->method);
+    }
+    free_layout(&l);
+    return status;
+}
+
+static tg_status create(tg_reducer *r, const char *method, const tg_reducer_config *c)
+{
+    TG_TRY(tg__state_create(&r->state));
+    TG_TRY(make_method(r, method, c));
+    int64_t timeout_ms = c->timeout_ms == 0 ? 60000 : c->timeout_ms;
+    TG_TRY(tg__engine_create(r->transport, TG_DRIVER_INLINE, timeout_ms * INT64_C(1000000), NULL,
+                             &r->engine));
+    char text[1024];
+    snprintf(text, sizeof text, "reducer=%.600s\nworld=%d\nn=%zu\nseed=%llu\nsegments=%zu",
+             tg_spec_text(r->method->spec), r->transport->size, r->n, (unsigned long long)c->seed,
+             c->segments == NULL ? 1 : c->nsegments);
+    return tg__handshake(r->engine, text);
+}
+
+tg_status tg_reducer_create(const char *method, tg_transport *transport, size_t n,
+                            const tg_reducer_config *config, tg_reducer **r_p)
+{
+    tg_reducer_config defaults = {.struct_size = sizeof defaults};
+    const tg_reducer_config *c = config == NULL ? &defaults : config;
+    if (method == NULL || transport == NULL || n == 0 || n > TG_MAX_ELEMENTS)
+        return tg_fail(TG_E_ARG,
+                       "tg_reducer_create: n=%zu: allowed: 1 to %zu; method and transport must "
+                       "be set",
+                       n, TG_MAX_ELEMENTS);
+    if (c->struct_size != sizeof *c || c->timeout_ms < 0)
+        return tg_fail(TG_E_ARG,
+                       "tg_reducer_create: struct_size=%zu (allowed: %zu), timeout_ms=%lld "
+                       "(allowed: >= 0)",
+                       c->struct_size, sizeof *c, (long long)c->timeout_ms);
+    tg_reducer *r;
+    TG_TRY(tg__alloc(1, sizeof *r, &r));
+    r->transport = transport;
+    r->n = n;
+    tg_status status = create(r, method, c);
+    if (status != TG_OK) {
+        tg_reducer_destroy(r);
+        return status;
+    }
+    *r_p = r;
+    return TG_OK;
+}
+
+void tg_reducer_destroy(tg_reducer *r)
+{
+    if (r == NULL)
+        return;
+    if (tg__engine_destroy(r->engine)) { /* else the transport still holds message buffers */
+        tg__flight_fini(&r->op.flight);
+        tg__method_destroy(r->method);
+        tg__state_destroy(r->state);
+    }
+    free(r);
+}
+
+/* The operation is over with this status: take the result, tell the caller. */
+static tg_status conclude(tg_reducer *r, tg_status status)
+{
+    r->running = false;
+    if (status == TG_OK) {
+        const tg__program_ops *program = r->method->def->program;
+        if ((r->op.flags | r->op.flags_in) & TG__FLAG_NONFINITE) {
+            status = program->undo(r->method, &r->op.task);
+            if (status == TG_OK)
+                status = tg_fail(TG_E_NONFINITE, "a gradient is not finite on %s",
+                                 r->op.flags & TG__FLAG_NONFINITE ? "this rank" : "another rank");
+        } else {
+            memcpy(r->mean, program->aggregate(r->method, &r->op.task), r->n * sizeof(float));
+            r->ratio = 4.0 * (double)r->n / (double)(r->op.task.coded_bytes + TG__ENVELOPE_BYTES);
+        }
+    }
+    if (r->on_done != NULL)
+        r->on_done(r->arg, status);
+    return status;
+}
+
+tg_status tg_reducer_start(tg_reducer *r, const float *g, float *mean,
+                           void (*on_done)(void *arg, tg_status status), void *arg)
+{
+    if (r->running)
+        return tg_fail(TG_E_STATE,
+                       "tg_reducer_start: an operation is under way: wait for it first");
+    tg__stats stats;
+    tg__kernel()->copy_stats(NULL, g, r->n, &stats);
+    r->op.method = r->method;
+    r->op.task = (tg__task){.step = r->step, .g = g, .coded = true, .nonfinite = !stats.finite};
+    r->op.step = r->step++;
+    r->op.flags = TG__FLAG_CLOSES;
+    if (!stats.finite)
+        r->op.flags |= TG__FLAG_NONFINITE;
+    r->mean = mean;
+    r->on_done = on_done;
+    r->arg = arg;
+    TG_TRY(tg__engine_submit(r->engine, &r->op));
+    r->running = true;
+    return TG_OK;
+}
+
+tg_status tg_reducer_test(tg_reducer *r, bool *done_p)
+{
+    if (r->running) {
+        tg_status status = tg__engine_progress(r->engine);
+        if (status != TG_OK)
+            return conclude(r, status);
+        if (!tg__engine_is_done(r->engine, &r->op)) {
+            *done_p = false;
+            return TG_OK;
+        }
+        TG_TRY(conclude(r, TG_OK));
+    }
+    *done_p = true;
+    return TG_OK;
+}
+
+tg_status tg_reducer_wait(tg_reducer *r)
+{
+    if (!r->running)
+        return TG_OK;
+    return conclude(r, tg__engine_wait(r->engine, &r->op));
+}
+
+tg_status tg_reducer_mean(tg_reducer *r, const float *g, float *mean)
+{
+    TG_TRY(tg_reducer_start(r, g, mean, NULL, NULL));
+    return tg_reducer_wait(r);
+}
+
+uint64_t tg_reducer_bytes_sent(const tg_reducer *r)
+{
+    return tg__engine_bytes(r->engine);
+}
+
+double tg_reducer_ratio(const tg_reducer *r)
+{
+    return r->ratio;
+}

@@ -1,0 +1,45 @@
+/* What exists, collected from the rooms. */
+#include "telegrad/registry.h"
+#include "codec/codec.h"
+#include "exchange/exchange.h"
+#include "feedback/feedback.h"
+#include "method/method.h"
+#include "strategy/strategy.h"
+
+static const struct {
+    const char *name;
+    const tg_entry *const *(*entries)(size_t *count_p);
+} kinds[TG_KIND_COUNT] = {
+    [TG_KIND_METHOD] = {"method", tg__method_entries},
+    [TG_KIND_CODEC] = {"codec", tg__codec_entries},
+    [TG_KIND_FEEDBACK] = {"feedback", tg__feedback_entries},
+    [TG_KIND_EXCHANGE] = {"exchange", tg__exchange_entries},
+    [TG_KIND_STRATEGY] = {"strategy", tg__strategy_entries},
+    [TG_KIND_OPTIMIZER] = {"optimizer", tg__optimizer_entries},
+    [TG_KIND_LR_SCHEDULE] = {"lr-schedule", tg__lr_schedule_entries},
+};
+
+static bool valid(tg_kind kind)
+{
+    return (unsigned)kind < TG_KIND_COUNT;
+}
+
+const char *tg_kind_name(tg_kind kind)
+{
+    return valid(kind) ? kinds[kind].name : "?";
+}
+
+const tg_entry *const *tg_registry_entries(tg_kind kind, size_t *count_p)
+{
+    *count_p = 0;
+    return valid(kind) ? kinds[kind].entries(count_p) : NULL;
+}
+
+tg_status tg_registry_parse(tg_kind kind, const char *text, tg_spec **spec_p)
+{
+    if (!valid(kind))
+        return tg_fail(TG_E_ARG, "kind %d: allowed: 0 to %d", (int)kind, TG_KIND_COUNT - 1);
+    size_t count;
+    const tg_entry *const *entries = kinds[kind].entries(&count);
+    return tg_spec_parse(kinds[kind].name, entries, count, text, spec_p);
+}

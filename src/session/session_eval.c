@@ -1,0 +1,143 @@
+/* Global weights for evaluation, sums of metrics, hashes, the end. */
+#include "session/session_impl.h"
+#include "base/mem.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static tg_status begun(tg_session *s, const char *call)
+{
+    TG_TRY(tg__session_check(s));
+    return s->begun ? TG_OK : tg_fail(TG_E_STATE, "%s before tg_session_begin", call);
+}
+
+static tg_status sum_chunks(tg_session *s, float *x, size_t n)
+{
+    double chunk[4096];
+    for (size_t at = 0; at < n; at += TG__COUNT(chunk)) {
+        size_t m = TG__MIN(TG__COUNT(chunk), n - at);
+        for (size_t i = 0; i < m; i++)
+            chunk[i] = x[at + i];
+        TG_TRY(tg_session_sum(s, chunk, m));
+        for (size_t i = 0; i < m; i++)
+            x[at + i] = (float)(chunk[i] / s->transport->size);
+    }
+    return TG_OK;
+}
+
+tg_status tg__session_sync_statistics(tg_session *s)
+{
+    for (size_t i = 0; i < s->ntensors; i++) {
+        tensor *t = &s->tensor[i];
+        if (t->kind == TG_TENSOR_AVERAGED)
+            TG_TRY(sum_chunks(s, t->param, t->n));
+        else if (t->kind == TG_TENSOR_RANK0)
+            TG_TRY(tg__session_broadcast(s, t->param, t->n));
+    }
+    return TG_OK;
+}
+
+static tg_status keep(const float *param, size_t n, float **kept_p)
+{
+    if (*kept_p == NULL)
+        TG_TRY(tg__alloc(n, sizeof(float), kept_p));
+    memcpy(*kept_p, param, n * sizeof(float));
+    return TG_OK;
+}
+
+static tg_status eval_begin(tg_session *s)
+{
+    if (s->eval_kept == NULL)
+        TG_TRY(tg__alloc(s->ntrained, sizeof *s->eval_kept, &s->eval_kept));
+    for (size_t i = 0; i < s->ntensors; i++)
+        if (s->tensor[i].kind != TG_TENSOR_TRAINED)
+            TG_TRY(keep(s->tensor[i].param, s->tensor[i].n, &s->tensor[i].kept));
+    TG_TRY(tg__session_sync_statistics(s));
+    for (size_t i = 0; i < s->ntrained; i++) {
+        tensor *t = &s->tensor[s->trained[i]];
+        const float *global = s->strategy->ops->global(s->strategy, i);
+        if (global == t->param)
+            continue;
+        TG_TRY(keep(t->param, t->n, &s->eval_kept[i]));
+        memcpy(t->param, global, t->n * sizeof(float));
+    }
+    s->evaluating = true;
+    return TG_OK;
+}
+
+tg_status tg_eval_begin(tg_session *s)
+{
+    TG_TRY(begun(s, "tg_eval_begin"));
+    if (s->evaluating)
+        return tg_fail(TG_E_STATE, "tg_eval_begin twice without tg_eval_end");
+    tg_status status = eval_begin(s);
+    return status == TG_OK ? TG_OK : tg__session_failed(s, status);
+}
+
+tg_status tg_eval_end(tg_session *s)
+{
+    TG_TRY(begun(s, "tg_eval_end"));
+    if (!s->evaluating)
+        return tg_fail(TG_E_STATE, "tg_eval_end without tg_eval_begin");
+    for (size_t i = 0; i < s->ntensors; i++)
+        if (s->tensor[i].kind != TG_TENSOR_TRAINED)
+            memcpy(s->tensor[i].param, s->tensor[i].kept, s->tensor[i].n * sizeof(float));
+    for (size_t i = 0; i < s->ntrained; i++) {
+        tensor *t = &s->tensor[s->trained[i]];
+        if (s->strategy->ops->global(s->strategy, i) != t->param)
+            memcpy(t->param, s->eval_kept[i], t->n * sizeof(float));
+    }
+    s->evaluating = false;
+    return TG_OK;
+}
+
+tg_status tg_session_sum(tg_session *s, double *x, size_t n)
+{
+    TG_TRY(begun(s, "tg_session_sum"));
+    if (n > 4096)
+        return tg_fail(TG_E_ARG, "tg_session_sum: n=%zu: allowed: at most 4096", n);
+    double *all;
+    TG_TRY(tg__alloc(n * (size_t)s->transport->size, sizeof *all, &all));
+    tg_status status = tg__gather_all(s->engine, x, n * sizeof *x, all);
+    if (status == TG_OK) {
+        memset(x, 0, n * sizeof *x);
+        for (int rank = 0; rank < s->transport->size; rank++)
+            for (size_t i = 0; i < n; i++)
+                x[i] += all[(size_t)rank * n + i];
+    }
+    free(all);
+    return status == TG_OK ? TG_OK : tg__session_failed(s, status);
+}
+
+tg_status tg_session_params_hash(tg_session *s, uint64_t *hash_p)
+{
+    TG_TRY(begun(s, "tg_session_params_hash"));
+    uint64_t hash = TG__HASH_START;
+    for (size_t i = 0; i < s->ntrained; i++) {
+        const tensor *t = &s->tensor[s->trained[i]];
+        hash = tg__hash(hash, t->name, strlen(t->name));
+        for (size_t d = 0; d < t->ndim; d++) {
+            uint64_t dim = t->shape[d];
+            hash = tg__hash(hash, &dim, sizeof dim);
+        }
+        hash = tg__hash(hash, s->strategy->ops->global(s->strategy, i), t->n * sizeof(float));
+    }
+    *hash_p = hash;
+    return TG_OK;
+}
+
+static tg_status finish(tg_session *s)
+{
+    TG_TRY(tg__session_deliver(s, UINT64_MAX, NULL));
+    s->strategy->ops->drained(s->strategy, s->t);
+    return TG_OK;
+}
+
+tg_status tg_session_finish(tg_session *s)
+{
+    TG_TRY(begun(s, "tg_session_finish"));
+    if (s->evaluating)
+        return tg_fail(TG_E_STATE, "tg_session_finish between tg_eval_begin and tg_eval_end");
+    tg_status status = finish(s);
+    return status == TG_OK ? TG_OK : tg__session_failed(s, status);
+}

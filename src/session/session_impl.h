@@ -1,0 +1,102 @@
+/* What the files of the session share. */
+#ifndef TG_SESSION_IMPL_H
+#define TG_SESSION_IMPL_H
+
+#include <stdatomic.h>
+
+#include "method/engine.h"
+#include "method/handshake.h"
+#include "strategy/strategy.h"
+#include "telegrad/session.h"
+
+/* A tensor as registered. */
+typedef struct tensor {
+    char *name;
+    size_t shape[8], ndim, n, rows, cols;
+    tg_tensor_kind kind;
+    float *param, *grad;
+    uint32_t bucket; /* TRAINED: where it is */
+    size_t offset;   /* ... in its bucket */
+    size_t trained;  /* TRAINED: number among the trained ones */
+    float *kept;     /* others: own value during an evaluation */
+    bool ready;
+} tensor;
+
+/* One exchange of a bucket on its way, from submit to delivery. */
+typedef struct lane_op {
+    tg__op op;
+    bool waiting; /* submitted (or loaded), not delivered */
+    bool undone;  /* its payload was taken back already (at a save) */
+    bool loaded;  /* the aggregate came from a checkpoint: `inbox` */
+    float *inbox; /* (n) */
+    uint64_t due, order;
+    double lr;
+} lane_op;
+
+/* Consecutive trained tensors exchanged together. */
+typedef struct bucket {
+    uint32_t first, count; /* among the trained tensors */
+    size_t n;
+    float *staging; /* (n) copy of the gradients; NULL: they lie side by side already */
+    const float *g; /* (n) staging or the first tensor's gradient */
+    tg__method *method;
+    size_t missing; /* tensors not ready yet in this step */
+    lane_op *lane;  /* (lanes) */
+} bucket;
+
+struct tg_session {
+    tg_session_config config; /* strings copied */
+    tg_transport *transport;
+    tg__engine *engine;
+    tg_optimizer *optimizer; /* as configured */
+    tg_optimizer *applied;   /* what the strategy uses: without momentum where the method owns it */
+    double fold_decay; /* weight decay that goes into the local gradient (method owns momentum) */
+    tg_spec *method_spec;
+    const tg__method_def *method_def;
+    tg__strategy *strategy;
+    tg__state *state;
+    tensor *tensor;
+    size_t ntensors, cap;
+    uint32_t *trained; /* (ntrained) ids */
+    size_t ntrained;
+    tg__wtensor *wtensor; /* (ntrained) */
+    bucket *bucket;
+    size_t nbuckets, lanes, n; /* n: trained elements */
+    tg__actions actions;
+
+    bool begun, evaluating;
+    uint64_t t, skipped, order;
+    double lr;
+    size_t next_ready; /* buckets are planned from the last to the first: how many are left */
+    bool nonfinite;    /* this rank's gradient of this step */
+    double grad_sq;
+    atomic_int stop_requested; /* set from any thread, and from signal handlers */
+    bool stop_now;             /* what the closing envelopes of this step say */
+    int64_t apply_ns, wait_ns; /* of this step so far */
+    uint64_t bytes_reported;
+    float **eval_kept; /* (ntrained) the caller's parameters during an evaluation */
+    uint8_t *ckpt_bytes;
+    size_t ckpt_len;
+    tg_status status; /* final failure */
+    char error[512];
+};
+
+/* Remember a failure that is for good; returns status. */
+tg_status tg__session_failed(tg_session *s, tg_status status);
+/* Forward a failure for good. */
+tg_status tg__session_check(tg_session *s);
+
+/* Make buckets, methods, strategy, slots. (session_buckets.c) */
+TG_NODISCARD tg_status tg__session_build(tg_session *s);
+void tg__session_unbuild(tg_session *s);
+/* Handshake and everything that must be equal on all ranks. (session_setup.c) */
+TG_NODISCARD tg_status tg__session_handshake(tg_session *s);
+/* Deliver every exchange due at or before step `due` in the order submitted. (session_step.c) */
+TG_NODISCARD tg_status tg__session_deliver(tg_session *s, uint64_t due, tg_step_info *info);
+/* Mean over ranks of the AVERAGED tensors into their params, rank 0's of the others.
+ * (session_eval.c) */
+TG_NODISCARD tg_status tg__session_sync_statistics(tg_session *s);
+/* tensors of rank 0 to all. (session_setup.c) */
+TG_NODISCARD tg_status tg__session_broadcast(tg_session *s, float *data, size_t n);
+
+#endif

@@ -1,0 +1,299 @@
+/* Checkpoints: every slot, the caller's parameters, counters, and what is in flight, finished but
+ * unapplied. */
+#include "session/session_impl.h"
+#include "base/mem.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* One exchange that was in flight, as stored before its aggregate. */
+typedef struct inbox_head {
+    uint64_t of_step, due, order;
+    double lr, density;
+    uint32_t bucket, lane, flags, coded;
+    uint64_t coded_bytes;
+} inbox_head;
+
+typedef struct counters {
+    uint64_t t, skipped, order, in_flight;
+    double lr;
+    int32_t world, rank;
+} counters;
+
+/* What a checkpoint and a job must have in common. World and rank are compared apart, with a
+ * message of their own. */
+static char *identity(const tg_session *s)
+{
+    char *text = NULL;
+    size_t len;
+    FILE *f = open_memstream(&text, &len);
+    if (f == NULL)
+        return NULL;
+    for (size_t i = 0; i < s->ntensors; i++) {
+        const tensor *t = &s->tensor[i];
+        fprintf(f, "tensor %s=kind %d, shape", t->name, t->kind);
+        for (size_t d = 0; d < t->ndim; d++)
+            fprintf(f, " %zu", t->shape[d]);
+        fputc('\n', f);
+    }
+    fprintf(f, "method=%s\nstrategy=%s\noptimizer=%s\nseed=%llu\n%s\n",
+            tg_spec_text(s->method_spec), tg_spec_text(s->strategy->spec),
+            tg_spec_text(tg_optimizer_spec(s->optimizer)), (unsigned long long)s->config.seed,
+            s->config.job);
+    return fclose(f) == 0 ? text : NULL;
+}
+
+/* ---- saving ---------------------------------------------------------------------------------- */
+
+/* Finish what is in flight. A step that some rank flagged will be dropped at its delivery; its
+ * payload goes back into the residual now, which is the same: nothing is encoded in between. */
+static tg_status settle(tg_session *s)
+{
+    for (size_t b = 0; b < s->nbuckets; b++)
+        for (size_t l = 0; l < s->lanes; l++)
+            if (s->bucket[b].lane[l].waiting && !s->bucket[b].lane[l].loaded)
+                TG_TRY(tg__engine_wait(s->engine, &s->bucket[b].lane[l].op));
+    for (size_t b = 0; b < s->nbuckets; b++)
+        for (size_t l = 0; l < s->lanes; l++) {
+            lane_op *o = &s->bucket[b].lane[l];
+            bool flagged = false;
+            for (size_t c = 0; c < s->nbuckets; c++)
+                for (size_t m = 0; m < s->lanes; m++) {
+                    const lane_op *other = &s->bucket[c].lane[m];
+                    flagged =
+                        flagged || (other->waiting && other->op.step == o->op.step &&
+                                    (other->op.flags | other->op.flags_in) & TG__FLAG_NONFINITE);
+                }
+            if (!o->waiting || o->undone || !flagged)
+                continue;
+            TG_TRY(s->bucket[b].method->def->program->undo(s->bucket[b].method, &o->op.task));
+            o->undone = true;
+        }
+    return TG_OK;
+}
+
+static tg_status put_inbox(tg_session *s, tg__ckpt_writer *w, uint64_t *count_p)
+{
+    uint64_t count = 0;
+    for (uint32_t b = 0; b < s->nbuckets; b++)
+        for (uint32_t l = 0; l < s->lanes; l++) {
+            const lane_op *o = &s->bucket[b].lane[l];
+            if (!o->waiting)
+                continue;
+            inbox_head head = {.of_step = o->op.step,
+                               .due = o->due,
+                               .order = o->order,
+                               .lr = o->lr,
+                               .density = o->op.task.density,
+                               .bucket = b,
+                               .lane = l,
+                               .flags = (uint32_t)(o->op.flags | o->op.flags_in),
+                               .coded = o->op.task.coded,
+                               .coded_bytes = o->op.task.coded_bytes};
+            const float *aggregate = o->loaded ? o->inbox
+                                               : s->bucket[b].method->def->program->aggregate(
+                                                     s->bucket[b].method, &o->op.task);
+            char name[64];
+            snprintf(name, sizeof name, "inbox/%llu/head", (unsigned long long)count);
+            TG_TRY(tg__ckpt_put(w, name, &head, sizeof head));
+            snprintf(name, sizeof name, "inbox/%llu/aggregate", (unsigned long long)count++);
+            TG_TRY(tg__ckpt_put(w, name, aggregate, s->bucket[b].n * sizeof(float)));
+        }
+    *count_p = count;
+    return TG_OK;
+}
+
+static tg_status put_all(tg_session *s, tg__ckpt_writer *w, const void *extra, size_t len)
+{
+    counters c = {.t = s->t,
+                  .skipped = s->skipped,
+                  .order = s->order,
+                  .lr = s->lr,
+                  .world = s->transport->size,
+                  .rank = s->transport->rank};
+    TG_TRY(put_inbox(s, w, &c.in_flight));
+    TG_TRY(tg__ckpt_put(w, "session", &c, sizeof c));
+    TG_TRY(tg__ckpt_put(w, "extra", extra, len));
+    for (size_t i = 0; i < s->ntensors; i++) {
+        char name[512];
+        snprintf(name, sizeof name, "param/%.480s", s->tensor[i].name);
+        TG_TRY(tg__ckpt_put(w, name, s->tensor[i].param, s->tensor[i].n * sizeof(float)));
+    }
+    return tg__ckpt_put_state(w, s->state);
+}
+
+static tg_status write_own(tg_session *s, const char *dir, const void *extra, size_t len)
+{
+    char path[PATH_MAX];
+    TG_TRY(tg__ckpt_dir_prepare(dir, s->t, s->transport->rank, path, sizeof path));
+    char *text = identity(s);
+    if (text == NULL)
+        return tg_fail(TG_E_NOMEM, "out of memory for a checkpoint");
+    tg__ckpt_writer *w;
+    tg_status status = tg__ckpt_create(path, text, &w);
+    free(text);
+    TG_TRY(status);
+    status = put_all(s, w, extra, len);
+    if (status != TG_OK) {
+        tg__ckpt_abandon(w);
+        return status;
+    }
+    return tg__ckpt_commit(w);
+}
+
+/* Everybody's status to everybody: all go on, or all fail; the text says whose file failed. */
+static tg_status agree(tg_session *s, tg_status own, const char *what)
+{
+    double failed[2] = {own != TG_OK, own != TG_OK ? s->transport->rank : 0};
+    char text[512];
+    strncpy(text, own == TG_OK ? "" : tg_error(), sizeof text - 1);
+    text[sizeof text - 1] = 0;
+    TG_TRY(tg_session_sum(s, failed, 2));
+    if (own != TG_OK)
+        return tg_fail(own, "%s", text);
+    if (failed[0] == 1)
+        return tg_fail(TG_E_IO, "%s failed on rank %d", what, (int)failed[1]);
+    return failed[0] == 0 ? TG_OK : tg_fail(TG_E_IO, "%s failed on %d ranks", what, (int)failed[0]);
+}
+
+tg_status tg_session_save(tg_session *s, const char *dir, const void *extra, size_t len)
+{
+    TG_TRY(tg__session_check(s));
+    if (!s->begun || s->evaluating || s->next_ready != s->nbuckets)
+        return tg_fail(TG_E_STATE, "tg_session_save is allowed between steps only");
+    tg_status status = settle(s);
+    if (status != TG_OK)
+        return tg__session_failed(s, status);
+    TG_TRY(agree(s, write_own(s, dir, extra, len), "saving the checkpoint"));
+    status = s->transport->rank == 0 ? tg__ckpt_dir_commit(dir, s->t) : TG_OK;
+    return agree(s, status, "committing the checkpoint");
+}
+
+/* ---- loading --------------------------------------------------------------------------------- */
+
+static tg_status get_inbox(tg_session *s, tg__ckpt_reader *r, uint64_t number)
+{
+    const inbox_head *head;
+    const void *bytes;
+    size_t len;
+    char name[64];
+    snprintf(name, sizeof name, "inbox/%llu/head", (unsigned long long)number);
+    TG_TRY(tg__ckpt_get(r, name, sizeof *head, &bytes, &len));
+    head = bytes;
+    if (head->bucket >= s->nbuckets || head->lane >= s->lanes)
+        return tg_fail(TG_E_CORRUPT,
+                       "checkpoint section %s: bucket %u, lane %u: there are %zu and %zu", name,
+                       head->bucket, head->lane, s->nbuckets, s->lanes);
+    bucket *b = &s->bucket[head->bucket];
+    lane_op *o = &b->lane[head->lane];
+    inbox_head copy = *head;
+    snprintf(name, sizeof name, "inbox/%llu/aggregate", (unsigned long long)number);
+    TG_TRY(tg__ckpt_get(r, name, b->n * sizeof(float), &bytes, &len));
+    if (o->inbox == NULL)
+        TG_TRY(tg__alloc(b->n, sizeof(float), &o->inbox));
+    memcpy(o->inbox, bytes, len);
+    o->waiting = o->loaded = o->undone = true;
+    o->due = copy.due;
+    o->order = copy.order;
+    o->lr = copy.lr;
+    o->op.method = b->method;
+    o->op.step = copy.of_step;
+    o->op.bucket = (uint16_t)copy.bucket;
+    o->op.flags = (uint16_t)copy.flags;
+    o->op.task = (tg__task){.step = copy.of_step,
+                            .coded = copy.coded != 0,
+                            .lane = copy.lane,
+                            .density = copy.density,
+                            .coded_bytes = copy.coded_bytes};
+    return TG_OK;
+}
+
+static tg_status get_all(tg_session *s, tg__ckpt_reader *r)
+{
+    const void *bytes;
+    size_t len;
+    counters c;
+    TG_TRY(tg__ckpt_get(r, "session", sizeof c, &bytes, &len));
+    memcpy(&c, bytes, sizeof c);
+    if (c.world != s->transport->size || c.rank != s->transport->rank)
+        return tg_fail(
+            TG_E_MISMATCH,
+            "the checkpoint was saved by rank %d of %d, this is rank %d of %d: resume with "
+            "%d ranks",
+            (int)c.rank, (int)c.world, s->transport->rank, s->transport->size, (int)c.world);
+    for (size_t i = 0; i < s->ntensors; i++) { /* all of them are checked before any is changed */
+        char name[512];
+        snprintf(name, sizeof name, "param/%.480s", s->tensor[i].name);
+        TG_TRY(tg__ckpt_get(r, name, s->tensor[i].n * sizeof(float), &bytes, &len));
+    }
+    for (uint64_t i = 0; i < c.in_flight; i++)
+        TG_TRY(get_inbox(s, r, i));
+    TG_TRY(tg__ckpt_get(r, "extra", SIZE_MAX, &bytes, &len));
+    TG_TRY(tg__alloc(len, 1, &s->ckpt_bytes));
+    memcpy(s->ckpt_bytes, bytes, len);
+    s->ckpt_len = len;
+    TG_TRY(tg__ckpt_get_state(r, s->state));
+    for (size_t i = 0; i < s->ntensors; i++) {
+        char name[512];
+        snprintf(name, sizeof name, "param/%.480s", s->tensor[i].name);
+        TG_TRY(tg__ckpt_get(r, name, s->tensor[i].n * sizeof(float), &bytes, &len));
+        memcpy(s->tensor[i].param, bytes, len);
+    }
+    s->t = c.t;
+    s->skipped = c.skipped;
+    s->order = c.order;
+    s->lr = c.lr;
+    return TG_OK;
+}
+
+static tg_status read_own(tg_session *s, const char *dir)
+{
+    char path[PATH_MAX];
+    uint64_t step;
+    TG_TRY(tg__ckpt_dir_latest(dir, &step));
+    TG_TRY(tg__ckpt_dir_path(dir, step, s->transport->rank, path, sizeof path));
+    char *text = identity(s);
+    if (text == NULL)
+        return tg_fail(TG_E_NOMEM, "out of memory for a checkpoint");
+    tg__ckpt_reader *r;
+    tg_status status = tg__ckpt_open(path, text, &r);
+    free(text);
+    TG_TRY(status);
+    status = get_all(s, r);
+    tg__ckpt_close(r);
+    return status;
+}
+
+static tg_status same_step(tg_session *s)
+{
+    uint64_t all[4096];
+    TG_TRY(tg__gather_all(s->engine, &s->t, sizeof s->t, all));
+    for (int rank = 0; rank < s->transport->size; rank++)
+        if (all[rank] != s->t)
+            return tg_fail(
+                TG_E_MISMATCH, "rank %d found a checkpoint of step %llu, rank %d one of step %llu",
+                s->transport->rank, (unsigned long long)s->t, rank, (unsigned long long)all[rank]);
+    return TG_OK;
+}
+
+static tg_status load(tg_session *s, const char *dir)
+{
+    TG_TRY(tg__session_handshake(s));
+    TG_TRY(agree(s, read_own(s, dir), "loading the checkpoint"));
+    TG_TRY(same_step(s));
+    s->bytes_reported = tg__engine_bytes(s->engine);
+    return TG_OK;
+}
+
+tg_status tg_session_load(tg_session *s, const char *dir, const void **extra_p, size_t *len_p)
+{
+    TG_TRY(tg__session_check(s));
+    tg_status status = load(s, dir);
+    if (status != TG_OK)
+        return tg__session_failed(s, status);
+    *extra_p = s->ckpt_bytes;
+    *len_p = s->ckpt_len;
+    return TG_OK;
+}

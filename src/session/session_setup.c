@@ -1,0 +1,278 @@
+/* Creating a session, registering tensors, the handshake. */
+#include "session/session_impl.h"
+#include "base/mem.h"
+#include "kernel/kernel.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define DEFAULT_BUCKET_BYTES ((size_t)25 << 20)
+#define DEFAULT_TIMEOUT_MS 60000
+
+tg_status tg__session_failed(tg_session *s, tg_status status)
+{
+    if (s->status == TG_OK) {
+        s->status = status;
+        strncpy(s->error, tg_error(), sizeof s->error - 1);
+    }
+    return status;
+}
+
+tg_status tg__session_check(tg_session *s)
+{
+    return s->status == TG_OK ? TG_OK : tg_fail(s->status, "%s", s->error);
+}
+
+static tg_status copy_string(const char *text, const char *otherwise, const char **copy_p)
+{
+    *copy_p = strdup(text == NULL ? otherwise : text);
+    return *copy_p == NULL ? tg_fail(TG_E_NOMEM, "out of memory for a session") : TG_OK;
+}
+
+static tg_status copy_config(tg_session *s, const tg_session_config *config)
+{
+    s->config = *config;
+    s->config.method = s->config.strategy = s->config.optimizer = s->config.job = NULL;
+    TG_TRY(copy_string(config->method, "dense", &s->config.method));
+    TG_TRY(copy_string(config->strategy, "ssgd", &s->config.strategy));
+    TG_TRY(copy_string(config->optimizer, "sgd:lr=0.01", &s->config.optimizer));
+    TG_TRY(copy_string(config->job, "", &s->config.job));
+    if (config->timeout_ms < 0)
+        return tg_fail(TG_E_ARG, "timeout_ms=%lld: allowed: > 0, or 0 for %d",
+                       (long long)config->timeout_ms, DEFAULT_TIMEOUT_MS);
+    if (config->timeout_ms == 0)
+        s->config.timeout_ms = DEFAULT_TIMEOUT_MS;
+    if (config->bucket_bytes == 0)
+        s->config.bucket_bytes = DEFAULT_BUCKET_BYTES;
+    return TG_OK;
+}
+
+/* Where velocity feedback owns the momentum, the optimizer applies neither momentum nor weight
+ * decay: decay goes into the local gradient before it is accumulated (Lin et al. 2018). */
+static tg_status split_optimizer(tg_session *s)
+{
+    const tg_spec *spec = tg_optimizer_spec(s->optimizer);
+    if (!(s->method_def->properties & TG__OWNS_MOMENTUM))
+        return tg_optimizer_create(s->config.optimizer, &s->applied);
+    s->fold_decay = tg_spec_real(spec, "weight_decay");
+    if (tg_spec_given(spec, "momentum"))
+        tg_log(TG_LOG_INFO, "%s takes over the optimizer's momentum", tg_spec_name(s->method_spec));
+    char text[64];
+    snprintf(text, sizeof text, "sgd:lr=%.17g", tg_spec_real(spec, "lr"));
+    return tg_optimizer_create(text, &s->applied);
+}
+
+static tg_status create(tg_session *s, const tg_session_config *config, tg_transport *transport)
+{
+    s->transport = transport;
+    TG_TRY(tg__kernel_check());
+    TG_TRY(copy_config(s, config));
+    TG_TRY(tg__method_parse(s->config.method, &s->method_spec, &s->method_def));
+    TG_TRY(tg_optimizer_create(s->config.optimizer, &s->optimizer));
+    TG_TRY(split_optimizer(s));
+    tg_spec *strategy;
+    size_t count;
+    const tg_entry *const *entries = tg__strategy_entries(&count);
+    TG_TRY(tg_spec_parse("strategy", entries, count, s->config.strategy, &strategy));
+    tg_spec_free(strategy); /* made when the tensors are known */
+    s->lr = tg_spec_real(tg_optimizer_spec(s->optimizer), "lr");
+    TG_TRY(tg__state_create(&s->state));
+    return tg__engine_create(transport, s->config.driver, s->config.timeout_ms * INT64_C(1000000),
+                             s->config.trace, &s->engine);
+}
+
+tg_status tg_session_create(const tg_session_config *config, tg_transport *transport,
+                            tg_session **s_p)
+{
+    if (config == NULL || transport == NULL || config->struct_size != sizeof *config)
+        return tg_fail(TG_E_ARG,
+                       "tg_session_create: config, its struct_size and transport must be set");
+    tg_session *s;
+    TG_TRY(tg__alloc(1, sizeof *s, &s));
+    tg_status status = create(s, config, transport);
+    if (status != TG_OK) {
+        tg_session_destroy(s);
+        return status;
+    }
+    *s_p = s;
+    return TG_OK;
+}
+
+void tg_session_destroy(tg_session *s)
+{
+    if (s == NULL)
+        return;
+    /* Message buffers that the transport still holds must outlive it: then they are left to the
+     * process's end. */
+    if (tg__engine_destroy(s->engine))
+        tg__session_unbuild(s);
+    for (size_t i = 0; i < s->ntensors; i++) {
+        free(s->tensor[i].name);
+        free(s->tensor[i].kept);
+    }
+    free(s->tensor);
+    free(s->trained);
+    tg_optimizer_destroy(s->optimizer);
+    tg_optimizer_destroy(s->applied);
+    tg_spec_free(s->method_spec);
+    free((void *)(uintptr_t)s->config.method);
+    free((void *)(uintptr_t)s->config.strategy);
+    free((void *)(uintptr_t)s->config.optimizer);
+    free((void *)(uintptr_t)s->config.job);
+    free(s->ckpt_bytes);
+    free(s);
+}
+
+static tg_status check_array(const char *name, const char *what, const tg_array *a, size_t n)
+{
+    if (a->struct_size != sizeof *a || a->data == NULL || a->n != n)
+        return tg_fail(TG_E_ARG, "tensor \"%s\": its %s has %zu elements at %p: needed: %zu", name,
+                       what, a->n, a->data, n);
+    if (a->memory != TG_HOST)
+        return tg_fail(TG_E_UNSUPPORTED,
+                       "tensor \"%s\": its %s is in device memory: this build "
+                       "has host memory only",
+                       name, what);
+    return TG_OK;
+}
+
+static tg_status check_tensor(const tg_session *s, const tg_tensor *t, size_t *n_p)
+{
+    if (t->name == NULL || t->struct_size != sizeof *t || t->ndim > 8 ||
+        strpbrk(t->name, "\n=") != NULL)
+        return tg_fail(TG_E_ARG,
+                       "tg_session_add: struct_size, name (without = or newline) and at most 8 "
+                       "dimensions are needed");
+    for (size_t i = 0; i < s->ntensors; i++)
+        if (strcmp(s->tensor[i].name, t->name) == 0)
+            return tg_fail(TG_E_ARG, "tensor \"%s\" is registered already", t->name);
+    size_t n = 1;
+    for (size_t i = 0; i < t->ndim; i++) {
+        if (t->shape[i] == 0 || t->shape[i] > TG_MAX_ELEMENTS / n)
+            return tg_fail(TG_E_ARG,
+                           "tensor \"%s\": dimension %zu is %zu: allowed: at least 1, and at "
+                           "most %zu elements in all",
+                           t->name, i, t->shape[i], TG_MAX_ELEMENTS);
+        n *= t->shape[i];
+    }
+    TG_TRY(check_array(t->name, "parameter", &t->param, n));
+    if (t->kind == TG_TENSOR_TRAINED)
+        TG_TRY(check_array(t->name, "gradient", &t->grad, n));
+    *n_p = n;
+    return TG_OK;
+}
+
+tg_status tg_session_add(tg_session *s, const tg_tensor *t, uint32_t *id_p)
+{
+    size_t n = 0;
+    TG_TRY(tg__session_check(s));
+    if (s->begun)
+        return tg_fail(TG_E_STATE, "tg_session_add after tg_session_begin");
+    TG_TRY(check_tensor(s, t, &n));
+    if (s->ntensors == s->cap) {
+        size_t cap = s->cap == 0 ? 16 : 2 * s->cap;
+        tensor *bigger = realloc(s->tensor, cap * sizeof *bigger);
+        if (bigger == NULL)
+            return tg_fail(TG_E_NOMEM, "out of memory for tensor \"%s\"", t->name);
+        s->tensor = bigger;
+        s->cap = cap;
+    }
+    char *name = strdup(t->name);
+    if (name == NULL)
+        return tg_fail(TG_E_NOMEM, "out of memory for tensor \"%s\"", t->name);
+    tensor *own = &s->tensor[s->ntensors];
+    *own = (tensor){.name = name, .ndim = t->ndim, .n = n, .kind = t->kind};
+    if (t->ndim > 0)
+        memcpy(own->shape, t->shape, t->ndim * sizeof *t->shape);
+    own->rows = t->ndim == 0 ? 1 : t->shape[0];
+    own->cols = n / own->rows;
+    own->param = t->param.data;
+    own->grad = t->kind == TG_TENSOR_TRAINED ? t->grad.data : NULL;
+    *id_p = (uint32_t)s->ntensors++;
+    return TG_OK;
+}
+
+/* The text that all ranks must share, a line a setting. */
+static char *describe(const tg_session *s)
+{
+    char *text = NULL;
+    size_t len;
+    FILE *f = open_memstream(&text, &len);
+    if (f == NULL)
+        return NULL;
+    fprintf(f, "world=%d\nmethod=%s\nstrategy=%s\noptimizer=%s\nseed=%llu\nsteps_per_epoch=%llu\n",
+            s->transport->size, tg_spec_text(s->method_spec), tg_spec_text(s->strategy->spec),
+            tg_spec_text(tg_optimizer_spec(s->optimizer)), (unsigned long long)s->config.seed,
+            (unsigned long long)s->config.steps_per_epoch);
+    fprintf(f, "bucket_bytes=%zu\non_nonfinite=%d\non_unready=%d\nhash_every=%llu\n%s\n",
+            s->config.bucket_bytes, s->config.on_nonfinite, s->config.on_unready,
+            (unsigned long long)s->config.hash_every, s->config.job);
+    for (size_t i = 0; i < s->ntensors; i++) {
+        const tensor *t = &s->tensor[i];
+        fprintf(f, "tensor %s=kind %d, shape", t->name, t->kind);
+        for (size_t d = 0; d < t->ndim; d++)
+            fprintf(f, " %zu", t->shape[d]);
+        fputc('\n', f);
+    }
+    return fclose(f) == 0 ? text : NULL;
+}
+
+tg_status tg__session_handshake(tg_session *s)
+{
+    if (s->begun)
+        return tg_fail(TG_E_STATE, "the session has begun already");
+    TG_TRY(tg__session_build(s));
+    s->begun = true;
+    char *text = describe(s);
+    if (text == NULL)
+        return tg_fail(TG_E_NOMEM, "out of memory in the handshake");
+    tg_status status = tg__handshake(s->engine, text);
+    free(text);
+    return status;
+}
+
+tg_status tg__session_broadcast(tg_session *s, float *data, size_t n)
+{
+    tg__op *op;
+    tg_codec *codec;
+    TG_TRY(tg__alloc(1, sizeof *op, &op));
+    TG_TRY(tg_codec_create("f32", &codec));
+    TG_TRY(tg__exchange_create(tg__exchange_find("broadcast"), s->transport->rank,
+                               s->transport->size, n, codec, &tg__combine_mean, &op->x));
+    op->step = UINT64_MAX;
+    if (s->transport->rank == 0)
+        TG_TRY(tg__codec_encode(codec, NULL, data, n, op->x->parts, op->x->nparts, NULL));
+    tg_status status = tg__engine_submit(s->engine, op);
+    if (status == TG_OK)
+        status = tg__engine_wait(s->engine, op);
+    if (status != TG_OK) {
+        tg__engine_give(s->engine, op);
+    } else {
+        if (s->transport->rank != 0)
+            op->x->ops->result(op->x, data);
+        tg__flight_fini(&op->flight);
+        tg__exchange_destroy(op->x);
+        free(op);
+    }
+    tg_codec_destroy(codec);
+    return status;
+}
+
+static tg_status begin(tg_session *s)
+{
+    TG_TRY(tg__session_handshake(s));
+    for (size_t i = 0; i < s->ntensors; i++)
+        TG_TRY(tg__session_broadcast(s, s->tensor[i].param, s->tensor[i].n));
+    s->strategy->ops->begin(s->strategy);
+    s->bytes_reported = tg__engine_bytes(s->engine);
+    return TG_OK;
+}
+
+tg_status tg_session_begin(tg_session *s)
+{
+    TG_TRY(tg__session_check(s));
+    tg_status status = begin(s);
+    return status == TG_OK ? TG_OK : tg__session_failed(s, status);
+}

@@ -1,0 +1,406 @@
+/* One step: gradients come in, exchanges go out, aggregates are delivered to the strategy. */
+#include "session/session_impl.h"
+#include "kernel/kernel.h"
+
+#include <math.h>
+#include <string.h>
+
+static tg_status usable(tg_session *s, const char *call)
+{
+    TG_TRY(tg__session_check(s));
+    if (!s->begun)
+        return tg_fail(TG_E_STATE, "%s before tg_session_begin", call);
+    if (s->evaluating)
+        return tg_fail(TG_E_STATE, "%s between tg_eval_begin and tg_eval_end", call);
+    return TG_OK;
+}
+
+static tg_status trained_tensor(tg_session *s, uint32_t id, const char *call, tensor **t_p)
+{
+    TG_TRY(usable(s, call));
+    if (id >= s->ntensors || s->tensor[id].kind != TG_TENSOR_TRAINED)
+        return tg_fail(TG_E_ARG, "%s: %u is not the number of a trained tensor", call, id);
+    *t_p = &s->tensor[id];
+    return TG_OK;
+}
+
+/* A lane that is free: at most `lanes` exchanges of a bucket wait for delivery, as the strategy
+ * promised. */
+static lane_op *free_lane(bucket *b, size_t lanes, size_t *lane_p)
+{
+    for (size_t l = 0; l < lanes; l++)
+        if (!b->lane[l].waiting) {
+            *lane_p = l;
+            return &b->lane[l];
+        }
+    return NULL;
+}
+
+static bool vector_finite(const float *x, size_t n)
+{
+    tg__stats stats;
+    tg__kernel()->copy_stats(NULL, x, n, &stats);
+    return stats.finite;
+}
+
+static tg_status submit(tg_session *s, const tg__action *a, bool closes)
+{
+    bucket *b = &s->bucket[a->bucket];
+    size_t lane;
+    lane_op *l = free_lane(b, s->lanes, &lane);
+    if (l == NULL)
+        return tg_fail(TG_E_STATE, "strategy \"%s\" has more than %zu exchanges in flight",
+                       s->config.strategy, s->lanes);
+    /* The flag speaks of what is exchanged: the gradient, or the strategy's own buffer. */
+    bool nonfinite = a->buffer == NULL ? s->nonfinite : !vector_finite(a->buffer, b->n);
+    tg__op *op = &l->op;
+    op->method = b->method;
+    op->task = (tg__task){.step = s->t,
+                          .g = a->buffer == NULL ? b->g : a->buffer,
+                          .coded = a->coded,
+                          .nonfinite = nonfinite,
+                          .lane = lane};
+    op->step = s->t;
+    op->bucket = (uint16_t)a->bucket;
+    op->priority = a->priority;
+    op->flags = nonfinite ? TG__FLAG_NONFINITE : 0;
+    if (closes)
+        op->flags |= TG__FLAG_CLOSES | (s->stop_now ? TG__FLAG_STOP : 0);
+    l->waiting = true;
+    l->undone = l->loaded = false;
+    l->due = a->due;
+    l->order = s->order++;
+    l->lr = s->lr;
+    return tg__engine_submit(s->engine, op);
+}
+
+/* Submit what the strategy asked for. final: all gradients of this step are in, so the last one
+ * closes it. */
+static tg_status submit_actions(tg_session *s, bool final)
+{
+    for (size_t i = 0; i < s->actions.count; i++)
+        TG_TRY(submit(s, &s->actions.item[i], final && i + 1 == s->actions.count));
+    s->actions.count = 0;
+    return TG_OK;
+}
+
+/* Tell the strategy of complete buckets, always from the last to the first, whatever order
+ * gradients came in: so all ranks submit alike. */
+static tg_status plan_ready(tg_session *s)
+{
+    while (s->next_ready > 0 && s->bucket[s->next_ready - 1].missing == 0) {
+        s->next_ready--;
+        if (s->next_ready == 0)
+            s->stop_now = atomic_load(&s->stop_requested) != 0;
+        s->strategy->ops->ready(s->strategy, s->t, (uint32_t)s->next_ready, &s->actions);
+        TG_TRY(submit_actions(s, s->next_ready == 0));
+    }
+    return TG_OK;
+}
+
+static tg_status take_gradient(tg_session *s, tensor *t)
+{
+    bucket *b = &s->bucket[t->bucket];
+    tg__stats stats;
+    float *staged = b->staging == NULL ? NULL : b->staging + t->offset;
+    if (staged != NULL) /* the last step's may not have been read yet */
+        for (size_t l = 0; l < s->lanes; l++)
+            TG_TRY(tg__engine_wait_begun(s->engine, &b->lane[l].op));
+    tg__kernel()->copy_stats(staged, t->grad, t->n, &stats);
+    s->grad_sq += stats.sum_sq;
+    s->nonfinite = s->nonfinite || !stats.finite;
+    if (s->fold_decay != 0)
+        tg__kernel()->axpy(staged, (float)s->fold_decay, t->param, t->n);
+    t->ready = true;
+    b->missing--;
+    return plan_ready(s);
+}
+
+tg_status tg_grad_ready(tg_session *s, uint32_t id)
+{
+    tensor *t;
+    TG_TRY(trained_tensor(s, id, "tg_grad_ready", &t));
+    if (t->ready)
+        return tg_fail(TG_E_STATE, "the gradient of \"%s\" was made ready twice in step %llu",
+                       t->name, (unsigned long long)s->t);
+    tg_status status = take_gradient(s, t);
+    return status == TG_OK ? TG_OK : tg__session_failed(s, status);
+}
+
+tg_status tg_grad_wait(tg_session *s, uint32_t id)
+{
+    tensor *t;
+    TG_TRY(trained_tensor(s, id, "tg_grad_wait", &t));
+    bucket *b = &s->bucket[t->bucket];
+    if (b->staging != NULL)
+        return TG_OK;
+    for (size_t l = 0; l < s->lanes; l++) {
+        tg_status status = tg__engine_wait_begun(s->engine, &b->lane[l].op);
+        if (status != TG_OK)
+            return tg__session_failed(s, status);
+    }
+    return TG_OK;
+}
+
+tg_status tg_param_wait(tg_session *s, uint32_t id)
+{
+    TG_TRY(usable(s, "tg_param_wait"));
+    if (id >= s->ntensors)
+        return tg_fail(TG_E_ARG, "tg_param_wait: %u is not the number of a tensor", id);
+    return TG_OK; /* tg_step returns with all parameters in place */
+}
+
+tg_status tg_progress(tg_session *s)
+{
+    TG_TRY(usable(s, "tg_progress"));
+    tg_status status = tg__engine_progress(s->engine);
+    return status == TG_OK ? TG_OK : tg__session_failed(s, status);
+}
+
+void tg_session_request_stop(tg_session *s)
+{
+    atomic_store(&s->stop_requested, 1);
+}
+
+/* ---- delivery -------------------------------------------------------------------------------- */
+
+/* The undelivered exchange submitted first, of those due. */
+static lane_op *next_due(tg_session *s, uint64_t due, uint64_t from_order)
+{
+    lane_op *first = NULL;
+    for (size_t b = 0; b < s->nbuckets; b++)
+        for (size_t l = 0; l < s->lanes; l++) {
+            lane_op *o = &s->bucket[b].lane[l];
+            if (o->waiting && o->due <= due && o->order >= from_order &&
+                (first == NULL || o->order < first->order))
+                first = o;
+        }
+    return first;
+}
+
+static void note(tg_step_info *info, const tg__op *op)
+{
+    if (info == NULL)
+        return;
+    info->coded = op->task.coded;
+    info->coded_bytes += op->task.coded_bytes + TG__ENVELOPE_BYTES;
+    info->density = op->task.density;
+    info->encode_ns += op->encode_ns;
+    info->exchange_ns += op->end_ns - op->begin_ns;
+}
+
+/* Wait for all that is due; which steps were flagged by any rank, in any bucket, is known only
+ * then. */
+static tg_status await_due(tg_session *s, uint64_t due, tg_step_info *info)
+{
+    int64_t begin = tg_now_ns(s->transport->clock);
+    bool any = false;
+    for (lane_op *o = next_due(s, due, 0); o != NULL; o = next_due(s, due, o->order + 1)) {
+        any = true;
+        if (!o->loaded)
+            TG_TRY(tg__engine_wait(s->engine, &o->op));
+        note(info, &o->op);
+        if (info != NULL && (o->op.flags_in | o->op.flags) & TG__FLAG_STOP)
+            info->stop = true;
+    }
+    int64_t end = tg_now_ns(s->transport->clock);
+    s->wait_ns += end - begin;
+    if (any)
+        tg_trace_span(s->config.trace, s->transport->rank, TG_ROW_WAIT, "wait", begin, end, s->t,
+                      0);
+    return TG_OK;
+}
+
+static bool step_flagged(tg_session *s, uint64_t of_step)
+{
+    for (size_t b = 0; b < s->nbuckets; b++)
+        for (size_t l = 0; l < s->lanes; l++) {
+            const lane_op *o = &s->bucket[b].lane[l];
+            if (o->waiting && o->op.step == of_step &&
+                (o->op.flags_in | o->op.flags) & TG__FLAG_NONFINITE)
+                return true;
+        }
+    return false;
+}
+
+/* Some rank's gradient of that step was not finite: nothing is applied. */
+static tg_status drop_step(tg_session *s, uint64_t of_step)
+{
+    for (size_t b = 0; b < s->nbuckets; b++) /* no begin() may be running beside undo() */
+        for (size_t l = 0; l < s->lanes; l++)
+            if (!s->bucket[b].lane[l].loaded)
+                TG_TRY(tg__engine_wait_begun(s->engine, &s->bucket[b].lane[l].op));
+    for (size_t b = 0; b < s->nbuckets; b++)
+        for (size_t l = 0; l < s->lanes; l++) {
+            lane_op *o = &s->bucket[b].lane[l];
+            if (!o->waiting || o->op.step != of_step)
+                continue;
+            if (!o->undone)
+                TG_TRY(s->bucket[b].method->def->program->undo(s->bucket[b].method, &o->op.task));
+            o->waiting = false;
+            s->strategy->ops->result(s->strategy, of_step, (uint32_t)b, NULL, o->lr);
+        }
+    s->skipped++;
+    return TG_OK;
+}
+
+static void apply(tg_session *s, lane_op *o)
+{
+    bucket *b = &s->bucket[o->op.bucket];
+    const float *aggregate =
+        o->loaded ? o->inbox : b->method->def->program->aggregate(b->method, &o->op.task);
+    o->waiting = false;
+    s->strategy->ops->result(s->strategy, o->op.step, o->op.bucket, aggregate, o->lr);
+}
+
+tg_status tg__session_deliver(tg_session *s, uint64_t due, tg_step_info *info)
+{
+    TG_TRY(await_due(s, due, info));
+    int64_t begin = tg_now_ns(s->transport->clock);
+    bool any = false, dropped = false;
+    for (lane_op *o = next_due(s, due, 0); o != NULL; o = next_due(s, due, 0)) {
+        any = true;
+        if (!step_flagged(s, o->op.step)) {
+            apply(s, o);
+            continue;
+        }
+        uint64_t of_step = o->op.step;
+        dropped = true;
+        if (s->config.on_nonfinite == TG_NONFINITE_FAIL)
+            return tg_fail(TG_E_NONFINITE, "step %llu: some rank's gradient is not finite%s",
+                           (unsigned long long)of_step,
+                           o->op.flags & TG__FLAG_NONFINITE ? " (this rank's is)" : "");
+        TG_TRY(drop_step(s, of_step));
+    }
+    int64_t end = tg_now_ns(s->transport->clock);
+    s->apply_ns += end - begin;
+    if (any)
+        tg_trace_span(s->config.trace, s->transport->rank, TG_ROW_APPLY, "apply", begin, end, s->t,
+                      0);
+    if (info != NULL && dropped)
+        info->skipped = true;
+    return TG_OK;
+}
+
+/* ---- the step -------------------------------------------------------------------------------- */
+
+static tg_status complete_gradients(tg_session *s)
+{
+    for (size_t i = s->ntrained; i-- > 0;) {
+        tensor *t = &s->tensor[s->trained[i]];
+        if (t->ready)
+            continue;
+        if (s->config.on_unready == TG_UNREADY_ERROR)
+            return tg_fail(TG_E_STATE, "step %llu: the gradient of \"%s\" was never made ready",
+                           (unsigned long long)s->t, t->name);
+        memset(t->grad, 0, t->n * sizeof *t->grad);
+        TG_TRY(take_gradient(s, t));
+    }
+    return TG_OK;
+}
+
+static double residual_norm(const tg_session *s)
+{
+    double sum = 0;
+    for (size_t b = 0; b < s->nbuckets; b++) {
+        double norm = tg__method_residual_norm(s->bucket[b].method);
+        sum += norm * norm;
+    }
+    return sqrt(sum);
+}
+
+static tg_status compare_hashes(tg_session *s)
+{
+    if (s->config.hash_every == 0 || s->t % s->config.hash_every != 0)
+        return TG_OK;
+    uint64_t own, all[4096];
+    TG_TRY(tg_session_params_hash(s, &own));
+    TG_TRY(tg__gather_all(s->engine, &own, sizeof own, all));
+    for (int rank = 0; rank < s->transport->size; rank++)
+        if (all[rank] != all[0])
+            return tg_fail(TG_E_MISMATCH,
+                           "after step %llu the parameters of rank %d differ from those of rank 0 "
+                           "(hash %016llx, %016llx)",
+                           (unsigned long long)s->t, rank, (unsigned long long)all[rank],
+                           (unsigned long long)all[0]);
+    return TG_OK;
+}
+
+static void open_step(tg_session *s)
+{
+    for (size_t b = 0; b < s->nbuckets; b++)
+        s->bucket[b].missing = s->bucket[b].count;
+    for (size_t i = 0; i < s->ntrained; i++)
+        s->tensor[s->trained[i]].ready = false;
+    s->next_ready = s->nbuckets;
+    s->nonfinite = false;
+    s->grad_sq = 0;
+    s->apply_ns = s->wait_ns = 0;
+}
+
+static tg_status step(tg_session *s, tg_step_info *info)
+{
+    TG_TRY(complete_gradients(s));
+    TG_TRY(tg__session_deliver(s, s->t, info));
+    if (info != NULL && info->want_residual_norm)
+        info->residual_norm = residual_norm(s);
+    int64_t begin = tg_now_ns(s->transport->clock);
+    s->strategy->ops->step(s->strategy, s->t, !s->nonfinite, s->lr, &s->actions);
+    int64_t end = tg_now_ns(s->transport->clock);
+    s->apply_ns += end - begin;
+    TG_TRY(submit_actions(s, true));
+    TG_TRY(tg__engine_progress(s->engine));
+    if (info != NULL) {
+        uint64_t bytes = tg__engine_bytes(s->engine);
+        info->step = s->t;
+        info->grad_norm = sqrt(s->grad_sq);
+        info->bytes_sent = bytes - s->bytes_reported;
+        info->bytes_dense = (uint64_t)tg__dense_bytes(s->transport->size, s->n);
+        info->apply_ns = s->apply_ns;
+        info->wait_ns = s->wait_ns;
+        s->bytes_reported = bytes;
+    }
+    s->t++;
+    open_step(s);
+    return compare_hashes(s);
+}
+
+tg_status tg_step(tg_session *s, tg_step_info *info)
+{
+    TG_TRY(usable(s, "tg_step"));
+    if (info != NULL) {
+        if (info->struct_size != sizeof *info)
+            return tg_fail(TG_E_ARG, "tg_step: info->struct_size=%zu: allowed: %zu",
+                           info->struct_size, sizeof *info);
+        bool want = info->want_residual_norm;
+        memset(info, 0, sizeof *info);
+        info->struct_size = sizeof *info;
+        info->want_residual_norm = want;
+        info->density = 1;
+    }
+    tg_status status = step(s, info);
+    return status == TG_OK ? TG_OK : tg__session_failed(s, status);
+}
+
+tg_status tg_session_set_lr(tg_session *s, double lr)
+{
+    if (!(lr >= 0 && lr <= 1e30))
+        return tg_fail(TG_E_ARG, "lr=%g: allowed: 0 <= lr <= 1e30", lr);
+    s->lr = lr;
+    return TG_OK;
+}
+
+uint64_t tg_session_steps(const tg_session *s)
+{
+    return s->t;
+}
+
+uint64_t tg_session_skipped(const tg_session *s)
+{
+    return s->skipped;
+}
+
+uint64_t tg_session_bytes_sent(const tg_session *s)
+{
+    return tg__engine_bytes(s->engine);
+}

@@ -1,0 +1,426 @@
+/* The session over in-process ranks: same bits everywhere, limiting cases, failures. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "session_fixture.h"
+#include <unistd.h>
+
+static fixture_result result[8];
+
+static const char *const methods[] = {"dense",
+                                      "dense:exchange=ring",
+                                      "dense:exchange=allgather",
+                                      "fp16",
+                                      "bf16:feedback=residual",
+                                      "2bit:threshold=0.25",
+                                      "topk:density=0.05",
+                                      "topk:density=0.05,values=f32,exchange=direct",
+                                      "dgc:density=0.02,warmup=6",
+                                      "dgc:density=0.02,warmup=0,clip=0.5,nesterov=yes"};
+static const char *const strategies[] = {"ssgd", "od:warmup=3", "cd:k=3,warmup=2",
+                                         "cd:k=0,warmup=0,local=preview"};
+
+static void run(const fixture_job *job)
+{
+    fixture_run(job, result);
+    for (int r = 0; r < job->world; r++) {
+        if (result[r].status != TG_OK)
+            fail_msg("%s, %s, rank %d: %s", job->method, job->strategy, r, result[r].error);
+        assert_true(result[r].hash == result[0].hash);
+        assert_memory_equal(result[r].w, result[0].w, sizeof result[0].w);
+    }
+}
+
+/* Every method and strategy: all ranks hold the same bits, with a thread and inline, in one bucket
+ * and in several, with gradients side by side or copied. */
+static void test_same_bits(void **state)
+{
+    (void)state;
+    for (size_t m = 0; m < sizeof methods / sizeof *methods; m++)
+        for (size_t s = 0; s < sizeof strategies / sizeof *strategies; s++) {
+            fixture_job job = fixture_defaults();
+            job.method = methods[m];
+            job.strategy = strategies[s];
+            job.world = 3;
+            if (strncmp(job.method, "dgc", 3) != 0)
+                job.optimizer = "sgd:lr=0.25,momentum=0.5,weight_decay=0.01";
+            run(&job);
+            uint64_t hash = result[0].hash;
+            job.driver = TG_DRIVER_INLINE;
+            run(&job);
+            assert_true(result[0].hash == hash);
+            job.driver = TG_DRIVER_THREAD;
+            job.adjacent = true;
+            run(&job);
+            assert_true(result[0].hash == hash);
+            job.bucket_bytes =
+                1400; /* three buckets: another selection for top-k, so only equal among ranks */
+            run(&job);
+        }
+}
+
+/* w after `steps` of plain momentum SGD on the mean gradient, summed in rank order. */
+static void sequential(const fixture_job *job, float eta, float m, float w[FIXTURE_N])
+{
+    static float g[FIXTURE_N], sum[FIXTURE_N], u[FIXTURE_N];
+    memset(u, 0, sizeof u);
+    fixture_initial(w);
+    for (uint64_t t = 0; t < job->steps; t++) {
+        memset(sum, 0, sizeof sum);
+        for (int r = 0; r < job->world; r++) {
+            fixture_gradient(job, r, t, w, g);
+            for (size_t i = 0; i < FIXTURE_N; i++)
+                sum[i] += g[i];
+        }
+        for (size_t i = 0; i < FIXTURE_N; i++) {
+            float mean = sum[i] * (1.0f / (float)job->world);
+            volatile float product = m * u[i]; /* no fused multiply-add */
+            u[i] = product + mean;
+            product = eta * (m == 0 ? mean : u[i]);
+            w[i] = w[i] - product;
+        }
+    }
+}
+
+/* Limiting cases that are an exactly known algorithm, bit for bit. */
+static void test_limits(void **state)
+{
+    (void)state;
+    static float w[FIXTURE_N];
+    static const struct {
+        const char *method, *strategy, *optimizer;
+        int world;
+        float m;
+        bool dyadic;
+    } cases[] = {
+        {"dense", "ssgd", "sgd:lr=0.25", 4, 0, false},
+        {"dense", "ssgd", "sgd:lr=0.25,momentum=0.5", 3, 0.5f, false},
+        {"dense:exchange=allgather", "ssgd", "sgd:lr=0.25,momentum=0.5", 3, 0.5f, false},
+        /* top-k with k = n is synchronous SGD */
+        {"topk:density=1,values=f32", "ssgd", "sgd:lr=0.25,momentum=0.5", 4, 0.5f, false},
+        /* DGC at density 1: with masking plain SGD, without it momentum SGD (P = 1, or dyadic) */
+        {"dgc:density=1,warmup=0,values=f32,momentum=0.5", "ssgd", "sgd:lr=0.25", 4, 0, false},
+        {"dgc:density=1,warmup=0,values=f32,masking=no", "ssgd", "sgd:lr=0.25,momentum=0.5", 1,
+         0.5f, false},
+        {"dgc:density=1,warmup=0,values=f32,masking=no", "ssgd", "sgd:lr=0.25,momentum=0.5", 4,
+         0.5f, true},
+        /* CD-SGD: k = 1 alone, eta_loc = eta; OD-SGD is that */
+        {"2bit", "cd:k=1,warmup=0", "sgd:lr=0.25", 1, 0, false},
+        {"2bit", "cd:k=1,warmup=0,local=preview", "sgd:lr=0.25,momentum=0.5", 1, 0.5f, false},
+        {"dense", "od:warmup=3", "sgd:lr=0.25", 1, 0, false},
+        /* warm-up without end is synchronous SGD */
+        {"2bit", "cd:warmup=1000", "sgd:lr=0.25,momentum=0.5", 4, 0.5f, false},
+        {"2bit", "od:warmup=1000", "sgd:lr=0.25", 2, 0, false},
+    };
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        fixture_job job = fixture_defaults();
+        job.method = cases[c].method;
+        job.strategy = cases[c].strategy;
+        job.optimizer = cases[c].optimizer;
+        job.world = cases[c].world;
+        job.dyadic = cases[c].dyadic;
+        run(&job);
+        sequential(&job, 0.25f, cases[c].m, w);
+        if (memcmp(w, result[0].w, sizeof w) != 0)
+            fail_msg("case %zu: %s, %s, P = %d is not the sequential algorithm", c, job.method,
+                     job.strategy, job.world);
+    }
+}
+
+/* eta_loc = 0 is SGD delayed by one step: the gradient of step t is taken at W_t, in which step
+ * t-1's is not yet. */
+static void test_delay(void **state)
+{
+    (void)state;
+    static float w[FIXTURE_N], g[2][FIXTURE_N];
+    fixture_job job = fixture_defaults();
+    job.strategy = "od:warmup=0,eta_loc=0";
+    run(&job);
+    fixture_initial(w);
+    for (uint64_t t = 0; t < job.steps; t++) {
+        if (t > 0) /* the forward pass of step t saw W without step t-1 */
+            assert_memory_equal(result[0].trail[t - 1], w, sizeof w);
+        fixture_gradient(&job, 0, t, w, g[t % 2]);
+        for (size_t i = 0; t > 0 && i < FIXTURE_N; i++)
+            w[i] -= 0.25f * g[(t - 1) % 2][i];
+    }
+    for (size_t i = 0; i < FIXTURE_N; i++)
+        w[i] -= 0.25f * g[(job.steps - 1) % 2][i];
+    assert_memory_equal(result[0].w, w, sizeof w);
+}
+
+/* A run that is saved in its middle goes on unchanged, and a run that resumes there ends with the
+ * same bits. */
+static void test_resume(void **state)
+{
+    (void)state;
+    char dir[] = "/tmp/telegrad-session-XXXXXX", command[64];
+    assert_non_null(mkdtemp(dir));
+    for (size_t m = 0; m < sizeof methods / sizeof *methods; m++)
+        for (size_t s = 0; s < sizeof strategies / sizeof *strategies; s++) {
+            fixture_job job = fixture_defaults();
+            job.method = methods[m];
+            job.strategy = strategies[s];
+            job.world = 2;
+            job.optimizer = "sgd:lr=0.25,momentum=0.5,weight_decay=0.01";
+            job.bucket_bytes = 1400;
+            job.nan_rank = 1; /* a dropped step may be in flight at the save */
+            job.nan_step = 6;
+            run(&job);
+            uint64_t hash = result[0].hash;
+            assert_int_equal(result[0].skipped, 1);
+            job.save_dir = dir;
+            job.save_at = 7;
+            run(&job);
+            assert_true(result[0].hash == hash);
+            job.save_dir = NULL;
+            job.load_dir = dir;
+            run(&job);
+            assert_true(result[0].hash == hash);
+            assert_int_equal(result[0].steps, job.steps);
+            assert_int_equal(result[0].skipped, 1);
+            snprintf(command, sizeof command, "rm -r %s/*", dir);
+            assert_int_equal(system(command), 0);
+        }
+    assert_int_equal(rmdir(dir), 0);
+}
+
+static void test_resume_refused(void **state)
+{
+    (void)state;
+    char dir[] = "/tmp/telegrad-session-XXXXXX", command[64];
+    assert_non_null(mkdtemp(dir));
+    fixture_job job = fixture_defaults();
+    job.world = 2;
+    job.save_dir = dir;
+    job.save_at = 5;
+    run(&job);
+    job.save_dir = NULL;
+    job.load_dir = dir;
+    job.method = "fp16";
+    fixture_run(&job, result);
+    assert_int_equal(result[0].status, TG_E_MISMATCH);
+    assert_non_null(strstr(result[0].error, "method"));
+    job.method = "dense";
+    job.world = 1;
+    fixture_run(&job, result);
+    assert_int_equal(result[0].status, TG_E_MISMATCH);
+    assert_non_null(strstr(result[0].error, "resume with 2 ranks"));
+    job.load_dir = "/nonexistent/checkpoints";
+    fixture_run(&job, result);
+    assert_int_equal(result[0].status, TG_E_IO);
+    snprintf(command, sizeof command, "rm -r %s", dir);
+    assert_int_equal(system(command), 0);
+}
+
+/* One rank's NaN: nobody applies the step, finite ranks keep what they sent in the residual, and
+ * training goes on. */
+static void test_nonfinite(void **state)
+{
+    (void)state;
+    for (size_t m = 0; m < sizeof methods / sizeof *methods; m++) {
+        fixture_job job = fixture_defaults();
+        job.method = methods[m];
+        job.world = 3;
+        job.nan_rank = 1;
+        job.nan_step = 4;
+        run(&job);
+        assert_int_equal(result[0].skipped, 1);
+        for (int r = 0; r < 3; r++) {
+            assert_true(result[r].info[4].skipped && !result[r].info[3].skipped);
+            assert_memory_equal(result[r].trail[4], result[r].trail[3], sizeof result[r].trail[3]);
+            for (size_t i = 0; i < FIXTURE_N; i++)
+                assert_true(isfinite(result[r].w[i]));
+        }
+        job.on_nonfinite = TG_NONFINITE_FAIL;
+        fixture_run(&job, result);
+        for (int r = 0; r < 3; r++)
+            assert_int_equal(result[r].status, TG_E_NONFINITE);
+    }
+}
+
+/* A rank with a NaN takes no local step; the flagged exchange is dropped one step later on all
+ * ranks. */
+static void test_nonfinite_delayed(void **state)
+{
+    (void)state;
+    fixture_job job = fixture_defaults();
+    job.method = "2bit:threshold=0.25";
+    job.strategy = "cd:k=3,warmup=0";
+    job.world = 2;
+    job.nan_rank = 1;
+    job.nan_step = 4;
+    run(&job);
+    assert_true(result[0].info[5].skipped && result[1].info[5].skipped);
+    assert_false(result[0].info[4].skipped);
+    for (size_t i = 0; i < FIXTURE_N; i++)
+        assert_true(isfinite(result[1].trail[4][i]));
+}
+
+/* What was sent plus what is left equals the sum of the gradients, exactly, on dyadic data. */
+static void test_nothing_lost(void **state)
+{
+    (void)state;
+    static const char *const lossy[] = {"topk:density=0.05", "2bit:threshold=0.25",
+                                        "topk:density=0.01,values=f32,exchange=direct",
+                                        "bf16:feedback=residual", "fp16:feedback=residual"};
+    for (size_t m = 0; m < sizeof lossy / sizeof *lossy; m++) {
+        fixture_job job = fixture_defaults();
+        job.method = lossy[m];
+        job.world = 4;
+        job.dyadic = true;
+        job.optimizer = "sgd:lr=1";
+        run(&job);
+        /* 0 = w0 - wT - (1/P) sum over ranks of (sum g - r): the residual's norm is what is missing
+         */
+        static float w0[FIXTURE_N], g[FIXTURE_N];
+        static double missing[FIXTURE_N];
+        memset(missing, 0, sizeof missing);
+        fixture_initial(w0);
+        for (int r = 0; r < 4; r++)
+            for (uint64_t t = 0; t < job.steps; t++) {
+                fixture_gradient(&job, r, t, w0, g);
+                for (size_t i = 0; i < FIXTURE_N; i++)
+                    missing[i] += g[i] / 4.0;
+            }
+        /* residuals cannot be read here: send them by ending with steps at density 1 instead */
+        double norm = 0;
+        for (size_t i = 0; i < FIXTURE_N; i++) {
+            double rest = missing[i] - ((double)w0[i] - (double)result[0].w[i]);
+            norm += rest * rest;
+        }
+        double bound = 0;
+        for (int r = 0; r < 4; r++)
+            bound += result[r].info[job.steps - 1].residual_norm / 4;
+        assert_true(sqrt(norm) <= bound * (1 + 1e-12) + 1e-12);
+    }
+}
+
+static void test_stop(void **state)
+{
+    (void)state;
+    for (size_t s = 0; s < sizeof strategies / sizeof *strategies; s++)
+        for (int world = 1; world <= 3; world += 2) {
+            fixture_job job = fixture_defaults();
+            job.strategy = strategies[s];
+            job.world = world;
+            job.stop_at = 5;
+            run(&job);
+            for (int r = 0; r < world; r++) {
+                assert_in_range(result[r].stopped_after, 6, 7);
+                assert_int_equal(result[r].stopped_after, result[0].stopped_after);
+            }
+        }
+}
+
+static void test_mismatch(void **state)
+{
+    (void)state;
+    fixture_job job = fixture_defaults();
+    job.world = 3;
+    job.odd_rank = 2;
+    job.odd_method = "topk:density=0.5";
+    fixture_run(&job, result);
+    for (int r = 0; r < 3; r++) {
+        assert_int_equal(result[r].status, TG_E_MISMATCH);
+        assert_non_null(strstr(result[r].error, "method=topk"));
+        assert_non_null(strstr(result[r].error, "rank 2"));
+    }
+    job.odd_method = NULL;
+    job.odd_optimizer = "sgd:lr=0.125";
+    fixture_run(&job, result);
+    assert_int_equal(result[0].status, TG_E_MISMATCH);
+    assert_non_null(strstr(result[0].error, "lr=0.125"));
+}
+
+static void test_hash_every(void **state)
+{
+    (void)state;
+    fixture_job job = fixture_defaults();
+    job.world = 3;
+    job.hash_every = 2;
+    run(&job);
+    job.odd_rank = 1;
+    job.spoil_step = 6;
+    fixture_run(&job, result);
+    for (int r = 0; r < 3; r++) {
+        assert_int_equal(result[r].status, TG_E_MISMATCH);
+        assert_non_null(strstr(result[r].error, "after step 8 the parameters of rank 1"));
+    }
+}
+
+static void test_faults(void **state)
+{
+    (void)state;
+    static const char *const faults[] = {"fault:stall=12", "fault:kill=12", "fault:corrupt=0.2",
+                                         "fault:truncate=0.2", "fault:drop=0.2"};
+    for (size_t f = 0; f < sizeof faults / sizeof *faults; f++)
+        for (int driver = 1; driver <= 2; driver++) {
+            fixture_job job = fixture_defaults();
+            job.world = 3;
+            job.steps = 60;
+            job.driver = (tg_driver)driver;
+            job.timeout_ms = 700;
+            job.odd_rank = 1;
+            job.fault = faults[f];
+            fixture_run(&job, result);
+            for (int r = 0; r < 3; r++) {
+                if (result[r].status == TG_OK)
+                    fail_msg("%s: rank %d noticed nothing", job.fault, r);
+                if (r != 1 && f == 0) {
+                    assert_int_equal(result[r].status, TG_E_PEER);
+                    assert_non_null(strstr(result[r].error, "rank 1"));
+                }
+            }
+        }
+}
+
+static void test_settings_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *method, *strategy, *optimizer, *say;
+    } cases[] = {
+        {"topk:density=0", "ssgd", "sgd:lr=1", "density=0"},
+        {"topk:density=2", "ssgd", "sgd:lr=1", "density=2"},
+        {"nosuch", "ssgd", "sgd:lr=1", "dgc"},
+        {"dense", "cd:k=-1", "sgd:lr=1", "k=-1"},
+        {"dense", "nosuch", "sgd:lr=1", "cd"},
+        {"dense", "ssgd", "nosuch", "sgd"},
+        {"dgc:momentum=0.5", "ssgd", "sgd:lr=1,momentum=0.9", "momentum"},
+        {"topk:exchange=ring", "ssgd", "sgd:lr=1", "ring"},
+        {"2bit:threshold=0", "ssgd", "sgd:lr=1", "threshold"},
+    };
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        fixture_job job = fixture_defaults();
+        job.method = cases[c].method;
+        job.strategy = cases[c].strategy;
+        job.optimizer = cases[c].optimizer;
+        fixture_run(&job, result);
+        assert_int_equal(result[0].status, TG_E_SPEC);
+        assert_non_null(strstr(result[0].error, cases[c].say));
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_same_bits),
+        cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_delay),
+        cmocka_unit_test(test_resume),
+        cmocka_unit_test(test_resume_refused),
+        cmocka_unit_test(test_nonfinite),
+        cmocka_unit_test(test_nonfinite_delayed),
+        cmocka_unit_test(test_nothing_lost),
+        cmocka_unit_test(test_stop),
+        cmocka_unit_test(test_mismatch),
+        cmocka_unit_test(test_hash_every),
+        cmocka_unit_test(test_faults),
+        cmocka_unit_test(test_settings_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,278 @@
+/* A folder of checkpoints. Everything is written in step-N.tmp; the rename to step-N makes it a
+ * checkpoint. A crash before it leaves a .tmp that nobody reads and the next commit removes. */
+#include "state/state.h"
+#include "base/mem.h"
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define STEP_DIGITS 12
+#define STEP_LIMIT UINT64_C(1000000000000)
+#define RANK_LIMIT 10000
+#define KEEP 2 /* committed checkpoints */
+
+/* What an entry of the folder is. */
+typedef enum kind { OTHER, DONE, ASIDE } kind;
+
+static kind parse_name(const char *name, uint64_t *step_p)
+{
+    static const char head[] = "step-";
+    const size_t head_len = sizeof head - 1;
+    if (strncmp(name, head, head_len) != 0)
+        return OTHER;
+    uint64_t step = 0;
+    const char *p = name + head_len;
+    for (int i = 0; i < STEP_DIGITS; i++, p++) {
+        if (*p < '0' || *p > '9')
+            return OTHER;
+        step = step * 10 + (uint64_t)(*p - '0');
+    }
+    *step_p = step;
+    if (*p == '\0')
+        return DONE;
+    return strcmp(p, ".tmp") == 0 || strcmp(p, ".old") == 0 ? ASIDE : OTHER;
+}
+
+/* DIR/step-N followed by suffix */
+static tg_status step_path(const char *dir, uint64_t step, const char *suffix, char *path,
+                           size_t cap)
+{
+    if (step >= STEP_LIMIT)
+        return tg_fail(TG_E_ARG, "checkpoint of step %" PRIu64 ": allowed: step < 10^%d", step,
+                       STEP_DIGITS);
+    int len = snprintf(path, cap, "%s/step-%012" PRIu64 "%s", dir, step, suffix);
+    if (len < 0 || (size_t)len >= cap)
+        return tg_fail(TG_E_SPACE, "checkpoint path of %d bytes: room for %zu", len, cap);
+    return TG_OK;
+}
+
+static tg_status rank_path(const char *dir, uint64_t step, int rank, const char *suffix, char *path,
+                           size_t cap)
+{
+    if (rank < 0 || rank >= RANK_LIMIT)
+        return tg_fail(TG_E_ARG, "checkpoint of rank %d: allowed: 0 <= rank < %d", rank,
+                       RANK_LIMIT);
+    char tail[32];
+    snprintf(tail, sizeof tail, "%s/rank-%04d.tg", suffix, rank);
+    return step_path(dir, step, tail, path, cap);
+}
+
+static tg_status make_dir(const char *path)
+{
+    if (mkdir(path, 0777) == 0 || errno == EEXIST)
+        return TG_OK; /* if a file is in the way, opening below it says so */
+    return tg_fail(TG_E_IO, "cannot make folder %s: %s", path, strerror(errno));
+}
+
+static tg_status make_dirs(const char *path)
+{
+    char *copy = strdup(path);
+    if (!copy)
+        return tg_fail(TG_E_NOMEM, "out of memory: name of %s", path);
+    tg_status status = TG_OK;
+    for (char *slash = strchr(copy + (*copy == '/'), '/'); slash && status == TG_OK;
+         slash = strchr(slash + 1, '/')) {
+        *slash = '\0';
+        status = make_dir(copy);
+        *slash = '/';
+    }
+    if (status == TG_OK)
+        status = make_dir(copy);
+    free(copy);
+    return status;
+}
+
+static tg_status sync_dir(const char *path)
+{
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    /* Some file systems refuse to sync a folder; that is no error of ours. */
+    bool ok = fd >= 0 && (fsync(fd) == 0 || errno == EINVAL || errno == ENOTSUP);
+    int error = errno;
+    if (fd >= 0)
+        close(fd);
+    return ok ? TG_OK : tg_fail(TG_E_IO, "cannot sync folder %s: %s", path, strerror(error));
+}
+
+static bool is_committed(const char *dir, uint64_t step)
+{
+    char path[4096];
+    struct stat info;
+    return step_path(dir, step, "/COMMIT", path, sizeof path) == TG_OK && stat(path, &info) == 0 &&
+           S_ISREG(info.st_mode);
+}
+
+/* ---- looking through the folder -------------------------------------------------------------- */
+
+typedef struct found {
+    uint64_t newest[KEEP]; /* committed, newest first */
+    size_t committed, aside;
+    char example[256]; /* an entry that is no checkpoint */
+} found;
+
+static void note_committed(found *f, uint64_t step)
+{
+    if (f->committed == 0 || step > f->newest[0]) {
+        f->newest[1] = f->newest[0];
+        f->newest[0] = step;
+    } else if (f->committed == 1 || step > f->newest[1]) {
+        f->newest[1] = step;
+    }
+    f->committed++;
+}
+
+static tg_status look(const char *dir, found *f_p)
+{
+    DIR *d = opendir(dir);
+    if (!d)
+        return tg_fail(TG_E_IO, "cannot open checkpoint folder %s: %s", dir, strerror(errno));
+    found f = {0};
+    for (struct dirent *e; (e = readdir(d)) != NULL;) {
+        uint64_t step = 0;
+        kind what = parse_name(e->d_name, &step);
+        if (what == DONE && is_committed(dir, step)) {
+            note_committed(&f, step);
+        } else if (e->d_name[0] != '.') {
+            f.aside += what == ASIDE;
+            snprintf(f.example, sizeof f.example, "%s", e->d_name);
+        }
+    }
+    closedir(d);
+    *f_p = f;
+    return TG_OK;
+}
+
+tg_status tg__ckpt_dir_latest(const char *dir, uint64_t *step_p)
+{
+    found f;
+    TG_TRY(look(dir, &f));
+    if (f.committed == 0)
+        return tg_fail(TG_E_IO, "no finished checkpoint in %s: found %s%s%s", dir,
+                       f.example[0] ? "only others, such as " : "nothing", f.example,
+                       f.aside ? " (unfinished)" : "");
+    *step_p = f.newest[0];
+    return TG_OK;
+}
+
+tg_status tg__ckpt_dir_path(const char *dir, uint64_t step, int rank, char *path, size_t cap)
+{
+    return rank_path(dir, step, rank, "", path, cap);
+}
+
+/* ---- writing --------------------------------------------------------------------------------- */
+
+tg_status tg__ckpt_dir_prepare(const char *dir, uint64_t step, int rank, char *path, size_t cap)
+{
+    char file[4096], *slash;
+    TG_TRY(rank_path(dir, step, rank, ".tmp", file, TG__MIN(sizeof file, cap)));
+    TG_TRY(make_dirs(dir));
+    found f;
+    TG_TRY(look(dir, &f));
+    if (f.committed && f.newest[0] > step)
+        return tg_fail(TG_E_STATE,
+                       "%s holds a checkpoint of step %" PRIu64 ", beyond step %" PRIu64
+                       ": it is another run's: choose another folder, or resume that run",
+                       dir, f.newest[0], step);
+    slash = strrchr(file, '/');
+    *slash = '\0';
+    TG_TRY(make_dir(file));
+    *slash = '/';
+    memcpy(path, file, strlen(file) + 1);
+    return TG_OK;
+}
+
+static tg_status write_commit(const char *tmp, uint64_t step)
+{
+    char path[4096];
+    int len = snprintf(path, sizeof path, "%s/COMMIT", tmp);
+    if (len < 0 || (size_t)len >= sizeof path)
+        return tg_fail(TG_E_SPACE, "checkpoint path of %d bytes: room for %zu", len, sizeof path);
+    tg__newfile f;
+    TG_TRY(tg__newfile_open(&f, path));
+    fprintf(f.file, "step %" PRIu64 "\n", step);
+    return tg__newfile_commit(&f);
+}
+
+/* Give tmp its name. A checkpoint of the same step (saved again at the end of a run) changes places
+ * with it, so that at every moment one of the two is there; without that system call it steps aside
+ * first. */
+static tg_status put_in_place(const char *tmp, const char *path, const char *old)
+{
+    if (rename(tmp, path) == 0)
+        return TG_OK;
+    bool taken = errno == ENOTEMPTY || errno == EEXIST;
+#ifdef RENAME_EXCHANGE
+    if (taken && renameat2(AT_FDCWD, tmp, AT_FDCWD, path, RENAME_EXCHANGE) == 0)
+        return TG_OK;
+#endif
+    if (taken && rename(path, old) == 0 && rename(tmp, path) == 0)
+        return TG_OK;
+    return tg_fail(TG_E_IO, "cannot rename %s to %s: %s", tmp, path, strerror(errno));
+}
+
+/* Whether a file in a step's folder is ours to remove. */
+static bool is_our_file(const char *name)
+{
+    return strncmp(name, "rank-", 5) == 0 || strcmp(name, "COMMIT") == 0 ||
+           strcmp(name, "COMMIT.tmp") == 0;
+}
+
+/* Remove DIR/name and our files in it. The marker goes first: half a checkpoint must not look
+ * whole. */
+static void drop(const char *dir, const char *name)
+{
+    char path[4096];
+    if (snprintf(path, sizeof path, "%s/%s", dir, name) >= (int)sizeof path)
+        return;
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
+    if (d) {
+        (void)unlinkat(fd, "COMMIT", 0);
+        for (struct dirent *e; (e = readdir(d)) != NULL;)
+            if (is_our_file(e->d_name))
+                (void)unlinkat(fd, e->d_name, 0);
+        closedir(d);
+    } else if (fd >= 0) {
+        close(fd);
+    }
+    if (rmdir(path) != 0 && errno != ENOENT)
+        tg_log(TG_LOG_WARN, "cannot remove old checkpoint %s: %s", path, strerror(errno));
+}
+
+/* After the commit of `step`, the newest: drop what is older than the last two and what was left
+ * aside. */
+static void prune(const char *dir, uint64_t step)
+{
+    found f;
+    DIR *d = look(dir, &f) == TG_OK ? opendir(dir) : NULL;
+    if (!d) {
+        tg_log(TG_LOG_WARN, "old checkpoints stay: %s", tg_error());
+        return;
+    }
+    uint64_t oldest = f.newest[f.committed >= KEEP ? KEEP - 1 : 0];
+    for (struct dirent *e; (e = readdir(d)) != NULL;) {
+        uint64_t other = 0;
+        kind what = parse_name(e->d_name, &other);
+        if ((what == ASIDE && other <= step) || (what == DONE && other < oldest))
+            drop(dir, e->d_name);
+    }
+    closedir(d);
+}
+
+tg_status tg__ckpt_dir_commit(const char *dir, uint64_t step)
+{
+    char tmp[4096], path[4096], old[4096];
+    TG_TRY(step_path(dir, step, ".tmp", tmp, sizeof tmp));
+    TG_TRY(step_path(dir, step, ".old", old, sizeof old));
+    TG_TRY(step_path(dir, step, "", path, sizeof path));
+    TG_TRY(write_commit(tmp, step));
+    TG_TRY(sync_dir(tmp));
+    TG_TRY(put_in_place(tmp, path, old));
+    TG_TRY(sync_dir(dir));
+    prune(dir, step);
+    return TG_OK;
+}

@@ -1,0 +1,190 @@
+/* Checkpoint folders: what is the newest, what survives a crash, what is dropped and what is not.
+ */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include "base/mem.h"
+#include "state/state.h"
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static char root[64], dir[96];
+
+static int make_root(void **state)
+{
+    (void)state;
+    strcpy(root, "/tmp/telegrad_folder_XXXXXX");
+    if (!mkdtemp(root))
+        return -1;
+    snprintf(dir, sizeof dir, "%s/a/b", root);
+    return 0;
+}
+
+static int remove_root(void **state)
+{
+    (void)state;
+    char command[96];
+    snprintf(command, sizeof command, "rm -r %s", root);
+    return system(command);
+}
+
+static void write_rank(const char *path, const char *text)
+{
+    tg__ckpt_writer *w;
+    if (tg__ckpt_create(path, text, &w) != TG_OK || tg__ckpt_commit(w) != TG_OK)
+        fail_msg("%s", tg_error());
+}
+
+static void prepare(uint64_t step, const char *text)
+{
+    char path[256];
+    for (int rank = 0; rank < 2; rank++) {
+        if (tg__ckpt_dir_prepare(dir, step, rank, path, sizeof path) != TG_OK)
+            fail_msg("%s", tg_error());
+        write_rank(path, text);
+    }
+}
+
+static void save(uint64_t step, const char *text)
+{
+    prepare(step, text);
+    if (tg__ckpt_dir_commit(dir, step) != TG_OK)
+        fail_msg("%s", tg_error());
+}
+
+static void assert_latest(uint64_t want)
+{
+    uint64_t step = UINT64_MAX;
+    if (tg__ckpt_dir_latest(dir, &step) != TG_OK)
+        fail_msg("%s", tg_error());
+    assert_int_equal(step, want);
+}
+
+static bool exists(const char *name)
+{
+    char path[256];
+    snprintf(path, sizeof path, "%s/%s", dir, name);
+    return access(path, F_OK) == 0;
+}
+
+static void keeps_the_newest_two(void **state)
+{
+    (void)state;
+    save(9, "nine");
+    assert_latest(9);
+    save(10, "ten");
+    save(100, "hundred");
+    assert_latest(100);
+    assert_false(exists("step-000000000009"));
+    assert_true(exists("step-000000000010/COMMIT"));
+    assert_true(exists("step-000000000100/rank-0001.tg"));
+    char path[256];
+    tg__ckpt_reader *r;
+    assert_int_equal(tg__ckpt_dir_path(dir, 100, 1, path, sizeof path), TG_OK);
+    assert_int_equal(tg__ckpt_open(path, "hundred", &r), TG_OK);
+    tg__ckpt_close(r);
+}
+
+static void a_crash_leaves_the_last_one(void **state)
+{
+    (void)state;
+    uint64_t step = 77;
+    assert_int_equal(tg__ckpt_dir_latest(dir, &step), TG_E_IO); /* no folder */
+    prepare(5, "half");
+    assert_int_equal(tg__ckpt_dir_latest(dir, &step), TG_E_IO);
+    assert_non_null(strstr(tg_error(), "step-000000000005.tmp (unfinished)"));
+    assert_int_equal(step, 77);
+    save(5, "five"); /* the old .tmp is used again */
+    prepare(6, "half");
+    assert_latest(5);
+    save(7, "seven");
+    assert_latest(7);
+    assert_false(exists("step-000000000006.tmp"));
+    assert_true(exists("step-000000000005"));
+    /* A folder without its mark is none. */
+    char mark[256];
+    snprintf(mark, sizeof mark, "%s/step-000000000007/COMMIT", dir);
+    assert_int_equal(unlink(mark), 0);
+    assert_latest(5);
+}
+
+static void the_same_step_is_replaced(void **state)
+{
+    (void)state;
+    save(5, "five");
+    save(8, "old");
+    save(8, "new");
+    assert_latest(8);
+    char path[256];
+    tg__ckpt_reader *r;
+    assert_int_equal(tg__ckpt_dir_path(dir, 8, 0, path, sizeof path), TG_OK);
+    assert_int_equal(tg__ckpt_open(path, "new", &r), TG_OK);
+    tg__ckpt_close(r);
+    assert_true(exists("step-000000000005"));
+    assert_false(exists("step-000000000008.tmp"));
+    assert_false(exists("step-000000000008.old"));
+}
+
+static void another_runs_folder_is_refused(void **state)
+{
+    (void)state;
+    save(500, "theirs");
+    char path[256] = "untouched";
+    assert_int_equal(tg__ckpt_dir_prepare(dir, 100, 0, path, sizeof path), TG_E_STATE);
+    assert_non_null(strstr(tg_error(), "checkpoint of step 500, beyond step 100"));
+    assert_string_equal(path, "untouched");
+    assert_latest(500);
+}
+
+static void other_files_stay(void **state)
+{
+    (void)state;
+    save(1, "one");
+    char path[256];
+    const char *const others[] = {"notes.txt", "step-1", "step-000000000001x", "step-00000000000a",
+                                  "step-000000000001/mine.txt"};
+    for (size_t i = 0; i < TG__COUNT(others); i++) {
+        snprintf(path, sizeof path, "%s/%s", dir, others[i]);
+        FILE *file = fopen(path, "w");
+        assert_non_null(file);
+        fclose(file);
+    }
+    save(2, "two");
+    save(3, "three"); /* step 1 is dropped, but for what is not ours */
+    for (size_t i = 0; i < TG__COUNT(others); i++)
+        assert_true(exists(others[i]));
+    assert_false(exists("step-000000000001/COMMIT"));
+    assert_false(exists("step-000000000001/rank-0000.tg"));
+    assert_latest(3);
+}
+
+static void arguments_are_checked(void **state)
+{
+    (void)state;
+    char path[256] = "untouched";
+    assert_int_equal(tg__ckpt_dir_prepare(dir, 1, -1, path, sizeof path), TG_E_ARG);
+    assert_int_equal(tg__ckpt_dir_prepare(dir, 1, 10000, path, sizeof path), TG_E_ARG);
+    assert_int_equal(tg__ckpt_dir_path(dir, UINT64_C(1000000000000), 0, path, sizeof path),
+                     TG_E_ARG);
+    assert_int_equal(tg__ckpt_dir_prepare(dir, 1, 1, path, 20), TG_E_SPACE);
+    assert_int_equal(tg__ckpt_dir_path(dir, 1, 1, path, 20), TG_E_SPACE);
+    assert_int_equal(tg__ckpt_dir_prepare("/proc/nowhere", 1, 1, path, sizeof path), TG_E_IO);
+    assert_int_equal(tg__ckpt_dir_commit(dir, 1), TG_E_IO); /* nothing was prepared */
+}
+
+#define IN_ROOT(f) cmocka_unit_test_setup_teardown(f, make_root, remove_root)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        IN_ROOT(keeps_the_newest_two),      IN_ROOT(a_crash_leaves_the_last_one),
+        IN_ROOT(the_same_step_is_replaced), IN_ROOT(another_runs_folder_is_refused),
+        IN_ROOT(other_files_stay),          IN_ROOT(arguments_are_checked),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

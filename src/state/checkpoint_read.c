@@ -1,0 +1,329 @@
+/* Reading a checkpoint file. Nothing in it is believed before the CRC over it agrees, and lengths
+ * are compared with what is left of the file before they are used. */
+#include "state/checkpoint.h"
+#include "state/slots.h"
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+typedef struct section {
+    const char *name; /* (name_len), not ended by zero */
+    size_t name_len;
+    const uint8_t *data; /* (len) */
+    size_t len;
+} section;
+
+struct tg__ckpt_reader {
+    char *path;
+    uint8_t *owned;   /* the file, unless parsed from the caller's memory */
+    section *section; /* (count) sorted by name */
+    size_t count, cap;
+};
+
+static int compare_names(const char *a, size_t a_len, const char *b, size_t b_len)
+{
+    int order = memcmp(a, b, TG__MIN(a_len, b_len));
+    return order ? order : (a_len > b_len) - (a_len < b_len);
+}
+
+static int by_name(const void *a, const void *b)
+{
+    const section *x = a, *y = b;
+    return compare_names(x->name, x->name_len, y->name, y->name_len);
+}
+
+static const section *find(const tg__ckpt_reader *r, const char *name)
+{
+    section key = {.name = name, .name_len = strlen(name)};
+    return bsearch(&key, r->section, r->count, sizeof key, by_name);
+}
+
+/* ---- parsing --------------------------------------------------------------------------------- */
+
+typedef struct cursor {
+    const uint8_t *start, *p;
+    size_t left;
+} cursor;
+
+static tg_status damaged(const tg__ckpt_reader *r, const cursor *c, const char *what)
+{
+    return tg_fail(TG_E_CORRUPT, "checkpoint %s: section %zu at byte %zu: %s", r->path, r->count,
+                   (size_t)(c->p - c->start), what);
+}
+
+/* The check sum is wrong. What stands where the name should be may help, but is not to be trusted.
+ */
+static tg_status damaged_section(const tg__ckpt_reader *r, const cursor *c, size_t name_len)
+{
+    char what[96], name[65] = "";
+    for (size_t i = 0; i < TG__MIN(name_len, sizeof name - 1); i++) {
+        char letter = (char)c->p[TG__CKPT_HEAD + i];
+        name[i] = letter >= ' ' && letter <= '~' ? letter : '?';
+    }
+    snprintf(what, sizeof what, "check sum of \"%s\" is wrong", name);
+    return damaged(r, c, what);
+}
+
+static tg_status parse_head(const tg__ckpt_reader *r, cursor *c)
+{
+    if (c->left < TG__CKPT_HEAD || memcmp(c->p, TG__CKPT_MAGIC, 8) != 0)
+        return tg_fail(TG_E_CORRUPT, "%s is not a checkpoint", r->path);
+    if (tg__get32(c->p + 12) != tg__kernel()->crc32c(0, c->p, 12))
+        return tg_fail(TG_E_CORRUPT, "checkpoint %s: its head is damaged", r->path);
+    uint32_t version = tg__get32(c->p + 8);
+    if (version != TG__CKPT_VERSION)
+        return tg_fail(TG_E_VERSION, "checkpoint %s has version %u: allowed: %u", r->path,
+                       (unsigned)version, TG__CKPT_VERSION);
+    c->p += TG__CKPT_HEAD;
+    c->left -= TG__CKPT_HEAD;
+    return TG_OK;
+}
+
+static tg_status parse_end(const tg__ckpt_reader *r, const cursor *c)
+{
+    if (tg__get32(c->p + 12) != tg__kernel()->crc32c(0, c->p, 12) || tg__get64(c->p) != r->count)
+        return damaged(r, c, "the end is damaged");
+    if (c->left != TG__CKPT_HEAD)
+        return damaged(r, c, "bytes follow the end");
+    return TG_OK;
+}
+
+static tg_status keep(tg__ckpt_reader *r, const section *s)
+{
+    if (r->count == r->cap) {
+        size_t cap = TG__MAX(2 * r->cap, (size_t)64);
+        section *grown = realloc(r->section, cap * sizeof *grown);
+        if (!grown)
+            return tg_fail(TG_E_NOMEM, "out of memory: checkpoint %s", r->path);
+        r->section = grown;
+        r->cap = cap;
+    }
+    r->section[r->count++] = *s;
+    return TG_OK;
+}
+
+/* One section, or the end. */
+static tg_status parse_section(tg__ckpt_reader *r, cursor *c, bool *ended_p)
+{
+    if (c->left < TG__CKPT_HEAD)
+        return damaged(r, c, "the file ends too early");
+    uint64_t len = tg__get64(c->p);
+    uint32_t name_len = tg__get32(c->p + 8), want = tg__get32(c->p + 12);
+    *ended_p = name_len == 0;
+    if (name_len == 0)
+        return parse_end(r, c);
+    size_t left = c->left - TG__CKPT_HEAD;
+    size_t name_bytes = name_len + tg__ckpt_pad(name_len);
+    if (name_len > TG__CKPT_NAME_MAX || name_bytes > left || len > left - name_bytes ||
+        tg__ckpt_pad(len) > left - name_bytes - len)
+        return damaged(r, c, "it is longer than the file");
+    size_t body = name_bytes + (size_t)len + tg__ckpt_pad(len);
+    uint32_t crc = tg__kernel()->crc32c(0, c->p, 12);
+    if (tg__kernel()->crc32c(crc, c->p + TG__CKPT_HEAD, body) != want)
+        return damaged_section(r, c, name_len);
+    const uint8_t *name = c->p + TG__CKPT_HEAD;
+    section s = {(const char *)name, name_len, name + name_bytes, (size_t)len};
+    bool identity = s.name_len == strlen(TG__CKPT_IDENTITY) &&
+                    memcmp(s.name, TG__CKPT_IDENTITY, s.name_len) == 0;
+    if (identity != (r->count == 0))
+        return damaged(r, c, "the identity comes first, once");
+    TG_TRY(keep(r, &s));
+    c->p += TG__CKPT_HEAD + body;
+    c->left -= TG__CKPT_HEAD + body;
+    return TG_OK;
+}
+
+static tg_status parse_all(tg__ckpt_reader *r, const void *bytes, size_t len)
+{
+    cursor c = {bytes, bytes, len};
+    TG_TRY(parse_head(r, &c));
+    for (bool ended = false; !ended;)
+        TG_TRY(parse_section(r, &c, &ended));
+    if (r->count == 0)
+        return damaged(r, &c, "there is no identity");
+    return TG_OK;
+}
+
+static tg_status sort_sections(tg__ckpt_reader *r)
+{
+    qsort(r->section, r->count, sizeof *r->section, by_name);
+    for (size_t i = 1; i < r->count; i++)
+        if (by_name(&r->section[i - 1], &r->section[i]) == 0)
+            return tg_fail(TG_E_CORRUPT, "checkpoint %s: section \"%.*s\" is there twice", r->path,
+                           (int)TG__MIN(r->section[i].name_len, (size_t)64), r->section[i].name);
+    return TG_OK;
+}
+
+/* ---- identity -------------------------------------------------------------------------------- */
+
+typedef struct line {
+    const char *text;
+    size_t len;
+} line;
+
+/* Cut the next line off; {NULL, 0} after the last. */
+static line next_line(line *rest)
+{
+    if (!rest->text || rest->len == 0)
+        return (line){NULL, 0};
+    const char *end = memchr(rest->text, '\n', rest->len);
+    line l = {rest->text, end ? (size_t)(end - rest->text) : rest->len};
+    size_t used = l.len + (end ? 1 : 0);
+    rest->text += used;
+    rest->len -= used;
+    return l;
+}
+
+/* A line for a message. Long ones start shortly before the difference, but keep their first word.
+ */
+static void show(char *dst, size_t cap, line l, size_t differs)
+{
+    if (!l.text) {
+        snprintf(dst, cap, "nothing");
+        return;
+    }
+    size_t word = 0, skip = differs > 120 ? differs - 60 : 0;
+    while (skip && word < l.len && word < 40 && l.text[word] != ' ')
+        word++;
+    skip = TG__MIN(skip, l.len);
+    snprintf(dst, cap, "\"%.*s%s%.*s%s\"", (int)word, l.text, skip ? " ..." : "",
+             (int)TG__MIN(l.len - skip, (size_t)200), l.text + skip,
+             l.len - skip > 200 ? "..." : "");
+}
+
+static tg_status check_identity(const tg__ckpt_reader *r, const char *identity)
+{
+    const section *s = find(r, TG__CKPT_IDENTITY);
+    line file = {(const char *)s->data, s->len}, job = {identity, strlen(identity)};
+    for (size_t number = 1;; number++) {
+        line a = next_line(&file), b = next_line(&job);
+        if (!a.text && !b.text)
+            return TG_OK;
+        size_t same = 0;
+        while (same < a.len && same < b.len && a.text[same] == b.text[same])
+            same++;
+        if (a.text && b.text && same == a.len && same == b.len)
+            continue;
+        char has[280], wants[280];
+        show(has, sizeof has, a, same);
+        show(wants, sizeof wants, b, same);
+        return tg_fail(TG_E_MISMATCH,
+                       "checkpoint %s is of another job: line %zu of its identity is %s, here %s",
+                       r->path, number, has, wants);
+    }
+}
+
+/* ---- public ---------------------------------------------------------------------------------- */
+
+tg_status tg__ckpt_parse(const void *bytes, size_t len, const char *path, const char *identity,
+                         tg__ckpt_reader **r_p)
+{
+    tg__ckpt_reader *r;
+    TG_TRY(tg__alloc(1, sizeof *r, &r));
+    r->path = strdup(path);
+    tg_status status = r->path ? parse_all(r, bytes, len)
+                               : tg_fail(TG_E_NOMEM, "out of memory: checkpoint %s", path);
+    if (status == TG_OK)
+        status = sort_sections(r);
+    if (status == TG_OK && identity)
+        status = check_identity(r, identity);
+    if (status == TG_OK)
+        *r_p = r;
+    else
+        tg__ckpt_close(r);
+    return status;
+}
+
+static tg_status read_file(const char *path, uint8_t **bytes_p, size_t *len_p)
+{
+    FILE *file = fopen(path, "rbe");
+    if (!file)
+        return tg_fail(TG_E_IO, "cannot open checkpoint %s: %s", path, strerror(errno));
+    struct stat info;
+    uint8_t *bytes = NULL;
+    tg_status status = TG_OK;
+    if (fstat(fileno(file), &info) != 0 || !S_ISREG(info.st_mode))
+        status = tg_fail(TG_E_IO, "checkpoint %s is not a regular file", path);
+    if (status == TG_OK)
+        status = tg__alloc((size_t)info.st_size, 1, &bytes);
+    if (status == TG_OK && fread(bytes, 1, (size_t)info.st_size, file) != (size_t)info.st_size)
+        status = tg_fail(TG_E_IO, "cannot read checkpoint %s: %s", path,
+                         ferror(file) ? strerror(errno) : "it became shorter");
+    fclose(file);
+    if (status != TG_OK) {
+        free(bytes);
+        return status;
+    }
+    *bytes_p = bytes;
+    *len_p = (size_t)info.st_size;
+    return TG_OK;
+}
+
+tg_status tg__ckpt_open(const char *path, const char *identity, tg__ckpt_reader **r_p)
+{
+    uint8_t *bytes = NULL;
+    size_t len = 0;
+    TG_TRY(read_file(path, &bytes, &len));
+    tg__ckpt_reader *r;
+    tg_status status = tg__ckpt_parse(bytes, len, path, identity, &r);
+    if (status != TG_OK) {
+        free(bytes);
+        return status;
+    }
+    r->owned = bytes;
+    *r_p = r;
+    return TG_OK;
+}
+
+tg_status tg__ckpt_get(tg__ckpt_reader *r, const char *name, size_t len, const void **bytes_p,
+                       size_t *len_p)
+{
+    const section *s = find(r, name);
+    if (!s)
+        return tg_fail(TG_E_CORRUPT, "checkpoint %s has no section \"%.64s\"", r->path, name);
+    if (len != SIZE_MAX && s->len != len)
+        return tg_fail(TG_E_CORRUPT, "checkpoint %s: section \"%.64s\" has %zu bytes: allowed: %zu",
+                       r->path, name, s->len, len);
+    *bytes_p = s->data;
+    if (len_p)
+        *len_p = s->len;
+    return TG_OK;
+}
+
+static size_t count_slots(const tg__ckpt_reader *r)
+{
+    const size_t prefix = strlen(TG__SLOT_PREFIX);
+    size_t count = 0;
+    for (size_t i = 0; i < r->count; i++)
+        if (r->section[i].name_len >= prefix &&
+            memcmp(r->section[i].name, TG__SLOT_PREFIX, prefix) == 0)
+            count++;
+    return count;
+}
+
+tg_status tg__ckpt_get_state(tg__ckpt_reader *r, tg__state *s)
+{
+    for (size_t i = 0; i < s->count; i++) {
+        const section *from = find(r, s->slot[i].key);
+        if (!from || from->len != s->slot[i].len)
+            return tg_fail(TG_E_MISMATCH, "checkpoint %s: %.200s has %zu bytes, here %zu", r->path,
+                           s->slot[i].key, from ? from->len : 0, s->slot[i].len);
+    }
+    if (count_slots(r) != s->count)
+        return tg_fail(TG_E_MISMATCH, "checkpoint %s has %zu slots, here are %zu", r->path,
+                       count_slots(r), s->count);
+    for (size_t i = 0; i < s->count; i++)
+        memcpy(s->slot[i].data, find(r, s->slot[i].key)->data, s->slot[i].len);
+    return TG_OK;
+}
+
+void tg__ckpt_close(tg__ckpt_reader *r)
+{
+    if (!r)
+        return;
+    free(r->path);
+    free(r->owned);
+    free(r->section);
+    free(r);
+}

@@ -1,0 +1,24 @@
+/* What a state is made of: shared by state.c and the checkpoint. */
+#ifndef TG_STATE_SLOTS_H
+#define TG_STATE_SLOTS_H
+
+#include "state/state.h"
+
+typedef struct tg__slot {
+    char *
+        key; /* its section in a checkpoint: says role, rule for another world size, tensor, name */
+    void *data; /* inside a block */
+    size_t len; /* bytes */
+} tg__slot;
+
+struct tg__state {
+    tg__slot *slot; /* (count), in the order they were made */
+    size_t count, cap;
+    void **block; /* (nblocks) memory of the slots */
+    size_t nblocks, block_cap;
+};
+
+/* Every slot's section begins with this, and no other section does. */
+#define TG__SLOT_PREFIX "slot:"
+
+#endif

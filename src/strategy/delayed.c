@@ -1,0 +1,174 @@
+/* One-step delay with local update.
+ *
+ *   step t < warmup (uncompressed and waited for in step t):
+ *       W = optimizer(W, mean of g)
+ *       Wloc = W
+ *   step t:
+ *       g = grad(Wloc), while the exchange of step t-1 is under way
+ *       W = optimizer(W, result of step t-1)            (by `result`)
+ *       Wloc = local(W, g)                              (always the full f32 g)
+ *       start the exchange of g, dense if the k-step rule says so for count = t - warmup
+ *
+ *   local=sgd:      W - eta_loc * (g + wd*W)
+ *   local=preview:  what the optimizer would do with g alone: W - eta_loc * (m*u + g + wd*W)
+ *   local=dcasgd:   W - eta_loc * ((g + wd*W) + lambda*g*g * (W - Wloc of g))
+ *
+ * W is the slot "global", Wloc is in the caller's parameters. In the warm-up both are updated, so
+ * that W is what evaluation, checkpoints and hashes use at any time, also right after a load; all
+ * else follows from t.
+ *
+ * Source: OD-SGD: Xu et al. 2020, arXiv:2005.06728; CD-SGD: Yu et al. 2021, arXiv:2106.10796;
+ *         dcasgd: Zheng et al. 2017, arXiv:1609.08326 */
+#include "strategy/delayed.h"
+#include "base/mem.h"
+#include "kernel/kernel.h"
+#include "schedule/schedule.h"
+#include "strategy/optimizers.h"
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct delayed {
+    uint64_t warmup, k;
+    bool own_rate;  /* eta_loc is given: */
+    double eta_loc; /* at the optimizer's lr */
+    float lambda;
+    size_t global; /* the slot W */
+    void (*local)(const tg__strategy *s, size_t i, double eta);
+} delayed;
+
+static float *global_of(const tg__strategy *s, size_t i)
+{
+    const delayed *d = s->impl;
+    return s->slot[d->global][i];
+}
+
+static void local_sgd(const tg__strategy *s, size_t i, double eta)
+{
+    const tg__wtensor *x = &s->tensor[i];
+    tg__kernel()->sgd_to(x->w, global_of(s, i), x->g, x->n, (float)eta,
+                         (float)s->optimizer->weight_decay);
+}
+
+static void local_preview(const tg__strategy *s, size_t i, double eta)
+{
+    const tg__wtensor *x = &s->tensor[i];
+    float *vec[TG__STRATEGY_SLOTS];
+    tg__strategy_vectors(s, i, vec);
+    s->optimizer->ops->preview(s->optimizer, eta, x->w, global_of(s, i), x->g, x->n, vec);
+}
+
+static void local_dcasgd(const tg__strategy *s, size_t i, double rate)
+{
+    const delayed *d = s->impl;
+    const tg__wtensor *x = &s->tensor[i];
+    const float *g = x->g, *global = global_of(s, i);
+    const float eta = (float)rate, wd = (float)s->optimizer->weight_decay, lambda = d->lambda;
+    float *w = x->w; /* holds the parameters at which g was computed */
+    for (size_t e = 0; e < x->n; e++) {
+        float compensation = lambda * g[e] * g[e] * (global[e] - w[e]);
+        w[e] = global[e] - eta * ((g[e] + wd * global[e]) + compensation);
+    }
+}
+
+static tg_status read_spec(tg__strategy *s, delayed *d)
+{
+    const char *local = tg_spec_word(s->spec, "local");
+    bool compensates = strcmp(local, "dcasgd") == 0;
+    TG_TRY(tg_duration_steps(tg_spec_duration(s->spec, "warmup"), s->steps_per_epoch, "warmup",
+                             &d->warmup));
+    d->lambda = (float)tg_spec_real(s->spec, "lambda");
+    d->local = compensates ? local_dcasgd : strcmp(local, "sgd") == 0 ? local_sgd : local_preview;
+    if (tg_spec_given(s->spec, "lambda") && !compensates)
+        return tg_fail(TG_E_SPEC, "strategy \"%s\": lambda with local=%s: allowed: local=dcasgd",
+                       tg_spec_name(s->spec), local);
+    d->own_rate = tg_spec_has(s->spec, "eta_loc");
+    d->eta_loc = d->own_rate ? tg_spec_real(s->spec, "eta_loc") : 0;
+    if (d->own_rate && !(s->optimizer->lr > 0))
+        return tg_fail(TG_E_SPEC,
+                       "strategy \"%s\": eta_loc is for the optimizer's lr and scales with it, but "
+                       "lr=%g: allowed: lr > 0",
+                       tg_spec_name(s->spec), s->optimizer->lr);
+    return TG_OK;
+}
+
+tg_status tg__delayed_init(tg__strategy *s, uint64_t k)
+{
+    delayed spec = {.k = k}, *d;
+    TG_TRY(read_spec(s, &spec));
+    TG_TRY(tg__strategy_add_optimizer(s));
+    spec.global = s->nslots;
+    TG_TRY(tg__strategy_add_slot(s, "global"));
+    TG_TRY(tg__alloc(1, sizeof *d, &d));
+    *d = spec;
+    s->impl = d;
+    return TG_OK;
+}
+
+void tg__delayed_fini(tg__strategy *s)
+{
+    free(s->impl);
+}
+
+void tg__delayed_begin(tg__strategy *s)
+{
+    for (size_t i = 0; i < s->ntensors; i++)
+        memcpy(global_of(s, i), s->tensor[i].w, s->tensor[i].n * sizeof(float));
+}
+
+/* Wloc = W */
+static void take_global(tg__strategy *s)
+{
+    for (size_t i = 0; i < s->ntensors; i++)
+        memcpy(s->tensor[i].w, global_of(s, i), s->tensor[i].n * sizeof(float));
+}
+
+void tg__delayed_ready(tg__strategy *s, uint64_t t, uint32_t bucket, tg__actions *out)
+{
+    const delayed *d = s->impl;
+    if (t < d->warmup)
+        tg__actions_add(out, bucket, false, t);
+}
+
+void tg__delayed_result(tg__strategy *s, uint64_t of_step, uint32_t bucket, const float *agg,
+                        double lr)
+{
+    (void)of_step;
+    float *vec[TG__STRATEGY_SLOTS];
+    for (size_t i = 0; agg && i < s->ntensors; i++) {
+        const tg__wtensor *x = &s->tensor[i];
+        if (x->bucket != bucket)
+            continue;
+        tg__strategy_vectors(s, i, vec);
+        tg_optimizer_step(s->optimizer, lr, global_of(s, i), agg + x->offset, x->n, vec);
+    }
+}
+
+void tg__delayed_step(tg__strategy *s, uint64_t t, bool finite, double lr, tg__actions *out)
+{
+    const delayed *d = s->impl;
+    if (t < d->warmup || !finite) {
+        take_global(s);
+    } else {
+        double eta = d->own_rate ? d->eta_loc * (lr / s->optimizer->lr) : lr;
+        for (size_t i = 0; i < s->ntensors; i++)
+            d->local(s, i, eta);
+    }
+    if (t < d->warmup)
+        return;
+    /* A gradient that is not finite is exchanged too: the session flags it, and no rank applies the
+     * sum. */
+    bool coded = !tg__kstep_dense(d->k, t - d->warmup);
+    for (uint32_t b = 0; b < s->nbuckets; b++)
+        tg__actions_add(out, b, coded, t + 1);
+}
+
+void tg__delayed_drained(tg__strategy *s, uint64_t t)
+{
+    (void)t; /* the k-step rule goes on with t: draining changes no count */
+    take_global(s);
+}
+
+const float *tg__delayed_global(const tg__strategy *s, size_t i)
+{
+    return global_of(s, i);
+}

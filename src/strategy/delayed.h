@@ -1,0 +1,45 @@
+/* OD-SGD and CD-SGD, which differ in one number: k = 1 is OD-SGD. See delayed.c */
+#ifndef TG_STRATEGY_DELAYED_H
+#define TG_STRATEGY_DELAYED_H
+
+#include "strategy/strategy.h"
+#include <math.h>
+
+/* k as in tg__kstep_dense; the other keys are read from s->spec. */
+TG_NODISCARD tg_status tg__delayed_init(tg__strategy *s, uint64_t k);
+void tg__delayed_fini(tg__strategy *s);
+void tg__delayed_begin(tg__strategy *s);
+void tg__delayed_ready(tg__strategy *s, uint64_t t, uint32_t bucket, tg__actions *out);
+void tg__delayed_result(tg__strategy *s, uint64_t of_step, uint32_t bucket, const float *agg,
+                        double lr);
+void tg__delayed_step(tg__strategy *s, uint64_t t, bool finite, double lr, tg__actions *out);
+void tg__delayed_drained(tg__strategy *s, uint64_t t);
+const float *tg__delayed_global(const tg__strategy *s, size_t i);
+
+/* The keys that both have. */
+#define TG__DELAYED_KEYS(warmup_steps)                                                           \
+    {.name = "warmup",                                                                           \
+     .type = TG_KEY_DURATION,                                                                    \
+     .def = warmup_steps,                                                                        \
+     .max = INFINITY,                                                                            \
+     .help = "steps or epochs of uncompressed synchronous SGD before"},                          \
+        {.name = "eta_loc",                                                                      \
+         .type = TG_KEY_REAL,                                                                    \
+         .max = 1e30,                                                                            \
+         .help = "rate of the local update, scaled with the schedule; default: the step's own"}, \
+        {.name = "local",                                                                        \
+         .type = TG_KEY_CHOICE,                                                                  \
+         .def = "sgd",                                                                           \
+         .choices = "sgd|preview|dcasgd",                                                        \
+         .help = "local update: plain, as the optimizer would do, or delay-compensated"},        \
+    {                                                                                            \
+        .name = "lambda", .type = TG_KEY_REAL, .def = "0.04", .max = 1e30,                       \
+        .help = "local=dcasgd: weight of the compensation"                                       \
+    }
+
+#define TG__DELAYED_OPS                                                                     \
+    .fini = tg__delayed_fini, .begin = tg__delayed_begin, .ready = tg__delayed_ready,       \
+    .result = tg__delayed_result, .step = tg__delayed_step, .drained = tg__delayed_drained, \
+    .global = tg__delayed_global, .in_flight = 1, .bypasses = true
+
+#endif

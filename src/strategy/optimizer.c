@@ -1,0 +1,97 @@
+/* Optimizers by spec string: the list and the public functions. */
+#include "strategy/optimizers.h"
+#include "strategy/strategy.h"
+#include "base/mem.h"
+#include "base/number.h"
+#include "kernel/kernel.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TG_OPTIMIZER(name) extern const tg__optimizer_ops tg__optimizer_##name;
+#include "strategy/optimizers.def"
+#undef TG_OPTIMIZER
+
+#define TG_OPTIMIZER(name) &tg__optimizer_##name,
+static const tg__optimizer_ops *const all[] = {
+#include "strategy/optimizers.def"
+};
+#undef TG_OPTIMIZER
+
+#define TG_OPTIMIZER(name) &tg__optimizer_##name.entry,
+static const tg_entry *const entries[] = {
+#include "strategy/optimizers.def"
+};
+#undef TG_OPTIMIZER
+
+const tg_entry *const *tg__optimizer_entries(size_t *count_p)
+{
+    *count_p = TG__COUNT(entries);
+    return entries;
+}
+
+static const tg__optimizer_ops *ops_of(const tg_spec *spec)
+{
+    size_t i = 0;
+    while (&all[i]->entry != tg_spec_entry(spec))
+        i++;
+    return all[i];
+}
+
+tg_status tg_optimizer_create(const char *spec, tg_optimizer **o_p)
+{
+    if (!spec || !o_p)
+        return tg_fail(TG_E_ARG, "tg_optimizer_create: %s is NULL", spec ? "o_p" : "spec");
+    TG_TRY(tg__kernel_check());
+    tg_optimizer *o;
+    TG_TRY(tg__alloc(1, sizeof *o, &o));
+    tg_status status = tg_spec_parse("optimizer", entries, TG__COUNT(entries), spec, &o->spec);
+    if (status == TG_OK) {
+        o->ops = ops_of(o->spec);
+        status = o->ops->init(o);
+    }
+    if (status == TG_OK)
+        *o_p = o;
+    else
+        tg_optimizer_destroy(o);
+    return status;
+}
+
+void tg_optimizer_destroy(tg_optimizer *o)
+{
+    if (!o)
+        return;
+    tg_spec_free(o->spec);
+    free(o);
+}
+
+const tg_spec *tg_optimizer_spec(const tg_optimizer *o)
+{
+    return o->spec;
+}
+
+size_t tg_optimizer_slots(const tg_optimizer *o)
+{
+    return o->slots;
+}
+
+const char *tg_optimizer_slot_name(const tg_optimizer *o, size_t slot)
+{
+    return slot < o->slots ? o->ops->slot_names[slot] : NULL;
+}
+
+void tg_optimizer_step(const tg_optimizer *o, double lr, float *w, const float *g, size_t n,
+                       float *const *slot)
+{
+    o->ops->step(o, lr, w, g, n, slot);
+}
+
+tg_status tg__optimizer_without_momentum(const tg_optimizer *o, tg_optimizer **o_p)
+{
+    char text[2 * TG__REAL_TEXT + 64], lr[TG__REAL_TEXT], decay[TG__REAL_TEXT];
+    tg__real_text(o->lr, lr);
+    tg__real_text(o->weight_decay, decay);
+    snprintf(text, sizeof text, "%.32s:lr=%s,weight_decay=%s,momentum=0", tg_spec_name(o->spec), lr,
+             decay);
+    return tg_optimizer_create(text, o_p);
+}

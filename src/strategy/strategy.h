@@ -1,0 +1,114 @@
+/* A strategy says when what is exchanged and how the answer is applied. It is arithmetic on plain
+ * arrays and a plan: it sees no transport, no thread, no bytes. One file and one line in
+ * strategies.def each.
+ *
+ * One step t, as the session plays it (every rank the same):
+ *     ready(b, t)        bucket b's gradient is complete; may return EXCHANGE actions
+ *     [the session waits until every exchange with due <= t has its aggregate]
+ *     result(b, s, agg)  in the order the exchanges were returned: apply the aggregate of step s
+ *     step(t)            all gradients are in, all due results applied; may return EXCHANGEs
+ *
+ * At the end of the run, or before an evaluation that asks for it, the session drains: it delivers
+ * what is in flight (result) and calls drained(). After step(t) the parameters are those of the
+ * next forward pass.
+ *
+ * If step t's gradient was not finite on this rank, ready(b, t) is called all the same and step(t)
+ * gets finite = false; an exchange that any rank flagged is delivered with agg = NULL: apply
+ * nothing. */
+#ifndef TG_STRATEGY_H
+#define TG_STRATEGY_H
+
+#include "telegrad/base.h"
+#include "telegrad/optimizer.h"
+
+typedef struct tg__action {
+    uint32_t bucket;
+    const float *buffer; /* (n of the bucket) what to exchange; NULL: the bucket's gradient of this
+                          * step. Stays untouched until the session has encoded it (the session
+                          * guards gradients). */
+    bool coded;          /* through the method's codec; false: dense f32, feedback bypassed */
+    int priority;        /* smaller first; FIFO among equals */
+    uint64_t due;        /* step before whose `step()` the result is delivered */
+} tg__action;
+
+typedef struct tg__actions { /* filled by the strategy, room for one per bucket and call */
+    tg__action *item;
+    size_t count, cap;
+} tg__actions;
+
+/* A tensor as strategies see it. All (n). */
+typedef struct tg__wtensor {
+    float *w;         /* the caller's parameters: what the next forward pass uses */
+    const float *g;   /* this step's local gradient (session's copy or the caller's buffer) */
+    size_t n, offset; /* offset of the tensor in its bucket */
+    uint32_t bucket;
+} tg__wtensor;
+
+enum { TG__STRATEGY_SLOTS = 4 };
+
+typedef struct tg__strategy tg__strategy;
+typedef struct tg__strategy_ops {
+    tg_entry entry;
+    /* read s->spec, check the combination, set s->impl, and say which replicated slots it needs.
+     * Errors TG_E_SPEC, TG_E_UNSUPPORTED with the reason */
+    tg_status (*init)(tg__strategy *s);
+    void (*fini)(tg__strategy *s);
+    /* Parameters are set (initial ones): first call before steps. Not called after a load. */
+    void (*begin)(tg__strategy *s);
+    void (*ready)(tg__strategy *s, uint64_t t, uint32_t bucket, tg__actions *out);
+    /* agg (n of the bucket); lr: of_step's. */
+    void (*result)(tg__strategy *s, uint64_t of_step, uint32_t bucket, const float *agg, double lr);
+    void (*step)(tg__strategy *s, uint64_t t, bool finite, double lr, tg__actions *out);
+    /* Nothing is in flight after step t: the caller's parameters become the global ones. */
+    void (*drained)(tg__strategy *s, uint64_t t);
+    /* The global parameters of tensor i, which evaluation, checkpoints and hashes use. */
+    const float *(*global)(const tg__strategy *s, size_t i);
+    /* Most exchanges of one bucket that can be in flight, e.g. 1 (ssgd, cd). */
+    size_t in_flight;
+    bool bypasses; /* may ask for exchanges that are not coded */
+} tg__strategy_ops;
+
+struct tg__strategy {
+    const tg__strategy_ops *ops;
+    const tg_spec *spec;
+    const tg_optimizer *optimizer; /* without momentum where the method owns it */
+    uint64_t steps_per_epoch;
+    size_t nbuckets;
+    tg__wtensor *tensor; /* (ntensors), trained ones */
+    size_t ntensors;
+    /* Replicated slots: requests filled by init, with zeroed pointer arrays (ntensors); before
+     * begin (or the first step after a load) the owner sets slot[r][i] = vector (n of tensor i),
+     * zeroed or as loaded. */
+    const char *slot_name[TG__STRATEGY_SLOTS];
+    size_t nslots;
+    float **slot[TG__STRATEGY_SLOTS];
+    void *impl;
+};
+
+const tg__strategy_ops *const *tg__strategies(size_t *count_p);
+const tg_entry *const *tg__strategy_entries(size_t *count_p);
+const tg_entry *const *tg__optimizer_entries(size_t *count_p);
+const tg_entry *const *tg__lr_schedule_entries(size_t *count_p);
+/* Parse and init. optimizer and tensor table are the caller's and must outlive it; n and bucket of
+ * the tensors are known by now, w and g only from begin on. Nothing else in s is the caller's to
+ * set but slot[r][i].
+ * Errors  TG_E_SPEC, TG_E_NOMEM, TG_E_UNSUPPORTED
+ * Threads one at a time; a strategy starts none */
+TG_NODISCARD tg_status tg__strategy_create(const char *spec, const tg_optimizer *optimizer,
+                                           uint64_t steps_per_epoch, tg__wtensor *tensor,
+                                           size_t ntensors, size_t nbuckets, tg__strategy **s_p);
+void tg__strategy_destroy(tg__strategy *s); /* NULL is fine */
+
+/* ---- for the strategies' own files ---- */
+
+/* Ask for one more slot. Errors TG_E_NOMEM */
+TG_NODISCARD tg_status tg__strategy_add_slot(tg__strategy *s, const char *name);
+/* Ask for the optimizer's slots, which must be the first: slot[0 .. tg_optimizer_slots). */
+TG_NODISCARD tg_status tg__strategy_add_optimizer(tg__strategy *s);
+/* The vectors of tensor i in the slots, for tg_optimizer_step. */
+void tg__strategy_vectors(const tg__strategy *s, size_t i, float *vec[TG__STRATEGY_SLOTS]);
+/* Return an EXCHANGE of the bucket's gradient of this step. All have one priority: the order of the
+ * calls counts. */
+void tg__actions_add(tg__actions *out, uint32_t bucket, bool coded, uint64_t due);
+
+#endif

@@ -1,0 +1,23 @@
+/* CD-SGD: OD-SGD whose exchanges are compressed, but for every k-th. */
+#include "strategy/delayed.h"
+
+static const tg_key keys[] = {
+    {.name = "k",
+     .type = TG_KEY_INT,
+     .def = "5",
+     .max = 1e15,
+     .help = "every k-th exchange is dense and uncompressed; 0: none, 1: all"},
+    TG__DELAYED_KEYS("1000"),
+    {.name = NULL}};
+
+static tg_status init(tg__strategy *s)
+{
+    return tg__delayed_init(s, (uint64_t)tg_spec_int(s->spec, "k"));
+}
+
+const tg__strategy_ops tg__strategy_cd = {
+    .entry = {"cd", "like od, but compressed; every k-th exchange is dense",
+              "Yu et al. 2021, arXiv:2106.10796", keys},
+    .init = init,
+    TG__DELAYED_OPS,
+};

@@ -1,0 +1,107 @@
+/* The list of strategies, made from strategies.def, and what all of them share. */
+#include "strategy/strategy.h"
+#include "base/mem.h"
+#include <stdlib.h>
+#include <string.h>
+
+#define TG_STRATEGY(name) extern const tg__strategy_ops tg__strategy_##name;
+#include "strategy/strategies.def"
+#undef TG_STRATEGY
+
+#define TG_STRATEGY(name) &tg__strategy_##name,
+static const tg__strategy_ops *const all[] = {
+#include "strategy/strategies.def"
+};
+#undef TG_STRATEGY
+
+#define TG_STRATEGY(name) &tg__strategy_##name.entry,
+static const tg_entry *const entries[] = {
+#include "strategy/strategies.def"
+};
+#undef TG_STRATEGY
+
+const tg__strategy_ops *const *tg__strategies(size_t *count_p)
+{
+    *count_p = TG__COUNT(all);
+    return all;
+}
+
+const tg_entry *const *tg__strategy_entries(size_t *count_p)
+{
+    *count_p = TG__COUNT(entries);
+    return entries;
+}
+
+/* On failure ops stays NULL: there is nothing to end. */
+static tg_status init(tg__strategy *s, const char *text)
+{
+    tg_spec *spec;
+    TG_TRY(tg_spec_parse("strategy", entries, TG__COUNT(entries), text, &spec));
+    s->spec = spec;
+    size_t i = 0;
+    while (&all[i]->entry != tg_spec_entry(spec))
+        i++;
+    TG_TRY(all[i]->init(s));
+    s->ops = all[i];
+    return TG_OK;
+}
+
+tg_status tg__strategy_create(const char *spec, const tg_optimizer *optimizer,
+                              uint64_t steps_per_epoch, tg__wtensor *tensor, size_t ntensors,
+                              size_t nbuckets, tg__strategy **s_p)
+{
+    tg__strategy *s;
+    TG_TRY(tg__alloc(1, sizeof *s, &s));
+    s->optimizer = optimizer;
+    s->steps_per_epoch = steps_per_epoch;
+    s->tensor = tensor;
+    s->ntensors = ntensors;
+    s->nbuckets = nbuckets;
+    tg_status status = init(s, spec);
+    if (status == TG_OK)
+        *s_p = s;
+    else
+        tg__strategy_destroy(s);
+    return status;
+}
+
+void tg__strategy_destroy(tg__strategy *s)
+{
+    if (!s)
+        return;
+    if (s->ops)
+        s->ops->fini(s);
+    for (size_t r = 0; r < s->nslots; r++)
+        free(s->slot[r]);
+    tg_spec_free((tg_spec *)(uintptr_t)s->spec);
+    free(s);
+}
+
+tg_status tg__strategy_add_slot(tg__strategy *s, const char *name)
+{
+    if (s->nslots == TG__STRATEGY_SLOTS)
+        return tg_fail(TG_E_UNSUPPORTED, "strategy %s needs more than %d slots with this optimizer",
+                       tg_spec_name(s->spec), TG__STRATEGY_SLOTS);
+    TG_TRY(tg__alloc(s->ntensors, sizeof(float *), &s->slot[s->nslots]));
+    s->slot_name[s->nslots++] = name;
+    return TG_OK;
+}
+
+tg_status tg__strategy_add_optimizer(tg__strategy *s)
+{
+    for (size_t i = 0; i < tg_optimizer_slots(s->optimizer); i++)
+        TG_TRY(tg__strategy_add_slot(s, tg_optimizer_slot_name(s->optimizer, i)));
+    return TG_OK;
+}
+
+void tg__strategy_vectors(const tg__strategy *s, size_t i, float *vec[TG__STRATEGY_SLOTS])
+{
+    for (size_t r = 0; r < s->nslots; r++)
+        vec[r] = s->slot[r][i];
+}
+
+void tg__actions_add(tg__actions *out, uint32_t bucket, bool coded, uint64_t due)
+{
+    if (out->count < out->cap) /* the caller made room for one per bucket */
+        out->item[out->count++] = (tg__action){.bucket = bucket, .coded = coded, .due = due};
+}

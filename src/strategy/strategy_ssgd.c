@@ -1,0 +1,67 @@
+/* Synchronous SGD: w = optimizer(w, mean over ranks of g), the exchange of a bucket starting as
+ * soon as its gradient is complete, while backward goes on. (With method 2bit this is "bit-sgd".)
+ */
+#include "strategy/strategy.h"
+
+static tg_status init(tg__strategy *s)
+{
+    return tg__strategy_add_optimizer(s);
+}
+
+static void nothing(tg__strategy *s)
+{
+    (void)s;
+}
+
+static void ready(tg__strategy *s, uint64_t t, uint32_t bucket, tg__actions *out)
+{
+    (void)s;
+    tg__actions_add(out, bucket, true, t);
+}
+
+static void result(tg__strategy *s, uint64_t of_step, uint32_t bucket, const float *agg, double lr)
+{
+    (void)of_step;
+    float *vec[TG__STRATEGY_SLOTS];
+    for (size_t i = 0; agg && i < s->ntensors; i++) {
+        const tg__wtensor *x = &s->tensor[i];
+        if (x->bucket != bucket)
+            continue;
+        tg__strategy_vectors(s, i, vec);
+        tg_optimizer_step(s->optimizer, lr, x->w, agg + x->offset, x->n, vec);
+    }
+}
+
+static void step(tg__strategy *s, uint64_t t, bool finite, double lr, tg__actions *out)
+{
+    (void)s;
+    (void)t;
+    (void)finite;
+    (void)lr;
+    (void)out;
+}
+
+static void drained(tg__strategy *s, uint64_t t)
+{
+    (void)s;
+    (void)t;
+}
+
+static const float *global(const tg__strategy *s, size_t i)
+{
+    return s->tensor[i].w;
+}
+
+const tg__strategy_ops tg__strategy_ssgd = {
+    .entry = {"ssgd", "synchronous: exchange in every step, wait for it, then update",
+              "Das et al. 2016, arXiv:1602.06709", NULL},
+    .init = init,
+    .fini = nothing,
+    .begin = nothing,
+    .ready = ready,
+    .result = result,
+    .step = step,
+    .drained = drained,
+    .global = global,
+    .in_flight = 1,
+};

@@ -1,0 +1,69 @@
+#include "train/model/model.h"
+#include "train/train.h"
+#include "train/train_util.h"
+#include <math.h>
+
+#define TRAIN_MODEL(name)                 \
+    extern const model_type model_##name; \
+    extern const tg_entry model_##name##_entry;
+#include "train/model/models.def"
+#undef TRAIN_MODEL
+
+static const model_type *const types[] = {
+#define TRAIN_MODEL(name) &model_##name,
+#include "train/model/models.def"
+#undef TRAIN_MODEL
+};
+
+#define TYPES TRAIN_COUNT(types)
+
+static const tg_entry *const entries[] = {
+#define TRAIN_MODEL(name) &model_##name##_entry,
+#include "train/model/models.def"
+#undef TRAIN_MODEL
+};
+
+const tg_entry *const *train_models(size_t *count_p)
+{
+    *count_p = TYPES;
+    return entries;
+}
+
+tg_status model_parse(const char *spec, tg_spec **spec_p)
+{
+    return tg_spec_parse("model", entries, TYPES, spec, spec_p);
+}
+
+tg_status model_create(const char *spec, const model_input *in, size_t batch, uint64_t seed,
+                       model **m_p)
+{
+    if (batch < 1 || batch > 65536)
+        return tg_fail(TG_E_ARG, "batch=%zu: allowed: 1 to 65536 samples", batch);
+    tg_spec *parsed;
+    TG_TRY(model_parse(spec, &parsed));
+    tg_status status = TG_E_SPEC;
+    for (size_t i = 0; i < TYPES; i++) {
+        if (types[i]->entry == tg_spec_entry(parsed))
+            status = types[i]->create(parsed, in, batch, seed, m_p);
+    }
+    tg_spec_free(parsed);
+    return status;
+}
+
+void model_destroy(model *m)
+{
+    if (m)
+        m->ops->destroy(m);
+}
+
+void model_init(model *m, uint64_t seed)
+{
+    for (size_t t = 0; t < m->ntensors; t++) {
+        const model_tensor *tensor = &m->tensors[t];
+        const tg_rng_key key = {.seed = seed, .purpose = TG_PURPOSE_INIT, .tensor = (uint32_t)t};
+        float *w = m->params + tensor->offset;
+        const double std = tensor->fan_in ? sqrt(2.0 / (double)tensor->fan_in) : 0;
+        for (size_t i = 0; i < tensor->n; i++)
+            w[i] = tensor->fan_in ? (float)(std * tg_rng_normal(&key, i)) : 0;
+    }
+}

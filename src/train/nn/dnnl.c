@@ -1,0 +1,334 @@
+/* nn.h on oneDNN 2 (its 2.x C API; version 3 replaced the *_desc_init functions, and would be
+ * another pair of files beside this one and dnnl_op.c). */
+#include "train/nn/dnnl_op.h"
+#include "train/train_util.h"
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+
+tg_status nn_create(nn **nn_p)
+{
+    /* oneDNN may have been built with any OpenMP runtime, or none: ask the one that is loaded. The
+     * setting is the calling thread's own. */
+    void *symbol = dlsym(RTLD_DEFAULT, "omp_set_num_threads");
+    if (symbol) {
+        void (*set_num_threads)(int);
+        memcpy(&set_num_threads, &symbol, sizeof symbol);
+        set_num_threads(1);
+    }
+    nn *n;
+    TG_TRY(train_alloc(1, sizeof *n, &n));
+    dnnl_status_t status = dnnl_engine_create(&n->engine, dnnl_cpu, 0);
+    if (status == dnnl_success)
+        status = dnnl_stream_create(&n->stream, n->engine, dnnl_stream_default_flags);
+    if (status != dnnl_success) {
+        nn_destroy(n);
+        return op_failed(status, "creating an engine");
+    }
+    *nn_p = n;
+    return TG_OK;
+}
+
+void nn_destroy(nn *n)
+{
+    if (!n)
+        return;
+    if (n->stream)
+        dnnl_stream_destroy(n->stream);
+    if (n->engine)
+        dnnl_engine_destroy(n->engine);
+    free(n->scratch);
+    free(n);
+}
+
+/* ---- convolution --------------------------------------------------------------------------------
+ */
+
+struct nn_conv {
+    nn *nn;
+    op forward, backward_weights, backward_data;
+};
+
+typedef struct conv_layouts {
+    dnnl_memory_desc_t src, weights, any_weights, bias, dst;
+    dnnl_dims_t stride, pad;
+} conv_layouts;
+
+static tg_status conv_layouts_init(const nn_conv_shape *s, conv_layouts *l)
+{
+    const dnnl_dim_t b = (dnnl_dim_t)s->batch, h = (dnnl_dim_t)s->height, w = (dnnl_dim_t)s->width,
+                     i = (dnnl_dim_t)s->in, o = (dnnl_dim_t)s->out, k = (dnnl_dim_t)s->kernel,
+                     stride = (dnnl_dim_t)s->stride, pad = (dnnl_dim_t)s->pad;
+    const dnnl_dim_t oh = (h + 2 * pad - k) / stride + 1, ow = (w + 2 * pad - k) / stride + 1;
+    const dnnl_dims_t src = {b, i, h, w}, dst = {b, o, oh, ow}, weights = {o, i, k, k}, bias = {o};
+    TG_TRY(op_layout(&l->src, 4, src, dnnl_nhwc));
+    TG_TRY(op_layout(&l->dst, 4, dst, dnnl_nhwc));
+    TG_TRY(op_layout(&l->weights, 4, weights, dnnl_oihw));
+    TG_TRY(op_layout(&l->any_weights, 4, weights, dnnl_format_tag_any));
+    TG_TRY(op_layout(&l->bias, 1, bias, dnnl_a));
+    for (int d = 0; d < 2; d++) {
+        l->stride[d] = stride;
+        l->pad[d] = pad;
+    }
+    return TG_OK;
+}
+
+static tg_status conv_build(nn_conv *c, const conv_layouts *l, dnnl_primitive_desc_t pd[3])
+{
+    dnnl_convolution_desc_t desc;
+    const joint forward[] = {{DNNL_ARG_SRC, &l->src, NULL},
+                             {DNNL_ARG_WEIGHTS, &l->weights, NULL},
+                             {DNNL_ARG_BIAS, &l->bias, NULL},
+                             {DNNL_ARG_DST, &l->dst, NULL}};
+    DNNL_TRY("describing a convolution",
+             dnnl_convolution_forward_desc_init(&desc, dnnl_forward_training,
+                                                dnnl_convolution_direct, &l->src, &l->any_weights,
+                                                &l->bias, &l->dst, l->stride, l->pad, l->pad));
+    TG_TRY(op_build(c->nn, &desc, NULL, &c->forward, forward, TRAIN_COUNT(forward), &pd[0]));
+
+    const joint weights[] = {{DNNL_ARG_SRC, &l->src, NULL},
+                             {DNNL_ARG_DIFF_DST, &l->dst, NULL},
+                             {DNNL_ARG_DIFF_WEIGHTS, &l->weights, NULL},
+                             {DNNL_ARG_DIFF_BIAS, &l->bias, NULL}};
+    DNNL_TRY("describing a convolution",
+             dnnl_convolution_backward_weights_desc_init(&desc, dnnl_convolution_direct, &l->src,
+                                                         &l->any_weights, &l->bias, &l->dst,
+                                                         l->stride, l->pad, l->pad));
+    TG_TRY(
+        op_build(c->nn, &desc, pd[0], &c->backward_weights, weights, TRAIN_COUNT(weights), &pd[1]));
+
+    const joint data[] = {{DNNL_ARG_DIFF_DST, &l->dst, NULL},
+                          {DNNL_ARG_WEIGHTS, &l->weights, NULL},
+                          {DNNL_ARG_DIFF_SRC, &l->src, NULL}};
+    DNNL_TRY("describing a convolution", dnnl_convolution_backward_data_desc_init(
+                                             &desc, dnnl_convolution_direct, &l->src,
+                                             &l->any_weights, &l->dst, l->stride, l->pad, l->pad));
+    return op_build(c->nn, &desc, pd[0], &c->backward_data, data, TRAIN_COUNT(data), &pd[2]);
+}
+
+tg_status nn_conv_create(nn *n, const nn_conv_shape *shape, nn_conv **c_p)
+{
+    nn_conv *c;
+    conv_layouts layouts;
+    TG_TRY(conv_layouts_init(shape, &layouts));
+    TG_TRY(train_alloc(1, sizeof *c, &c));
+    c->nn = n;
+    dnnl_primitive_desc_t pd[3] = {NULL, NULL, NULL};
+    const tg_status status = conv_build(c, &layouts, pd);
+    for (int i = 0; i < 3; i++)
+        op_pd_destroy(pd[i]);
+    if (status != TG_OK) {
+        nn_conv_destroy(c);
+        return status;
+    }
+    *c_p = c;
+    return TG_OK;
+}
+
+void nn_conv_destroy(nn_conv *c)
+{
+    if (!c)
+        return;
+    op_destroy(&c->forward);
+    op_destroy(&c->backward_weights);
+    op_destroy(&c->backward_data);
+    free(c);
+}
+
+tg_status nn_conv_forward(nn_conv *c, const float *src, const float *weights, const float *bias,
+                          float *dst)
+{
+    return op_run(c->nn, &c->forward, (const float *const[]){src, weights, bias, dst});
+}
+
+tg_status nn_conv_backward_weights(nn_conv *c, const float *src, const float *ddst, float *dweights,
+                                   float *dbias)
+{
+    return op_run(c->nn, &c->backward_weights, (const float *const[]){src, ddst, dweights, dbias});
+}
+
+tg_status nn_conv_backward_data(nn_conv *c, const float *ddst, const float *weights, float *dsrc)
+{
+    return op_run(c->nn, &c->backward_data, (const float *const[]){ddst, weights, dsrc});
+}
+
+/* ---- pooling ------------------------------------------------------------------------------------
+ */
+
+struct nn_pool {
+    nn *nn;
+    op forward, backward;
+};
+
+static tg_status pool_build(nn_pool *p, const dnnl_memory_desc_t *src,
+                            const dnnl_memory_desc_t *dst, dnnl_dim_t window,
+                            dnnl_primitive_desc_t pd[2])
+{
+    const dnnl_dims_t kernel = {window, window}, none = {0, 0};
+    dnnl_pooling_desc_t desc;
+    const joint forward[] = {
+        {DNNL_ARG_SRC, src, NULL}, {DNNL_ARG_DST, dst, NULL}, {DNNL_ARG_WORKSPACE, NULL, NULL}};
+    DNNL_TRY("describing a pooling",
+             dnnl_pooling_forward_desc_init(&desc, dnnl_forward_training, dnnl_pooling_max, src,
+                                            dst, kernel, kernel, none, none));
+    TG_TRY(op_build(p->nn, &desc, NULL, &p->forward, forward, TRAIN_COUNT(forward), &pd[0]));
+
+    const joint backward[] = {{DNNL_ARG_DIFF_DST, dst, NULL},
+                              {DNNL_ARG_DIFF_SRC, src, NULL},
+                              {DNNL_ARG_WORKSPACE, NULL, &p->forward.ports[2]}};
+    DNNL_TRY("describing a pooling",
+             dnnl_pooling_backward_desc_init(&desc, dnnl_pooling_max, src, dst, kernel, kernel,
+                                             none, none));
+    return op_build(p->nn, &desc, pd[0], &p->backward, backward, TRAIN_COUNT(backward), &pd[1]);
+}
+
+tg_status nn_pool_create(nn *n, size_t batch, size_t height, size_t width, size_t channels,
+                         size_t window, nn_pool **p_p)
+{
+    dnnl_memory_desc_t src, dst;
+    const dnnl_dim_t b = (dnnl_dim_t)batch, c = (dnnl_dim_t)channels;
+    const dnnl_dims_t from = {b, c, (dnnl_dim_t)height, (dnnl_dim_t)width};
+    const dnnl_dims_t to = {b, c, (dnnl_dim_t)(height / window), (dnnl_dim_t)(width / window)};
+    TG_TRY(op_layout(&src, 4, from, dnnl_nhwc));
+    TG_TRY(op_layout(&dst, 4, to, dnnl_nhwc));
+    nn_pool *p;
+    TG_TRY(train_alloc(1, sizeof *p, &p));
+    p->nn = n;
+    dnnl_primitive_desc_t pd[2] = {NULL, NULL};
+    const tg_status status = pool_build(p, &src, &dst, (dnnl_dim_t)window, pd);
+    op_pd_destroy(pd[0]);
+    op_pd_destroy(pd[1]);
+    if (status != TG_OK) {
+        nn_pool_destroy(p);
+        return status;
+    }
+    *p_p = p;
+    return TG_OK;
+}
+
+void nn_pool_destroy(nn_pool *p)
+{
+    if (!p)
+        return;
+    op_destroy(&p->backward);
+    op_destroy(&p->forward);
+    free(p);
+}
+
+tg_status nn_pool_forward(nn_pool *p, const float *src, float *dst)
+{
+    return op_run(p->nn, &p->forward, (const float *const[]){src, dst, NULL});
+}
+
+tg_status nn_pool_backward(nn_pool *p, const float *ddst, float *dsrc)
+{
+    return op_run(p->nn, &p->backward, (const float *const[]){ddst, dsrc, NULL});
+}
+
+/* ---- activations --------------------------------------------------------------------------------
+ */
+
+struct nn_act {
+    nn *nn;
+    op forward, backward;
+};
+
+static tg_status act_build(nn_act *a, dnnl_alg_kind_t alg, const dnnl_memory_desc_t *md,
+                           dnnl_primitive_desc_t pd[2])
+{
+    dnnl_eltwise_desc_t desc;
+    const joint forward[] = {{DNNL_ARG_SRC, md, NULL}, {DNNL_ARG_DST, md, NULL}};
+    DNNL_TRY("describing an activation",
+             dnnl_eltwise_forward_desc_init(&desc, dnnl_forward_training, alg, md, 0, 0));
+    TG_TRY(op_build(a->nn, &desc, NULL, &a->forward, forward, TRAIN_COUNT(forward), &pd[0]));
+
+    const joint backward[] = {
+        {DNNL_ARG_DST, md, NULL}, {DNNL_ARG_DIFF_DST, md, NULL}, {DNNL_ARG_DIFF_SRC, md, NULL}};
+    DNNL_TRY("describing an activation", dnnl_eltwise_backward_desc_init(&desc, alg, md, md, 0, 0));
+    TG_TRY(op_build(a->nn, &desc, pd[0], &a->backward, backward, TRAIN_COUNT(backward), &pd[1]));
+    a->backward.ports[0].output = false; /* DST is what forward gave, an input here */
+    return TG_OK;
+}
+
+tg_status nn_act_create(nn *n, nn_act_kind kind, size_t count, nn_act **a_p)
+{
+    const dnnl_alg_kind_t alg =
+        kind == NN_TANH ? dnnl_eltwise_tanh_use_dst_for_bwd : dnnl_eltwise_relu_use_dst_for_bwd;
+    const dnnl_dims_t elements = {(dnnl_dim_t)count};
+    dnnl_memory_desc_t md;
+    TG_TRY(op_layout(&md, 1, elements, dnnl_a));
+    nn_act *a;
+    TG_TRY(train_alloc(1, sizeof *a, &a));
+    a->nn = n;
+    dnnl_primitive_desc_t pd[2] = {NULL, NULL};
+    const tg_status status = act_build(a, alg, &md, pd);
+    op_pd_destroy(pd[0]);
+    op_pd_destroy(pd[1]);
+    if (status != TG_OK) {
+        nn_act_destroy(a);
+        return status;
+    }
+    *a_p = a;
+    return TG_OK;
+}
+
+void nn_act_destroy(nn_act *a)
+{
+    if (!a)
+        return;
+    op_destroy(&a->forward);
+    op_destroy(&a->backward);
+    free(a);
+}
+
+tg_status nn_act_forward(nn_act *a, const float *src, float *dst)
+{
+    return op_run(a->nn, &a->forward, (const float *const[]){src, dst});
+}
+
+tg_status nn_act_backward(nn_act *a, const float *dst, const float *ddst, float *dsrc)
+{
+    return op_run(a->nn, &a->backward, (const float *const[]){dst, ddst, dsrc});
+}
+
+/* ---- dense --------------------------------------------------------------------------------------
+ */
+
+/* c (m, n) = op(a) (m, k) op(b) (k, n), row-major; lda, ldb: row lengths as stored. */
+static tg_status gemm(char transa, char transb, size_t m, size_t n, size_t k, const float *a,
+                      size_t lda, const float *b, size_t ldb, float *c)
+{
+    DNNL_TRY("a matrix product",
+             dnnl_sgemm(transa, transb, (dnnl_dim_t)m, (dnnl_dim_t)n, (dnnl_dim_t)k, 1, a,
+                        (dnnl_dim_t)lda, b, (dnnl_dim_t)ldb, 0, c, (dnnl_dim_t)n));
+    return TG_OK;
+}
+
+tg_status nn_dense_forward(size_t batch, size_t in, size_t out, const float *src,
+                           const float *weights, const float *bias, float *dst)
+{
+    TG_TRY(gemm('N', 'T', batch, out, in, src, in, weights, in, dst));
+    for (size_t i = 0; i < batch; i++) {
+        for (size_t j = 0; j < out; j++)
+            dst[i * out + j] += bias[j];
+    }
+    return TG_OK;
+}
+
+tg_status nn_dense_backward_weights(size_t batch, size_t in, size_t out, const float *src,
+                                    const float *ddst, float *dweights, float *dbias)
+{
+    TG_TRY(gemm('T', 'N', out, in, batch, ddst, out, src, in, dweights));
+    memset(dbias, 0, out * sizeof *dbias);
+    for (size_t i = 0; i < batch; i++) {
+        for (size_t j = 0; j < out; j++)
+            dbias[j] += ddst[i * out + j];
+    }
+    return TG_OK;
+}
+
+tg_status nn_dense_backward_data(size_t batch, size_t in, size_t out, const float *ddst,
+                                 const float *weights, float *dsrc)
+{
+    return gemm('N', 'N', batch, in, out, ddst, out, weights, in, dsrc);
+}

@@ -1,0 +1,163 @@
+#include "train/nn/dnnl_op.h"
+#include "train/train_util.h"
+#include <stdlib.h>
+#include <string.h>
+
+tg_status op_failed(dnnl_status_t status, const char *what)
+{
+    if (status == dnnl_out_of_memory)
+        return tg_fail(TG_E_NOMEM, "oneDNN is out of memory (%s)", what);
+    return tg_fail(TG_E_UNSUPPORTED, "oneDNN %d.%d.%d: %s failed with status %d",
+                   DNNL_VERSION_MAJOR, DNNL_VERSION_MINOR, DNNL_VERSION_PATCH, what, (int)status);
+}
+
+/* ---- ops --------------------------------------------------------------------------------------
+ */
+
+void op_destroy(op *o)
+{
+    for (size_t i = 0; i < o->nports; i++) {
+        port *p = &o->ports[i];
+        if (p->reorder)
+            dnnl_primitive_destroy(p->reorder);
+        if (p->inner && p->inner != p->user)
+            dnnl_memory_destroy(p->inner);
+        if (p->user)
+            dnnl_memory_destroy(p->user);
+        free(p->buffer);
+    }
+    if (o->scratch)
+        dnnl_memory_destroy(o->scratch);
+    if (o->primitive)
+        dnnl_primitive_destroy(o->primitive);
+    memset(o, 0, sizeof *o);
+}
+
+/* Choose an implementation for an operation descriptor and make it. */
+static tg_status op_create(nn *n, const void *desc, const_dnnl_primitive_desc_t hint, op *o,
+                           dnnl_primitive_desc_t *pd_p)
+{
+    dnnl_primitive_attr_t attr;
+    DNNL_TRY("creating attributes", dnnl_primitive_attr_create(&attr));
+    dnnl_status_t status = dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user);
+    if (status == dnnl_success)
+        status = dnnl_primitive_desc_create(pd_p, desc, attr, n->engine, hint);
+    dnnl_primitive_attr_destroy(attr);
+    DNNL_TRY("choosing an implementation", status);
+    DNNL_TRY("creating a primitive", dnnl_primitive_create(&o->primitive, *pd_p));
+
+    const dnnl_memory_desc_t *md = dnnl_primitive_desc_query_md(*pd_p, dnnl_query_scratchpad_md, 0);
+    const size_t bytes = md ? dnnl_memory_desc_get_size(md) : 0;
+    if (bytes > 0)
+        DNNL_TRY("creating memory",
+                 dnnl_memory_create(&o->scratch, md, n->engine, DNNL_MEMORY_NONE));
+    if (bytes > n->scratch_bytes) {
+        void *scratch;
+        TG_TRY(train_alloc(bytes, 1, &scratch));
+        free(n->scratch);
+        n->scratch = scratch;
+        n->scratch_bytes = bytes;
+    }
+    return TG_OK;
+}
+
+static tg_status reorder_create(nn *n, const dnnl_memory_desc_t *src, const dnnl_memory_desc_t *dst,
+                                dnnl_primitive_t *reorder_p)
+{
+    dnnl_primitive_desc_t pd;
+    DNNL_TRY("choosing a reorder",
+             dnnl_reorder_primitive_desc_create(&pd, src, n->engine, dst, n->engine, NULL));
+    const dnnl_status_t status = dnnl_primitive_create(reorder_p, pd);
+    dnnl_primitive_desc_destroy(pd);
+    DNNL_TRY("creating a reorder", status);
+    return TG_OK;
+}
+
+static tg_status port_create(nn *n, const_dnnl_primitive_desc_t pd, const joint *j, port *p)
+{
+    const dnnl_memory_desc_t *inner =
+        dnnl_primitive_desc_query_md(pd, dnnl_query_exec_arg_md, j->arg);
+    if (!inner)
+        return op_failed(dnnl_invalid_arguments, "asking for a layout");
+    p->arg = j->arg;
+    p->output = j->arg == DNNL_ARG_DST || j->arg == DNNL_ARG_DIFF_SRC ||
+                j->arg == DNNL_ARG_DIFF_WEIGHTS || j->arg == DNNL_ARG_DIFF_BIAS;
+    if (j->user) {
+        DNNL_TRY("creating memory",
+                 dnnl_memory_create(&p->user, j->user, n->engine, DNNL_MEMORY_NONE));
+        if (dnnl_memory_desc_equal(j->user, inner)) {
+            p->inner = p->user;
+            return TG_OK;
+        }
+    }
+    void *data = j->shared ? j->shared->buffer : NULL;
+    if (!data) {
+        TG_TRY(train_alloc(dnnl_memory_desc_get_size(inner), 1, &p->buffer));
+        data = p->buffer;
+    }
+    DNNL_TRY("creating memory", dnnl_memory_create(&p->inner, inner, n->engine, data));
+    if (j->user)
+        TG_TRY(reorder_create(n, p->output ? inner : j->user, p->output ? j->user : inner,
+                              &p->reorder));
+    return TG_OK;
+}
+
+/* The whole op. pd_p gets the primitive's descriptor (for hints), the caller's to destroy; it may
+ * be set on failure too. */
+tg_status op_build(nn *n, const void *desc, const_dnnl_primitive_desc_t hint, op *o,
+                   const joint *joints, size_t njoints, dnnl_primitive_desc_t *pd_p)
+{
+    TG_TRY(op_create(n, desc, hint, o, pd_p));
+    for (size_t i = 0; i < njoints; i++) {
+        o->nports++; /* first: what is half made is destroyed with the op */
+        TG_TRY(port_create(n, *pd_p, &joints[i], &o->ports[i]));
+    }
+    return TG_OK;
+}
+
+void op_pd_destroy(dnnl_primitive_desc_t pd)
+{
+    if (pd)
+        dnnl_primitive_desc_destroy(pd);
+}
+
+static tg_status reorder_run(nn *n, const port *p)
+{
+    const dnnl_exec_arg_t args[2] = {{DNNL_ARG_FROM, p->output ? p->inner : p->user},
+                                     {DNNL_ARG_TO, p->output ? p->user : p->inner}};
+    DNNL_TRY("a reorder", dnnl_primitive_execute(p->reorder, n->stream, 2, args));
+    return TG_OK;
+}
+
+tg_status op_run(nn *n, op *o, const float *const *data)
+{
+    dnnl_exec_arg_t args[OP_PORTS + 1];
+    int count = 0;
+    for (size_t i = 0; i < o->nports; i++) {
+        port *p = &o->ports[i];
+        if (p->user)
+            DNNL_TRY("setting an array",
+                     dnnl_memory_set_data_handle(p->user, (void *)(uintptr_t)data[i]));
+        if (p->reorder && !p->output)
+            TG_TRY(reorder_run(n, p));
+        args[count++] = (dnnl_exec_arg_t){p->arg, p->inner};
+    }
+    if (o->scratch) {
+        DNNL_TRY("setting scratch memory", dnnl_memory_set_data_handle(o->scratch, n->scratch));
+        args[count++] = (dnnl_exec_arg_t){DNNL_ARG_SCRATCHPAD, o->scratch};
+    }
+    DNNL_TRY("a primitive", dnnl_primitive_execute(o->primitive, n->stream, count, args));
+    for (size_t i = 0; i < o->nports; i++) {
+        if (o->ports[i].reorder && o->ports[i].output)
+            TG_TRY(reorder_run(n, &o->ports[i]));
+    }
+    DNNL_TRY("waiting", dnnl_stream_wait(n->stream));
+    return TG_OK;
+}
+
+tg_status op_layout(dnnl_memory_desc_t *md, int ndims, const dnnl_dims_t dims,
+                    dnnl_format_tag_t tag)
+{
+    DNNL_TRY("describing an array", dnnl_memory_desc_init_by_tag(md, ndims, dims, dnnl_f32, tag));
+    return TG_OK;
+}

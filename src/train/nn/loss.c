@@ -1,0 +1,35 @@
+/* loss = -log softmax(z)[label] = log sum_j exp(z_j - max z) - (z_label - max z)
+ * d mean loss / d z_j = (softmax(z)_j - [j = label]) / count */
+#include "train/nn/nn.h"
+#include <math.h>
+
+void nn_softmax_loss(size_t rows, size_t count, size_t classes, const float *logits,
+                     const uint8_t *labels, float *dlogits, double *loss_sum_p, size_t *correct_p)
+{
+    double loss = 0;
+    size_t correct = 0;
+    for (size_t i = 0; i < count; i++) {
+        const float *z = logits + i * classes;
+        size_t best = 0;
+        for (size_t j = 1; j < classes; j++)
+            best = z[j] > z[best] ? j : best;
+        const float zmax = z[best], zlabel = z[labels[i]];
+        double sum = 0;
+        for (size_t j = 0; j < classes; j++)
+            sum += exp((double)(z[j] - zmax));
+        loss += log(sum) - (double)(zlabel - zmax);
+        correct += best == labels[i];
+        if (dlogits) {
+            float *d = dlogits + i * classes;
+            for (size_t j = 0; j < classes; j++)
+                d[j] = (float)(exp((double)(z[j] - zmax)) / sum / (double)count);
+            d[labels[i]] -= (float)(1.0 / (double)count);
+        }
+    }
+    if (dlogits) {
+        for (size_t i = count * classes; i < rows * classes; i++)
+            dlogits[i] = 0;
+    }
+    *loss_sum_p = loss;
+    *correct_p = correct;
+}

@@ -1,0 +1,60 @@
+/* One rank's run, from set-up to end: what the trainer's files share. */
+#ifndef TG_TRAIN_RUN_H
+#define TG_TRAIN_RUN_H
+
+#include "train/data/data.h"
+#include "train/data/order.h"
+#include "train/model/model.h"
+#include "train/run_stats.h"
+#include "train/train.h"
+
+typedef struct run {
+    const train_job *job;
+    const train_data *data;
+    tg_transport *transport;
+    const train_events *events; /* NULL on ranks other than 0 */
+    tg_spec *method, *strategy;
+    tg_optimizer *optimizer;
+    tg_lr_schedule *lr;
+    model *model;
+    order *order;
+    tg_session *session;
+    uint32_t *id;                                      /* of the model's tensors in the session */
+    float *x;                                          /* (batch, DATA_PIXELS) */
+    uint8_t *labels;                                   /* (batch) */
+    uint64_t steps, steps_per_epoch, first_step, step; /* step: done */
+    /* Of the running epoch, kept in checkpoints: */
+    double loss_sum;
+    uint64_t loss_steps;
+
+    run_stats stats;
+    int64_t start_ns, evaluation_ns; /* of this run */
+    int64_t hooks_ns;                /* of this step: time in the session's functions */
+    unsigned skips;                  /* in a row */
+    bool stop_asked;
+    train_end_info end;
+} run;
+
+static inline int64_t run_now(const run *r)
+{
+    return tg_now_ns(r->transport->clock);
+}
+
+/* Training time of this run so far, without evaluation and saving. */
+static inline double run_seconds(const run *r)
+{
+    return (double)(run_now(r) - r->start_ns - r->evaluation_ns) / 1e9;
+}
+
+/* Everything up to the first step: model, session, handshake, checkpoint. */
+TG_NODISCARD tg_status run_setup(run *r);
+/* Free everything, whatever of it was made, but the session. */
+void run_free(run *r);
+
+/* A checkpoint in job->save_dir, with what run_setup needs to go on. */
+TG_NODISCARD tg_status run_save(run *r);
+
+/* One training step: batch, forward, backward, exchange; records and reports it. */
+TG_NODISCARD tg_status run_step_once(run *r, tg_step_info *info);
+
+#endif

@@ -1,0 +1,106 @@
+#include "train/run_stats.h"
+#include "train/train_util.h"
+#include <math.h>
+#include <stdlib.h>
+
+tg_status run_stats_add(run_stats *s, const run_step *step)
+{
+    if (s->count == s->room) {
+        const size_t room = s->room ? 2 * s->room : 1024;
+        run_step *grown = realloc(s->steps, room * sizeof *grown);
+        if (!grown)
+            return tg_fail(TG_E_NOMEM, "out of memory: records of %zu steps", room);
+        s->steps = grown;
+        s->room = room;
+    }
+    s->steps[s->count++] = *step;
+    return TG_OK;
+}
+
+void run_stats_free(run_stats *s)
+{
+    free(s->steps);
+    *s = (run_stats){NULL, 0, 0};
+}
+
+static int by_value(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Of an even number of values: the mean of the two in the middle. Sorts v. */
+static double median(double *v, size_t n)
+{
+    if (n == 0)
+        return NAN;
+    qsort(v, n, sizeof *v, by_value);
+    return n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
+}
+
+/* A figure of a step; NAN: this step does not count. */
+typedef double figure(const run_step *step);
+
+static double step_ms(const run_step *step)
+{
+    return step->step_ms;
+}
+static double compute_ms(const run_step *step)
+{
+    return step->compute_ms;
+}
+static double step_coded_ms(const run_step *step)
+{
+    return step->coded ? step->step_ms : NAN;
+}
+static double exchange_ms(const run_step *step)
+{
+    return step->exchange_ms > 0 ? step->exchange_ms : NAN;
+}
+static double bytes_sent(const run_step *step)
+{
+    return (double)step->bytes_sent;
+}
+static double coded_bytes(const run_step *step)
+{
+    return step->coded && step->coded_bytes > 0 ? (double)step->coded_bytes : NAN;
+}
+static double any_bytes(const run_step *step)
+{
+    return step->coded_bytes > 0 ? (double)step->coded_bytes : NAN;
+}
+
+/* Median of f over steps [from, count). scratch (count) */
+static double median_of(const run_stats *s, size_t from, figure *f, double *scratch)
+{
+    size_t n = 0;
+    for (size_t i = from; i < s->count; i++) {
+        const double value = f(&s->steps[i]);
+        if (!isnan(value))
+            scratch[n++] = value;
+    }
+    return median(scratch, n);
+}
+
+tg_status run_stats_figures(const run_stats *s, size_t nparams, train_end_info *end)
+{
+    double *scratch, sent = 0, dense = 0;
+    TG_TRY(train_alloc(s->count, sizeof *scratch, &scratch));
+    const size_t half = s->count / 2;
+    end->step_ms_median = median_of(s, 0, step_ms, scratch);
+    end->compute_ms_median = median_of(s, 0, compute_ms, scratch);
+    end->step_coded_ms_median = median_of(s, 0, step_coded_ms, scratch);
+    end->exchange_ms_median = median_of(s, 0, exchange_ms, scratch);
+    end->bytes_per_step = median_of(s, half, bytes_sent, scratch);
+    double bytes = median_of(s, half, coded_bytes, scratch);
+    if (isnan(bytes)) /* nothing was coded: the dense method */
+        bytes = median_of(s, half, any_bytes, scratch);
+    end->ratio = 4.0 * (double)nparams / bytes;
+    free(scratch);
+    for (size_t i = 0; i < s->count; i++) {
+        sent += (double)s->steps[i].bytes_sent;
+        dense += (double)s->steps[i].bytes_dense;
+    }
+    end->ratio_wire = sent > 0 ? dense / sent : NAN;
+    return TG_OK;
+}

@@ -1,0 +1,123 @@
+/* A training step, and the hooks that join the model's passes to the session. */
+#include "train/run.h"
+#include <inttypes.h>
+
+/* After so many skipped steps in a row the parameters are lost for good: every batch gives a
+ * gradient that is not finite. */
+#define SKIPS_MAX 20
+
+static double ms(int64_t ns)
+{
+    return (double)ns / 1e6;
+}
+
+static tg_status timed(run *r, int64_t start, tg_status status)
+{
+    r->hooks_ns += run_now(r) - start;
+    return status;
+}
+
+static tg_status param_read(void *arg, size_t tensor)
+{
+    run *r = arg;
+    const int64_t start = run_now(r);
+    return timed(r, start, tg_param_wait(r->session, r->id[tensor]));
+}
+
+static tg_status grad_write(void *arg, size_t tensor)
+{
+    run *r = arg;
+    const int64_t start = run_now(r);
+    return timed(r, start, tg_grad_wait(r->session, r->id[tensor]));
+}
+
+static tg_status grad_ready(void *arg, size_t tensor)
+{
+    run *r = arg;
+    const int64_t start = run_now(r);
+    return timed(r, start, tg_grad_ready(r->session, r->id[tensor]));
+}
+
+static tg_status layer_done(void *arg)
+{
+    run *r = arg;
+    const int64_t start = run_now(r);
+    return timed(r, start, tg_progress(r->session));
+}
+
+/* Forward and backward. *compute_ns_p: without the time spent in the session. */
+static tg_status compute(run *r, double *loss_p, int64_t *compute_ns_p)
+{
+    const model_hooks hooks = {r, param_read, grad_write, grad_ready, layer_done};
+    model *m = r->model;
+    const int rank = r->transport->rank;
+    double loss_sum;
+    size_t correct;
+    r->hooks_ns = 0;
+    const int64_t start = run_now(r);
+    TG_TRY(m->ops->forward(m, r->x, r->labels, m->batch, &hooks, &loss_sum, &correct));
+    const int64_t middle = run_now(r);
+    TG_TRY(m->ops->backward(m, r->x, &hooks));
+    const int64_t end = run_now(r);
+    tg_trace_span(r->job->trace, rank, TG_ROW_COMPUTE, "forward", start, middle, r->step, 0);
+    tg_trace_span(r->job->trace, rank, TG_ROW_COMPUTE, "backward", middle, end, r->step, 0);
+    *compute_ns_p = end - start - r->hooks_ns;
+    *loss_p = loss_sum / (double)m->batch;
+    return TG_OK;
+}
+
+/* Whether the coming step's figures will be looked at. */
+static bool logged(const run *r)
+{
+    return r->events && r->events->step && r->job->log_every > 0 &&
+           (r->step + 1) % r->job->log_every == 0;
+}
+
+tg_status run_step_once(run *r, tg_step_info *info)
+{
+    const int64_t start = run_now(r);
+    const double lr = tg_lr_at(r->lr, r->step);
+    TG_TRY(tg_session_set_lr(r->session, lr));
+    const uint32_t *index = order_batch(r->order, r->step);
+    for (size_t i = 0; i < r->job->batch; i++)
+        data_sample(r->data, DATA_TRAIN, index[i], r->x + i * DATA_PIXELS, &r->labels[i]);
+    double loss;
+    int64_t compute_ns;
+    TG_TRY(compute(r, &loss, &compute_ns));
+    if (r->job->stop && *r->job->stop && !r->stop_asked) {
+        tg_session_request_stop(r->session);
+        r->stop_asked = true;
+    }
+    *info = (tg_step_info){.struct_size = sizeof *info, .want_residual_norm = logged(r)};
+    TG_TRY(tg_step(r->session, info));
+    const int64_t end = run_now(r);
+
+    r->step++;
+    r->loss_sum += loss;
+    r->loss_steps++;
+    r->skips = info->skipped ? r->skips + 1 : 0;
+    if (r->skips == SKIPS_MAX)
+        return tg_fail(TG_E_NONFINITE,
+                       "step %" PRIu64 ": %d steps in a row had gradients that are not finite "
+                       "(loss %g, lr %g)",
+                       r->step, SKIPS_MAX, loss, lr);
+    const run_step record = {.step_ms = ms(end - start),
+                             .compute_ms = ms(compute_ns),
+                             .exchange_ms = ms(info->exchange_ns),
+                             .bytes_sent = info->bytes_sent,
+                             .bytes_dense = info->bytes_dense,
+                             .coded_bytes = info->coded_bytes,
+                             .coded = info->coded};
+    TG_TRY(run_stats_add(&r->stats, &record));
+    if (!r->events || !r->events->step)
+        return TG_OK;
+    const train_step_info event = {.step = r->step,
+                                   .epoch = (r->step - 1) / r->steps_per_epoch,
+                                   .loss = loss,
+                                   .lr = lr,
+                                   .tg = *info,
+                                   .compute_ms = record.compute_ms,
+                                   .step_ms = record.step_ms,
+                                   .seconds = run_seconds(r)};
+    return r->events->step(r->events->arg, &event);
+}

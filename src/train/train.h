@@ -1,0 +1,117 @@
+/* The trainer: a client of the public headers, as any user's program would be. One call trains one
+ * rank. */
+#ifndef TG_TRAIN_H
+#define TG_TRAIN_H
+
+#include <signal.h>
+#include "telegrad/telegrad.h"
+
+/* ---- data ------------------------------------------------------------------------------------ */
+
+/* A classification data set in memory, immutable once open, shared by the ranks of a process. */
+typedef struct train_data train_data;
+
+/* spec     "mnist", "fashion-mnist" (IDX files, plain or .gz, by their canonical names) or "glyphs"
+ * (generated: "glyphs:train=60000,test=10000,seed=1"); NAME:DIR says where the files are. Without
+ * DIR: $TELEGRAD_DATA/NAME, then ./data/NAME. holdout  0: test on the test files. N: train without
+ * the last N training samples and test on those (to choose rates without looking at the test set).
+ * Errors   TG_E_SPEC, TG_E_IO (names the files and folders looked for), TG_E_CORRUPT (names file,
+ * field, value) */
+TG_NODISCARD tg_status train_data_open(const char *spec, size_t holdout, train_data **d_p);
+void train_data_close(train_data *d);
+const char *train_data_name(const train_data *d);   /* "mnist" */
+const char *train_data_origin(const train_data *d); /* folder, or "generated" */
+uint64_t train_data_hash(const train_data *d);      /* of all bytes used */
+size_t train_data_train(const train_data *d);       /* samples */
+size_t train_data_test(const train_data *d);
+/* Whether NAME's files are found without DIR (for choosing a default); sets *dir (a static or env
+ * string) if so. */
+bool train_data_find(const char *name, const char **dir_p);
+
+/* ---- one run -----------------------------------------------------------------------------------
+ */
+
+typedef struct train_job {
+    const char *model; /* "lenet5", "mlp:hidden=256" */
+    const char *method, *strategy, *optimizer, *lr_schedule;
+    size_t batch;    /* samples per rank and step */
+    uint64_t epochs; /* ignored if steps > 0 */
+    uint64_t steps;  /* total steps; 0: epochs decides */
+    uint64_t seed;
+    uint64_t log_every;
+    const char *save_dir; /* NULL: never */
+    uint64_t save_every;  /* steps; 0: only at the end (or interrupt) */
+    const char *resume_dir;
+    int64_t timeout_ms;
+    tg_driver driver;
+    bool evaluate; /* at each epoch's end and at the end */
+    tg_trace *trace;
+    const volatile sig_atomic_t *stop; /* becomes non-zero: all ranks stop after the same step */
+} train_job;
+
+typedef struct train_start_info {
+    const char *method, *strategy, *optimizer, *lr_schedule; /* normal forms */
+    int world;
+    size_t params, tensors;
+    uint64_t steps, steps_per_epoch, first_step; /* first_step > 0 after a resume */
+} train_start_info;
+
+typedef struct train_step_info {
+    uint64_t step;  /* 1, 2, ...: steps done */
+    uint64_t epoch; /* 0, 1, ... */
+    double loss;    /* of this rank's batch */
+    double lr;
+    tg_step_info tg;
+    double compute_ms, step_ms; /* of this step; log records between carry medians of their own */
+    double seconds;             /* since the first step of this run */
+} train_step_info;
+
+typedef struct train_epoch_info {
+    uint64_t epoch, step;
+    double train_loss;               /* mean over the epoch's steps and all ranks */
+    double test_accuracy, test_loss; /* of the global parameters, over the whole test set */
+    double seconds;                  /* training time so far, evaluation excluded */
+    uint64_t bytes_sent;
+} train_epoch_info;
+
+typedef struct train_end_info {
+    int world;
+    uint64_t steps, epochs;          /* done, all runs together */
+    double test_accuracy, test_loss; /* NAN if not evaluated */
+    double train_loss;               /* of the last epoch, or part of one */
+    double seconds;                  /* training, evaluation excluded, of this run */
+    double step_ms_median, compute_ms_median;
+    uint64_t bytes_sent;   /* everything this rank handed to the transport */
+    double bytes_per_step; /* median over steps of the bytes sent, second half of the run (after
+                              warm-ups) */
+    double ratio;      /* 4n over the median coded gradient of the second half, envelope and frame
+                        * included; dense steps of      CD-SGD not counted */
+    double ratio_wire; /* bytes of the best dense exchange over bytes_sent, whole run */
+    double step_coded_ms_median; /* steps whose awaited exchange was coded; NAN if none */
+    double exchange_ms_median;
+    uint64_t skipped_nonfinite;
+    uint64_t params_hash;
+    bool interrupted;
+} train_end_info;
+
+/* Called on rank 0 only, from its thread. Any may be NULL. */
+typedef struct train_events {
+    void *arg;
+    tg_status (*start)(void *arg, const train_start_info *info);
+    tg_status (*step)(
+        void *arg, const train_step_info *info); /* every step; the callee thins out by log_every */
+    tg_status (*epoch)(void *arg, const train_epoch_info *info);
+} train_events;
+
+/* Train rank transport->rank. All ranks call it with equal jobs. end_p is set on every rank
+ * (accuracy, hash alike). A callback that fails ends the run on all ranks. Threads: one rank per
+ * thread; oneDNN runs on the calling thread alone. Errors: those of the session; TG_E_SPEC for the
+ * job's strings; TG_E_NONFINITE if the loss is lost for good */
+TG_NODISCARD tg_status train_run(const train_job *job, const train_data *data,
+                                 tg_transport *transport, const train_events *events,
+                                 train_end_info *end_p);
+
+/* The models, for `telegrad models` and messages. */
+const tg_entry *const *train_models(size_t *count_p);
+
+#endif

@@ -1,0 +1,144 @@
+#include "train/run.h"
+#include "train/train_util.h"
+#include <math.h>
+#include <stdio.h>
+
+/* ---- evaluation ---------------------------------------------------------------------------------
+ */
+
+/* This rank's part of the test set. */
+static tg_status evaluate_shard(run *r, double *loss_p, double *correct_p)
+{
+    const size_t total = train_data_test(r->data), world = (size_t)r->transport->size,
+                 rank = (size_t)r->transport->rank, batch = r->job->batch;
+    const size_t end = total * (rank + 1) / world;
+    *loss_p = *correct_p = 0;
+    for (size_t at = total * rank / world; at < end; at += batch) {
+        const size_t count = end - at < batch ? end - at : batch;
+        double loss;
+        size_t correct;
+        for (size_t i = 0; i < count; i++)
+            data_sample(r->data, DATA_TEST, at + i, r->x + i * DATA_PIXELS, &r->labels[i]);
+        TG_TRY(r->model->ops->forward(r->model, r->x, r->labels, count, NULL, &loss, &correct));
+        *loss_p += loss;
+        *correct_p += (double)correct;
+    }
+    return TG_OK;
+}
+
+/* End an epoch, or what there is of one: mean loss over steps and ranks, test of the global
+ * parameters. */
+static tg_status close_epoch(run *r, bool evaluate)
+{
+    const int64_t start = run_now(r);
+    double sums[3] = {r->loss_sum, 0, 0};
+    if (evaluate) {
+        TG_TRY(tg_eval_begin(r->session));
+        TG_TRY(evaluate_shard(r, &sums[1], &sums[2]));
+        TG_TRY(tg_eval_end(r->session));
+    }
+    TG_TRY(tg_session_sum(r->session, sums, TRAIN_COUNT(sums)));
+    const double tested = evaluate ? (double)train_data_test(r->data) : NAN;
+    r->end.train_loss = sums[0] / ((double)r->loss_steps * r->transport->size);
+    r->end.test_loss = sums[1] / tested;
+    r->end.test_accuracy = sums[2] / tested;
+    r->evaluation_ns += run_now(r) - start;
+    r->loss_sum = 0;
+    r->loss_steps = 0;
+    if (!r->events || !r->events->epoch)
+        return TG_OK;
+    const train_epoch_info info = {.epoch = (r->step - 1) / r->steps_per_epoch,
+                                   .step = r->step,
+                                   .train_loss = r->end.train_loss,
+                                   .test_accuracy = r->end.test_accuracy,
+                                   .test_loss = r->end.test_loss,
+                                   .seconds = run_seconds(r),
+                                   .bytes_sent = tg_session_bytes_sent(r->session)};
+    return r->events->epoch(r->events->arg, &info);
+}
+
+/* ---- the run ------------------------------------------------------------------------------------
+ */
+
+static tg_status announce(const run *r)
+{
+    if (!r->events || !r->events->start)
+        return TG_OK;
+    const train_start_info info = {.method = tg_spec_text(r->method),
+                                   .strategy = tg_spec_text(r->strategy),
+                                   .optimizer = tg_spec_text(tg_optimizer_spec(r->optimizer)),
+                                   .lr_schedule = tg_lr_schedule_text(r->lr),
+                                   .world = r->transport->size,
+                                   .params = r->model->params_total,
+                                   .tensors = r->model->ntensors,
+                                   .steps = r->steps,
+                                   .steps_per_epoch = r->steps_per_epoch,
+                                   .first_step = r->first_step};
+    return r->events->start(r->events->arg, &info);
+}
+
+static tg_status loop(run *r)
+{
+    const train_job *job = r->job;
+    uint64_t saved_at = UINT64_MAX;
+    while (r->step < r->steps && !r->end.interrupted) {
+        /* Here, not after the step: the last epoch ends after the drain, and a run that was stopped
+         * at the end of an epoch closes it when it goes on. */
+        if (r->loss_steps == r->steps_per_epoch)
+            TG_TRY(close_epoch(r, job->evaluate));
+        tg_step_info info;
+        TG_TRY(run_step_once(r, &info));
+        r->end.interrupted = info.stop;
+        if (job->save_dir && job->save_every > 0 && r->step % job->save_every == 0) {
+            TG_TRY(run_save(r));
+            saved_at = r->step;
+        }
+    }
+    r->end.interrupted = r->end.interrupted && r->step < r->steps;
+    if (job->save_dir && saved_at != r->step)
+        TG_TRY(run_save(r));
+    TG_TRY(tg_session_finish(r->session));
+    return r->loss_steps > 0 ? close_epoch(r, job->evaluate && !r->end.interrupted) : TG_OK;
+}
+
+static tg_status run_all(run *r)
+{
+    TG_TRY(run_setup(r));
+    TG_TRY(announce(r));
+    r->start_ns = run_now(r);
+    r->end.test_accuracy = r->end.test_loss = r->end.train_loss = NAN;
+    TG_TRY(loop(r));
+
+    train_end_info *end = &r->end;
+    end->seconds = run_seconds(r);
+    end->world = r->transport->size;
+    end->steps = r->step;
+    end->epochs = r->step / r->steps_per_epoch;
+    TG_TRY(run_stats_figures(&r->stats, r->model->params_total, end));
+    end->skipped_nonfinite = tg_session_skipped(r->session);
+    TG_TRY(tg_session_params_hash(r->session, &end->params_hash));
+    end->bytes_sent = tg_session_bytes_sent(r->session);
+    return TG_OK;
+}
+
+tg_status train_run(const train_job *job, const train_data *data, tg_transport *transport,
+                    const train_events *events, train_end_info *end_p)
+{
+    run r = {.job = job,
+             .data = data,
+             .transport = transport,
+             .events = transport->rank == 0 ? events : NULL};
+    tg_status status = run_all(&r);
+    char message[1024];
+    snprintf(message, sizeof message, "%s", tg_error());
+    tg_session_destroy(r.session);
+    if (status != TG_OK) {
+        /* The others must not wait for this rank, wherever they are. */
+        transport->ops->shut(transport);
+        status = tg_fail(status, "%s", message);
+    } else {
+        *end_p = r.end;
+    }
+    run_free(&r);
+    return status;
+}

@@ -1,0 +1,52 @@
+/* What the transports of this room share: argument checks, a pool of small records, times as text.
+ */
+#ifndef TG_ENDPOINT_H
+#define TG_ENDPOINT_H
+
+#include "telegrad/transport.h"
+
+/* Users' tags stay below TG_TAG_LIMIT; what a transport must carry for decorators stays below this.
+ */
+#define TG__TAG_CARRIED ((uint32_t)1 << 26)
+
+/* The arguments of post_send and post_recv (`verb` is for the message). Inline, so that
+ * libtelegrad-mpi needs nothing of the core but its public functions. Errors  TG_E_ARG */
+static inline tg_status tg__post_check(const tg_transport *t, const char *verb, int peer,
+                                       uint32_t tag, uint32_t tag_limit, const void *buf,
+                                       size_t len, const tg_request *req)
+{
+    if (peer < 0 || peer >= t->size || peer == t->rank)
+        return tg_fail(TG_E_ARG, "%s: peer=%d: allowed: 0..%d, not this rank itself (%d)", verb,
+                       peer, t->size - 1, t->rank);
+    if (tag >= tag_limit)
+        return tg_fail(TG_E_ARG, "%s: tag=%lu: allowed: tag < %lu", verb, (unsigned long)tag,
+                       (unsigned long)tag_limit);
+    if (!req || (!buf && len))
+        return tg_fail(TG_E_ARG, "%s: %s is NULL", verb, req ? "buf" : "req");
+    return TG_OK;
+}
+
+/* Whether `inner` can be decorated by `what`.
+ * Errors  TG_E_ARG: NULL, or a table of another size or with holes */
+TG_NODISCARD tg_status tg__inner_check(const char *what, const tg_transport *inner);
+
+/* Records of one size that are taken and given back all the time: no allocation once it is warm.
+ * Zero-initialise and set item_bytes (at least a pointer's size). One thread at a time. */
+typedef struct tg__pool {
+    size_t item_bytes;
+    void *spare;  /* list of records that were given back */
+    void *chunks; /* list of allocations */
+} tg__pool;
+
+/* A zeroed record. Errors: TG_E_NOMEM */
+TG_NODISCARD tg_status tg__pool_take(tg__pool *pool, void *item_p);
+void tg__pool_give(tg__pool *pool, void *item);
+void tg__pool_fini(tg__pool *pool); /* frees all records, given back or not */
+
+/* The first len characters of text as a time: a decimal number >= 0 and us, ms or s, at most an
+ * hour. False, and *ns_p untouched, if it is none. Threads: any */
+bool tg__time_parse(const char *text, size_t len, int64_t *ns_p);
+
+#define TG__TIME_MAX_NS INT64_C(3600000000000) /* longest delay and jitter */
+
+#endif

@@ -1,0 +1,395 @@
+/* Faults, drawn per message sent: number i of this rank is dropped, cut or damaged as the counter
+ * random numbers (seed, rank, kind of fault; i) say, so that a run can be repeated.
+ * stall=N and kill=N strike when a message is to be posted after N others, so those are on their way. */
+#include "transport/endpoint.h"
+#include "base/mem.h"
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PROBABILITY(key, text)                                                                   \
+    {                                                                                            \
+        .name = key, .type = TG_KEY_REAL, .def = "0", .max = 1, .help = "probability that " text \
+    }
+#define COUNT(key, text)                                             \
+    {                                                                \
+        .name = key, .type = TG_KEY_INT, .max = 0x1p53, .help = text \
+    }
+#define TIME(key, text)                                              \
+    {                                                                \
+        .name = key, .type = TG_KEY_SPEC, .def = "0ms", .help = text \
+    }
+
+static const tg_key fault_keys[] = {
+    PROBABILITY("drop", "a message is lost"),
+    PROBABILITY("corrupt", "one bit of a message flips"),
+    PROBABILITY("truncate", "a message is cut short"),
+    TIME("delay", "how long each message is held (us, ms, s)"),
+    COUNT("stall", "sends after which this rank says nothing"),
+    COUNT("kill", "sends after which this rank is gone"),
+    {.name = "seed", .type = TG_KEY_INT, .def = "1", .max = 0x1p53, .help = "any whole number"},
+    {.name = NULL},
+};
+static const tg_entry fault_entry = {
+    .name = "fault",
+    .summary = "drops, damages, cuts and delays messages; stalls or kills the rank",
+    .source = "",
+    .keys = fault_keys,
+};
+
+/* Kinds of draws: the `tensor` of their key. */
+enum draw { DRAW_DROP, DRAW_CORRUPT, DRAW_BIT, DRAW_TRUNCATE, DRAW_LENGTH };
+
+enum stage {
+    HELD,   /* a send that waits for its time */
+    POSTED, /* under way below */
+    OVER    /* failed when it was to be posted, or dropped */
+};
+
+typedef struct op {
+    struct op *prev, *next; /* of all that are not over */
+    tg_request req;         /* POSTED: the inner one */
+    enum stage stage;
+    const void *buf;      /* the caller's, or copy */
+    void *copy;           /* a damaged message: freed with the op */
+    size_t len, said_len; /* bytes that go; bytes that the caller sent */
+    uint32_t tag;
+    int peer;
+    bool send, silent; /* silent: posted after the stall, never over */
+    int64_t due_ns;    /* HELD */
+    tg_status status;
+    char error[160];
+} op;
+
+typedef struct faulty {
+    tg_transport base; /* first: the address is the transport's */
+    tg_transport *inner;
+    double drop, corrupt, truncate;
+    int64_t delay_ns;
+    uint64_t stall, kill; /* sends; UINT64_MAX: never */
+    uint64_t seed;
+    uint64_t sends;
+    op live; /* head of the ring of operations; held sends stand in it in the order of their times
+              */
+    tg__pool pool;
+    bool stalled, killed, is_shut, released;
+    bool news; /* a send was dropped, and is over already */
+    _Atomic bool woken;
+} faulty;
+
+static faulty *faulty_of(tg_transport *t)
+{
+    return t->impl;
+}
+
+static bool faulty_shut(tg_transport *t)
+{
+    faulty *f = faulty_of(t);
+    if (!f->is_shut)
+        f->released = f->inner->ops->shut(f->inner);
+    f->is_shut = true;
+    return f->released;
+}
+
+static tg_status check_live(const tg_transport *t, const faulty *f, const char *verb)
+{
+    if (f->killed)
+        return tg_fail(TG_E_STATE, "%s: rank %d: killed by fault", verb, t->rank);
+    if (f->is_shut)
+        return tg_fail(TG_E_STATE, "%s: this rank (%d) has left its faulty transport", verb,
+                       t->rank);
+    return TG_OK;
+}
+
+static tg_status new_op(faulty *f, const op *values, op **o_p)
+{
+    op *o;
+    TG_TRY(tg__pool_take(&f->pool, &o));
+    *o = *values;
+    o->next = &f->live;
+    o->prev = f->live.prev;
+    o->prev->next = f->live.prev = o;
+    *o_p = o;
+    return TG_OK;
+}
+
+static void free_op(faulty *f, op *o)
+{
+    o->prev->next = o->next;
+    o->next->prev = o->prev;
+    free(o->copy);
+    tg__pool_give(&f->pool, o);
+}
+
+static double draw(const faulty *f, enum draw kind)
+{
+    const tg_rng_key key = {.seed = f->seed,
+                            .purpose = TG_PURPOSE_FAULT,
+                            .rank = (uint32_t)f->base.rank,
+                            .tensor = (uint32_t)kind};
+    return tg_rng_uniform(&key, f->sends);
+}
+
+/* A number in [0, bound), bound > 0. */
+static size_t draw_below(const faulty *f, enum draw kind, size_t bound)
+{
+    size_t v = (size_t)(draw(f, kind) * (double)bound);
+    return TG__MIN(v, bound - 1);
+}
+
+/* What becomes of message number f->sends. */
+static tg_status afflict(faulty *f, op *o)
+{
+    if (draw(f, DRAW_DROP) < f->drop) {
+        o->stage = OVER;
+        f->news = true;
+        return TG_OK;
+    }
+    if (o->len && draw(f, DRAW_CORRUPT) < f->corrupt) {
+        uint8_t *copy = malloc(o->len);
+        if (!copy)
+            return tg_fail(TG_E_NOMEM, "out of memory: copy of a message of %zu bytes", o->len);
+        memcpy(copy, o->buf, o->len);
+        size_t bit = draw_below(f, DRAW_BIT, o->len * 8);
+        copy[bit / 8] = (uint8_t)(copy[bit / 8] ^ 1U << bit % 8);
+        o->buf = o->copy = copy;
+    }
+    if (o->len && draw(f, DRAW_TRUNCATE) < f->truncate)
+        o->len = draw_below(f, DRAW_LENGTH, o->len);
+    return TG_OK;
+}
+
+static tg_status post_inner(faulty *f, op *o)
+{
+    TG_TRY(f->inner->ops->post_send(f->inner, o->peer, o->tag, o->buf, o->len, &o->req));
+    o->stage = POSTED;
+    return TG_OK;
+}
+
+static tg_status faulty_post_send(tg_transport *t, int peer, uint32_t tag, const void *buf,
+                                  size_t len, tg_request *req)
+{
+    faulty *f = faulty_of(t);
+    TG_TRY(check_live(t, f, "post_send"));
+    TG_TRY(tg__post_check(t, "post_send", peer, tag, TG__TAG_CARRIED, buf, len, req));
+    if (f->sends >= f->kill) {
+        f->killed = true;
+        (void)faulty_shut(t);
+        return check_live(t, f, "post_send");
+    }
+    f->stalled = f->stalled || f->sends >= f->stall;
+    op *o;
+    TG_TRY(new_op(f,
+                  &(op){.stage = HELD,
+                        .buf = buf,
+                        .len = len,
+                        .said_len = len,
+                        .tag = tag,
+                        .peer = peer,
+                        .send = true,
+                        .silent = f->stalled},
+                  &o));
+    tg_status status = TG_OK;
+    if (!o->silent) {
+        status = afflict(f, o);
+        if (status == TG_OK && o->stage == HELD) {
+            if (f->delay_ns)
+                o->due_ns = tg_now_ns(t->clock) + f->delay_ns;
+            else
+                status = post_inner(f, o);
+        }
+        if (status != TG_OK) {
+            free_op(f, o);
+            return status;
+        }
+        f->sends++;
+    }
+    req->word[0] = (uint64_t)(uintptr_t)o;
+    return TG_OK;
+}
+
+static tg_status faulty_post_recv(tg_transport *t, int peer, uint32_t tag, void *buf, size_t cap,
+                                  tg_request *req)
+{
+    faulty *f = faulty_of(t);
+    TG_TRY(check_live(t, f, "post_recv"));
+    TG_TRY(tg__post_check(t, "post_recv", peer, tag, TG__TAG_CARRIED, buf, cap, req));
+    op *o;
+    TG_TRY(new_op(f, &(op){.stage = POSTED, .peer = peer, .tag = tag, .silent = f->stalled}, &o));
+    if (!o->silent) {
+        tg_status status = f->inner->ops->post_recv(f->inner, peer, tag, buf, cap, &o->req);
+        if (status != TG_OK) {
+            free_op(f, o);
+            return status;
+        }
+    }
+    req->word[0] = (uint64_t)(uintptr_t)o;
+    return TG_OK;
+}
+
+/* Post the sends whose time has come. Returns when the next one's does. */
+static int64_t release_held(faulty *f)
+{
+    if (!f->delay_ns || f->stalled)
+        return INT64_MAX;
+    int64_t now = tg_now_ns(f->base.clock);
+    for (op *o = f->live.next; o != &f->live; o = o->next) {
+        if (o->stage != HELD)
+            continue;
+        if (o->due_ns > now)
+            return o->due_ns;
+        tg_status status = post_inner(f, o);
+        if (status != TG_OK) {
+            o->stage = OVER;
+            o->status = status;
+            snprintf(o->error, sizeof o->error, "%s", tg_error());
+            f->news = true;
+        }
+    }
+    return INT64_MAX;
+}
+
+static tg_status faulty_test(tg_transport *t, tg_request *req, bool *done_p, size_t *len_p)
+{
+    faulty *f = faulty_of(t);
+    TG_TRY(check_live(t, f, "test"));
+    op *o = (op *)(uintptr_t)req->word[0];
+    if (!o)
+        return tg_fail(TG_E_ARG, "test: the request is over");
+    (void)release_held(f);
+    bool done = false;
+    size_t len = 0;
+    tg_status status = TG_OK;
+    if (f->stalled || o->stage == HELD) {
+        *done_p = false;
+        return TG_OK;
+    }
+    if (o->stage == POSTED)
+        status = f->inner->ops->test(f->inner, &o->req, &done, &len);
+    else if (o->status != TG_OK)
+        status = tg_fail(o->status, "%s", o->error);
+    else
+        done = true;
+    if (status == TG_OK && done)
+        *len_p = o->send ? o->said_len : len;
+    if (status == TG_OK)
+        *done_p = done;
+    if (status != TG_OK || done) {
+        req->word[0] = 0;
+        free_op(f, o);
+    }
+    return status;
+}
+
+/* Nothing changes any more but the time. */
+static tg_status poll_stalled(tg_transport *t, int64_t deadline_ns)
+{
+    faulty *f = faulty_of(t);
+    do
+        TG_TRY(f->inner->ops->poll(f->inner, deadline_ns));
+    while (!atomic_exchange(&f->woken, false) && tg_now_ns(t->clock) < deadline_ns);
+    return TG_OK;
+}
+
+static tg_status faulty_poll(tg_transport *t, int64_t deadline_ns)
+{
+    faulty *f = faulty_of(t);
+    TG_TRY(check_live(t, f, "poll"));
+    if (f->stalled)
+        return poll_stalled(t, deadline_ns);
+    int64_t due = release_held(f);
+    bool news = f->news;
+    f->news = false;
+    if (news)
+        return TG_OK;
+    TG_TRY(f->inner->ops->poll(f->inner, TG__MIN(due, deadline_ns)));
+    atomic_store(&f->woken, false);
+    (void)release_held(f);
+    return TG_OK;
+}
+
+static void faulty_wake(tg_transport *t)
+{
+    faulty *f = faulty_of(t);
+    atomic_store(&f->woken, true); /* before the inner one, whose wake may be used up at once */
+    if (f->inner->ops->wake)
+        f->inner->ops->wake(f->inner);
+}
+
+static void faulty_destroy(tg_transport *t)
+{
+    faulty *f = faulty_of(t);
+    bool released = f->is_shut ? f->released : f->live.next == &f->live || faulty_shut(t);
+    f->inner->ops->destroy(f->inner);
+    if (released) { /* else copies stay where the medium still looks for them */
+        while (f->live.next != &f->live)
+            free_op(f, f->live.next);
+        tg__pool_fini(&f->pool);
+    }
+    free(f);
+}
+
+static const tg_transport_ops faulty_ops = {
+    .struct_size = sizeof faulty_ops,
+    .name = "faulty",
+    .post_send = faulty_post_send,
+    .post_recv = faulty_post_recv,
+    .test = faulty_test,
+    .poll = faulty_poll,
+    .wake = faulty_wake,
+    .shut = faulty_shut,
+    .destroy = faulty_destroy,
+};
+
+static uint64_t count_of(const tg_spec *spec, const char *key)
+{
+    return tg_spec_has(spec, key) ? (uint64_t)tg_spec_int(spec, key) : UINT64_MAX;
+}
+
+static tg_status read_spec(faulty *f, const tg_spec *spec)
+{
+    const char *delay = tg_spec_word(spec, "delay");
+    if (!tg__time_parse(delay, strlen(delay), &f->delay_ns))
+        return tg_fail(TG_E_SPEC, "delay=%.64s: allowed: a time in us, ms or s, at most 3600s",
+                       delay);
+    f->drop = tg_spec_real(spec, "drop");
+    f->corrupt = tg_spec_real(spec, "corrupt");
+    f->truncate = tg_spec_real(spec, "truncate");
+    f->stall = count_of(spec, "stall");
+    f->kill = count_of(spec, "kill");
+    f->seed = (uint64_t)tg_spec_int(spec, "seed");
+    return TG_OK;
+}
+
+tg_status tg_transport_faulty(tg_transport *inner, const char *spec, tg_transport **t_p)
+{
+    static const tg_entry *const entries[] = {&fault_entry};
+    TG_TRY(tg__inner_check("tg_transport_faulty", inner));
+    if (!spec || !t_p)
+        return tg_fail(TG_E_ARG, "tg_transport_faulty: %s is NULL", spec ? "t_p" : "spec");
+    tg_spec *parsed;
+    TG_TRY(tg_spec_parse("fault", entries, 1, spec, &parsed));
+    faulty *f;
+    tg_status status = tg__alloc(1, sizeof *f, &f);
+    if (status == TG_OK) {
+        status = read_spec(f, parsed);
+        if (status != TG_OK)
+            free(f);
+    }
+    tg_spec_free(parsed);
+    if (status != TG_OK)
+        return status;
+    f->base = (tg_transport){.struct_size = sizeof f->base,
+                             .ops = &faulty_ops,
+                             .impl = f,
+                             .rank = inner->rank,
+                             .size = inner->size,
+                             .clock = inner->clock,
+                             .any_thread = inner->any_thread};
+    f->inner = inner;
+    f->live.prev = f->live.next = &f->live;
+    f->pool.item_bytes = sizeof(op);
+    *t_p = &f->base;
+    return TG_OK;
+}

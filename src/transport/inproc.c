@@ -1,0 +1,413 @@
+/* Ranks of one process: a rendezvous without buffers. A rank's mailbox holds the receives that it
+ * posted and the sends posted to it that have not met yet, by (sender, tag). Whoever posts second
+ * takes the other's record out of the mailbox, copies the bytes and completes both.
+ *
+ * Locks: one per endpoint (its mailbox and its condition), never two at once. The copy runs without
+ * a lock; `busy` counts another rank's records that are out of a mailbox but not complete, and
+ * `shut` waits until its own are. The endpoints live in the hub, which the last rank frees, so that
+ * a lock outlives everyone who may still touch it. */
+#include "transport/endpoint.h"
+#include "base/mem.h"
+#include "base/thread.h"
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_RANKS 4096
+#define MAIL_CHAINS 64
+
+enum state { PENDING, DONE, TOO_LONG, PEER_LEFT };
+
+/* One posted operation. The owner's pool holds it. */
+typedef struct post {
+    struct post *next;
+    void *buf;  /* of a send it is only read */
+    size_t len; /* to send; receive: room, then what came */
+    int src, dst;
+    uint32_t tag;
+    _Atomic int state; /* stored last: afterwards the record is the owner's alone */
+} post;
+
+typedef struct chain {
+    post *head, **tail;
+} chain;
+
+typedef struct endpoint {
+    pthread_mutex_t mutex;
+    pthread_cond_t cond;
+    chain recvs[MAIL_CHAINS], sends[MAIL_CHAINS]; /* under mutex: not met yet */
+    size_t waiting;                               /* under mutex: posts in all chains */
+    uint64_t events;                              /* under mutex: what poll waits for */
+    _Atomic bool gone;                            /* stored under mutex */
+    _Atomic int busy;
+    /* The rest is the driving thread's. */
+    uint64_t events_seen;
+    bool news; /* a post completed at once */
+    bool is_shut;
+    tg__pool pool;
+} endpoint;
+
+typedef struct hub {
+    int size;
+    _Atomic int refs;
+    endpoint end[]; /* (size) */
+} hub;
+
+static hub *hub_of(const tg_transport *t)
+{
+    return t->impl;
+}
+
+static endpoint *self_of(const tg_transport *t)
+{
+    return &hub_of(t)->end[t->rank];
+}
+
+static size_t chain_index(int src, uint32_t tag)
+{
+    return ((uint32_t)src * UINT32_C(0x9E3779B1) + tag * UINT32_C(0x85EBCA6B)) >> 26;
+}
+_Static_assert(MAIL_CHAINS == 1 << (32 - 26), "chain_index gives 6 bits");
+
+static void append(endpoint *e, chain *c, post *p)
+{
+    p->next = NULL;
+    if (!c->head)
+        c->tail = &c->head;
+    *c->tail = p;
+    c->tail = &p->next;
+    e->waiting++;
+}
+
+/* Take *link out of its chain; the next one then stands at *link. */
+static post *take(endpoint *e, chain *c, post **link)
+{
+    post *p = *link;
+    *link = p->next;
+    if (!p->next)
+        c->tail = link;
+    e->waiting--;
+    return p;
+}
+
+static post *match(endpoint *e, chain *c, int src, uint32_t tag)
+{
+    for (post **link = &c->head; *link; link = &(*link)->next)
+        if ((*link)->src == src && (*link)->tag == tag)
+            return take(e, c, link);
+    return NULL;
+}
+
+/* e->mutex is held */
+static void notify(endpoint *e)
+{
+    e->events++;
+    pthread_cond_signal(&e->cond);
+}
+
+/* End another rank's record that is out of its mailbox and counted in owner->busy. */
+static void complete(endpoint *owner, post *p, enum state state)
+{
+    atomic_store_explicit(&p->state, state, memory_order_release);
+    pthread_mutex_lock(&owner->mutex);
+    atomic_fetch_sub_explicit(&owner->busy, 1, memory_order_relaxed);
+    notify(owner);
+    pthread_mutex_unlock(&owner->mutex);
+}
+
+/* Move the bytes of a send to the receive that it met. Returns how the receive ends; a send always
+ * ends well. */
+static enum state transfer(const post *send, post *recv)
+{
+    enum state state = send->len > recv->len ? TOO_LONG : DONE;
+    recv->len = send->len;
+    if (state == DONE && send->len)
+        memcpy(recv->buf, send->buf, send->len);
+    return state;
+}
+
+static tg_status fail_left(int rank)
+{
+    return tg_fail(TG_E_PEER, "rank %d has left", rank);
+}
+
+static tg_status check_live(const tg_transport *t, const char *verb)
+{
+    if (self_of(t)->is_shut)
+        return tg_fail(TG_E_STATE, "%s: this rank (%d) has left its inproc transport", verb,
+                       t->rank);
+    return TG_OK;
+}
+
+static tg_status inproc_post_send(tg_transport *t, int peer, uint32_t tag, const void *buf,
+                                  size_t len, tg_request *req)
+{
+    TG_TRY(check_live(t, "post_send"));
+    TG_TRY(tg__post_check(t, "post_send", peer, tag, TG__TAG_CARRIED, buf, len, req));
+    endpoint *self = self_of(t), *dst = &hub_of(t)->end[peer];
+    post *send;
+    TG_TRY(tg__pool_take(&self->pool, &send));
+    *send = (post){.len = len, .src = t->rank, .dst = peer, .tag = tag};
+    memcpy(&send->buf, &buf, sizeof buf); /* drops the const; nobody writes through it */
+    size_t index = chain_index(t->rank, tag);
+
+    pthread_mutex_lock(&dst->mutex);
+    bool gone = atomic_load_explicit(&dst->gone, memory_order_relaxed);
+    post *recv = gone ? NULL : match(dst, &dst->recvs[index], t->rank, tag);
+    if (recv)
+        atomic_fetch_add_explicit(&dst->busy, 1, memory_order_relaxed);
+    else if (!gone)
+        append(dst, &dst->sends[index], send);
+    pthread_mutex_unlock(&dst->mutex);
+
+    if (gone) {
+        tg__pool_give(&self->pool, send);
+        return fail_left(peer);
+    }
+    if (recv) {
+        complete(dst, recv, transfer(send, recv));
+        atomic_store_explicit(&send->state, DONE, memory_order_relaxed);
+        self->news = true;
+    }
+    req->word[0] = (uint64_t)(uintptr_t)send;
+    return TG_OK;
+}
+
+static tg_status inproc_post_recv(tg_transport *t, int peer, uint32_t tag, void *buf, size_t cap,
+                                  tg_request *req)
+{
+    TG_TRY(check_live(t, "post_recv"));
+    TG_TRY(tg__post_check(t, "post_recv", peer, tag, TG__TAG_CARRIED, buf, cap, req));
+    endpoint *self = self_of(t), *src = &hub_of(t)->end[peer];
+    post *recv;
+    TG_TRY(tg__pool_take(&self->pool, &recv));
+    *recv = (post){.buf = buf, .len = cap, .src = peer, .dst = t->rank, .tag = tag};
+    size_t index = chain_index(peer, tag);
+
+    pthread_mutex_lock(&self->mutex);
+    /* A rank that leaves first sets `gone`, then looks into every mailbox: it finds this post, or
+     * this post finds the flag. */
+    bool gone = atomic_load_explicit(&src->gone, memory_order_acquire);
+    post *send = gone ? NULL : match(self, &self->sends[index], peer, tag);
+    if (send)
+        atomic_fetch_add_explicit(&src->busy, 1, memory_order_relaxed);
+    else if (!gone)
+        append(self, &self->recvs[index], recv);
+    pthread_mutex_unlock(&self->mutex);
+
+    if (gone) {
+        tg__pool_give(&self->pool, recv);
+        return fail_left(peer);
+    }
+    if (send) {
+        atomic_store_explicit(&recv->state, transfer(send, recv), memory_order_relaxed);
+        complete(src, send, DONE);
+        self->news = true;
+    }
+    req->word[0] = (uint64_t)(uintptr_t)recv;
+    return TG_OK;
+}
+
+static tg_status inproc_test(tg_transport *t, tg_request *req, bool *done_p, size_t *len_p)
+{
+    TG_TRY(check_live(t, "test"));
+    post *p = (post *)(uintptr_t)req->word[0];
+    if (!p)
+        return tg_fail(TG_E_ARG, "test: the request is over");
+    int state = atomic_load_explicit(&p->state, memory_order_acquire);
+    if (state == PENDING) {
+        *done_p = false;
+        return TG_OK;
+    }
+    post was = {.len = p->len, .src = p->src, .dst = p->dst};
+    req->word[0] = 0;
+    tg__pool_give(&self_of(t)->pool, p);
+    if (state == PEER_LEFT)
+        return fail_left(was.src == t->rank ? was.dst : was.src);
+    if (state == TOO_LONG)
+        return tg_fail(TG_E_CORRUPT, "a message of %zu bytes from rank %d is longer than expected",
+                       was.len, was.src);
+    *done_p = true;
+    *len_p = was.len;
+    return TG_OK;
+}
+
+static tg_status inproc_poll(tg_transport *t, int64_t deadline_ns)
+{
+    TG_TRY(check_live(t, "poll"));
+    endpoint *self = self_of(t);
+    bool news = self->news;
+    self->news = false;
+    pthread_mutex_lock(&self->mutex);
+    while (!news && self->events == self->events_seen)
+        if (!tg__cond_wait_until(&self->cond, &self->mutex, deadline_ns))
+            break;
+    self->events_seen = self->events;
+    pthread_mutex_unlock(&self->mutex);
+    return TG_OK;
+}
+
+static void inproc_wake(tg_transport *t)
+{
+    endpoint *self = self_of(t);
+    pthread_mutex_lock(&self->mutex);
+    notify(self);
+    pthread_mutex_unlock(&self->mutex);
+}
+
+/* Close the own mailbox: senders learn that nobody will come, own receives are forgotten. */
+static void close_mailbox(hub *h, endpoint *self)
+{
+    chain left = {.tail = &left.head};
+    pthread_mutex_lock(&self->mutex);
+    atomic_store_explicit(&self->gone, true, memory_order_release);
+    for (size_t i = 0; i < MAIL_CHAINS; i++) {
+        while (self->sends[i].head) {
+            post *send = take(self, &self->sends[i], &self->sends[i].head);
+            atomic_fetch_add_explicit(&h->end[send->src].busy, 1, memory_order_relaxed);
+            send->next = left.head;
+            left.head = send;
+        }
+        while (self->recvs[i].head)
+            (void)take(self, &self->recvs[i], &self->recvs[i].head);
+    }
+    pthread_mutex_unlock(&self->mutex);
+    while (left.head) {
+        post *send = left.head;
+        left.head = send->next;
+        complete(&h->end[send->src], send, PEER_LEFT);
+    }
+}
+
+/* Withdraw from another rank's mailbox: own sends are forgotten, receives from this rank fail. */
+static void leave_mailbox(endpoint *peer, int rank)
+{
+    bool changed = false;
+    pthread_mutex_lock(&peer->mutex);
+    for (size_t i = 0; i < MAIL_CHAINS && peer->waiting; i++) {
+        for (post **link = &peer->sends[i].head; *link;) {
+            if ((*link)->src == rank)
+                (void)take(peer, &peer->sends[i], link);
+            else
+                link = &(*link)->next;
+        }
+        for (post **link = &peer->recvs[i].head; *link;) {
+            if ((*link)->src == rank) {
+                post *recv = take(peer, &peer->recvs[i], link);
+                atomic_store_explicit(&recv->state, PEER_LEFT, memory_order_release);
+                changed = true;
+            } else {
+                link = &(*link)->next;
+            }
+        }
+    }
+    if (changed)
+        notify(peer);
+    pthread_mutex_unlock(&peer->mutex);
+}
+
+static bool inproc_shut(tg_transport *t)
+{
+    hub *h = hub_of(t);
+    endpoint *self = self_of(t);
+    if (self->is_shut)
+        return true;
+    self->is_shut = true;
+    close_mailbox(h, self);
+    for (int r = 0; r < h->size; r++)
+        if (r != t->rank)
+            leave_mailbox(&h->end[r], t->rank);
+    pthread_mutex_lock(&self->mutex);
+    while (atomic_load_explicit(&self->busy, memory_order_relaxed))
+        pthread_cond_wait(&self->cond, &self->mutex);
+    pthread_mutex_unlock(&self->mutex);
+    return true;
+}
+
+/* Free the hub whose first `count` endpoints have their locks. */
+static void free_hub(hub *h, int count)
+{
+    for (int r = 0; r < count; r++) {
+        pthread_cond_destroy(&h->end[r].cond);
+        pthread_mutex_destroy(&h->end[r].mutex);
+    }
+    free(h);
+}
+
+static void inproc_destroy(tg_transport *t)
+{
+    hub *h = hub_of(t);
+    (void)inproc_shut(t);
+    tg__pool_fini(&self_of(t)->pool);
+    free(t);
+    if (atomic_fetch_sub(&h->refs, 1) == 1)
+        free_hub(h, h->size);
+}
+
+static const tg_transport_ops inproc_ops = {
+    .struct_size = sizeof inproc_ops,
+    .name = "inproc",
+    .post_send = inproc_post_send,
+    .post_recv = inproc_post_recv,
+    .test = inproc_test,
+    .poll = inproc_poll,
+    .wake = inproc_wake,
+    .shut = inproc_shut,
+    .destroy = inproc_destroy,
+};
+
+static tg_status create_endpoint(endpoint *e)
+{
+    *e = (endpoint){.pool.item_bytes = sizeof(post)};
+    TG_TRY(tg__cond_init(&e->cond));
+    if (pthread_mutex_init(&e->mutex, NULL)) {
+        pthread_cond_destroy(&e->cond);
+        return tg_fail(TG_E_NOMEM, "cannot make a mutex");
+    }
+    return TG_OK;
+}
+
+tg_status tg_transport_inproc(int size, tg_transport **t_out)
+{
+    if (size < 1 || size > MAX_RANKS)
+        return tg_fail(TG_E_ARG, "tg_transport_inproc: size=%d: allowed: 1..%d", size, MAX_RANKS);
+    if (!t_out)
+        return tg_fail(TG_E_ARG, "tg_transport_inproc: t_out is NULL");
+    hub *h;
+    tg_transport **made;
+    TG_TRY(tg__alloc((size_t)size, sizeof(tg_transport *), &made));
+    tg_status status = tg__alloc(1, sizeof *h + (size_t)size * sizeof(endpoint), &h);
+    if (status != TG_OK)
+        goto free_made;
+    h->size = size;
+    atomic_init(&h->refs, size);
+    int count = 0;
+    for (; count < size; count++) {
+        status = create_endpoint(&h->end[count]);
+        if (status != TG_OK)
+            goto unmake;
+    }
+    for (int r = 0; r < size; r++) {
+        status = tg__alloc(1, sizeof(tg_transport), &made[r]);
+        if (status != TG_OK)
+            goto unmake;
+        *made[r] = (tg_transport){.struct_size = sizeof(tg_transport),
+                                  .ops = &inproc_ops,
+                                  .impl = h,
+                                  .rank = r,
+                                  .size = size,
+                                  .clock = tg_clock_monotonic(),
+                                  .any_thread = true};
+    }
+    memcpy(t_out, made, (size_t)size * sizeof *made);
+    free(made);
+    return TG_OK;
+
+unmake:
+    free_hub(h, count);
+    for (int r = 0; r < size; r++)
+        free(made[r]);
+free_made:
+    free(made);
+    return status;
+}

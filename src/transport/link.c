@@ -1,0 +1,129 @@
+/* link = item {"," item}
+ * item = rate | time | ("up" | "down") "=" rate | ("delay" | "jitter") "=" time
+ * A rate alone sets up and down, a time alone sets delay; nothing may be set twice. */
+#include "transport/endpoint.h"
+#include "base/mem.h"
+#include "base/number.h"
+#include <math.h>
+#include <string.h>
+
+#define ALLOWED                                                                                    \
+    "\"20mbit,10ms\" or \"up=5mbit,down=50mbit,delay=30ms,jitter=5ms\" with rates in kbit, mbit, " \
+    "gbit (at least 1 bit/s) and times in us, ms, s (at most 3600s)"
+
+typedef struct unit {
+    const char *name;
+    double factor;
+} unit;
+
+static const unit rates[] = {{"kbit", 1e3}, {"mbit", 1e6}, {"gbit", 1e9}};
+static const unit times[] = {
+    {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}}; /* "s" last: it ends the others */
+
+static bool number_with_unit(const char *text, size_t len, const unit *units, size_t count,
+                             double *v_p)
+{
+    char number[64];
+    for (size_t i = 0; i < count; i++) {
+        size_t unit_len = strlen(units[i].name);
+        if (len <= unit_len || memcmp(text + len - unit_len, units[i].name, unit_len) != 0)
+            continue;
+        size_t n = len - unit_len;
+        if (n >= sizeof number)
+            return false;
+        memcpy(number, text, n);
+        number[n] = '\0';
+        double v;
+        if (!tg__real_parse(number, &v))
+            return false;
+        *v_p = v * units[i].factor;
+        return true;
+    }
+    return false;
+}
+
+bool tg__time_parse(const char *text, size_t len, int64_t *ns_p)
+{
+    double ns;
+    if (!number_with_unit(text, len, times, TG__COUNT(times), &ns) ||
+        !(ns >= 0 && ns <= (double)TG__TIME_MAX_NS))
+        return false;
+    *ns_p = llround(ns);
+    return true;
+}
+
+static bool rate_parse(const char *text, size_t len, double *bps_p)
+{
+    double bps;
+    if (!number_with_unit(text, len, rates, TG__COUNT(rates), &bps) || !(bps >= 1 && isfinite(bps)))
+        return false;
+    *bps_p = bps;
+    return true;
+}
+
+enum { UP = 1, DOWN = 2, DELAY = 4, JITTER = 8 };
+
+/* What the item sets; 0 if it is none of the forms above. */
+static unsigned parse_item(const char *item, size_t len, tg_link *link)
+{
+    static const struct key {
+        const char *name;
+        unsigned sets;
+    } keys[] = {{"up=", UP}, {"down=", DOWN}, {"delay=", DELAY}, {"jitter=", JITTER}};
+    unsigned sets = 0;
+    for (size_t i = 0; i < TG__COUNT(keys); i++) {
+        size_t key_len = strlen(keys[i].name);
+        if (len >= key_len && memcmp(item, keys[i].name, key_len) == 0) {
+            sets = keys[i].sets;
+            item += key_len;
+            len -= key_len;
+        }
+    }
+    double bps;
+    int64_t ns;
+    if (rate_parse(item, len, &bps)) {
+        if (!sets)
+            sets = UP | DOWN;
+        if (sets & UP)
+            link->up_bps = bps;
+        if (sets & DOWN)
+            link->down_bps = bps;
+        return sets & (DELAY | JITTER) ? 0 : sets;
+    }
+    if (tg__time_parse(item, len, &ns)) {
+        if (!sets)
+            sets = DELAY;
+        if (sets & DELAY)
+            link->delay_ns = ns;
+        if (sets & JITTER)
+            link->jitter_ns = ns;
+        return sets & (UP | DOWN) ? 0 : sets;
+    }
+    return 0;
+}
+
+tg_status tg_link_parse(const char *text, tg_link *link_p)
+{
+    if (!text || !link_p)
+        return tg_fail(TG_E_ARG, "tg_link_parse: %s is NULL", text ? "link_p" : "text");
+    tg_link link = {.struct_size = sizeof link};
+    unsigned seen = 0;
+    for (const char *item = text;; item++) {
+        size_t len = strcspn(item, ",");
+        int shown = len < 64 ? (int)len : 64;
+        unsigned sets = parse_item(item, len, &link);
+        if (!sets)
+            return tg_fail(TG_E_SPEC, "link \"%.64s\": \"%.*s\": allowed: " ALLOWED, text, shown,
+                           item);
+        if (seen & sets)
+            return tg_fail(TG_E_SPEC,
+                           "link \"%.64s\": \"%.*s\" sets again what is set: allowed: %s", text,
+                           shown, item, ALLOWED);
+        seen |= sets;
+        item += len;
+        if (!*item)
+            break;
+    }
+    *link_p = link;
+    return TG_OK;
+}

@@ -1,0 +1,357 @@
+/* Ranks as MPI processes. Built into libtelegrad-mpi, on the core's public functions only.
+ *
+ * MPI cannot tell that a rank gives up, so `shut` sends a goodbye of 8 bytes to everybody on a tag
+ * of its own; whoever polls finds it and fails what it still expects from that rank. A rank that
+ * dies says nothing: then the caller's deadlines decide (or mpirun ends the job first).
+ *
+ * MPI cannot sleep either: `poll` asks for progress in growing intervals. */
+#include "telegrad/mpi.h"
+#include "transport/endpoint.h"
+#include <limits.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define GOODBYE_TAG ((int)TG__TAG_CARRIED - 1) /* 2^26 - 1 */
+#define NAP_MIN_NS 20000
+#define NAP_MAX_NS 200000
+
+/* The words of a request. */
+enum { W_REQUEST = 0, W_INDEX = 2, W_PEER = 3, W_CAP = 4, W_STATE = 5 };
+_Static_assert(sizeof(MPI_Request) <= 2 * sizeof(uint64_t), "an MPI_Request fits two words");
+
+enum { OVER = 0, SENDING = 1, RECEIVING = 2 };
+
+typedef struct mpi_impl {
+    tg_transport base; /* first: the address is the transport's */
+    MPI_Comm comm;
+    tg_request **pending; /* (count of cap): the caller's, until they are over */
+    size_t count, cap;
+    size_t orphans; /* operations that failed here, but that MPI may still work on */
+    uint64_t id;    /* of this transport, agreed on: a goodbye for an earlier one is not ours */
+    bool *left;     /* (size) who said goodbye */
+    bool is_shut;
+    _Atomic bool woken;
+} mpi_impl;
+
+static mpi_impl *impl_of(tg_transport *t)
+{
+    return t->impl;
+}
+
+static bool mpi_is_up(void)
+{
+    int initialized = 0, finalized = 0;
+    MPI_Initialized(&initialized);
+    MPI_Finalized(&finalized);
+    return initialized && !finalized;
+}
+
+/* peer < 0: no particular one */
+static tg_status fail_mpi(const char *call, int peer, int error)
+{
+    char text[MPI_MAX_ERROR_STRING + 1] = "";
+    int len = 0;
+    if (MPI_Error_string(error, text, &len) != MPI_SUCCESS)
+        text[0] = '\0';
+    if (peer < 0)
+        return tg_fail(TG_E_PEER, "%s: %s", call, text);
+    return tg_fail(TG_E_PEER, "rank %d: %s: %s", peer, call, text);
+}
+
+static tg_status check_live(tg_transport *t, const char *verb)
+{
+    if (impl_of(t)->is_shut)
+        return tg_fail(TG_E_STATE, "%s: this rank (%d) has left its MPI transport", verb, t->rank);
+    return TG_OK;
+}
+
+static tg_status check_post(tg_transport *t, const char *verb, int peer, uint32_t tag,
+                            const void *buf, size_t len, const tg_request *req)
+{
+    mpi_impl *m = impl_of(t);
+    TG_TRY(check_live(t, verb));
+    TG_TRY(tg__post_check(t, verb, peer, tag, (uint32_t)GOODBYE_TAG, buf, len, req));
+    if (m->left[peer])
+        return tg_fail(TG_E_PEER, "rank %d has left", peer);
+    if (m->count == m->cap) {
+        size_t cap = m->cap ? m->cap * 2 : 64;
+        tg_request **grown = realloc(m->pending, cap * sizeof *grown);
+        if (!grown)
+            return tg_fail(TG_E_NOMEM, "out of memory: list of %zu requests", cap);
+        m->pending = grown;
+        m->cap = cap;
+    }
+    return TG_OK;
+}
+
+static void add_pending(mpi_impl *m, tg_request *req, MPI_Request request, int peer, size_t cap,
+                        uint64_t state)
+{
+    *req = (tg_request){0};
+    memcpy(&req->word[W_REQUEST], &request, sizeof request);
+    req->word[W_INDEX] = m->count;
+    req->word[W_PEER] = (uint64_t)peer;
+    req->word[W_CAP] = cap;
+    req->word[W_STATE] = state;
+    m->pending[m->count++] = req;
+}
+
+static void end_pending(mpi_impl *m, tg_request *req)
+{
+    size_t index = (size_t)req->word[W_INDEX];
+    tg_request *last = m->pending[--m->count];
+    m->pending[index] = last;
+    last->word[W_INDEX] = index;
+    req->word[W_STATE] = OVER;
+}
+
+static tg_status mpi_post_send(tg_transport *t, int peer, uint32_t tag, const void *buf, size_t len,
+                               tg_request *req)
+{
+    mpi_impl *m = impl_of(t);
+    TG_TRY(check_post(t, "post_send", peer, tag, buf, len, req));
+    if (len > INT_MAX)
+        return tg_fail(TG_E_ARG, "post_send: len=%zu: allowed over MPI: at most %d bytes", len,
+                       INT_MAX);
+    MPI_Request request;
+    int error = MPI_Isend(buf, (int)len, MPI_BYTE, peer, (int)tag, m->comm, &request);
+    if (error != MPI_SUCCESS)
+        return fail_mpi("MPI_Isend", peer, error);
+    add_pending(m, req, request, peer, len, SENDING);
+    return TG_OK;
+}
+
+static tg_status mpi_post_recv(tg_transport *t, int peer, uint32_t tag, void *buf, size_t cap,
+                               tg_request *req)
+{
+    mpi_impl *m = impl_of(t);
+    TG_TRY(check_post(t, "post_recv", peer, tag, buf, cap, req));
+    if (cap > INT_MAX)
+        return tg_fail(TG_E_ARG, "post_recv: cap=%zu: allowed over MPI: at most %d bytes", cap,
+                       INT_MAX);
+    MPI_Request request;
+    int error = MPI_Irecv(buf, (int)cap, MPI_BYTE, peer, (int)tag, m->comm, &request);
+    if (error != MPI_SUCCESS)
+        return fail_mpi("MPI_Irecv", peer, error);
+    add_pending(m, req, request, peer, cap, RECEIVING);
+    return TG_OK;
+}
+
+static int error_class(int error)
+{
+    int class = error;
+    return MPI_Error_class(error, &class) == MPI_SUCCESS ? class : error;
+}
+
+static tg_status mpi_test(tg_transport *t, tg_request *req, bool *done_p, size_t *len_p)
+{
+    mpi_impl *m = impl_of(t);
+    TG_TRY(check_live(t, "test"));
+    if (req->word[W_STATE] == OVER)
+        return tg_fail(TG_E_ARG, "test: the request is over");
+    MPI_Request request;
+    memcpy(&request, &req->word[W_REQUEST], sizeof request);
+    int peer = (int)req->word[W_PEER];
+    size_t cap = (size_t)req->word[W_CAP];
+    int done = 0;
+    MPI_Status status;
+    int error = MPI_Test(&request, &done, &status);
+    memcpy(&req->word[W_REQUEST], &request, sizeof request);
+    if (error != MPI_SUCCESS) {
+        end_pending(m, req);
+        if (request != MPI_REQUEST_NULL) /* some keep a failed request */
+            (void)MPI_Request_free(&request);
+        if (error_class(error) == MPI_ERR_TRUNCATE)
+            return tg_fail(TG_E_CORRUPT,
+                           "a message from rank %d is longer than expected (%zu bytes)", peer, cap);
+        return fail_mpi("MPI_Test", peer, error);
+    }
+    if (!done && m->left[peer]) {
+        end_pending(m, req);
+        m->orphans++;
+        return tg_fail(TG_E_PEER, "rank %d has left", peer);
+    }
+    size_t len = cap;
+    if (done && req->word[W_STATE] == RECEIVING) {
+        int count = 0;
+        (void)MPI_Get_count(&status, MPI_BYTE, &count);
+        len = (size_t)count;
+    }
+    if (done) {
+        end_pending(m, req);
+        *len_p = len;
+    }
+    *done_p = done != 0;
+    return TG_OK;
+}
+
+/* Look for goodbyes (which also lets MPI make progress). Returns whether one came. */
+static tg_status hear_goodbyes(mpi_impl *m, bool *heard_p)
+{
+    bool heard = false;
+    for (;;) {
+        int found = 0;
+        MPI_Status status;
+        int error = MPI_Iprobe(MPI_ANY_SOURCE, GOODBYE_TAG, m->comm, &found, &status);
+        if (error != MPI_SUCCESS)
+            return fail_mpi("MPI_Iprobe", -1, error);
+        if (!found)
+            break;
+        uint64_t id = 0;
+        error = MPI_Recv(&id, 1, MPI_UINT64_T, status.MPI_SOURCE, GOODBYE_TAG, m->comm,
+                         MPI_STATUS_IGNORE);
+        if (error != MPI_SUCCESS)
+            return fail_mpi("MPI_Recv", status.MPI_SOURCE, error);
+        if (id == m->id) {
+            m->left[status.MPI_SOURCE] = true;
+            heard = true;
+        }
+    }
+    *heard_p = heard;
+    return TG_OK;
+}
+
+/* Whether `test` would find an operation over. */
+static bool any_over(const mpi_impl *m)
+{
+    for (size_t i = 0; i < m->count; i++) {
+        const tg_request *req = m->pending[i];
+        MPI_Request request;
+        memcpy(&request, &req->word[W_REQUEST], sizeof request);
+        int done = 0;
+        /* An error, too, is something that test has to tell. */
+        if (m->left[req->word[W_PEER]] ||
+            MPI_Request_get_status(request, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS || done)
+            return true;
+    }
+    return false;
+}
+
+static tg_status mpi_poll(tg_transport *t, int64_t deadline_ns)
+{
+    mpi_impl *m = impl_of(t);
+    TG_TRY(check_live(t, "poll"));
+    for (int64_t nap = NAP_MIN_NS;; nap = nap * 2 < NAP_MAX_NS ? nap * 2 : NAP_MAX_NS) {
+        bool heard = false;
+        TG_TRY(hear_goodbyes(m, &heard));
+        int64_t now = tg_now_ns(t->clock);
+        if (heard || any_over(m) || atomic_exchange(&m->woken, false) || now >= deadline_ns)
+            return TG_OK;
+        t->clock->sleep_until_ns(t->clock->arg, deadline_ns - now < nap ? deadline_ns : now + nap);
+    }
+}
+
+static void mpi_wake(tg_transport *t)
+{
+    atomic_store(&impl_of(t)->woken, true);
+}
+
+static bool mpi_shut(tg_transport *t)
+{
+    mpi_impl *m = impl_of(t);
+    if (!m->is_shut && mpi_is_up()) {
+        for (int peer = 0; peer < t->size; peer++) {
+            /* Small enough to go at once; the id is the transport's memory, which stays if it does
+             * not. Errors change nothing: whoever does not hear it waits until its deadline. */
+            MPI_Request request;
+            int done = 0;
+            if (peer == t->rank || m->left[peer] ||
+                MPI_Isend(&m->id, 1, MPI_UINT64_T, peer, GOODBYE_TAG, m->comm, &request) !=
+                    MPI_SUCCESS)
+                continue;
+            if (MPI_Test(&request, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && !done) {
+                m->orphans++;
+                (void)MPI_Request_free(&request);
+            }
+        }
+    }
+    m->is_shut = true;
+    return m->count == 0 && m->orphans == 0;
+}
+
+static void mpi_destroy(tg_transport *t)
+{
+    mpi_impl *m = impl_of(t);
+    /* What MPI may still use stays until the process ends: communicator, id, the callers' buffers.
+     */
+    bool released = m->is_shut || m->count ? mpi_shut(t) : m->orphans == 0;
+    free(m->pending);
+    free(m->left);
+    if (!released)
+        return;
+    if (mpi_is_up())
+        (void)MPI_Comm_free(&m->comm);
+    free(m);
+}
+
+static const tg_transport_ops mpi_ops = {
+    .struct_size = sizeof mpi_ops,
+    .name = "mpi",
+    .post_send = mpi_post_send,
+    .post_recv = mpi_post_recv,
+    .test = mpi_test,
+    .poll = mpi_poll,
+    .wake = mpi_wake,
+    .shut = mpi_shut,
+    .destroy = mpi_destroy,
+};
+
+/* The communicator's own copy, whose errors come back to us, and a number that all ranks agree on.
+ */
+static tg_status join(mpi_impl *m, MPI_Comm comm)
+{
+    int error = MPI_Comm_dup(comm, &m->comm);
+    if (error != MPI_SUCCESS)
+        return fail_mpi("MPI_Comm_dup", -1, error);
+    int found = 0;
+    void *tag_ub = NULL;
+    error = MPI_Comm_set_errhandler(m->comm, MPI_ERRORS_RETURN);
+    if (error == MPI_SUCCESS)
+        error = MPI_Comm_rank(m->comm, &m->base.rank);
+    if (error == MPI_SUCCESS)
+        error = MPI_Comm_size(m->comm, &m->base.size);
+    if (error == MPI_SUCCESS)
+        error = MPI_Comm_get_attr(m->comm, MPI_TAG_UB, &tag_ub, &found);
+    m->id = (uint64_t)tg_now_ns(m->base.clock);
+    if (error == MPI_SUCCESS)
+        error = MPI_Bcast(&m->id, 1, MPI_UINT64_T, 0, m->comm);
+    tg_status status = TG_OK;
+    if (error != MPI_SUCCESS)
+        status = fail_mpi("setting up the communicator", -1, error);
+    else if (found && *(const int *)tag_ub < GOODBYE_TAG)
+        status = tg_fail(TG_E_UNSUPPORTED, "this MPI has tags up to %d: needed: %d",
+                         *(const int *)tag_ub, GOODBYE_TAG);
+    else if (!(m->left = calloc((size_t)m->base.size, sizeof *m->left)))
+        status = tg_fail(TG_E_NOMEM, "out of memory: %d ranks", m->base.size);
+    if (status != TG_OK)
+        (void)MPI_Comm_free(&m->comm);
+    return status;
+}
+
+tg_status tg_transport_mpi(MPI_Comm comm, tg_transport **t_p)
+{
+    if (!t_p || comm == MPI_COMM_NULL)
+        return tg_fail(TG_E_ARG, "tg_transport_mpi: %s",
+                       t_p ? "comm is MPI_COMM_NULL" : "t_p is NULL");
+    if (!mpi_is_up())
+        return tg_fail(TG_E_STATE,
+                       "tg_transport_mpi: MPI is not initialised, or finalised already");
+    mpi_impl *m = calloc(1, sizeof *m);
+    if (!m)
+        return tg_fail(TG_E_NOMEM, "out of memory: MPI transport");
+    int level = MPI_THREAD_SINGLE;
+    (void)MPI_Query_thread(&level);
+    m->base = (tg_transport){.struct_size = sizeof m->base,
+                             .ops = &mpi_ops,
+                             .impl = m,
+                             .clock = tg_clock_monotonic(),
+                             .any_thread = level == MPI_THREAD_MULTIPLE};
+    tg_status status = join(m, comm);
+    if (status != TG_OK) {
+        free(m);
+        return status;
+    }
+    *t_p = &m->base;
+    return TG_OK;
+}

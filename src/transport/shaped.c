@@ -1,0 +1,417 @@
+/* A link, emulated by time stamps. The bytes travel over the inner transport at once; beside each
+ * message of L bytes goes a stamp (first = when its first byte leaves, last = when its last byte
+ * has left, flight = delay and jitter), and both ends report completion when the emulated time has
+ * come:
+ *
+ *   sender    first = max(time of the post, up_free);  last = up_free = first + L / up
+ *             flight = delay + U[0, jitter), longer where the message would overtake one to the
+ * same peer the send is over at `last` receiver  served = when the down-link, idle since first +
+ * flight, has given L / down of its time the message has come at max(last + flight, served)
+ *
+ * Times follow from stamps, never from when a thread happened to look: a late poll shifts nothing.
+ */
+#include "transport/endpoint.h"
+#include "transport/downlink.h"
+#include "base/mem.h"
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <stdio.h>
+#include <string.h>
+#ifdef __linux__
+#include <sys/prctl.h>
+#endif
+
+#define STAMP_TAG TG_TAG_LIMIT /* this bit makes a message's tag its stamp's */
+#define STAMP_BYTES 24
+#define TIME_LIMIT (INT64_C(1) << 61) /* sums of two such times do not overflow */
+#define JITTER_SEED 0x6a6974746572    /* "jitter" */
+
+/* What is known of when an operation is over. */
+enum timing { NO_STAMP, COMING, TIMED };
+
+typedef struct op {
+    struct op *prev, *next; /* of all that are not over */
+    tg_request payload, stamp;
+    bool payload_open, stamp_open; /* the inner operations are under way */
+    bool abandoned;                /* posting failed half-way: nobody asks for it any more */
+    bool told;                     /* poll has returned because it is over */
+    enum timing timing;
+    int64_t first_ns,
+        last_ns;     /* COMING: when its first and last byte arrive, the down-link aside */
+    int64_t over_ns; /* TIMED */
+    size_t len;      /* once the payload has come */
+    int peer;
+    tg_status status; /* how it failed, with text */
+    char error[160];
+    uint8_t bytes[STAMP_BYTES];
+} op;
+
+typedef struct shaped {
+    tg_transport base; /* first: the address is the transport's */
+    tg_transport *inner;
+    tg_link link;
+    int64_t up_free_ns;
+    int64_t *last_arrival_ns; /* (size) at each peer, of what was sent to it */
+    uint64_t sends;
+    tg__downlink down;
+    op live; /* head of the ring of operations */
+    tg__pool pool;
+    bool is_shut, released;
+    _Atomic bool woken;
+} shaped;
+
+static shaped *shaped_of(tg_transport *t)
+{
+    return t->impl;
+}
+
+static void unlink_op(shaped *s, op *o)
+{
+    o->prev->next = o->next;
+    o->next->prev = o->prev;
+    tg__pool_give(&s->pool, o);
+}
+
+static tg_status new_op(shaped *s, int peer, op **o_p)
+{
+    op *o;
+    TG_TRY(tg__pool_take(&s->pool, &o));
+    o->peer = peer;
+    o->next = &s->live;
+    o->prev = s->live.prev;
+    o->prev->next = s->live.prev = o;
+    *o_p = o;
+    return TG_OK;
+}
+
+static tg_status check_live(const tg_transport *t, const shaped *s, const char *verb)
+{
+    if (s->is_shut)
+        return tg_fail(TG_E_STATE, "%s: this rank (%d) has left its shaped transport", verb,
+                       t->rank);
+    return TG_OK;
+}
+
+/* The second half of posting failed: the first cannot be called back, so its memory stays. */
+static tg_status abandon(shaped *s, op *o, tg_status status)
+{
+    if (o->stamp_open)
+        o->abandoned = true;
+    else
+        unlink_op(s, o);
+    return status;
+}
+
+static tg_status shaped_post_send(tg_transport *t, int peer, uint32_t tag, const void *buf,
+                                  size_t len, tg_request *req)
+{
+    shaped *s = shaped_of(t);
+    TG_TRY(check_live(t, s, "post_send"));
+    TG_TRY(tg__post_check(t, "post_send", peer, tag, TG_TAG_LIMIT, buf, len, req));
+    const tg_rng_key key = {.seed = JITTER_SEED,
+                            .purpose = TG_PURPOSE_FAULT,
+                            .rank = (uint32_t)t->rank,
+                            .tensor = (uint32_t)peer};
+    int64_t now = tg_now_ns(t->clock);
+    int64_t first = TG__MAX(now, s->up_free_ns);
+    int64_t last = first + tg__transfer_ns(len, s->link.up_bps);
+    int64_t flight = s->link.delay_ns;
+    if (s->link.jitter_ns)
+        flight += (int64_t)((double)s->link.jitter_ns * tg_rng_uniform(&key, s->sends));
+    flight = TG__MAX(flight, s->last_arrival_ns[peer] - first);
+
+    op *o;
+    TG_TRY(new_op(s, peer, &o));
+    tg__put64(o->bytes, (uint64_t)first);
+    tg__put64(o->bytes + 8, (uint64_t)last);
+    tg__put64(o->bytes + 16, (uint64_t)flight);
+    const tg_transport_ops *ops = s->inner->ops;
+    tg_status status =
+        ops->post_send(s->inner, peer, tag | STAMP_TAG, o->bytes, STAMP_BYTES, &o->stamp);
+    if (status != TG_OK)
+        return abandon(s, o, status);
+    o->stamp_open = true;
+    status = ops->post_send(s->inner, peer, tag, buf, len, &o->payload);
+    if (status != TG_OK)
+        return abandon(s, o, status);
+    o->payload_open = true;
+    o->timing = TIMED;
+    o->over_ns = last;
+    s->up_free_ns = last;
+    s->last_arrival_ns[peer] = last + flight;
+    s->sends++;
+    req->word[0] = (uint64_t)(uintptr_t)o;
+    return TG_OK;
+}
+
+static tg_status shaped_post_recv(tg_transport *t, int peer, uint32_t tag, void *buf, size_t cap,
+                                  tg_request *req)
+{
+    shaped *s = shaped_of(t);
+    TG_TRY(check_live(t, s, "post_recv"));
+    TG_TRY(tg__post_check(t, "post_recv", peer, tag, TG_TAG_LIMIT, buf, cap, req));
+    op *o;
+    TG_TRY(new_op(s, peer, &o));
+    const tg_transport_ops *ops = s->inner->ops;
+    tg_status status =
+        ops->post_recv(s->inner, peer, tag | STAMP_TAG, o->bytes, STAMP_BYTES, &o->stamp);
+    if (status != TG_OK)
+        return abandon(s, o, status);
+    o->stamp_open = true;
+    status = ops->post_recv(s->inner, peer, tag, buf, cap, &o->payload);
+    if (status != TG_OK)
+        return abandon(s, o, status);
+    o->payload_open = true;
+    req->word[0] = (uint64_t)(uintptr_t)o;
+    return TG_OK;
+}
+
+static void note_failure(op *o, tg_status status)
+{
+    if (o->status != TG_OK)
+        return;
+    o->status = status;
+    snprintf(o->error, sizeof o->error, "%s", tg_error());
+}
+
+static void read_stamp(op *o, size_t len)
+{
+    uint64_t first = tg__get64(o->bytes), last = tg__get64(o->bytes + 8);
+    uint64_t flight = tg__get64(o->bytes + 16);
+    if (len != STAMP_BYTES || first > last || last >= TIME_LIMIT || flight >= TIME_LIMIT) {
+        note_failure(
+            o, tg_fail(TG_E_CORRUPT, "damaged stamp from rank %d (is it shaped too?)", o->peer));
+        return;
+    }
+    o->timing = COMING;
+    o->first_ns = (int64_t)(first + flight);
+    o->last_ns = (int64_t)(last + flight);
+}
+
+/* Ask for the inner operations of one op. */
+static void advance(shaped *s, op *o)
+{
+    bool done = false;
+    size_t len = 0;
+    if (o->stamp_open) {
+        tg_status status = s->inner->ops->test(s->inner, &o->stamp, &done, &len);
+        o->stamp_open = status == TG_OK && !done;
+        if (status != TG_OK)
+            note_failure(o, status);
+        else if (done && o->timing == NO_STAMP)
+            read_stamp(o, len);
+    }
+    if (o->payload_open) {
+        tg_status status = s->inner->ops->test(s->inner, &o->payload, &done, &len);
+        o->payload_open = status == TG_OK && !done;
+        if (status != TG_OK)
+            note_failure(o, status);
+        else if (done)
+            o->len = len;
+    }
+}
+
+/* Serve all messages whose first byte has come by now, in that order. A message waits for that
+ * moment because an earlier one's stamp may still be on its way. */
+static void serve_due(shaped *s, int64_t now_ns)
+{
+    for (;;) {
+        op *next = NULL;
+        for (op *o = s->live.next; o != &s->live; o = o->next)
+            if (o->timing == COMING && !o->payload_open && o->first_ns <= now_ns &&
+                (!next || o->first_ns < next->first_ns))
+                next = o;
+        if (!next)
+            return;
+        int64_t need = tg__transfer_ns(next->len, s->link.down_bps);
+        int64_t served = need ? tg__downlink_serve(&s->down, next->first_ns, need) : next->first_ns;
+        next->over_ns = TG__MAX(next->last_ns, served);
+        next->timing = TIMED;
+    }
+}
+
+/* Failures are told as soon as both inner operations are over. */
+static bool is_over(const op *o, int64_t now_ns)
+{
+    return !o->stamp_open && !o->payload_open &&
+           (o->status != TG_OK || (o->timing == TIMED && o->over_ns <= now_ns));
+}
+
+static tg_status shaped_test(tg_transport *t, tg_request *req, bool *done_p, size_t *len_p)
+{
+    shaped *s = shaped_of(t);
+    TG_TRY(check_live(t, s, "test"));
+    op *o = (op *)(uintptr_t)req->word[0];
+    if (!o)
+        return tg_fail(TG_E_ARG, "test: the request is over");
+    advance(s, o);
+    int64_t now = tg_now_ns(t->clock);
+    if (o->timing == COMING && !o->payload_open && o->first_ns <= now)
+        serve_due(s, now);
+    if (!is_over(o, now)) {
+        *done_p = false;
+        return TG_OK;
+    }
+    req->word[0] = 0;
+    tg_status status = o->status;
+    size_t len = o->len;
+    if (status != TG_OK)
+        (void)tg_fail(status, "%s", o->error);
+    unlink_op(s, o);
+    if (status == TG_OK) {
+        *done_p = true;
+        *len_p = len;
+    }
+    return status;
+}
+
+/* Move everything on. Returns whether something is over that poll has not told yet; else *due_p is
+ * when the next one can be, the inner transport aside. */
+static bool progress(shaped *s, int64_t *due_p)
+{
+    for (op *o = s->live.next, *next; o != &s->live; o = next) {
+        next = o->next;
+        advance(s, o);
+        if (o->abandoned && !o->stamp_open)
+            unlink_op(s, o);
+    }
+    int64_t now = tg_now_ns(s->base.clock);
+    serve_due(s, now);
+    bool news = false;
+    int64_t due = INT64_MAX;
+    for (op *o = s->live.next; o != &s->live; o = o->next) {
+        int64_t when = o->timing == TIMED ? o->over_ns : o->first_ns;
+        if (is_over(o, now)) {
+            news = news || !o->told;
+            o->told = true;
+        } else if (o->timing != NO_STAMP && when > now) {
+            due = TG__MIN(due, when);
+        }
+    }
+    *due_p = due;
+    return news;
+}
+
+/* Poll the inner transport with timers that keep their time: by default Linux lets a sleeper
+ * oversleep by 50 us, which would be a tenth of a small message's time on a fast link. */
+static tg_status poll_precisely(tg_transport *inner, int64_t deadline_ns)
+{
+#ifdef __linux__
+    int slack = prctl(PR_GET_TIMERSLACK);
+    if (slack > 1)
+        (void)prctl(PR_SET_TIMERSLACK, 1UL);
+    tg_status status = inner->ops->poll(inner, deadline_ns);
+    if (slack > 1)
+        (void)prctl(PR_SET_TIMERSLACK, (unsigned long)slack);
+    return status;
+#else
+    return inner->ops->poll(inner, deadline_ns);
+#endif
+}
+
+static tg_status shaped_poll(tg_transport *t, int64_t deadline_ns)
+{
+    shaped *s = shaped_of(t);
+    TG_TRY(check_live(t, s, "poll"));
+    for (bool last = false;;) {
+        int64_t due;
+        if (progress(s, &due) || last)
+            return TG_OK;
+        TG_TRY(poll_precisely(s->inner, TG__MIN(due, deadline_ns)));
+        last = atomic_exchange(&s->woken, false) || tg_now_ns(t->clock) >= deadline_ns;
+    }
+}
+
+static void shaped_wake(tg_transport *t)
+{
+    shaped *s = shaped_of(t);
+    atomic_store(&s->woken, true); /* before the inner one: it may use up that one's wake at once */
+    if (s->inner->ops->wake)
+        s->inner->ops->wake(s->inner);
+}
+
+static bool shaped_shut(tg_transport *t)
+{
+    shaped *s = shaped_of(t);
+    if (!s->is_shut)
+        s->released = s->inner->ops->shut(s->inner);
+    s->is_shut = true;
+    return s->released;
+}
+
+static void shaped_destroy(tg_transport *t)
+{
+    shaped *s = shaped_of(t);
+    bool released = s->is_shut ? s->released : s->live.next == &s->live || shaped_shut(t);
+    s->inner->ops->destroy(s->inner);
+    if (released) /* else stamps stay where the medium still looks for them */
+        tg__pool_fini(&s->pool);
+    free(s->last_arrival_ns);
+    free(s);
+}
+
+static const tg_transport_ops shaped_ops = {
+    .struct_size = sizeof shaped_ops,
+    .name = "shaped",
+    .post_send = shaped_post_send,
+    .post_recv = shaped_post_recv,
+    .test = shaped_test,
+    .poll = shaped_poll,
+    .wake = shaped_wake,
+    .shut = shaped_shut,
+    .destroy = shaped_destroy,
+};
+
+static bool rate_ok(double bps)
+{
+    return bps == 0 || (bps >= 1 && bps <= 1e18);
+}
+
+static bool time_ok(int64_t ns)
+{
+    return ns >= 0 && ns <= TG__TIME_MAX_NS;
+}
+
+tg_status tg_transport_shaped(tg_transport *inner, const tg_link *link, tg_transport **t_p)
+{
+    TG_TRY(tg__inner_check("tg_transport_shaped", inner));
+    if (!link || !t_p || link->struct_size < sizeof *link)
+        return tg_fail(TG_E_ARG, "tg_transport_shaped: %s",
+                       !link  ? "link is NULL"
+                       : !t_p ? "t_p is NULL"
+                              : "link->struct_size is too small");
+    if (!rate_ok(link->up_bps) || !rate_ok(link->down_bps))
+        return tg_fail(TG_E_ARG,
+                       "tg_transport_shaped: up_bps=%g, down_bps=%g: allowed: 0 (unlimited) or "
+                       "1..1e18",
+                       link->up_bps, link->down_bps);
+    if (!time_ok(link->delay_ns) || !time_ok(link->jitter_ns))
+        return tg_fail(
+            TG_E_ARG, "tg_transport_shaped: delay_ns=%lld, jitter_ns=%lld: allowed: 0..%lld",
+            (long long)link->delay_ns, (long long)link->jitter_ns, (long long)TG__TIME_MAX_NS);
+    if (inner->ops == &shaped_ops)
+        return tg_fail(TG_E_ARG, "tg_transport_shaped: the inner transport is shaped already: "
+                                 "allowed: one link");
+    shaped *s;
+    int64_t *arrivals;
+    TG_TRY(tg__alloc((size_t)inner->size, sizeof *arrivals, &arrivals));
+    tg_status status = tg__alloc(1, sizeof *s, &s);
+    if (status != TG_OK) {
+        free(arrivals);
+        return status;
+    }
+    s->base = (tg_transport){.struct_size = sizeof s->base,
+                             .ops = &shaped_ops,
+                             .impl = s,
+                             .rank = inner->rank,
+                             .size = inner->size,
+                             .clock = inner->clock,
+                             .any_thread = inner->any_thread};
+    s->inner = inner;
+    s->link = *link;
+    s->last_arrival_ns = arrivals;
+    s->live.prev = s->live.next = &s->live;
+    s->pool.item_bytes = sizeof(op);
+    *t_p = &s->base;
+    return TG_OK;
+}

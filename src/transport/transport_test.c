@@ -1,0 +1,204 @@
+/* The common suite over inproc, shaped and faulty; inproc beyond it. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include "transport/transport_suite.h"
+#include "transport/transport_tools.h"
+#include "base/thread.h"
+
+#define MAX_SIZE 64
+
+/* ---- the common suite ------------------------------------------------------------------------ */
+
+typedef struct worker {
+    tg_transport *t;
+    uint32_t storm; /* rounds of storm only; 0: the whole suite */
+    char error[SUITE_ERROR];
+    bool ok;
+    pthread_t thread;
+} worker;
+
+static void *work(void *arg)
+{
+    worker *w = arg;
+    suite s = {w->t, w->error};
+    w->ok = w->storm ? suite_storm(&s, w->storm, 300) : suite_run(w->t, w->error);
+    tg_transport_destroy(w->t); /* by its own thread: others may still be at work */
+    return NULL;
+}
+
+static void run(int size, const char *link, const char *fault, uint32_t storm)
+{
+    tg_transport *t[MAX_SIZE];
+    static worker workers[MAX_SIZE];
+    make_ranks(size, link, fault, t);
+    for (int r = 0; r < size; r++) {
+        workers[r] = (worker){.t = t[r], .storm = storm};
+        ok(tg__thread_start("rank", work, &workers[r], &workers[r].thread));
+    }
+    for (int r = 0; r < size; r++)
+        pthread_join(workers[r].thread, NULL);
+    for (int r = 0; r < size; r++)
+        if (!workers[r].ok)
+            fail_msg("%s", workers[r].error);
+}
+
+static void suite_inproc(void **state)
+{
+    (void)state;
+    for (int size = 2; size <= 8; size += 1 + size / 4)
+        run(size, NULL, NULL, 0);
+    run(MAX_SIZE, NULL, NULL, 1);
+}
+
+static void suite_shaped(void **state)
+{
+    (void)state;
+    run(2, "1gbit,100us", NULL, 0);
+    run(4, "up=2gbit,down=1gbit,jitter=200us", NULL, 0);
+}
+
+static void suite_faulty(void **state)
+{
+    (void)state;
+    run(2, NULL, "fault", 0);
+    run(3, NULL, "fault:delay=300us", 0);
+    run(3, "1gbit,100us", "fault:seed=3", 0);
+}
+
+/* ---- inproc ---------------------------------------------------------------------------------- */
+
+static void inproc_arguments(void **state)
+{
+    (void)state;
+    tg_transport *t = NULL;
+    tg_request req;
+    assert_int_equal(tg_transport_inproc(0, &t), TG_E_ARG);
+    assert_int_equal(tg_transport_inproc(4097, &t), TG_E_ARG);
+    assert_int_equal(tg_transport_inproc(1, NULL), TG_E_ARG);
+    assert_null(t);
+    tg_transport_destroy(NULL);
+    ok(tg_transport_inproc(1, &t)); /* alone: nobody to talk to */
+    assert_int_equal(post_send(t, 0, 0, NULL, 0, &req), TG_E_ARG);
+    ok(t->ops->poll(t, 0));
+    tg_transport_destroy(t);
+}
+
+/* What was matched stays delivered, what was not fails, and third ranks are not disturbed. */
+static void inproc_leave(void **state)
+{
+    (void)state;
+    tg_transport *t[3];
+    tg_request recv[3], send[3], other[2];
+    char in[3] = "..", out[] = "ab", third = '.';
+    make_ranks(3, NULL, NULL, t);
+    ok(post_recv(t[0], 2, 1, &in[0], 1, &recv[0]));
+    ok(post_send(t[2], 0, 1, &out[0], 1, &send[0])); /* matched */
+    ok(post_recv(t[0], 2, 1, &in[1], 1, &recv[1]));
+    ok(post_send(t[2], 0, 2, &out[1], 1, &send[1])); /* another tag: not matched */
+    ok(post_send(t[0], 2, 3, &out[0], 1, &send[2]));
+    ok(post_recv(t[1], 0, 9, &third, 1, &other[0]));
+    tg_transport_destroy(t[2]);
+
+    assert_true(done(t[0], &recv[0]));
+    assert_int_equal(in[0], 'a');
+    assert_int_equal(test(t[0], &recv[1]), TG_E_PEER);
+    assert_string_equal(tg_error(), "rank 2 has left");
+    assert_int_equal(test(t[0], &send[2]), TG_E_PEER);
+    assert_string_equal(tg_error(), "rank 2 has left");
+    assert_int_equal(post_recv(t[0], 2, 2, &in[1], 1, &recv[1]), TG_E_PEER);
+    assert_int_equal(post_send(t[1], 2, 2, &out[1], 1, &send[1]), TG_E_PEER);
+    assert_int_equal(in[1], '.');
+
+    assert_false(done(t[1], &other[0]));
+    ok(post_send(t[0], 1, 9, &out[1], 1, &other[1]));
+    assert_true(done(t[1], &other[0]) && done(t[0], &other[1]));
+    assert_int_equal(third, 'b');
+    destroy_ranks(2, t);
+}
+
+/* One rank after the other leaves in the middle of a storm of messages to everybody. */
+typedef struct quitter {
+    tg_transport *t;
+    pthread_t thread;
+    bool ok;
+} quitter;
+
+static void *quit(void *arg)
+{
+    enum { DEPTH = 16, BYTES = 3000 };
+    quitter *q = arg;
+    tg_transport *t = q->t;
+    int size = t->size;
+    static _Thread_local uint8_t mem[2][8][DEPTH][BYTES];
+    static _Thread_local tg_request reqs[2][8][DEPTH];
+    q->ok = true;
+    for (int round = 0; round <= t->rank * 3; round++) {
+        for (int i = 0; i < 2 * size * DEPTH; i++) {
+            int send = i % 2, peer = i / 2 % size, slot = i / 2 / size;
+            tg_request *req = &reqs[send][peer][slot];
+            req->word[0] = 0;
+            if (peer == t->rank)
+                continue;
+            uint8_t *buf = mem[send][peer][slot];
+            tg_status status = send ? post_send(t, peer, 1, buf, BYTES, req)
+                                    : post_recv(t, peer, 1, buf, BYTES, req);
+            q->ok = q->ok && (status == TG_OK || status == TG_E_PEER);
+            if (status != TG_OK)
+                req->word[0] = 0;
+        }
+        int open = round == t->rank * 3 ? 0 : 2 * size * DEPTH; /* the last ones are cut off */
+        while (open) {
+            open = 0;
+            for (int i = 0; i < 2 * size * DEPTH; i++) {
+                tg_request *req = &reqs[i % 2][i / 2 % size][i / 2 / size];
+                bool is_done = false;
+                size_t len;
+                if (!req->word[0])
+                    continue;
+                tg_status status = t->ops->test(t, req, &is_done, &len);
+                q->ok = q->ok && (status == TG_OK || status == TG_E_PEER);
+                if (status != TG_OK || is_done)
+                    req->word[0] = 0;
+                else
+                    open++;
+            }
+            if (open)
+                q->ok = t->ops->poll(t, INT64_MAX) == TG_OK && q->ok;
+        }
+    }
+    tg_transport_destroy(t);
+    memset(mem, 0, sizeof mem); /* nobody may touch it any more: TSan and ASan watch */
+    return NULL;
+}
+
+static void inproc_leave_in_storm(void **state)
+{
+    (void)state;
+    enum { SIZE = 8 };
+    for (int repeat = 0; repeat < 5; repeat++) {
+        tg_transport *t[SIZE];
+        quitter q[SIZE];
+        make_ranks(SIZE, NULL, NULL, t);
+        for (int r = 0; r < SIZE; r++) {
+            q[r] = (quitter){.t = t[r]};
+            ok(tg__thread_start("rank", quit, &q[r], &q[r].thread));
+        }
+        for (int r = 0; r < SIZE; r++) {
+            pthread_join(q[r].thread, NULL);
+            assert_true(q[r].ok);
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(suite_inproc), cmocka_unit_test(suite_shaped),
+        cmocka_unit_test(suite_faulty), cmocka_unit_test(inproc_arguments),
+        cmocka_unit_test(inproc_leave), cmocka_unit_test(inproc_leave_in_storm),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,65 @@
+/* Coding of ascending index lists: k distinct indices below n.
+ *
+ * raw     k little-endian 32-bit words.
+ * bitmap  ceil(n/8) bytes, bit i%8 of byte i/8.
+ * rice    Golomb-Rice code of the gaps idx[i] - idx[i-1] - 1 (idx[-1] = -1) with a parameter b
+ * (0..31): the quotient gap >> b as that many 0 bits and a 1 bit, then the b low bits of the gap,
+ * lowest first. Bit j of the code is bit j % 8 of byte j / 8; the last byte is filled up with 0
+ * bits. See docs/wire-format.md. Source: Golomb 1966, "Run-length encodings"; Rice and Plaunt 1971.
+ */
+#ifndef TG_WIRE_INDEX_H
+#define TG_WIRE_INDEX_H
+
+#include "telegrad/base.h"
+
+enum {
+    TG__INDEX_RAW = 0,
+    TG__INDEX_BITMAP = 1,
+    TG__INDEX_RICE = 2,
+    TG__INDEX_CODINGS = 3,
+    TG__INDEX_AUTO = 15
+};
+
+/* Bytes that are always enough for k of n under `coding` (AUTO: the smallest that always is). */
+size_t tg__index_bound(int coding, size_t n, size_t k);
+
+/* How k of n would be written: the coding, its parameter (Rice: the best b) and the exact length in
+ * bytes. */
+typedef struct tg__index_plan {
+    int coding, param;
+    size_t len;
+} tg__index_plan;
+
+/* Plan the coding of idx (k, ascending, distinct, < n <= 2^29): `coding`, or the smallest for AUTO
+ * (among equals the one with the lowest number). Threads: pure */
+tg__index_plan tg__index_choose(int coding, const uint32_t *idx, size_t k, size_t n);
+/* Write what was planned for the same arguments: plan->len bytes at dst. */
+void tg__index_write(const tg__index_plan *plan, const uint32_t *idx, size_t k, uint8_t *dst);
+
+/* Encode idx (k, ascending, distinct, < n) at dst. AUTO takes the smallest. *coding_p, *param_p
+ * (Rice's b, else 0), *len_p describe what was written. Errors TG_E_SPACE */
+TG_NODISCARD tg_status tg__index_encode(int coding, const uint32_t *idx, size_t k, size_t n,
+                                        uint8_t *dst, size_t cap, int *coding_p, int *param_p,
+                                        size_t *len_p);
+
+/* A decoder that hands out indices in blocks, so that it needs no memory of the wire's size. */
+typedef struct tg__index_reader {
+    const uint8_t *src;
+    size_t len, n, k, done;
+    uint64_t pos, last; /* bit or byte position; last index + 1 */
+    int coding, param;
+} tg__index_reader;
+
+/* Errors TG_E_CORRUPT: unknown coding or parameter, a length that k of n cannot have */
+TG_NODISCARD tg_status tg__index_read_begin(tg__index_reader *r, int coding, int param, size_t n,
+                                            size_t k, const uint8_t *src, size_t len);
+/* The next min(cap, rest) indices; *count_p 0 at the end, where it also checks that the code is
+ * used up exactly and its padding is zero. Checks every index: ascending, below n. Errors
+ * TG_E_CORRUPT */
+TG_NODISCARD tg_status tg__index_read(tg__index_reader *r, uint32_t *idx, size_t cap,
+                                      size_t *count_p);
+
+/* Validate a whole code. Errors TG_E_CORRUPT */
+TG_NODISCARD tg_status tg__index_check(int coding, int param, size_t n, size_t k,
+                                       const uint8_t *src, size_t len);
+#endif

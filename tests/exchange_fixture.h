@@ -1,0 +1,188 @@
+/* What the tests of exchanges share: deterministic vectors, a reference in plain loops, one rank's
+ * run of an exchange. No test framework: failures are returned. */
+#ifndef TG_EXCHANGE_FIXTURE_H
+#define TG_EXCHANGE_FIXTURE_H
+
+#include "base/mem.h"
+#include "exchange/exchange.h"
+#include "exchange/pump.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct fixture_case {
+    const char *exchange, *codec;
+    size_t n;
+} fixture_case;
+
+static const size_t fixture_sizes[] = {0, 1, 5, 16, 17, 1000, 4097};
+static const char *const fixture_codecs[] = {"f32", "topk:density=0.1", "2bit:threshold=0.5",
+                                             "fp16"};
+static const char *const fixture_exchanges[] = {"direct", "ring", "allgather", "none", "broadcast"};
+
+enum { FIXTURE_CASES_MAX = 256 };
+
+/* All combinations that are allowed. Returns how many. */
+static inline size_t fixture_cases(fixture_case *cases)
+{
+    size_t count = 0;
+    for (size_t x = 0; x < TG__COUNT(fixture_exchanges); x++)
+        for (size_t c = 0; c < TG__COUNT(fixture_codecs); c++)
+            for (size_t n = 0; n < TG__COUNT(fixture_sizes); n++)
+                if (c == 0 || (strcmp(fixture_exchanges[x], "ring") != 0))
+                    cases[count++] =
+                        (fixture_case){fixture_exchanges[x], fixture_codecs[c], fixture_sizes[n]};
+    return count;
+}
+
+/* Element i of a rank's vector in a step: both signs, many magnitudes, so that the order of a sum
+ * shows in its bits. */
+static inline float fixture_value(int rank, uint64_t step, size_t i)
+{
+    uint64_t key[3] = {(uint64_t)rank, step, i};
+    uint64_t h = tg__hash(TG__HASH_START, key, sizeof key);
+    float mantissa = (float)(h & 0xffffff) / 16777216.0f + 0.5f;
+    return ldexpf(h >> 40 & 1 ? -mantissa : mantissa, (int)(h >> 41 & 7) - 6);
+}
+
+static inline float *fixture_vector(int rank, uint64_t step, size_t n)
+{
+    float *v = malloc(TG__MAX(n, (size_t)1) * sizeof *v);
+    for (size_t i = 0; v && i < n; i++)
+        v[i] = fixture_value(rank, step, i);
+    return v;
+}
+
+static inline tg_status fixture_create(const fixture_case *c, int rank, int size,
+                                       tg_codec **codec_p, tg__exchange **x_p)
+{
+    tg_codec *codec = NULL;
+    TG_TRY(tg_codec_create(c->codec, &codec));
+    tg_status status = tg__exchange_create(tg__exchange_find(c->exchange), rank, size, c->n, codec,
+                                           &tg__combine_mean, x_p);
+    if (status != TG_OK)
+        tg_codec_destroy(codec);
+    else
+        *codec_p = codec;
+    return status;
+}
+
+/* Encode this rank's vector of the step into the exchange's parts. */
+static inline tg_status fixture_encode(tg__exchange *x, uint64_t step)
+{
+    if (x->nparts == 0)
+        return TG_OK;
+    float *v = fixture_vector(x->rank, step, x->n);
+    tg_encode_context ctx = {.struct_size = sizeof ctx,
+                             .rng = {.seed = 1, .purpose = TG_PURPOSE_CODEC, .step = step}};
+    tg_status status = tg__codec_encode(x->codec, &ctx, v, x->n, x->parts, x->nparts, NULL);
+    free(v);
+    return status;
+}
+
+/* What all others decode of a rank's vector: dst (n). */
+static inline tg_status fixture_decoded(const fixture_case *c, int rank, int size, uint64_t step,
+                                        float *dst)
+{
+    tg_codec *codec = NULL;
+    tg__exchange *x = NULL;
+    TG_TRY(fixture_create(c, rank, size, &codec, &x));
+    tg_status status = fixture_encode(x, step);
+    for (size_t q = 0; status == TG_OK && q < x->nparts; q++)
+        tg__frame_decode(x->parts[q].dst, x->parts[q].len, dst + x->parts[q].lo);
+    tg__exchange_destroy(x);
+    tg_codec_destroy(codec);
+    return status;
+}
+
+/* The aggregate that `rank` must have, by plain loops: dst (n). The first block of a ring's order
+ * is documented in exchange_ring.c. */
+static inline tg_status fixture_reference(const fixture_case *c, int rank, int size, uint64_t step,
+                                          float *dst)
+{
+    if (strcmp(c->exchange, "none") == 0 || strcmp(c->exchange, "broadcast") == 0)
+        return fixture_decoded(c, c->exchange[0] == 'n' ? rank : 0, size, step, dst);
+    const size_t n = c->n, P = (size_t)size;
+    float *all = malloc(TG__MAX(n * P, (size_t)1) * sizeof *all);
+    tg_status status = TG_OK;
+    for (size_t p = 0; p < P && status == TG_OK; p++)
+        status = fixture_decoded(c, (int)p, size, step, all + p * n);
+    size_t blocks = (n + 15) / 16;
+    for (size_t i = 0; i < n && status == TG_OK; i++) {
+        size_t first = 0;
+        if (strcmp(c->exchange, "ring") == 0) {
+            size_t owner = 0;
+            while (i / 16 >= blocks * (owner + 1) / P)
+                owner++;
+            first = owner + 1;
+        }
+        float sum = 0.0f;
+        for (size_t k = 0; k < P; k++)
+            sum += all[(first + k) % P * n + i];
+        dst[i] = sum * (1.0f / (float)size);
+    }
+    free(all);
+    return status;
+}
+
+/* One exchange of a step over the pump: dst (n). */
+static inline tg_status fixture_run(tg__pump *p, tg__flight *f, uint64_t step, float *dst)
+{
+    TG_TRY(fixture_encode(f->x, step));
+    f->step = step;
+    TG_TRY(tg__pump_wait(p, f));
+    f->x->ops->result(f->x, dst);
+    return TG_OK;
+}
+
+/* What every rank must have, compared with dst; the text names the case. */
+static inline tg_status fixture_compare(const fixture_case *c, int rank, int size, uint64_t step,
+                                        const float *dst)
+{
+    float *want = malloc(TG__MAX(c->n, (size_t)1) * sizeof *want);
+    tg_status status = fixture_reference(c, rank, size, step, want);
+    for (size_t i = 0; i < c->n && status == TG_OK; i++)
+        if (memcmp(&dst[i], &want[i], sizeof *dst) != 0)
+            status = tg_fail(TG_E_STATE, "%s, %s, n=%zu, rank %d of %d: element %zu is %a, not %a",
+                             c->exchange, c->codec, c->n, rank, size, i, (double)dst[i],
+                             (double)want[i]);
+    free(want);
+    return status;
+}
+
+/* All cases, two steps each, on one rank of the transport; results are compared to the reference.
+ */
+static inline tg_status fixture_conformance(tg_transport *t, int64_t timeout_ns)
+{
+    fixture_case cases[FIXTURE_CASES_MAX];
+    size_t count = fixture_cases(cases);
+    tg__pump p;
+    tg__pump_init(&p, t, 77, timeout_ns);
+    tg_status status = TG_OK;
+    uint32_t sequence = 4090; /* tags wrap soon */
+    for (size_t i = 0; i < count && status == TG_OK; i++) {
+        tg_codec *codec = NULL;
+        tg__flight f = {.bucket = (uint16_t)i};
+        status = fixture_create(&cases[i], t->rank, t->size, &codec, &f.x);
+        if (status != TG_OK)
+            break;
+        float *dst = malloc(TG__MAX(cases[i].n, (size_t)1) * sizeof *dst);
+        for (uint64_t step = 0; step < 2 && status == TG_OK; step++) {
+            f.sequence = sequence++;
+            status = fixture_run(&p, &f, step, dst);
+            if (status == TG_OK)
+                status = fixture_compare(&cases[i], t->rank, t->size, step, dst);
+        }
+        if (status != TG_OK)
+            (void)t->ops->shut(t); /* before memory goes that others may still copy from */
+        free(dst);
+        tg__flight_fini(&f);
+        tg__exchange_destroy(f.x);
+        tg_codec_destroy(codec);
+    }
+    tg__pump_fini(&p);
+    return status;
+}
+
+#endif

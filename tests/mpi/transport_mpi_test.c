@@ -1,0 +1,107 @@
+/* The transports' common suite over MPI, plain and decorated: mpirun -n 2..4 transport_mpi_test */
+#include "telegrad/mpi.h"
+#include "transport/transport_suite.h"
+
+static int world_rank;
+
+static int check(bool ok, const char *what, const char *text)
+{
+    if (!ok)
+        fprintf(stderr, "transport_mpi_test: rank %d: %s: %s\n", world_rank, what, text);
+    return ok ? 0 : 1;
+}
+
+static tg_transport *create(const char *link, const char *fault)
+{
+    tg_transport *t = NULL, *outer = NULL;
+    tg_link parsed;
+    if (check(tg_transport_mpi(MPI_COMM_WORLD, &t) == TG_OK, "mpi", tg_error()))
+        return NULL;
+    if (link) {
+        if (check(tg_link_parse(link, &parsed) == TG_OK &&
+                      tg_transport_shaped(t, &parsed, &outer) == TG_OK,
+                  link, tg_error()))
+            return NULL;
+        t = outer;
+    }
+    if (fault) {
+        if (check(tg_transport_faulty(t, fault, &outer) == TG_OK, fault, tg_error()))
+            return NULL;
+        t = outer;
+    }
+    return t;
+}
+
+static int run_suite(const char *link, const char *fault)
+{
+    char error[SUITE_ERROR] = "";
+    tg_transport *t = create(link, fault);
+    if (!t)
+        return 1;
+    int failures = check(suite_run(t, error), t->ops->name, error);
+    tg_transport_destroy(t);
+    return failures;
+}
+
+/* Used, and destroyed by all without a goodbye, and made again: nothing of the first is left. */
+static int run_twice(void)
+{
+    int failures = 0;
+    char error[SUITE_ERROR] = "";
+    for (int i = 0; i < 3; i++) {
+        tg_transport *t = create(NULL, NULL);
+        if (!t)
+            return failures + 1;
+        suite s = {t, error};
+        failures += check(suite_storm(&s, 2, 100000), "again", error);
+        tg_transport_destroy(t);
+    }
+    return failures;
+}
+
+/* A rank that is killed by a fault says goodbye below. */
+static int run_kill(void)
+{
+    tg_transport *t = create(NULL, world_rank == 0 ? "fault:kill=0" : NULL);
+    if (!t)
+        return 1;
+    char error[SUITE_ERROR] = "";
+    suite s = {t, error};
+    tg_request req = {{0}};
+    int failures = 0;
+    uint8_t byte = 0;
+    if (world_rank == 0) {
+        failures += check(suite_send(&s, 1, 4, &byte, 1, &req) == TG_E_STATE, "kill", "no state");
+    } else {
+        tg_status status = suite_recv(&s, 0, 4, &byte, 1, &req);
+        if (status == TG_OK)
+            status = suite_wait(&s, &req, NULL);
+        failures += check(status == TG_E_PEER && strstr(tg_error(), "rank 0"), "kill", tg_error());
+    }
+    tg_transport_destroy(t);
+    return failures;
+}
+
+int main(int argc, char **argv)
+{
+    tg_transport *t = NULL;
+    int level = 0;
+    if (tg_transport_mpi(MPI_COMM_NULL, &t) != TG_E_ARG)
+        return 1;
+    if (MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &level) != MPI_SUCCESS)
+        return 1;
+    MPI_Comm_rank(MPI_COMM_WORLD, &world_rank);
+    int failures = run_suite(NULL, NULL);
+    failures += run_suite("1gbit,1ms", NULL);
+    failures += run_suite(NULL, "fault:delay=100us");
+    failures += run_twice();
+    failures += run_kill();
+    t = create(NULL, NULL);
+    if (t) {
+        failures += check(t->any_thread == (level == MPI_THREAD_MULTIPLE), "any_thread", "wrong");
+        tg_transport_destroy(t);
+    }
+    MPI_Finalize();
+    failures += check(tg_transport_mpi(MPI_COMM_WORLD, &t) == TG_E_STATE, "after the end", "");
+    return failures ? 1 : 0;
+}

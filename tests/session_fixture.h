@@ -1,0 +1,230 @@
+/* A small training job on plain arrays, run by P threads: what the session's tests share. */
+#ifndef TG_SESSION_FIXTURE_H
+#define TG_SESSION_FIXTURE_H
+
+#include "telegrad/telegrad.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { FIXTURE_TENSORS = 4, FIXTURE_N = 500 + 20 + 333 + 7 };
+
+/* One job; zero means the default. */
+typedef struct fixture_job {
+    const char *method, *strategy, *optimizer;
+    int world;
+    uint64_t steps;
+    tg_driver driver;
+    size_t bucket_bytes;
+    bool dyadic;   /* gradients are small multiples of powers of two, so that sums are exact */
+    bool adjacent; /* gradients lie side by side: no staging copy */
+    int64_t timeout_ms;
+    uint64_t hash_every;
+    tg_nonfinite on_nonfinite;
+    int nan_rank; /* this rank's gradient is NaN at step nan_step; -1: none */
+    uint64_t nan_step;
+    const char *save_dir; /* save after step save_at; load_dir: resume */
+    uint64_t save_at;
+    const char *load_dir;
+    uint64_t stop_at; /* rank 1 (or 0 if alone) asks to stop before this step; 0: never */
+    int odd_rank; /* this rank runs odd_method / spoils its parameters at spoil_step; -1: none */
+    const char *odd_method, *odd_optimizer;
+    uint64_t spoil_step;
+    const char *fault; /* of rank odd_rank */
+} fixture_job;
+
+typedef struct fixture_result {
+    tg_status status;
+    char error[512];
+    uint64_t hash, steps, skipped, stopped_after, bytes;
+    float w[FIXTURE_N];         /* global parameters at the end */
+    float trail[64][FIXTURE_N]; /* parameters of the next forward pass after each step */
+    tg_step_info info[64];
+} fixture_result;
+
+static const size_t fixture_shape[FIXTURE_TENSORS][2] = {{20, 25}, {20, 1}, {9, 37}, {7, 1}};
+
+static inline fixture_job fixture_defaults(void)
+{
+    return (fixture_job){.method = "dense",
+                         .strategy = "ssgd",
+                         .optimizer = "sgd:lr=0.25",
+                         .world = 1,
+                         .steps = 12,
+                         .nan_rank = -1,
+                         .odd_rank = -1,
+                         .timeout_ms = 20000};
+}
+
+static inline void fixture_initial(float *w)
+{
+    tg_rng_key key = {.seed = 3, .purpose = TG_PURPOSE_TEST};
+    for (size_t i = 0; i < FIXTURE_N; i++)
+        w[i] = (float)(floor(tg_rng_uniform(&key, i) * 64) / 16 - 2);
+}
+
+/* The gradient that rank computes at w in step t: of a quadratic bowl whose centre moves by rank
+ * and step. */
+static inline void fixture_gradient(const fixture_job *job, int rank, uint64_t t, const float *w,
+                                    float *g)
+{
+    tg_rng_key key = {.seed = 5, .purpose = TG_PURPOSE_TEST, .rank = (uint32_t)rank, .step = t};
+    for (size_t i = 0; i < FIXTURE_N; i++) {
+        double noise = tg_rng_normal(&key, i);
+        if (job->dyadic) /* does not depend on w: exact in every order */
+            g[i] = (float)(floor(noise * 8) / 8);
+        else
+            g[i] = 0.5f * w[i] * (float)(1 + i % 7) / 7 + (float)noise;
+    }
+    if (rank == job->nan_rank && t == job->nan_step)
+        g[FIXTURE_N / 2] = NAN;
+}
+
+typedef struct fixture_rank {
+    const fixture_job *job;
+    tg_transport *transport;
+    fixture_result *out;
+    int rank;
+} fixture_rank;
+
+static inline tg_status fixture_add_tensors(tg_session *s, float *w, float *g, const size_t *offset,
+                                            uint32_t *id)
+{
+    static const char *const names[FIXTURE_TENSORS] = {"conv.weight", "conv.bias", "fc.weight",
+                                                       "fc.bias"};
+    size_t at = 0;
+    for (int i = 0; i < FIXTURE_TENSORS; i++) {
+        size_t n = fixture_shape[i][0] * fixture_shape[i][1];
+        tg_tensor t = {.struct_size = sizeof t,
+                       .name = names[i],
+                       .shape = fixture_shape[i],
+                       .ndim = fixture_shape[i][1] == 1 ? 1 : 2,
+                       .param = tg_array_f32(w + at, n),
+                       .grad = tg_array_f32(g + offset[i], n)};
+        TG_TRY(tg_session_add(s, &t, &id[i]));
+        at += n;
+    }
+    return TG_OK;
+}
+
+static inline tg_status fixture_train(fixture_rank *r, tg_session *s, float *w, float *g,
+                                      const size_t *offset)
+{
+    const fixture_job *job = r->job;
+    uint32_t id[FIXTURE_TENSORS];
+    float flat[FIXTURE_N];
+    TG_TRY(fixture_add_tensors(s, w, g, offset, id));
+    if (job->load_dir != NULL) {
+        const void *extra;
+        size_t len;
+        TG_TRY(tg_session_load(s, job->load_dir, &extra, &len));
+        if (len != 6 || memcmp(extra, "extra", 6) != 0)
+            return tg_fail(TG_E_CORRUPT, "the caller's own bytes did not come back");
+    } else {
+        TG_TRY(tg_session_begin(s));
+    }
+    while (tg_session_steps(s) < job->steps) {
+        uint64_t t = tg_session_steps(s);
+        tg_step_info info = {.struct_size = sizeof info, .want_residual_norm = true};
+        if (job->stop_at != 0 && t == job->stop_at && r->rank == (job->world > 1))
+            tg_session_request_stop(s);
+        if (r->rank == job->odd_rank && job->spoil_step != 0 && t == job->spoil_step)
+            w[3] += 1;
+        fixture_gradient(job, r->rank, t, w, flat);
+        for (int i = FIXTURE_TENSORS - 1, at = FIXTURE_N; i >= 0; i--) {
+            size_t n = fixture_shape[i][0] * fixture_shape[i][1];
+            at -= (int)n;
+            TG_TRY(tg_grad_wait(s, id[i]));
+            memcpy(g + offset[i], flat + at, n * sizeof *g);
+        }
+        for (int i = 0; i < FIXTURE_TENSORS; i++) /* ranks may differ in the order */
+            TG_TRY(tg_grad_ready(s, id[r->rank % 2 ? i : FIXTURE_TENSORS - 1 - i]));
+        TG_TRY(tg_step(s, &info));
+        if (t < 64) {
+            memcpy(r->out->trail[t], w, FIXTURE_N * sizeof *w);
+            r->out->info[t] = info;
+        }
+        if (job->save_dir != NULL && t + 1 == job->save_at)
+            TG_TRY(tg_session_save(s, job->save_dir, "extra", 6));
+        if (info.stop) {
+            r->out->stopped_after = t + 1;
+            break;
+        }
+    }
+    TG_TRY(tg_session_finish(s));
+    TG_TRY(tg_session_params_hash(s, &r->out->hash));
+    r->out->steps = tg_session_steps(s);
+    r->out->skipped = tg_session_skipped(s);
+    r->out->bytes = tg_session_bytes_sent(s);
+    memcpy(r->out->w, w, FIXTURE_N * sizeof *w);
+    return TG_OK;
+}
+
+static inline tg_status fixture_session(fixture_rank *r)
+{
+    const fixture_job *job = r->job;
+    bool odd = r->rank == job->odd_rank;
+    tg_session_config config = {.struct_size = sizeof config,
+                                .method = odd && job->odd_method ? job->odd_method : job->method,
+                                .strategy = job->strategy,
+                                .optimizer =
+                                    odd && job->odd_optimizer ? job->odd_optimizer : job->optimizer,
+                                .seed = 11,
+                                .steps_per_epoch = 4,
+                                .timeout_ms = job->timeout_ms,
+                                .driver = job->driver,
+                                .bucket_bytes = job->bucket_bytes,
+                                .hash_every = job->hash_every,
+                                .on_nonfinite = job->on_nonfinite};
+    tg_session *s;
+    TG_TRY(tg_session_create(&config, r->transport, &s));
+    /* Only rank 0 starts from the right parameters: the others get them. */
+    static const size_t apart[FIXTURE_TENSORS] = {0, 512, 544, 896},
+                        together[FIXTURE_TENSORS] = {0, 500, 520, 853};
+    float *w = calloc(FIXTURE_N, sizeof *w), *g = calloc(1024, sizeof *g);
+    if (r->rank == 0)
+        fixture_initial(w);
+    tg_status status = fixture_train(r, s, w, g, job->adjacent ? together : apart);
+    tg_session_destroy(s);
+    free(w);
+    free(g);
+    return status;
+}
+
+static inline void *fixture_thread(void *arg)
+{
+    fixture_rank *r = arg;
+    r->out->status = TG_OK;
+    if (r->job->fault != NULL && r->rank == r->job->odd_rank)
+        r->out->status = tg_transport_faulty(r->transport, r->job->fault, &r->transport);
+    if (r->out->status == TG_OK)
+        r->out->status = fixture_session(r);
+    if (r->out->status != TG_OK)
+        snprintf(r->out->error, sizeof r->out->error, "%s", tg_error());
+    tg_transport_destroy(r->transport);
+    return NULL;
+}
+
+/* Run the job; result (world). */
+static inline void fixture_run(const fixture_job *job, fixture_result *result)
+{
+    tg_transport *transport[16];
+    pthread_t thread[16];
+    fixture_rank rank[16];
+    memset(result, 0, (size_t)job->world * sizeof *result);
+    if (tg_transport_inproc(job->world, transport) != TG_OK)
+        abort();
+    for (int i = 0; i < job->world; i++) {
+        rank[i] =
+            (fixture_rank){.job = job, .transport = transport[i], .out = &result[i], .rank = i};
+        if (pthread_create(&thread[i], NULL, fixture_thread, &rank[i]) != 0)
+            abort();
+    }
+    for (int i = 0; i < job->world; i++)
+        pthread_join(thread[i], NULL);
+}
+
+#endif
