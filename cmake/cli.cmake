@@ -1,4 +1,4 @@
-# The command: build/<preset>/telegrad. Needs the trainer (tg_train) and jansson; MPI if telegrad_mpi is there.
+# The command: build/<preset>/telegrad. Needs the trainer (tg_train) and jansson; MPI if telegrad_mpi_static is there.
 if(NOT TARGET tg_train)
     message(STATUS "telegrad: no command, because there is no trainer")
     return()
@@ -21,15 +21,15 @@ endif()
 
 file(GLOB cli_sources CONFIGURE_DEPENDS src/cli/*.c)
 list(FILTER cli_sources EXCLUDE REGEX "_test\\.c$")
-if(NOT TARGET telegrad_mpi)
+if(NOT TARGET telegrad_mpi_static)
     list(FILTER cli_sources EXCLUDE REGEX "/mpi_[^/]*\\.c$")
 endif()
 add_executable(telegrad ${cli_sources})
 set_target_properties(telegrad PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR})
 target_link_libraries(telegrad PRIVATE tg_flags tg_train PkgConfig::JANSSON)
-if(TARGET telegrad_mpi)
+if(TARGET telegrad_mpi_static)
     target_compile_definitions(telegrad PRIVATE HAVE_MPI=1)
-    target_link_libraries(telegrad PRIVATE telegrad_mpi)
+    target_link_libraries(telegrad PRIVATE telegrad_mpi_static)
 endif()
 target_link_libraries(telegrad PRIVATE telegrad_static)
 

@@ -1,0 +1,32 @@
+# What an installation holds: headers, libraries, pkg-config files, a CMake package, the command.
+include(CMakePackageConfigHelpers)
+set(cmake_dir ${CMAKE_INSTALL_LIBDIR}/cmake/telegrad)
+
+install(DIRECTORY include/telegrad DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} PATTERN mpi.h EXCLUDE)
+install(TARGETS telegrad_shared telegrad_static EXPORT telegrad-targets
+    LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
+    INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+if(TG_HAVE_MPI)
+    install(FILES include/telegrad/mpi.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/telegrad)
+    install(TARGETS telegrad_mpi_shared telegrad_mpi_static EXPORT telegrad-targets
+        LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
+        INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+endif()
+if(TARGET telegrad)
+    install(TARGETS telegrad RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+endif()
+install(EXPORT telegrad-targets NAMESPACE telegrad:: DESTINATION ${cmake_dir})
+
+configure_package_config_file(cmake/telegrad-config.cmake.in ${PROJECT_BINARY_DIR}/telegrad-config.cmake
+    INSTALL_DESTINATION ${cmake_dir})
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/telegrad-config-version.cmake
+    COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/telegrad-config.cmake
+    ${PROJECT_BINARY_DIR}/telegrad-config-version.cmake DESTINATION ${cmake_dir})
+
+configure_file(cmake/telegrad.pc.in ${PROJECT_BINARY_DIR}/telegrad.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/telegrad.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+if(TG_HAVE_MPI)
+    configure_file(cmake/telegrad-mpi.pc.in ${PROJECT_BINARY_DIR}/telegrad-mpi.pc @ONLY)
+    install(FILES ${PROJECT_BINARY_DIR}/telegrad-mpi.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+endif()

@@ -35,7 +35,7 @@ foreach(kind shared static)
     add_library(telegrad_mpi_${kind} ${KIND} $<TARGET_OBJECTS:tg_mpi>)
     set_target_properties(telegrad_mpi_${kind} PROPERTIES OUTPUT_NAME telegrad-mpi
         EXPORT_NAME mpi_${kind} VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR})
-    target_link_libraries(telegrad_mpi_${kind} PRIVATE tg_flags_link
+    target_link_libraries(telegrad_mpi_${kind} PRIVATE $<BUILD_INTERFACE:tg_flags_link>
         PUBLIC telegrad_${kind} MPI::MPI_C)
 endforeach()
 

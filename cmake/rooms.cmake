@@ -68,7 +68,7 @@ function(tg_core_library)
             VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR})
         target_include_directories(telegrad_${kind} PUBLIC
             $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:include>)
-        target_link_libraries(telegrad_${kind} PRIVATE tg_flags_link PUBLIC Threads::Threads m)
+        target_link_libraries(telegrad_${kind} PRIVATE $<BUILD_INTERFACE:tg_flags_link> PUBLIC Threads::Threads m)
     endforeach()
 endfunction()
 

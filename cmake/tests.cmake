@@ -15,3 +15,13 @@ foreach(stem ${TG_ROOM_TESTS})
     add_test(NAME ${stem} COMMAND ${stem})
     set_tests_properties(${stem} PROPERTIES TIMEOUT 300 LABELS unit)
 endforeach()
+
+if(NOT TG_SANITIZE)
+    add_test(NAME install_test COMMAND ${PROJECT_SOURCE_DIR}/tests/install_test.sh ${PROJECT_BINARY_DIR}
+        $<$<BOOL:${TG_HAVE_MPI}>:mpi>)
+    set_tests_properties(install_test PROPERTIES TIMEOUT 300 ENVIRONMENT
+        "OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1;OMPI_MCA_rmaps_base_oversubscribe=1")
+endif()
+include(cmake/bench.cmake OPTIONAL)
+include(cmake/bench_codecs.cmake OPTIONAL)
+include(cmake/fuzz.cmake OPTIONAL)

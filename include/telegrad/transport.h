@@ -93,14 +93,16 @@ TG_API TG_NODISCARD tg_status tg_link_parse(const char *text, tg_link *link_p);
 /* Decorator: `inner` seen through a link. Takes `inner` over on success. All ranks of a job must be
  * shaped (links may differ) and share one clock, as the processes of one machine do. Hides native
  * collectives. The shaping costs one stamp message of 24 bytes beside every message, not counted as
- * traffic. */
+ * traffic.
+ * Errors TG_E_ARG (a rate below 1 bit/s or above 1e18, a time above an hour, shaped already),
+ * TG_E_NOMEM */
 TG_API TG_NODISCARD tg_status tg_transport_shaped(tg_transport *inner, const tg_link *link,
                                                   tg_transport **t_p);
 
 /* Decorator for tests: `inner` with faults, "fault:drop=0.01,corrupt=0.01,truncate=0.01,delay=5ms,
  * stall=100,kill=100,seed=1" (probabilities per message sent; stall / kill after that many sends:
- * from then on this rank says nothing / is gone). Takes `inner` over on success. Errors TG_E_SPEC
- */
+ * from then on this rank says nothing / is gone; they strike when the next one is posted). Takes
+ * `inner` over on success. Errors TG_E_SPEC, TG_E_ARG, TG_E_NOMEM */
 TG_API TG_NODISCARD tg_status tg_transport_faulty(tg_transport *inner, const char *spec,
                                                   tg_transport **t_p);
 

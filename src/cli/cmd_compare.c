@@ -3,7 +3,7 @@
 #include "compare_plan.h"
 #include "compare_report.h"
 #include "console.h"
-#include "run.h"
+#include "cli_run.h"
 #include "spec_file.h"
 #include "stop.h"
 #include <errno.h>
@@ -185,9 +185,9 @@ static tg_status compare(const struct launch *l, const struct compare_options *o
         *exit_status_p = w.interrupted ? stop_exit_status() : CLI_OK;
         struct records *records = w.records;
         w.records = NULL;
-        status = records_close(records, true);
+        status = records_commit(records);
     }
-    (void)records_close(w.records, false);
+    records_abandon(w.records);
     for (size_t i = 0; i < w.count; i++)
         run_result_free(&w.rows[i].result);
     free(w.rows);

@@ -2,7 +2,7 @@
 #include "cli.h"
 #include "console.h"
 #include "format.h"
-#include "run.h"
+#include "cli_run.h"
 #include "stop.h"
 #include <errno.h>
 #include <inttypes.h>
@@ -65,7 +65,7 @@ static int print_result(const struct run_about *about, const struct run_result *
            train_data_origin(data), format_count(train_data_train(data)).text,
            format_count(train_data_test(data)).text);
     printf("workers        %d (%s), link %s\n", end->world, launch_transport_name(about->launch),
-           o->link ? o->link : "as it is");
+           o->link ? o->link : "none");
     printf("method         %s\n", result->method);
     printf("strategy       %s\n", result->strategy);
     printf("optimizer      %s, %s\n", result->optimizer, result->lr_schedule);
@@ -89,7 +89,7 @@ static tg_status train(const struct run_about *about, struct records **records_p
     TG_TRY(run_job(about, "", *records_p, trace, &result));
     struct records *records = *records_p;
     *records_p = NULL;
-    tg_status status = records_close(records, true);
+    tg_status status = records_commit(records);
     if (status == TG_OK && trace)
         status = write_trace(about->launch, o->trace, trace);
     if (status != TG_OK) {
@@ -125,7 +125,7 @@ static tg_status open_and_train(const struct launch *l, const struct run_options
             *exit_status_p = stop_exit_status();
     }
     run_result_free(&result);
-    (void)records_close(records, false);
+    records_abandon(records);
     train_data_close(data);
     tg_trace_destroy(trace);
     return status;

@@ -9,7 +9,7 @@
 #define ERASE_LINE "\r\033[K"
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-static bool quiet, status_shown;
+static bool quiet, status_shown, errors_wait, has_spoken;
 static char last_log[1024];
 
 bool console_terminal(void)
@@ -30,6 +30,21 @@ void console_quiet(void)
     pthread_mutex_lock(&mutex);
     quiet = true;
     pthread_mutex_unlock(&mutex);
+}
+
+void console_errors_wait(bool wait)
+{
+    pthread_mutex_lock(&mutex);
+    errors_wait = wait;
+    pthread_mutex_unlock(&mutex);
+}
+
+bool console_has_spoken(void)
+{
+    pthread_mutex_lock(&mutex);
+    bool spoken = has_spoken;
+    pthread_mutex_unlock(&mutex);
+    return spoken;
 }
 
 /* With the mutex held. */
@@ -54,7 +69,10 @@ void console_error(const char *format, ...)
     va_list args;
     va_start(args, format);
     pthread_mutex_lock(&mutex);
+    if (errors_wait)
+        sleep(1);
     print("telegrad: ", format, args);
+    has_spoken = true;
     pthread_mutex_unlock(&mutex);
     va_end(args);
 }

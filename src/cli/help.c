@@ -17,7 +17,7 @@ const char help_main[] =
     "  telegrad train --workers 4 --method dgc:density=0.001 --link 20mbit,10ms\n";
 
 const char help_train[] =
-    "Usage: telegrad train [OPTION]...      or  mpirun -n 4 telegrad train [OPTION]...\n"
+    "Usage: telegrad train [OPTION]...   or   mpirun -n 4 telegrad train [OPTION]...\n"
     "Train a network on workers that exchange gradients; defaults in (brackets).\n"
     "  --model SPEC        (lenet5), mlp:hidden=256   --batch N  per worker (32)\n"
     "  --data NAME[:DIR]   mnist, fashion-mnist, glyphs; (mnist if found, or glyphs)\n"
@@ -35,7 +35,7 @@ const char help_train[] =
     "  --timeout SECONDS   a peer silent for so long is an error (60)\n"
     "  --driver D          (auto), thread, inline: who moves the bytes\n"
     "Interrupt once to stop after the step (saves if asked), twice to stop at once.\n"
-    "For tests: --fault RANK=SPEC, e.g. 2=fault:stall=100, breaks that rank's network.\n"
+    "For tests: --fault RANK=SPEC, e.g. 2=fault:stall=100, breaks a rank's network.\n"
     "Example, 0.1 % of the gradient over an emulated slow link:\n"
     "  telegrad train --workers 4 --method dgc:density=0.001 --link 20mbit,10ms\n";
 
@@ -43,7 +43,7 @@ const char help_compare[] =
     "Usage: telegrad compare [OPTION]... --run RUN [--run RUN]... | --spec FILE\n"
     "Train the same network several ways on the same samples; print one table.\n"
     "  --run RUN           name=..;method=..;strategy=..;optimizer=..;lr-schedule=..;\n"
-    "                      link=..;steps=..  each one optional, over the options below\n"
+    "                      link=..;steps=..  each optional, over the options below\n"
     "  --spec FILE         one run a line, `name: method=..;strategy=..`; lines like\n"
     "                      `--batch 32` are options, `#` starts a comment\n"
     "  --dense-timed N     dense S-SGD: train without the link, time N steps over it\n"
@@ -60,8 +60,8 @@ const char help_compare[] =
 
 const char help_methods[] =
     "Usage: telegrad methods [--json] [NAME]...\n"
-    "List methods, codecs, feedbacks, exchanges, strategies, optimizers, schedules and\n"
-    "models with their keys, defaults, ranges and papers; with NAMEs only those.\n"
+    "List methods, codecs, feedbacks, exchanges, strategies, optimizers, schedules\n"
+    "and models with their keys, defaults, ranges and papers; with NAMEs only those.\n"
     "A spec string is a name and keys, NAME:key=value,key=value; durations are steps\n"
     "(200) or epochs (4ep).\n"
     "  --json     as one JSON object\n"

@@ -50,6 +50,7 @@ tg_status launch_open(struct launch *l)
         return tg_fail(TG_E_UNSUPPORTED, "started by mpirun, but this telegrad was built without "
                                          "MPI: allowed: --workers N without mpirun");
 #endif
+    console_errors_wait(false); /* launch_fail knows who speaks first */
     *l = opened;
     return TG_OK;
 }

@@ -26,8 +26,10 @@ int main(int argc, char **argv)
 {
     int rank;
     console_take_log();
-    if (launch_under_mpi(&rank) && rank > 0)
+    if (launch_under_mpi(&rank) && rank > 0) {
         console_quiet();
+        console_errors_wait(true);
+    }
     if (argc < 2) {
         console_error("no command: allowed: train, compare, methods; see telegrad --help");
         return CLI_USAGE;

@@ -1,6 +1,7 @@
 #include "options.h"
 #include "cli.h"
 #include "console.h"
+#include "launch.h"
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
@@ -19,7 +20,7 @@ enum form {
     FORM_FAULT    /* RANK=SPEC, several */
 };
 
-struct option {
+struct option_def {
     const char *name, *arg;
     int where;
     enum form form;
@@ -32,7 +33,7 @@ struct option {
 #define BOTH (OPT_TRAIN | OPT_COMPARE)
 #define EVERY (OPT_TRAIN | OPT_COMPARE | OPT_RUN)
 
-static const struct option table[] = {
+static const struct option_def table[] = {
     {"model", "SPEC", BOTH, FORM_MODEL, AT(model), TG_KIND_COUNT, 0, 0},
     {"data", "NAME[:DIR]", BOTH, FORM_TEXT, AT(data), TG_KIND_COUNT, 0, 0},
     {"holdout", "N", BOTH, FORM_COUNT, AT(holdout), TG_KIND_COUNT, 0, 1e9},
@@ -86,7 +87,7 @@ void options_defaults(struct run_options *o, uint64_t workers)
                               .evaluate = true};
 }
 
-static const struct option *find(const char *name)
+static const struct option_def *find(const char *name)
 {
     for (size_t i = 0; i < COUNT; i++)
         if (strcmp(table[i].name, name) == 0)
@@ -96,12 +97,12 @@ static const struct option *find(const char *name)
 
 bool options_given(const struct run_options *o, const char *name)
 {
-    const struct option *option = find(name);
+    const struct option_def *option = find(name);
     return option && (o->given >> (option - table) & 1);
 }
 
 /* A number by the rules of spec strings, so that both kinds of message and range look alike. */
-static tg_status parse_number(const struct option *option, const char *value, tg_key_type type,
+static tg_status parse_number(const struct option_def *option, const char *value, tg_key_type type,
                               tg_spec **spec_p)
 {
     const tg_key keys[] = {
@@ -117,7 +118,7 @@ static tg_status parse_number(const struct option *option, const char *value, tg
     return TG_OK;
 }
 
-static tg_status set_number(void *member, const struct option *option, const char *value)
+static tg_status set_number(void *member, const struct option_def *option, const char *value)
 {
     bool real = option->form == FORM_SECONDS;
     tg_spec *spec = NULL;
@@ -130,7 +131,7 @@ static tg_status set_number(void *member, const struct option *option, const cha
     return TG_OK;
 }
 
-static tg_status check_spec(const struct option *option, const char *value)
+static tg_status check_spec(const struct option_def *option, const char *value)
 {
     tg_spec *spec = NULL;
     if (option->form == FORM_MODEL) {
@@ -173,14 +174,16 @@ static tg_status add_fault(struct run_options *o, const char *value)
     return TG_OK;
 }
 
-static tg_status set_value(struct run_options *o, const struct option *option, const char *value)
+static tg_status set_value(struct run_options *o, const struct option_def *option,
+                           const char *value)
 {
     void *member = (char *)o + option->offset;
     tg_link link;
     switch (option->form) {
     case FORM_SPEC:
     case FORM_MODEL:
-        TG_TRY(check_spec(option, value));
+        if (check_spec(option, value) != TG_OK)
+            return tg_fail(TG_E_SPEC, "--%s %.64s: %s", option->name, value, tg_error());
         *(const char **)member = value;
         return TG_OK;
     case FORM_TEXT:
@@ -213,12 +216,13 @@ static tg_status unknown(int where, const char *name)
         if (table[i].where & where && table[i].form != FORM_FAULT && used < sizeof list)
             used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", used ? ", " : "",
                                      table[i].name);
-    return tg_fail(TG_E_SPEC, "unknown option \"%.64s\": allowed: %s", name, list);
+    return tg_fail(TG_E_SPEC, "unknown option \"%.64s\": allowed: %s%s", name,
+                   where == OPT_RUN ? "name, " : "", list);
 }
 
 tg_status options_set(struct run_options *o, int where, const char *name, const char *value)
 {
-    const struct option *option = find(name);
+    const struct option_def *option = find(name);
     if (!option || !(option->where & where))
         return unknown(where, name);
     if (option->arg && (!value || !*value))
@@ -348,9 +352,15 @@ int options_parse(const struct argp *parser, const char *command, const char *he
     snprintf(name, sizeof name, "telegrad %s", command);
     argv[0] = name;
     argp_err_exit_status = CLI_USAGE;
-    error_t error = argp_parse(&outer_parser, argc, argv, ARGP_NO_HELP, NULL, &outer);
+    int rank;
+    /* What argp itself has to say, one process of an MPI job says. */
+    unsigned flags =
+        launch_under_mpi(&rank) && rank > 0 ? ARGP_NO_HELP | ARGP_NO_ERRS : ARGP_NO_HELP;
+    error_t error = argp_parse(&outer_parser, argc, argv, flags, NULL, &outer);
     argv[0] = (char *)"telegrad"; /* `name` ends here */
     if (outer.helped)
         return fputs(help, stdout) < 0 || fflush(stdout) != 0 ? CLI_FAILED : CLI_OK;
+    if (error && !console_has_spoken() && flags & ARGP_NO_ERRS)
+        console_error("wrong arguments; see telegrad %s --help", command);
     return error ? CLI_USAGE : -1;
 }

@@ -64,25 +64,32 @@ tg_status records_open(const char *path, struct records **r_p)
     return TG_OK;
 }
 
-tg_status records_close(struct records *r, bool keep)
+tg_status records_commit(struct records *r)
 {
-    tg_status status = TG_OK;
     if (!r)
         return TG_OK;
-    int error = keep && fflush(r->file) != 0 ? errno : 0;
-    if (fclose(r->file) != 0 && keep && !error)
+    tg_status status = TG_OK;
+    int error = fclose(r->file) != 0 ? errno : 0;
+    if (r->tmp && !error && rename(r->tmp, r->path) != 0)
         error = errno;
-    if (r->tmp) {
-        if (keep && !error && rename(r->tmp, r->path) != 0)
-            error = errno;
-        if (!keep || error)
-            (void)unlink(r->tmp);
-    }
-    stop_guard_file(NULL);
+    if (r->tmp && error)
+        (void)unlink(r->tmp);
     if (error)
         status = tg_fail(TG_E_IO, "--out %s: cannot be written: %s", r->path, strerror(error));
+    stop_guard_file(NULL);
     release(r);
     return status;
+}
+
+void records_abandon(struct records *r)
+{
+    if (!r)
+        return;
+    (void)fclose(r->file);
+    if (r->tmp)
+        (void)unlink(r->tmp);
+    stop_guard_file(NULL);
+    release(r);
 }
 
 tg_status records_print(const json_t *record, FILE *file, const char *path)
@@ -242,7 +249,7 @@ tg_status records_step(struct records *r, const train_step_info *info)
         "loss", records_real(info->loss), "lr", records_real(info->lr),                       /**/
         "density", records_real(tg->density), "bytes_sent", (json_int_t)tg->bytes_sent,       /**/
         "bytes_dense", (json_int_t)tg->bytes_dense,                                           /**/
-        "residual_norm", records_real(tg->residual_norm),                                     /**/
+        "residual_norm", records_real(tg->want_residual_norm ? tg->residual_norm : NAN),      /**/
         "grad_norm", records_real(tg->grad_norm), "coded_bytes", (json_int_t)tg->coded_bytes, /**/
         "coded", (int)tg->coded, "skipped", (int)tg->skipped,                                 /**/
         "seconds", records_real(info->seconds));

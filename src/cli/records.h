@@ -28,9 +28,11 @@ struct run_result {
 
 /* Errors TG_E_IO, TG_E_NOMEM */
 TG_NODISCARD tg_status records_open(const char *path, struct records **r_p);
-/* keep: rename to the final name (errors TG_E_IO); otherwise remove. r may be NULL: nothing
- * happens. */
-TG_NODISCARD tg_status records_close(struct records *r, bool keep);
+/* Closes and renames to the final name; on failure the file is removed. Frees r; NULL is fine.
+ * Errors TG_E_IO */
+TG_NODISCARD tg_status records_commit(struct records *r);
+/* Closes and removes. Frees r; NULL is fine. */
+void records_abandon(struct records *r);
 
 /* All: r may be NULL. Errors TG_E_IO (disk full, ...), TG_E_NOMEM */
 TG_NODISCARD tg_status records_start(struct records *r, const struct run_about *about,

@@ -6,6 +6,7 @@
  * from (to) the same rank: on a slow link messages queue, but the rank is alive. */
 #include "exchange/pump_posts.h"
 #include "base/mem.h"
+#include <limits.h>
 #include <stdio.h>
 
 void tg__late_watch(tg__flight *f, int64_t now)
@@ -32,33 +33,46 @@ static int64_t add_saturated(int64_t a, int64_t b)
     return a > INT64_MAX - b ? INT64_MAX : a + b;
 }
 
-/* Whose messages of the watched round have been away for at least age_ns: the lowest rank (other
- * than `except`), -1 if none, and how many others. Who sends nothing comes before who takes
- * nothing. */
-static int late_peer(const tg__pump *p, const tg__flight *f, int64_t now, int64_t age_ns,
-                     int except, bool *send_p, int *others_p)
+#define NAMED 4 /* ranks, the others are counted */
+#define WHO_BYTES 112
+
+/* Whether m is of the watched round and has been away for at least age_ns. */
+static bool is_late(const tg__pump *p, const tg__flight *f, const tg__post *m, int64_t now,
+                    int64_t age_ns)
 {
-    const tg__posts *s = f->posts;
-    int late[2] = {-1, -1}, count[2] = {0, 0};
-    for (size_t i = 0; i < s->used; i++) {
-        const tg__post *m = &s->slot[i];
-        if (!m->busy || m->order != f->order || m->peer == except ||
-            now < add_saturated(waiting_since(p, f, m), age_ns))
-            continue;
-        count[m->send]++;
-        if (late[m->send] < 0 || m->peer < late[m->send])
-            late[m->send] = m->peer;
-    }
-    *send_p = late[false] < 0;
-    *others_p = count[*send_p] - 1;
-    return late[*send_p];
+    return m->busy && m->order == f->order && now >= add_saturated(waiting_since(p, f, m), age_ns);
 }
 
-static void others_text(char *text, size_t cap, int others)
+/* "rank 1, rank 2 and 3 others sent nothing": the peers, other than `except`, whose messages are
+ * late by is_late, the lowest ranks first. Who sends nothing comes before who takes nothing. "" if
+ * there is none. */
+static void late_peers(const tg__pump *p, const tg__flight *f, int64_t now, int64_t age_ns,
+                       int except, char who[WHO_BYTES])
 {
-    text[0] = '\0';
-    if (others > 0)
-        snprintf(text, cap, " and %d other%s", others, others > 1 ? "s" : "");
+    const tg__posts *s = f->posts;
+    int named[NAMED], count[2] = {0, 0};
+    for (size_t i = 0; i < s->used; i++)
+        if (s->slot[i].peer != except && is_late(p, f, &s->slot[i], now, age_ns))
+            count[s->slot[i].send]++;
+    bool send = count[false] == 0;
+    int names = TG__MIN(count[send], NAMED), len = 0;
+    who[0] = '\0';
+    for (int k = 0; k < names; k++) {
+        named[k] = INT_MAX;
+        for (size_t i = 0; i < s->used; i++) {
+            const tg__post *m = &s->slot[i];
+            if (m->send == send && m->peer != except && m->peer < named[k] &&
+                (k == 0 || m->peer > named[k - 1]) && is_late(p, f, m, now, age_ns))
+                named[k] = m->peer;
+        }
+        len +=
+            snprintf(who + len, WHO_BYTES - (size_t)len, "%srank %d", k > 0 ? ", " : "", named[k]);
+    }
+    if (count[send] > names)
+        len += snprintf(who + len, WHO_BYTES - (size_t)len, " and %d other%s", count[send] - names,
+                        count[send] - names > 1 ? "s" : "");
+    if (names > 0)
+        snprintf(who + len, WHO_BYTES - (size_t)len, " %s nothing", send ? "took" : "sent");
 }
 
 tg_status tg__late_check(const tg__pump *p, int64_t now, int64_t *due_ns_p)
@@ -72,13 +86,9 @@ tg_status tg__late_check(const tg__pump *p, int64_t now, int64_t *due_ns_p)
                 flight_due = TG__MIN(
                     flight_due, add_saturated(waiting_since(p, f, &s->slot[i]), p->timeout_ns));
         if (flight_due <= now) {
-            bool send;
-            int others;
-            int peer = late_peer(p, f, now, p->timeout_ns, -1, &send, &others);
-            char more[32];
-            others_text(more, sizeof more, others);
-            return tg_fail(TG_E_PEER, "rank %d%s %s nothing for %.1f s " TG__WHERE, peer, more,
-                           send ? "took" : "sent", (double)p->timeout_ns * 1e-9,
+            char who[WHO_BYTES];
+            late_peers(p, f, now, p->timeout_ns, -1, who);
+            return tg_fail(TG_E_PEER, "%s for %.1f s " TG__WHERE, who, (double)p->timeout_ns * 1e-9,
                            TG__WHERE_ARGS(f, f->order));
         }
         due = TG__MIN(due, flight_due);
@@ -90,17 +100,12 @@ tg_status tg__late_check(const tg__pump *p, int64_t now, int64_t *due_ns_p)
 tg_status tg__late_blame(const tg__pump *p, const tg__flight *f, const tg__post *m,
                          tg_status status)
 {
-    char hint[80] = "";
-    int64_t now = tg_now_ns(p->transport->clock), half = p->timeout_ns / 2;
-    bool send;
-    int others;
-    int peer = late_peer(p, f, now, half, m->peer, &send, &others);
-    if (status == TG_E_PEER && peer >= 0) {
-        char more[32];
-        others_text(more, sizeof more, others);
-        snprintf(hint, sizeof hint, "; rank %d%s %s nothing for over %.2f s", peer, more,
-                 send ? "took" : "sent", (double)half * 1e-9);
-    }
+    char who[WHO_BYTES] = "", hint[WHO_BYTES + 32] = "";
+    int64_t half = p->timeout_ns / 2;
+    if (status == TG_E_PEER)
+        late_peers(p, f, tg_now_ns(p->transport->clock), half, m->peer, who);
+    if (who[0])
+        snprintf(hint, sizeof hint, "; %s for over %.2f s", who, (double)half * 1e-9);
     return tg_fail(status, "%s%s " TG__WHERE, tg_error(), hint, TG__WHERE_ARGS(f, m->order));
 }
 

@@ -63,9 +63,11 @@ static tg_status make_session(run *r)
     TG_TRY(job_text(r, text, sizeof text));
     const tg_session_config config = {
         .struct_size = sizeof config,
-        .method = tg_spec_text(r->method),
-        .strategy = tg_spec_text(r->strategy),
-        .optimizer = tg_spec_text(tg_optimizer_spec(r->optimizer)),
+        /* As written, not in normal form: there a default would look like a wish, and a momentum
+         * that nobody named contradict the method's. */
+        .method = r->job->method,
+        .strategy = r->job->strategy,
+        .optimizer = r->job->optimizer,
         .seed = r->job->seed,
         .steps_per_epoch = r->steps_per_epoch,
         .timeout_ms = r->job->timeout_ms,

@@ -75,6 +75,9 @@ static void round_trip(int wish, size_t n, size_t k, bool damage)
         assert_memory_equal(back, list, k * sizeof(list[0]));
     }
     assert_int_equal(tg__index_check(coding, param, n, k, code, len), TG_OK);
+    if (k > 0 && list[k - 1] == n - 1) /* the last index is just too large */
+        assert_int_equal(tg__index_check(coding, param, n - 1, TG__MIN(k, n - 1), code, len),
+                         TG_E_CORRUPT);
     if (damage) {
         /* Other lengths, other counts, every bit: an answer, or another valid list; never a byte
          * too far. */
@@ -167,6 +170,16 @@ static void rice_parameter_is_the_best(void **state)
             }
             assert_int_equal(chosen_bits, best_bits);
             assert_int_equal(chosen, best);
+            if (k < 30)
+                continue;
+            /* An index that is too large amid others, far from the end: nothing of it is handed
+             * out. */
+            size_t len = (size_t)((chosen_bits + 7) / 8);
+            tg__rice_write(list, k, chosen, code, len);
+            for (size_t j = k - 24; j < k; j++)
+                assert_int_equal(
+                    read_all(TG__INDEX_RICE, chosen, list[j], TG__MIN(k, list[j]), code, len, 2),
+                    TG_E_CORRUPT);
         }
     }
 }

@@ -166,7 +166,7 @@ static tg_status read_one(tg__index_reader *r, uint32_t *idx_p, size_t done)
     for (unsigned j = 0; j < b; j += 8)
         low |= byte_at(r->src, r->len, pos + j) << j;
     low &= ((uint64_t)1 << b) - 1;
-    if (zeros > room >> b || r->last + (zeros << b | low) >= r->n)
+    if (r->last + (zeros << b | low) >= r->n) /* no overflow: zeros < (room >> b) + 8 */
         return too_large(r, done);
     r->pos = pos + b;
     *idx_p = (uint32_t)(r->last + (zeros << b | low));

@@ -1,4 +1,4 @@
-#include "run.h"
+#include "cli_run.h"
 #include "console.h"
 #include "progress.h"
 #include "stop.h"

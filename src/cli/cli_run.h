@@ -1,7 +1,7 @@
 /* One run of the trainer with its records and its progress bar: what train does once and compare
  * often. */
-#ifndef TG_CLI_RUN_H
-#define TG_CLI_RUN_H
+#ifndef TG_CLI_CLI_RUN_H
+#define TG_CLI_CLI_RUN_H
 
 #include "records.h"
 

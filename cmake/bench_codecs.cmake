@@ -1,0 +1,12 @@
+# bench_codecs: codecs and fused passes against memory. Built on request: ninja bench_codecs
+set(objects "")
+foreach(room base kernel state feedback schedule wire transport codec strategy exchange method)
+    if(TARGET tg_${room})
+        get_target_property(type tg_${room} TYPE)
+        if(type STREQUAL "OBJECT_LIBRARY")
+            list(APPEND objects $<TARGET_OBJECTS:tg_${room}>)
+        endif()
+    endif()
+endforeach()
+add_executable(bench_codecs EXCLUDE_FROM_ALL bench/codecs.c ${objects})
+target_link_libraries(bench_codecs PRIVATE tg_flags Threads::Threads m)

@@ -1,0 +1,33 @@
+/* A compressed mean in the place of MPI_Allreduce:  mpirun -n 4 ./reduce */
+#include <math.h>
+#include <stdio.h>
+#include <telegrad/mpi.h>
+#include <telegrad/reducer.h>
+
+enum { N = 1000000 };
+static float gradient[N], mean[N];
+
+int main(int argc, char **argv)
+{
+    tg_transport *transport;
+    tg_reducer *reducer;
+    MPI_Init(&argc, &argv);
+    if (tg_transport_mpi(MPI_COMM_WORLD, &transport) != TG_OK ||
+        tg_reducer_create("topk:density=0.01", transport, N, NULL, &reducer) != TG_OK) {
+        fprintf(stderr, "%s\n", tg_error());
+        MPI_Abort(MPI_COMM_WORLD, 1);
+    }
+    for (int step = 0; step < 3; step++) {
+        for (int i = 0; i < N; i++)
+            gradient[i] = sinf((float)(i * (transport->rank + 1)) + (float)step);
+        if (tg_reducer_mean(reducer, gradient, mean) != TG_OK) {
+            fprintf(stderr, "%s\n", tg_error());
+            MPI_Abort(MPI_COMM_WORLD, 1);
+        }
+    }
+    if (transport->rank == 0)
+        printf("%.0f times fewer bytes than the dense gradient\n", tg_reducer_ratio(reducer));
+    tg_reducer_destroy(reducer);
+    tg_transport_destroy(transport);
+    return MPI_Finalize();
+}

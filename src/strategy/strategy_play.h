@@ -1,0 +1,202 @@
+/* Plays a strategy on plain arrays in tests, as the session would: P ranks in a loop, an exchange
+ * is the mean of their gradients. Two buckets, three tensors. */
+#ifndef TG_STRATEGY_PLAY_H
+#define TG_STRATEGY_PLAY_H
+
+#include "base/mem.h"
+#include "strategy/strategy.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PLAY_RANKS = 3, PLAY_N = 70, PLAY_TENSORS = 3, PLAY_BUCKETS = 2, PLAY_EVENTS = 64 };
+
+typedef struct play_rank {
+    tg__strategy *s;
+    tg__wtensor tensor[PLAY_TENSORS];
+    float w[PLAY_N], g[PLAY_N];
+    float slot[TG__STRATEGY_SLOTS][PLAY_N];
+} play_rank;
+
+typedef struct play_exchange {
+    uint32_t bucket;
+    uint64_t of_step, due;
+    double lr;
+    bool flagged;
+    float sum[PLAY_N];
+} play_exchange;
+
+typedef struct play {
+    int ranks;
+    tg_optimizer *optimizer;
+    play_rank rank[PLAY_RANKS];
+    play_exchange flight[2 * PLAY_BUCKETS];
+    size_t flights;
+    uint64_t t;
+    double lr;
+    int bad_rank; /* whose next gradient is not finite; -1: none */
+    /* What happened: "x0c" exchange of bucket 0 coded, "x0d" dense, "r0" result, "r0-" nothing to
+     * apply, "s" step */
+    char events[PLAY_EVENTS][4];
+    size_t nevents;
+} play;
+
+/* Tensor 0: elements 0..29, alone in bucket 1. Tensors 1 and 2: 30..32, 33..69 in bucket 0. */
+static const size_t play_begin[] = {0, 30, 33, PLAY_N};
+static const size_t play_bucket_begin[] = {30, 0}, play_bucket_len[] = {40, 30};
+
+static void play_note(play *p, const char *event)
+{
+    if (p->nevents < PLAY_EVENTS)
+        strcpy(p->events[p->nevents++], event);
+}
+
+static void play_create(play *p, const char *strategy, const char *optimizer, int ranks)
+{
+    static const uint32_t bucket[] = {1, 0, 0};
+    static const size_t offset[] = {0, 0, 3};
+    *p = (play){.ranks = ranks, .bad_rank = -1};
+    if (tg_optimizer_create(optimizer, &p->optimizer) != TG_OK)
+        fail_msg("%s", tg_error());
+    p->lr = tg_spec_real(tg_optimizer_spec(p->optimizer), "lr");
+    for (int j = 0; j < ranks; j++) {
+        play_rank *r = &p->rank[j];
+        for (size_t i = 0; i < PLAY_TENSORS; i++)
+            r->tensor[i] = (tg__wtensor){.w = r->w + play_begin[i],
+                                         .g = r->g + play_begin[i],
+                                         .n = play_begin[i + 1] - play_begin[i],
+                                         .offset = offset[i],
+                                         .bucket = bucket[i]};
+        for (size_t e = 0; e < PLAY_N; e++)
+            r->w[e] = cosf((float)e);
+        if (tg__strategy_create(strategy, p->optimizer, 10, r->tensor, PLAY_TENSORS, PLAY_BUCKETS,
+                                &r->s) != TG_OK)
+            fail_msg("%s", tg_error());
+        for (size_t k = 0; k < r->s->nslots; k++)
+            for (size_t i = 0; i < PLAY_TENSORS; i++)
+                r->s->slot[k][i] = r->slot[k] + play_begin[i];
+    }
+}
+
+static void play_begin_run(play *p)
+{
+    for (int j = 0; j < p->ranks; j++)
+        p->rank[j].s->ops->begin(p->rank[j].s);
+}
+
+static void play_destroy(play *p)
+{
+    for (int j = 0; j < p->ranks; j++)
+        tg__strategy_destroy(p->rank[j].s);
+    tg_optimizer_destroy(p->optimizer);
+}
+
+/* The gradient of rank j at w in step t: any function that is not linear. */
+static void play_gradient(float *g, const float *w, int j, uint64_t t)
+{
+    for (size_t e = 0; e < PLAY_N; e++)
+        g[e] = sinf(3 * w[e] + (float)j) + 0.25f * cosf((float)(e + t));
+}
+
+/* All ranks must have returned the same; the exchange adds in rank order. */
+static void play_take(play *p, tg__action list[][PLAY_BUCKETS], const size_t *count)
+{
+    for (size_t a = 0; a < count[0]; a++) {
+        const tg__action *first = &list[0][a];
+        play_exchange *x = &p->flight[p->flights++];
+        assert_true(p->flights <= TG__COUNT(p->flight));
+        *x = (play_exchange){.bucket = first->bucket,
+                             .of_step = p->t,
+                             .due = first->due,
+                             .lr = p->lr,
+                             .flagged = p->bad_rank >= 0};
+        for (int j = 0; j < p->ranks; j++) {
+            assert_int_equal(count[j], count[0]);
+            const tg__action *own = &list[j][a];
+            assert_true(own->bucket == first->bucket && own->coded == first->coded &&
+                        own->due == first->due && own->priority == first->priority);
+            const float *g = p->rank[j].g + play_bucket_begin[first->bucket];
+            assert_null(own->buffer);
+            for (size_t e = 0; e < play_bucket_len[first->bucket]; e++)
+                x->sum[e] = j == 0 ? g[e] : x->sum[e] + g[e];
+        }
+        char event[4] = {'x', (char)('0' + first->bucket), first->coded ? 'c' : 'd', 0};
+        play_note(p, event);
+    }
+}
+
+static void play_deliver(play *p, uint64_t due)
+{
+    size_t kept = 0;
+    for (size_t f = 0; f < p->flights; f++) {
+        play_exchange *x = &p->flight[f];
+        if (x->due > due) {
+            p->flight[kept++] = *x;
+            continue;
+        }
+        for (size_t e = 0; e < PLAY_N; e++)
+            x->sum[e] *= 1.0f / (float)p->ranks;
+        for (int j = 0; j < p->ranks; j++)
+            p->rank[j].s->ops->result(p->rank[j].s, x->of_step, x->bucket,
+                                      x->flagged ? NULL : x->sum, x->lr);
+        char event[4] = {'r', (char)('0' + x->bucket), x->flagged ? '-' : 0, 0};
+        play_note(p, event);
+    }
+    p->flights = kept;
+}
+
+/* One step of all ranks. */
+static void play_step(play *p)
+{
+    tg__action list[PLAY_RANKS][PLAY_BUCKETS];
+    size_t count[PLAY_RANKS] = {0};
+    for (int j = 0; j < p->ranks; j++) {
+        play_gradient(p->rank[j].g, p->rank[j].w, j, p->t);
+        if (j == p->bad_rank)
+            p->rank[j].g[5] = NAN;
+    }
+    for (uint32_t b = 0; b < PLAY_BUCKETS; b++) {
+        for (int j = 0; j < p->ranks; j++) {
+            tg__actions out = {list[j], 0, PLAY_BUCKETS};
+            p->rank[j].s->ops->ready(p->rank[j].s, p->t, b, &out);
+            count[j] = out.count;
+        }
+        play_take(p, list, count);
+    }
+    play_deliver(p, p->t);
+    for (int j = 0; j < p->ranks; j++) {
+        tg__actions out = {list[j], 0, PLAY_BUCKETS};
+        p->rank[j].s->ops->step(p->rank[j].s, p->t, j != p->bad_rank, p->lr, &out);
+        count[j] = out.count;
+    }
+    play_note(p, "s");
+    play_take(p, list, count);
+    p->bad_rank = -1;
+    p->t++;
+}
+
+static void play_drain(play *p)
+{
+    play_deliver(p, UINT64_MAX);
+    for (int j = 0; j < p->ranks; j++)
+        p->rank[j].s->ops->drained(p->rank[j].s, p->t);
+}
+
+/* The global parameters of rank j in one piece. */
+static const float *play_global(play *p, int j)
+{
+    static float w[2][PLAY_N];
+    static int next;
+    float *to = w[next ^= 1];
+    for (size_t i = 0; i < PLAY_TENSORS; i++)
+        memcpy(to + play_begin[i], p->rank[j].s->ops->global(p->rank[j].s, i),
+               p->rank[j].tensor[i].n * sizeof(float));
+    return to;
+}
+
+static void assert_same_bits(const float *a, const float *b)
+{
+    assert_memory_equal(a, b, PLAY_N * sizeof *a);
+}
+
+#endif

@@ -1,0 +1,145 @@
+/* What all strategies share: the list, spec strings and their messages, and ssgd. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include "strategy/strategy_play.h"
+
+static void lists_what_exists(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"ssgd", "od", "cd"};
+    size_t count, entries;
+    const tg__strategy_ops *const *all = tg__strategies(&count);
+    const tg_entry *const *list = tg__strategy_entries(&entries);
+    assert_int_equal(count, TG__COUNT(names));
+    assert_int_equal(entries, count);
+    for (size_t i = 0; i < count; i++) {
+        assert_string_equal(list[i]->name, names[i]);
+        assert_ptr_equal(list[i], &all[i]->entry);
+        assert_int_equal(all[i]->in_flight, 1);
+        assert_int_equal(all[i]->bypasses, i != 0);
+    }
+}
+
+static void assert_refused(const char *spec, const char *optimizer, uint64_t steps_per_epoch,
+                           const char *want)
+{
+    tg_optimizer *o;
+    tg__strategy *s = NULL;
+    tg__wtensor tensor = {.n = 1};
+    assert_int_equal(tg_optimizer_create(optimizer, &o), TG_OK);
+    assert_int_equal(tg__strategy_create(spec, o, steps_per_epoch, &tensor, 1, 1, &s), TG_E_SPEC);
+    assert_null(s);
+    if (!strstr(tg_error(), want))
+        fail_msg("%s", tg_error());
+    tg_optimizer_destroy(o);
+}
+
+static void refuses_with_a_reason(void **state)
+{
+    (void)state;
+    assert_refused("dga", "sgd", 0, "unknown strategy \"dga\": allowed: ssgd, od, cd");
+    assert_refused("ssgd:k=1", "sgd", 0, "allowed: none, it has no keys");
+    assert_refused("od:k=1", "sgd", 0, "allowed: warmup, eta_loc, local, lambda");
+    assert_refused("cd:k=-1", "sgd", 0, "k=-1: allowed: 0 <= k");
+    assert_refused("cd:eta_loc=-0.1", "sgd", 0, "eta_loc=-0.1: allowed: 0 <= eta_loc");
+    assert_refused("cd:local=adam", "sgd", 0, "local=adam: allowed: sgd, preview, dcasgd");
+    assert_refused("cd:warmup=2ep", "sgd", 0, "warmup=2ep");
+    assert_refused("cd:lambda=1", "sgd", 0, "lambda with local=sgd: allowed: local=dcasgd");
+    assert_refused("cd:eta_loc=0.1", "sgd:lr=0", 0, "lr=0: allowed: lr > 0");
+}
+
+static void accepts(void **state)
+{
+    (void)state;
+    static const char *const good[] = {"cd:k=0,warmup=2ep,eta_loc=0", "od:local=preview",
+                                       "cd:local=dcasgd,lambda=0.1,k=1"};
+    for (size_t i = 0; i < TG__COUNT(good); i++) {
+        play p;
+        play_create(&p, good[i], "sgd:momentum=0.9", 1);
+        assert_int_equal(p.rank[0].s->nslots, 2);
+        assert_string_equal(p.rank[0].s->slot_name[0], "momentum");
+        assert_string_equal(p.rank[0].s->slot_name[1], "global");
+        play_destroy(&p);
+    }
+    play p;
+    play_create(&p, "cd", "sgd", 1);
+    assert_string_equal(tg_spec_text(p.rank[0].s->spec),
+                        "cd:k=5,warmup=1000,local=sgd,lambda=0.04");
+    play_destroy(&p);
+    play_create(&p, "ssgd", "sgd", 1);
+    assert_int_equal(p.rank[0].s->nslots, 0);
+    play_destroy(&p);
+    tg__strategy_destroy(NULL);
+}
+
+static void ssgd_is_sgd_on_the_mean(void **state)
+{
+    (void)state;
+    static const char *const optimizers[] = {
+        "sgd:lr=0.1", "sgd:lr=0.1,momentum=0.9,weight_decay=0.01,nesterov=yes"};
+    for (size_t o = 0; o < TG__COUNT(optimizers); o++) {
+        play p;
+        play_create(&p, "ssgd", optimizers[o], 3);
+        play_begin_run(&p);
+        float w[PLAY_N], u[PLAY_N] = {0}, g[PLAY_N], mean[PLAY_N];
+        float *slot[] = {u};
+        memcpy(w, p.rank[0].w, sizeof w);
+        for (uint64_t t = 0; t < 5; t++) {
+            p.lr = 0.1 / (double)(t + 1);
+            for (int j = 0; j < 3; j++) {
+                play_gradient(g, w, j, t);
+                for (size_t e = 0; e < PLAY_N; e++)
+                    mean[e] = j == 0 ? g[e] : mean[e] + g[e];
+            }
+            for (size_t e = 0; e < PLAY_N; e++)
+                mean[e] *= 1.0f / 3.0f;
+            tg_optimizer_step(p.optimizer, p.lr, w, mean, PLAY_N, slot);
+            play_step(&p);
+            for (int j = 0; j < 3; j++) {
+                assert_same_bits(p.rank[j].w, w);
+                assert_same_bits(play_global(&p, j), w);
+            }
+        }
+        play_destroy(&p);
+    }
+}
+
+static void ssgd_events_and_skips(void **state)
+{
+    (void)state;
+    play p;
+    play_create(&p, "ssgd", "sgd:lr=0.1,momentum=0.9", 2);
+    play_begin_run(&p);
+    play_step(&p);
+    float w[PLAY_N], u[PLAY_N];
+    memcpy(w, p.rank[0].w, sizeof w);
+    memcpy(u, p.rank[0].slot[0], sizeof u);
+    p.bad_rank = 1;
+    play_step(&p);
+    assert_same_bits(p.rank[0].w, w);
+    assert_same_bits(p.rank[1].w, w);
+    assert_same_bits(p.rank[1].slot[0], u);
+    play_drain(&p);
+    assert_same_bits(p.rank[0].w, w);
+    static const char *const want[] = {"x0c", "x1c", "r0",  "r1",  "s",
+                                       "x0c", "x1c", "r0-", "r1-", "s"};
+    assert_int_equal(p.nevents, TG__COUNT(want));
+    for (size_t i = 0; i < TG__COUNT(want); i++)
+        assert_string_equal(p.events[i], want[i]);
+    play_destroy(&p);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(lists_what_exists),
+        cmocka_unit_test(refuses_with_a_reason),
+        cmocka_unit_test(accepts),
+        cmocka_unit_test(ssgd_is_sgd_on_the_mean),
+        cmocka_unit_test(ssgd_events_and_skips),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

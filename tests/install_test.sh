@@ -1,0 +1,44 @@
+#!/bin/sh
+# The installed library as its users meet it: pkg-config and find_package from C, MPI, Fortran.
+#   install_test.sh BUILD_DIR [mpi]
+set -eu
+build=$1 mpi=${2:-}
+root=$(cd "$(dirname "$0")/.." && pwd)
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+cmake --install "$build" --prefix "$dir/usr" >/dev/null
+lib=$(dirname "$(find "$dir/usr" -name telegrad.pc)")
+export PKG_CONFIG_PATH="$lib" LD_LIBRARY_PATH="$(dirname "$lib")"
+cd "$dir"
+
+cc -std=c17 -Wall -Wextra -Werror "$root/examples/codec.c" $(pkg-config --cflags --libs telegrad) -lm -o codec
+./codec | grep -q '^40000 bytes became [0-9]*$'
+echo "C by pkg-config: $(./codec)"
+
+c++ -xc++ -std=c++17 -Wall -Wextra -fsyntax-only $(pkg-config --cflags telegrad) - <<'CPP'
+#include <telegrad/telegrad.h>
+int main() { return tg_version() == nullptr; }
+CPP
+echo "C++: headers compile"
+
+cmake -S "$root/examples/find_package" -B fp -DCMAKE_PREFIX_PATH="$dir/usr" >/dev/null
+cmake --build fp >/dev/null
+./fp/codec | grep -q '^40000 bytes became [0-9]*$'
+echo "C by find_package: $(./fp/codec)"
+
+if command -v gfortran >/dev/null; then
+    gfortran -std=f2008 -Wall "$root/examples/codec.f90" $(pkg-config --libs telegrad) -o codec_f
+    ./codec_f | grep -q '^40000 bytes became [0-9]*$'
+    echo "Fortran: $(./codec_f)"
+else
+    echo "SKIP Fortran: no gfortran"
+fi
+if [ "$mpi" = mpi ]; then
+    mpicc=$(command -v mpicc.openmpi || command -v mpicc)
+    mpirun=$(command -v mpirun.openmpi || command -v mpirun)
+    $mpicc -std=c17 -Wall "$root/examples/reduce.c" $(pkg-config --cflags --libs telegrad-mpi) -lm -o reduce
+    $mpirun -n 3 --bind-to none ./reduce | tee reduce.txt
+    grep -q 'times fewer bytes' reduce.txt
+else
+    echo "SKIP MPI example: built without MPI"
+fi
