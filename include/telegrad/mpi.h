@@ -11,10 +11,10 @@ extern "C" {
 
 /* Ranks and size are those of comm, which is duplicated (collective call). MPI must be initialised;
  * with MPI_THREAD_MULTIPLE the session may use its communication thread, with less it runs inline.
- * MPI cannot cancel sends: after `shut` posted buffers live until the process ends. A rank that shuts tells the
- * others, who then get TG_E_PEER; one that dies cannot. Messages have at most 2^31 - 1 bytes (TG_E_ARG).
- * Errors TG_E_ARG, TG_E_STATE (MPI not initialised or already finalised), TG_E_NOMEM, TG_E_PEER,
- *        TG_E_UNSUPPORTED (an MPI with tags of less than 26 bits) */
+ * MPI cannot cancel sends: after `shut` posted buffers live until the process ends. A rank that
+ * shuts tells the others, who then get TG_E_PEER; one that dies cannot. Messages have at most 2^31
+ * - 1 bytes (TG_E_ARG). Errors TG_E_ARG, TG_E_STATE (MPI not initialised or already finalised),
+ * TG_E_NOMEM, TG_E_PEER, TG_E_UNSUPPORTED (an MPI with tags of less than 26 bits) */
 TG_API TG_NODISCARD tg_status tg_transport_mpi(MPI_Comm comm, tg_transport **t_p);
 
 #ifdef __cplusplus

@@ -12,8 +12,8 @@ struct watch {
     struct records *records;
     struct progress progress;
     struct run_result *result;
-    double half_bytes; /* sent in the second half of the run */
-    uint64_t half_steps;
+    double bytes, half_bytes; /* sent, and of that in the second half of the run */
+    uint64_t steps, half_steps;
 };
 
 static tg_status copy(const char *text, char **copy_p)
@@ -42,6 +42,8 @@ static tg_status on_start(void *arg, const train_start_info *info)
 static tg_status on_step(void *arg, const train_step_info *info)
 {
     struct watch *w = arg;
+    w->bytes += (double)info->tg.bytes_sent;
+    w->steps++;
     if (info->step > w->result->steps_planned / 2) {
         w->half_bytes += (double)info->tg.bytes_sent;
         w->half_steps++;
@@ -100,6 +102,8 @@ tg_status run_job(const struct run_about *about, const char *title, struct recor
     }
     if (w.half_steps)
         result.bytes_per_step = w.half_bytes / (double)w.half_steps;
+    else if (w.steps) /* interrupted early */
+        result.bytes_per_step = w.bytes / (double)w.steps;
     *result_p = result;
     return TG_OK;
 }

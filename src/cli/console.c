@@ -70,7 +70,7 @@ void console_error(const char *format, ...)
     va_start(args, format);
     pthread_mutex_lock(&mutex);
     if (errors_wait)
-        sleep(1);
+        sleep(2);
     print("telegrad: ", format, args);
     has_spoken = true;
     pthread_mutex_unlock(&mutex);

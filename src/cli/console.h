@@ -15,8 +15,8 @@ int console_columns(void);
 /* No message but errors from here on: ranks other than 0 of an MPI job. */
 void console_quiet(void);
 
-/* Errors wait a second from here on (or no more): all processes of an MPI job find the same mistake
- * in their arguments, and the first to speak ends the others. */
+/* Errors wait two seconds from here on (or no more): all processes of an MPI job find the same
+ * mistake in their arguments, and the first to speak ends the others. */
 void console_errors_wait(bool wait);
 
 /* Whether an error was printed. */

@@ -101,28 +101,24 @@ bool options_given(const struct run_options *o, const char *name)
     return option && (o->given >> (option - table) & 1);
 }
 
-/* A number by the rules of spec strings, so that both kinds of message and range look alike. */
-static tg_status parse_number(const struct option_def *option, const char *value, tg_key_type type,
-                              tg_spec **spec_p)
+/* A number by the rules of spec strings, so that messages and ranges look alike. */
+static tg_status set_number(void *member, const struct option_def *option, const char *value)
 {
-    const tg_key keys[] = {
-        {.name = option->name, .type = type, .min = option->min, .max = option->max, .help = ""},
-        {.name = NULL}};
+    bool real = option->form == FORM_SECONDS;
+    const tg_key keys[] = {{.name = option->name,
+                            .type = real ? TG_KEY_REAL : TG_KEY_INT,
+                            .min = option->min,
+                            .max = option->max,
+                            .help = ""},
+                           {.name = NULL}};
     const tg_entry entry = {"option", "", "", keys}, *entries[] = {&entry};
+    tg_spec *spec = NULL; /* borrows keys */
     char text[128];
     if (strpbrk(value, ",[] \t") || strlen(value) > 64)
         return tg_fail(TG_E_SPEC, "--%s \"%.64s\": allowed: a number", option->name, value);
     snprintf(text, sizeof text, "option:%s=%s", option->name, value);
-    if (tg_spec_parse("option", entries, 1, text, spec_p) != TG_OK)
+    if (tg_spec_parse("option", entries, 1, text, &spec) != TG_OK)
         return tg_fail(TG_E_SPEC, "--%s", tg_error());
-    return TG_OK;
-}
-
-static tg_status set_number(void *member, const struct option_def *option, const char *value)
-{
-    bool real = option->form == FORM_SECONDS;
-    tg_spec *spec = NULL;
-    TG_TRY(parse_number(option, value, real ? TG_KEY_REAL : TG_KEY_INT, &spec));
     if (real)
         *(double *)member = tg_spec_real(spec, option->name);
     else

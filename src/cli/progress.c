@@ -23,7 +23,7 @@ static void draw(const struct progress *p, const train_step_info *info, double s
     int columns = console_columns() - 1;
     int used =
         snprintf(text, sizeof text,
-                 " %3.0f%% %" PRIu64 "/%" PRIu64 "  %.1f steps/s  loss %.4f  sent %s  %s left",
+                 " %3.0f%% %" PRIu64 "/%" PRIu64 "  %5.1f steps/s  loss %.4f  sent %-7s %7s left",
                  100 * done, info->step, p->total, rate, info->loss,
                  format_bytes((double)p->bytes).text, format_seconds(left).text);
     int room = columns - used - (int)strlen(p->title) - 3;

@@ -23,7 +23,8 @@ struct run_result {
     uint64_t steps_planned;
     size_t params;
     char *method, *strategy, *optimizer, *lr_schedule; /* normal forms; owned */
-    double bytes_per_step; /* mean over the second half of the run, of rank 0 */
+    double bytes_per_step; /* mean over the second half of the run (all of it if it ended before),
+                              of rank 0 */
 };
 
 /* Errors TG_E_IO, TG_E_NOMEM */

@@ -119,17 +119,17 @@ static float peek(const tg__topk_source *s, size_t i)
     return s->x[i];
 }
 
-static size_t pass(const tg__topk_source *s, size_t n, float threshold, uint32_t *idx, float *val,
-                   size_t cap)
+static size_t pass(const tg__topk_source *s, size_t begin, size_t m, float threshold, uint32_t *idx,
+                   float *val, size_t cap)
 {
-    return tg__kernel()->select(s->x, n, threshold, idx, val, cap);
+    return tg__kernel()->select(s->x + begin, m, threshold, idx, val, cap);
 }
 
 static tg_status encode(tg_codec *c, const tg_encode_context *ctx, const float *x, size_t n,
                         tg__part *parts, size_t nparts, tg__view *view_p)
 {
-    tg__topk *select;
-    size_t k;
+    tg__topk *select = NULL;
+    size_t k = 0;
     tg__view view;
     tg__topk_source source = {.x = x, .peek = peek, .pass = pass};
     TG_TRY(tg__topk_begin(c, ctx, n, &select, &k));

@@ -1,11 +1,15 @@
 /* Exact top-k of |x| in about one pass.
  *
- *   1. A threshold that about 1.5 k elements reach: from the previous call, else from a sample.
- *   2. One pass collects the elements that reach it: the candidates.
- *   3. Exact selection among them: T = k-th largest magnitude by a radix histogram of its bits (11,
- * 10, 10); all above T are kept, and as many equal to T as are missing, lowest indices first.
- *   4. Fewer than k candidates, or more than there is room for: a histogram of the whole vector
- * gives a threshold that fits, or (many equal magnitudes) T itself.
+ *   1. A threshold that some more than k elements reach: from the previous call, else from a
+ * sample.
+ *   2. One pass collects the elements that reach it: the candidates. When there are too many, all
+ * but the k largest go, and the threshold rises to the least of those: no element below it can be
+ * among the k largest any more.
+ *   3. Exact selection among the candidates: T = k-th largest magnitude by a radix histogram of its
+ * bits (11, 10, 10); all above T are kept, and as many equal to T as are missing, lowest indices
+ * first.
+ *   4. Fewer than k candidates: a histogram of the whole vector gives a threshold that k elements
+ * reach.
  *
  * Source: Aji and Heafield 2017, arXiv:1704.05021, sec. 3 (sampled threshold); exactness is ours.
  */
@@ -19,10 +23,10 @@
 enum {
     BINS = 2048,     /* of the upper 11 magnitude bits */
     LOW_BINS = 1024, /* of 10 lower ones */
-    SMALL = 65536,   /* so many candidates there is always room for */
-    BLOCK = 8192,    /* elements of a block of a slow pass */
+    SMALL = 8192,    /* so many candidates there is always room for */
+    CHUNK = 16384,   /* elements between two looks at the number of candidates */
     SAMPLE_MIN = 4096,
-    SAMPLE_MAX = 65536
+    SAMPLE_MAX = SMALL + CHUNK
 };
 
 #define MAGNITUDE UINT32_C(0x7fffffff)
@@ -51,14 +55,17 @@ size_t tg__topk_count(double density, size_t n)
     return k < 1 ? TG__MIN(n, (size_t)1) : k < (double)n ? (size_t)k : n;
 }
 
+/* Candidates that the buffers hold: all, or 2 k and some and those of one chunk more. */
+static size_t room(size_t n, size_t k)
+{
+    return TG__MIN(n, 2 * k + SMALL + CHUNK);
+}
+
 tg_status tg__topk_reserve(tg__topk *t, size_t n, size_t k)
 {
-    size_t cap = TG__MIN(n, 2 * k + SMALL);
-    if (!t->hist) {
+    size_t cap = room(n, k);
+    if (!t->hist)
         TG_TRY(tg__alloc(BINS, sizeof(*t->hist), &t->hist));
-        TG_TRY(tg__alloc(BLOCK + TG__SELECT_SLACK, sizeof(*t->some_idx), &t->some_idx));
-        TG_TRY(tg__alloc(BLOCK + TG__SELECT_SLACK, sizeof(*t->some_val), &t->some_val));
-    }
     if (cap <= t->cap && t->idx)
         return TG_OK;
     free(t->idx);
@@ -77,8 +84,6 @@ void tg__topk_free(tg__topk *t)
     free(t->idx);
     free(t->val);
     free(t->hist);
-    free(t->some_idx);
-    free(t->some_val);
 }
 
 /* ---- the k-th largest magnitude -------------------------------------------------------------- */
@@ -86,7 +91,6 @@ void tg__topk_free(tg__topk *t)
 typedef struct bound {
     uint32_t bits; /* magnitude bits of the k-th largest */
     size_t above;  /* elements above it */
-    size_t equal;  /* elements that equal it */
 } bound;
 
 /* The bin of the k-th largest, counted from the top; *above_p: elements in the bins above. */
@@ -115,7 +119,6 @@ static void refine(bound *b, const float *x, size_t n, size_t k, unsigned shift,
     uint32_t bin = find_bin(hist, LOW_BINS, k - b->above, &above);
     b->bits |= bin << shift;
     b->above += above;
-    b->equal = hist[bin];
 }
 
 /* The first 11 bits, out of a histogram. */
@@ -124,7 +127,6 @@ static bound coarse(const uint32_t *hist, size_t k)
     bound b;
     uint32_t bin = find_bin(hist, BINS, k, &b.above);
     b.bits = bin << 20;
-    b.equal = hist[bin];
     return b;
 }
 
@@ -154,27 +156,29 @@ static size_t keep(uint32_t *idx, float *val, size_t n, const bound *b, size_t k
     return kept;
 }
 
-/* ---- the slow way: any vector ---------------------------------------------------------------- */
+/* ---- the pass -------------------------------------------------------------------------------- */
 
-/* Elements above b, and the first that equal it, collected block by block. */
-static size_t collect(tg__topk *t, const float *x, size_t n, const bound *b, size_t k)
+/* Candidates of a whole pass, at least min(k, those that reach threshold). *seen_p: how many
+ * reached the threshold of their time. */
+static size_t collect(tg__topk *t, const tg__topk_source *s, size_t n, size_t k, float threshold,
+                      size_t *seen_p)
 {
-    size_t kept = 0, ties = k - b->above;
-    for (size_t begin = 0; begin < n; begin += BLOCK) {
-        size_t m = TG__MIN(n - begin, (size_t)BLOCK);
-        size_t count =
-            tg__kernel()->select(x + begin, m, from_bits(b->bits), t->some_idx, t->some_val, BLOCK);
-        for (size_t i = 0; i < count; i++) {
-            if (magnitude(t->some_val[i]) == b->bits && ties-- == 0) {
-                ties = 0;
-                continue;
-            }
-            t->idx[kept] = (uint32_t)begin + t->some_idx[i];
-            t->val[kept] = t->some_val[i];
-            kept++;
+    size_t cap = room(n, k), limit = cap < n ? cap - CHUNK : n, count = 0;
+    *seen_p = 0;
+    for (size_t begin = 0; begin < n; begin += CHUNK) {
+        size_t m = TG__MIN(n - begin, (size_t)CHUNK);
+        size_t found = s->pass(s, begin, m, threshold, t->idx + count, t->val + count, cap - count);
+        for (size_t i = count; i < count + found; i++)
+            t->idx[i] += (uint32_t)begin;
+        count += found;
+        *seen_p += found;
+        if (count > limit) {
+            bound b = kth_largest(t->val, count, k, t->hist);
+            count = keep(t->idx, t->val, count, &b, k);
+            threshold = from_bits(b.bits);
         }
     }
-    return kept;
+    return count;
 }
 
 static tg_status nonfinite(void)
@@ -182,8 +186,13 @@ static tg_status nonfinite(void)
     return tg_fail(TG_E_NONFINITE, "top-k: the vector holds NaN or infinity");
 }
 
-/* Candidates by a histogram of all of x; *count_p of them, at least k if there are so many that are
- * not 0. */
+static size_t look(const tg__topk_source *s, size_t begin, size_t m, float threshold, uint32_t *idx,
+                   float *val, size_t cap)
+{
+    return tg__kernel()->select(s->x + begin, m, threshold, idx, val, cap);
+}
+
+/* Candidates out of x as it is now; *count_p of them, at least k if so many are not 0. */
 static tg_status rerun(tg__topk *t, const float *x, size_t n, size_t k, size_t *count_p)
 {
     memset(t->hist, 0, BINS * sizeof(*t->hist));
@@ -192,16 +201,9 @@ static tg_status rerun(tg__topk *t, const float *x, size_t n, size_t k, size_t *
         if (t->hist[bin] > 0)
             return nonfinite();
     bound b = coarse(t->hist, k);
-    if (b.above + b.equal <= t->cap) {
-        *count_p = tg__kernel()->select(x, n, from_bits(b.bits), t->idx, t->val, t->cap);
-        return TG_OK;
-    }
-    refine(&b, x, n, k, 10, t->hist);
-    refine(&b, x, n, k, 0, t->hist);
-    if (b.bits == 0) /* fewer than k are not 0: take those, and none of the zeros */
-        *count_p = tg__kernel()->select(x, n, 0, t->idx, t->val, t->cap);
-    else
-        *count_p = collect(t, x, n, &b, k);
+    tg__topk_source source = {.x = x, .pass = look};
+    size_t seen;
+    *count_p = collect(t, &source, n, k, from_bits(b.bits), &seen);
     return TG_OK;
 }
 
@@ -214,7 +216,7 @@ static float sampled(tg__topk *t, const tg__topk_source *s, size_t n, size_t k)
     size_t count = TG__MIN(TG__MAX(n / 1024, (size_t)SAMPLE_MIN), (size_t)SAMPLE_MAX);
     size_t stride = n / count;
     uint32_t state = UINT32_C(2463534242);
-    for (size_t j = 0; j < count; j++) { /* candidates' room serves: it has SMALL elements here */
+    for (size_t j = 0; j < count; j++) { /* the candidates' room serves */
         state ^= state << 13;
         state ^= state >> 17;
         state ^= state << 5;
@@ -239,14 +241,14 @@ static float first_threshold(tg__topk *t, const tg__topk_source *s, size_t n, si
 
 /* For the next call: a little below the smallest magnitude kept, so that 1.25 k to 2 k elements
  * reach it; the margin learns from how many did in this call. */
-static void remember(tg__topk *t, size_t n, size_t k, uint32_t kth_bits, size_t candidates)
+static void remember(tg__topk *t, size_t n, size_t k, uint32_t kth_bits, size_t seen)
 {
     size_t few = k + k / 4, many = k + k / 2 + TG__MIN(k / 2, (size_t)SMALL / 2);
-    if (candidates < k)
+    if (seen < k)
         t->slack = TG__MIN(SLACK_MAX, 2 * t->slack + 0.01f);
-    else if (candidates < few)
+    else if (seen < few)
         t->slack = TG__MIN(SLACK_MAX, 1.25f * t->slack);
-    else if (candidates > many)
+    else if (seen > many)
         t->slack = TG__MAX(SLACK_MIN, 0.8f * t->slack);
     t->hint = from_bits(kth_bits) * (1 - t->slack);
     t->hint_n = n;
@@ -266,8 +268,8 @@ tg_status tg__topk_select(tg__topk *t, const tg__topk_source *s, size_t n, size_
 {
     float threshold = first_threshold(t, s, n, k);
     t->hint = 0;
-    size_t candidates = s->pass(s, n, threshold, t->idx, t->val, t->cap), count = candidates;
-    if (count > t->cap || (count < k && threshold > 0))
+    size_t seen, count = collect(t, s, n, k, threshold, &seen);
+    if (count < k && threshold > 0)
         TG_TRY(rerun(t, s->x, n, k, &count));
     uint32_t kth = 0;
     if (count > k) {
@@ -281,7 +283,7 @@ tg_status tg__topk_select(tg__topk *t, const tg__topk_source *s, size_t n, size_
         if (magnitude(t->val[i]) >= INF_BITS)
             return nonfinite();
     if (kth > 0)
-        remember(t, n, k, kth, candidates);
+        remember(t, n, k, kth, seen);
     *count_p = count;
     return TG_OK;
 }

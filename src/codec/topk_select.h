@@ -13,9 +13,10 @@ struct tg__topk_source {
     const float *x; /* (n) as it is after `pass` */
     /* Element i as it will be after `pass`, called before it; for samples */
     float (*peek)(const tg__topk_source *s, size_t i);
-    /* Bring x into being, and select on it as tg__kernels.select does. Called exactly once. */
-    size_t (*pass)(const tg__topk_source *s, size_t n, float threshold, uint32_t *idx, float *val,
-                   size_t cap);
+    /* Bring x[begin, begin + m) into being, and select on it as tg__kernels.select does (indices
+     * from begin). Called once for every range, in order. */
+    size_t (*pass)(const tg__topk_source *s, size_t begin, size_t m, float threshold, uint32_t *idx,
+                   float *val, size_t cap);
 };
 
 /* Scratch, and the hint of the previous call. The hint changes speed, never the result. */
@@ -23,11 +24,9 @@ typedef struct tg__topk {
     uint32_t *idx; /* candidates, then the selected ones, ascending */
     float *val;
     size_t cap;
-    uint32_t *hist;     /* (2048) */
-    uint32_t *some_idx; /* a block of a slow pass */
-    float *some_val;
-    float hint;  /* threshold of the previous call, 0: none */
-    float slack; /* the next threshold is (1 - slack) times the smallest value kept */
+    uint32_t *hist; /* (2048) */
+    float hint;     /* threshold of the previous call, 0: none */
+    float slack;    /* the next threshold is (1 - slack) times the smallest value kept */
     size_t hint_n, hint_k;
 } tg__topk;
 

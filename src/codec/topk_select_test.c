@@ -43,7 +43,7 @@ static size_t mark(size_t n, size_t k)
     return count;
 }
 
-static unsigned passes, peeks;
+static size_t passed, peeks;
 
 static float peek(const tg__topk_source *s, size_t i)
 {
@@ -51,22 +51,24 @@ static float peek(const tg__topk_source *s, size_t i)
     return s->x[i];
 }
 
-static size_t pass(const tg__topk_source *s, size_t n, float threshold, uint32_t *idx, float *val,
-                   size_t cap)
+/* Called for ranges that follow each other. */
+static size_t pass(const tg__topk_source *s, size_t begin, size_t m, float threshold, uint32_t *idx,
+                   float *val, size_t cap)
 {
-    passes++;
-    return tg__kernel()->select(s->x, n, threshold, idx, val, cap);
+    assert_int_equal(begin, passed);
+    passed += m;
+    return tg__kernel()->select(s->x + begin, m, threshold, idx, val, cap);
 }
 
 static const tg__topk_source source = {.x = x, .peek = peek, .pass = pass};
 
 static tg_status select_into(tg__topk *t, size_t n, size_t k, size_t *count_p)
 {
-    passes = 0;
+    passed = 0;
     peeks = 0;
     TG_TRY(tg__topk_reserve(t, n, k));
     tg_status status = tg__topk_select(t, &source, n, k, count_p);
-    assert_int_equal(passes, 1);
+    assert_int_equal(passed, n);
     assert_true(peeks <= 65536);
     return status;
 }

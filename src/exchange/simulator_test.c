@@ -87,6 +87,19 @@ static bool deliver(simulator *s, message *m)
     return false;
 }
 
+/* A finished exchange has nothing under way: its buffers may be written again. */
+static void check_finished(const simulator *s)
+{
+    for (int r = 0; r < s->size; r++) {
+        if (!s->x[r]->ops->finished(s->x[r]))
+            continue;
+        for (const message *m = s->message; m < s->message + MAX_EVENTS; m++)
+            assert_false(m->used && m->src == r && !m->left);
+        for (size_t k = 0; k < MAX_WISHES; k++)
+            assert_true(s->recv[r][k].peer < 0);
+    }
+}
+
 /* The earliest thing that happens. False: nothing is left. */
 static bool next_event(simulator *s)
 {
@@ -113,6 +126,7 @@ static bool next_event(simulator *s)
     for (message *m = s->message; m < s->message + MAX_EVENTS; m++)
         if (m->used && m->arrived)
             (void)deliver(s, m);
+    check_finished(s);
     return true;
 }
 
@@ -124,7 +138,8 @@ static double simulate(simulator *s, const fixture_case *c, uint64_t step)
     s->now = 0;
     memset(s->message, 0, sizeof s->message);
     for (int r = 0; r < s->size; r++) {
-        s->up_free[r] = s->bytes[r] = 0;
+        s->up_free[r] = s->jitter * 4 * r; /* still busy with something else */
+        s->bytes[r] = 0;
         for (size_t k = 0; k < MAX_WISHES; k++)
             s->recv[r][k].peer = -1;
         assert_int_equal(fixture_create(c, r, s->size, &codec[r], &s->x[r]), TG_OK);

@@ -92,9 +92,10 @@ typedef struct tg__kernels {
                          bool nesterov);
     /* dst = w - eta * (g + wd * w)   (dst may be w) */
     void (*sgd_to)(float *dst, const float *w, const float *g, size_t n, float eta, float wd);
-    /* dst = w - eta * ((m*u + g) + wd*w), u only read   (dst may be w): CD-SGD's local=preview */
+    /* dst = what sgd_momentum would make of w, u only read   (dst may be w): CD-SGD's
+     * local=preview */
     void (*sgd_preview_to)(float *dst, const float *w, const float *u, const float *g, size_t n,
-                           float eta, float m, float wd);
+                           float eta, float m, float wd, bool nesterov);
 
     /* CRC-32C (Castagnoli, reflected, initial and final complement): start with crc = 0 and chain.
      */

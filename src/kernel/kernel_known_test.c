@@ -241,7 +241,7 @@ static void test_steps(void **state)
     const float g[2] = {3, 1};
     k->sgd_to(dst, w, g, 2, 0.5f, 0.25f); /* d = 3.5, 0 */
     assert_true(dst[0] == 0.25f && dst[1] == -4);
-    k->sgd_preview_to(dst, w, u, g, 2, 0.5f, 0.5f, 0.25f); /* 3.5 + 0.5, 2 - 1 */
+    k->sgd_preview_to(dst, w, u, g, 2, 0.5f, 0.5f, 0.25f, false); /* 3.5 + 0.5, 0 + 1 */
     assert_true(dst[0] == 0 && dst[1] == -4.5f && u[0] == 1);
     k->sgd_momentum(w, u, g, 2, 0.5f, 0.5f, 0.25f, false); /* u = 4, 1 */
     assert_true(u[0] == 4 && u[1] == 1 && w[0] == 0 && w[1] == -4.5f);

@@ -207,7 +207,7 @@ static void run_sgd_preview_to(const tg__kernels *k, world *w, unsigned v)
 {
     float *dst = v ? w->f[0] : w->val; /* val has room for n when cap is n */
     if (w->cap >= w->n)
-        k->sgd_preview_to(dst, w->f[0], w->f[1], w->f[2], w->n, 0.1f, 0.9f, 1e-4f);
+        k->sgd_preview_to(dst, w->f[0], w->f[1], w->f[2], w->n, 0.1f, 0.9f, 1e-4f, v);
 }
 
 static void run_copy_stats(const tg__kernels *k, world *w, unsigned v)

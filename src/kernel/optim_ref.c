@@ -23,10 +23,13 @@ static void sgd_momentum(float *w, float *u, const float *g, size_t n, float eta
 }
 
 static void sgd_preview_to(float *dst, const float *w, const float *u, const float *g, size_t n,
-                           float eta, float m, float wd)
+                           float eta, float m, float wd, bool nesterov)
 {
-    for (size_t i = 0; i < n; i++)
-        dst[i] = w[i] - eta * ((m * u[i] + g[i]) + wd * w[i]);
+    for (size_t i = 0; i < n; i++) {
+        float d = g[i] + wd * w[i];
+        float velocity = m * u[i] + d;
+        dst[i] = w[i] - eta * (nesterov ? d + m * velocity : velocity);
+    }
 }
 
 void tg__optim_ref(tg__kernels *table)

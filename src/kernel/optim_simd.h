@@ -31,13 +31,16 @@ static void sgd_momentum(float *w, float *u, const float *g, size_t n, float eta
 }
 
 static void sgd_preview_to(float *dst, const float *w, const float *u, const float *g, size_t n,
-                           float eta, float m, float wd)
+                           float eta, float m, float wd, bool nesterov)
 {
     const vec veta = vec_splat(eta), vm = vec_splat(m), vwd = vec_splat(wd);
     EACH_VEC(n, {
         vec x = vec_get(w + i, left);
-        vec d = vec_add(vec_mul(vm, vec_get(u + i, left)), vec_get(g + i, left));
-        vec_put(dst + i, left, vec_sub(x, vec_mul(veta, vec_add(d, vec_mul(vwd, x)))));
+        vec d = vec_add(vec_get(g + i, left), vec_mul(vwd, x));
+        vec velocity = vec_add(vec_mul(vm, vec_get(u + i, left)), d);
+        if (nesterov)
+            velocity = vec_add(d, vec_mul(vm, velocity));
+        vec_put(dst + i, left, vec_sub(x, vec_mul(veta, velocity)));
     });
 }
 

@@ -129,6 +129,17 @@ static void default_fini(tg__method *m)
     m->impl = NULL;
 }
 
+/* The gradient that enters the feedback. */
+static const float *clip(tg__method *m, program *p, const float *g)
+{
+    const tg__feedback_params *params = &m->feedback->params;
+    if (p->clipped == NULL)
+        return g;
+    tg__clip_tensors(p->clipped, g, p->begin, m->setup.len, m->setup.count, params->clip,
+                     params->world);
+    return p->clipped;
+}
+
 static tg_status encode_coded(tg__method *m, program *p, tg__task *task, tg__exchange *x)
 {
     tg__feedback *f = m->feedback;
@@ -146,14 +157,9 @@ static tg_status encode_coded(tg__method *m, program *p, tg__task *task, tg__exc
     };
     if (p->fused != NULL)
         return p->fused(f, p->codec, &ctx, task->g, m->n, x->parts, x->nparts);
-    const float *g = task->g, *sent;
-    if (p->clipped != NULL) {
-        tg__clip_tensors(p->clipped, g, p->begin, m->setup.len, m->setup.count, f->params.clip,
-                         f->params.world);
-        g = p->clipped;
-    }
+    const float *sent;
     tg__view view = {0};
-    f->ops->compensate(f, g, m->n, p->scratch, &sent);
+    f->ops->compensate(f, clip(m, p, task->g), m->n, p->scratch, &sent);
     TG_TRY(tg__codec_encode(p->codec, &ctx, sent, m->n, x->parts, x->nparts, &view));
     if (view.sparse)
         f->ops->sent(f, sent, m->n, view.idx, view.val, view.k);
@@ -179,7 +185,7 @@ static tg_status default_begin(tg__method *m, tg__task *task, tg__exchange **x_p
         TG_TRY(encode_coded(m, p, task, x));
     } else {
         const float *sent;
-        m->feedback->ops->bypass(m->feedback, task->g, m->n, p->scratch, &sent);
+        m->feedback->ops->bypass(m->feedback, clip(m, p, task->g), m->n, p->scratch, &sent);
         TG_TRY(tg__codec_encode(p->f32, NULL, sent, m->n, x->parts, x->nparts, NULL));
     }
     for (size_t i = 0; i < x->nparts; i++)

@@ -68,18 +68,18 @@ static float residual_peek(const tg__topk_source *s, size_t i)
     return a->x[i] + a->g[i];
 }
 
-static size_t residual_pass(const tg__topk_source *s, size_t n, float threshold, uint32_t *idx,
-                            float *val, size_t cap)
+static size_t residual_pass(const tg__topk_source *s, size_t begin, size_t m, float threshold,
+                            uint32_t *idx, float *val, size_t cap)
 {
     const accumulated *a = (const accumulated *)s;
-    return tg__kernel()->add_select(a->x, a->g, n, threshold, idx, val, cap);
+    return tg__kernel()->add_select(a->x + begin, a->g + begin, m, threshold, idx, val, cap);
 }
 
 static tg_status residual_topk(tg__feedback *f, tg_codec *c, const tg_encode_context *ctx,
                                const float *g, size_t n, tg__part *parts, size_t nparts)
 {
-    tg__topk *select;
-    size_t k;
+    tg__topk *select = NULL;
+    size_t k = 0;
     tg__view view;
     accumulated a = {.source = {.peek = residual_peek, .pass = residual_pass},
                      .x = tg__feedback_pending(f),
@@ -99,19 +99,19 @@ static float velocity_peek(const tg__topk_source *s, size_t i)
     return a->x[i] + (a->momentum * a->u[i] + a->g[i]);
 }
 
-static size_t velocity_pass(const tg__topk_source *s, size_t n, float threshold, uint32_t *idx,
-                            float *val, size_t cap)
+static size_t velocity_pass(const tg__topk_source *s, size_t begin, size_t m, float threshold,
+                            uint32_t *idx, float *val, size_t cap)
 {
     const accumulated *a = (const accumulated *)s;
-    return tg__kernel()->dgc_select(a->u, a->x, a->g, n, a->momentum, a->nesterov, threshold, idx,
-                                    val, cap);
+    return tg__kernel()->dgc_select(a->u + begin, a->x + begin, a->g + begin, m, a->momentum,
+                                    a->nesterov, threshold, idx, val, cap);
 }
 
 static tg_status velocity_topk(tg__feedback *f, tg_codec *c, const tg_encode_context *ctx,
                                const float *g, size_t n, tg__part *parts, size_t nparts)
 {
-    tg__topk *select;
-    size_t k;
+    tg__topk *select = NULL;
+    size_t k = 0;
     tg__view view;
     accumulated a = {.source = {.peek = velocity_peek, .pass = velocity_pass},
                      .u = f->vec[0],

@@ -113,8 +113,9 @@ static tg_status make_slots(tg_session *s)
     }
     for (size_t r = 0; status == TG_OK && r < s->strategy->nslots; r++) {
         float *base;
-        status = tg__state_block(s->state, TG__ROLE_REPLICATED, TG__RESCALE_COPY,
-                                 s->strategy->slot_name[r], name, len, s->ntrained, &base);
+        const tg__slot_request *q = &s->strategy->request[r];
+        status =
+            tg__state_block(s->state, q->role, q->rescale, q->name, name, len, s->ntrained, &base);
         for (size_t i = 0; status == TG_OK && i < s->ntrained; i++) {
             s->strategy->slot[r][i] = base;
             base += len[i];
@@ -151,7 +152,7 @@ static tg_status make_strategy(tg_session *s)
     }
     TG_TRY(tg__strategy_create(s->config.strategy, s->applied, s->config.steps_per_epoch,
                                s->wtensor, s->ntrained, s->nbuckets, &s->strategy));
-    s->lanes = s->strategy->ops->in_flight;
+    s->lanes = s->strategy->in_flight;
     s->actions.cap = s->nbuckets;
     TG_TRY(tg__alloc(s->nbuckets, sizeof *s->actions.item, &s->actions.item));
     return make_slots(s);

@@ -128,8 +128,11 @@ tg_status tg_session_params_hash(tg_session *s, uint64_t *hash_p)
 
 static tg_status finish(tg_session *s)
 {
-    TG_TRY(tg__session_deliver(s, UINT64_MAX, NULL));
-    s->strategy->ops->drained(s->strategy, s->t);
+    do {
+        TG_TRY(tg__session_deliver(s, UINT64_MAX, NULL));
+        s->strategy->ops->drained(s->strategy, s->t, &s->actions);
+        TG_TRY(tg__session_submit(s));
+    } while (tg__session_waiting(s));
     return TG_OK;
 }
 

@@ -93,6 +93,10 @@ void tg__session_unbuild(tg_session *s);
 TG_NODISCARD tg_status tg__session_handshake(tg_session *s);
 /* Deliver every exchange due at or before step `due` in the order submitted. (session_step.c) */
 TG_NODISCARD tg_status tg__session_deliver(tg_session *s, uint64_t due, tg_step_info *info);
+/* Submit what the strategy asked for when all gradients were in; whether anything waits for
+ * delivery. */
+TG_NODISCARD tg_status tg__session_submit(tg_session *s);
+bool tg__session_waiting(const tg_session *s);
 /* Mean over ranks of the AVERAGED tensors into their params, rank 0's of the others.
  * (session_eval.c) */
 TG_NODISCARD tg_status tg__session_sync_statistics(tg_session *s);

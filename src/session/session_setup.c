@@ -59,9 +59,9 @@ static tg_status split_optimizer(tg_session *s)
     s->fold_decay = tg_spec_real(spec, "weight_decay");
     if (tg_spec_given(spec, "momentum"))
         tg_log(TG_LOG_INFO, "%s takes over the optimizer's momentum", tg_spec_name(s->method_spec));
-    char text[64];
-    snprintf(text, sizeof text, "sgd:lr=%.17g", tg_spec_real(spec, "lr"));
-    return tg_optimizer_create(text, &s->applied);
+    TG_TRY(tg__optimizer_without_momentum(s->optimizer, &s->applied));
+    s->applied->weight_decay = 0;
+    return TG_OK;
 }
 
 static tg_status create(tg_session *s, const tg_session_config *config, tg_transport *transport)

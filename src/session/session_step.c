@@ -84,6 +84,20 @@ static tg_status submit_actions(tg_session *s, bool final)
     return TG_OK;
 }
 
+tg_status tg__session_submit(tg_session *s)
+{
+    return submit_actions(s, true);
+}
+
+bool tg__session_waiting(const tg_session *s)
+{
+    for (size_t b = 0; b < s->nbuckets; b++)
+        for (size_t l = 0; l < s->lanes; l++)
+            if (s->bucket[b].lane[l].waiting)
+                return true;
+    return false;
+}
+
 /* Tell the strategy of complete buckets, always from the last to the first, whatever order
  * gradients came in: so all ranks submit alike. */
 static tg_status plan_ready(tg_session *s)

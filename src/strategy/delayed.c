@@ -52,7 +52,7 @@ static void local_sgd(const tg__strategy *s, size_t i, double eta)
 static void local_preview(const tg__strategy *s, size_t i, double eta)
 {
     const tg__wtensor *x = &s->tensor[i];
-    float *vec[TG__STRATEGY_SLOTS];
+    float *vec[TG__OPTIMIZER_SLOTS];
     tg__strategy_vectors(s, i, vec);
     s->optimizer->ops->preview(s->optimizer, eta, x->w, global_of(s, i), x->g, x->n, vec);
 }
@@ -97,7 +97,7 @@ tg_status tg__delayed_init(tg__strategy *s, uint64_t k)
     TG_TRY(read_spec(s, &spec));
     TG_TRY(tg__strategy_add_optimizer(s));
     spec.global = s->nslots;
-    TG_TRY(tg__strategy_add_slot(s, "global"));
+    TG_TRY(tg__strategy_add_slot(s, "global", TG__ROLE_REPLICATED, TG__RESCALE_COPY));
     TG_TRY(tg__alloc(1, sizeof *d, &d));
     *d = spec;
     s->impl = d;
@@ -133,7 +133,7 @@ void tg__delayed_result(tg__strategy *s, uint64_t of_step, uint32_t bucket, cons
                         double lr)
 {
     (void)of_step;
-    float *vec[TG__STRATEGY_SLOTS];
+    float *vec[TG__OPTIMIZER_SLOTS];
     for (size_t i = 0; agg && i < s->ntensors; i++) {
         const tg__wtensor *x = &s->tensor[i];
         if (x->bucket != bucket)
@@ -162,8 +162,9 @@ void tg__delayed_step(tg__strategy *s, uint64_t t, bool finite, double lr, tg__a
         tg__actions_add(out, b, coded, t + 1);
 }
 
-void tg__delayed_drained(tg__strategy *s, uint64_t t)
+void tg__delayed_drained(tg__strategy *s, uint64_t t, tg__actions *out)
 {
+    (void)out;
     (void)t; /* the k-step rule goes on with t: draining changes no count */
     take_global(s);
 }

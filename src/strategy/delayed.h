@@ -13,7 +13,7 @@ void tg__delayed_ready(tg__strategy *s, uint64_t t, uint32_t bucket, tg__actions
 void tg__delayed_result(tg__strategy *s, uint64_t of_step, uint32_t bucket, const float *agg,
                         double lr);
 void tg__delayed_step(tg__strategy *s, uint64_t t, bool finite, double lr, tg__actions *out);
-void tg__delayed_drained(tg__strategy *s, uint64_t t);
+void tg__delayed_drained(tg__strategy *s, uint64_t t, tg__actions *out);
 const float *tg__delayed_global(const tg__strategy *s, size_t i);
 
 /* The keys that both have. */
@@ -40,6 +40,6 @@ const float *tg__delayed_global(const tg__strategy *s, size_t i);
 #define TG__DELAYED_OPS                                                                     \
     .fini = tg__delayed_fini, .begin = tg__delayed_begin, .ready = tg__delayed_ready,       \
     .result = tg__delayed_result, .step = tg__delayed_step, .drained = tg__delayed_drained, \
-    .global = tg__delayed_global, .in_flight = 1, .bypasses = true
+    .global = tg__delayed_global, .bypasses = true
 
 #endif

@@ -34,21 +34,10 @@ static void preview(const tg_optimizer *o, double lr, float *dst, const float *w
                     size_t n, float *const *slot)
 {
     const float eta = (float)lr, m = (float)o->momentum, wd = (float)o->weight_decay;
-    if (!o->slots) {
+    if (o->slots > 0)
+        tg__kernel()->sgd_preview_to(dst, w, slot[0], g, n, eta, m, wd, o->nesterov);
+    else
         tg__kernel()->sgd_to(dst, w, g, n, eta, wd);
-        return;
-    }
-    /* The order of sums is that of the kernel sgd_momentum. */
-    const float *u = slot[0];
-    if (o->nesterov) {
-        for (size_t i = 0; i < n; i++) {
-            float d = g[i] + wd * w[i];
-            dst[i] = w[i] - eta * (d + m * (m * u[i] + d));
-        }
-    } else {
-        for (size_t i = 0; i < n; i++)
-            dst[i] = w[i] - eta * (m * u[i] + (g[i] + wd * w[i]));
-    }
 }
 
 static const tg_key keys[] = {

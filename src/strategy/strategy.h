@@ -8,9 +8,12 @@
  *     result(b, s, agg)  in the order the exchanges were returned: apply the aggregate of step s
  *     step(t)            all gradients are in, all due results applied; may return EXCHANGEs
  *
- * At the end of the run, or before an evaluation that asks for it, the session drains: it delivers
- * what is in flight (result) and calls drained(). After step(t) the parameters are those of the
- * next forward pass.
+ * At the end of the run the session drains: it delivers what is in flight (result) and calls
+ * drained(), again as long as that returns EXCHANGEs. Evaluation never drains: it uses global().
+ * After step(t) the parameters are those of the next forward pass.
+ *
+ * `agg` is the strategy's to read during result() only. A buffer of its own that it gave to an
+ * EXCHANGE stays untouched until that exchange's result().
  *
  * If step t's gradient was not finite on this rank, ready(b, t) is called all the same and step(t)
  * gets finite = false; an exchange that any rank flagged is delivered with agg = NULL: apply
@@ -19,13 +22,14 @@
 #define TG_STRATEGY_H
 
 #include "telegrad/base.h"
+#include "state/state.h"
+#include "strategy/optimizers.h"
 #include "telegrad/optimizer.h"
 
 typedef struct tg__action {
     uint32_t bucket;
     const float *buffer; /* (n of the bucket) what to exchange; NULL: the bucket's gradient of this
-                          * step. Stays untouched until the session has encoded it (the session
-                          * guards gradients). */
+                          * step (which the session guards) */
     bool coded;          /* through the method's codec; false: dense f32, feedback bypassed */
     int priority;        /* smaller first; FIFO among equals */
     uint64_t due;        /* step before whose `step()` the result is delivered */
@@ -44,12 +48,18 @@ typedef struct tg__wtensor {
     uint32_t bucket;
 } tg__wtensor;
 
-enum { TG__STRATEGY_SLOTS = 4 };
+/* A vector that the strategy wants kept: one for each trained tensor, those of a bucket side by
+ * side, zeroed. */
+typedef struct tg__slot_request {
+    const char *name; /* "global", "momentum" */
+    tg__role role;
+    tg__rescale rescale;
+} tg__slot_request;
 
 typedef struct tg__strategy tg__strategy;
 typedef struct tg__strategy_ops {
     tg_entry entry;
-    /* read s->spec, check the combination, set s->impl, and say which replicated slots it needs.
+    /* read s->spec, check the combination, set s->impl and s->in_flight, ask for slots.
      * Errors TG_E_SPEC, TG_E_UNSUPPORTED with the reason */
     tg_status (*init)(tg__strategy *s);
     void (*fini)(tg__strategy *s);
@@ -60,11 +70,9 @@ typedef struct tg__strategy_ops {
     void (*result)(tg__strategy *s, uint64_t of_step, uint32_t bucket, const float *agg, double lr);
     void (*step)(tg__strategy *s, uint64_t t, bool finite, double lr, tg__actions *out);
     /* Nothing is in flight after step t: the caller's parameters become the global ones. */
-    void (*drained)(tg__strategy *s, uint64_t t);
+    void (*drained)(tg__strategy *s, uint64_t t, tg__actions *out);
     /* The global parameters of tensor i, which evaluation, checkpoints and hashes use. */
     const float *(*global)(const tg__strategy *s, size_t i);
-    /* Most exchanges of one bucket that can be in flight, e.g. 1 (ssgd, cd). */
-    size_t in_flight;
     bool bypasses; /* may ask for exchanges that are not coded */
 } tg__strategy_ops;
 
@@ -76,12 +84,14 @@ struct tg__strategy {
     size_t nbuckets;
     tg__wtensor *tensor; /* (ntensors), trained ones */
     size_t ntensors;
-    /* Replicated slots: requests filled by init, with zeroed pointer arrays (ntensors); before
-     * begin (or the first step after a load) the owner sets slot[r][i] = vector (n of tensor i),
-     * zeroed or as loaded. */
-    const char *slot_name[TG__STRATEGY_SLOTS];
+    size_t
+        in_flight; /* most exchanges of one bucket that can be under way: 1 unless init says more */
+    /* Slots: requests made by init, with zeroed pointer arrays (ntensors); before begin (or the
+     * first step after a load) the owner sets slot[r][i] = vector (n of tensor i), zeroed or as
+     * loaded. */
     size_t nslots;
-    float **slot[TG__STRATEGY_SLOTS];
+    tg__slot_request *request;
+    float ***slot;
     void *impl;
 };
 
@@ -101,12 +111,13 @@ void tg__strategy_destroy(tg__strategy *s); /* NULL is fine */
 
 /* ---- for the strategies' own files ---- */
 
-/* Ask for one more slot. Errors TG_E_NOMEM */
-TG_NODISCARD tg_status tg__strategy_add_slot(tg__strategy *s, const char *name);
-/* Ask for the optimizer's slots, which must be the first: slot[0 .. tg_optimizer_slots). */
+/* Ask for one more slot: slot[s->nslots] from then on. Errors TG_E_NOMEM */
+TG_NODISCARD tg_status tg__strategy_add_slot(tg__strategy *s, const char *name, tg__role role,
+                                             tg__rescale rescale);
+/* Ask for the optimizer's slots (replicated), which must be the first. Errors TG_E_NOMEM */
 TG_NODISCARD tg_status tg__strategy_add_optimizer(tg__strategy *s);
-/* The vectors of tensor i in the slots, for tg_optimizer_step. */
-void tg__strategy_vectors(const tg__strategy *s, size_t i, float *vec[TG__STRATEGY_SLOTS]);
+/* The vectors of tensor i in the optimizer's slots, for tg_optimizer_step. */
+void tg__strategy_vectors(const tg__strategy *s, size_t i, float *vec[TG__OPTIMIZER_SLOTS]);
 /* Return an EXCHANGE of the bucket's gradient of this step. All have one priority: the order of the
  * calls counts. */
 void tg__actions_add(tg__actions *out, uint32_t bucket, bool coded, uint64_t due);

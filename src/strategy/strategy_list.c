@@ -57,6 +57,7 @@ tg_status tg__strategy_create(const char *spec, const tg_optimizer *optimizer,
     s->tensor = tensor;
     s->ntensors = ntensors;
     s->nbuckets = nbuckets;
+    s->in_flight = 1;
     tg_status status = init(s, spec);
     if (status == TG_OK)
         *s_p = s;
@@ -73,30 +74,40 @@ void tg__strategy_destroy(tg__strategy *s)
         s->ops->fini(s);
     for (size_t r = 0; r < s->nslots; r++)
         free(s->slot[r]);
+    free(s->slot);
+    free(s->request);
     tg_spec_free((tg_spec *)(uintptr_t)s->spec);
     free(s);
 }
 
-tg_status tg__strategy_add_slot(tg__strategy *s, const char *name)
+tg_status tg__strategy_add_slot(tg__strategy *s, const char *name, tg__role role,
+                                tg__rescale rescale)
 {
-    if (s->nslots == TG__STRATEGY_SLOTS)
-        return tg_fail(TG_E_UNSUPPORTED, "strategy %s needs more than %d slots with this optimizer",
-                       tg_spec_name(s->spec), TG__STRATEGY_SLOTS);
+    size_t count = s->nslots + 1;
+    tg__slot_request *request = realloc(s->request, count * sizeof *request);
+    if (request)
+        s->request = request;
+    float ***slot = realloc(s->slot, count * sizeof *slot);
+    if (slot)
+        s->slot = slot;
+    if (!request || !slot)
+        return tg_fail(TG_E_NOMEM, "out of memory for slot %s of a strategy", name);
     TG_TRY(tg__alloc(s->ntensors, sizeof(float *), &s->slot[s->nslots]));
-    s->slot_name[s->nslots++] = name;
+    s->request[s->nslots++] = (tg__slot_request){.name = name, .role = role, .rescale = rescale};
     return TG_OK;
 }
 
 tg_status tg__strategy_add_optimizer(tg__strategy *s)
 {
     for (size_t i = 0; i < tg_optimizer_slots(s->optimizer); i++)
-        TG_TRY(tg__strategy_add_slot(s, tg_optimizer_slot_name(s->optimizer, i)));
+        TG_TRY(tg__strategy_add_slot(s, tg_optimizer_slot_name(s->optimizer, i),
+                                     TG__ROLE_REPLICATED, TG__RESCALE_COPY));
     return TG_OK;
 }
 
-void tg__strategy_vectors(const tg__strategy *s, size_t i, float *vec[TG__STRATEGY_SLOTS])
+void tg__strategy_vectors(const tg__strategy *s, size_t i, float *vec[TG__OPTIMIZER_SLOTS])
 {
-    for (size_t r = 0; r < s->nslots; r++)
+    for (size_t r = 0; r < tg_optimizer_slots(s->optimizer); r++)
         vec[r] = s->slot[r][i];
 }
 

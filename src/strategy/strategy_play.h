@@ -9,13 +9,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PLAY_RANKS = 3, PLAY_N = 70, PLAY_TENSORS = 3, PLAY_BUCKETS = 2, PLAY_EVENTS = 64 };
+enum {
+    PLAY_RANKS = 3,
+    PLAY_N = 70,
+    PLAY_TENSORS = 3,
+    PLAY_BUCKETS = 2,
+    PLAY_EVENTS = 64,
+    PLAY_SLOTS = 4
+};
 
 typedef struct play_rank {
     tg__strategy *s;
     tg__wtensor tensor[PLAY_TENSORS];
     float w[PLAY_N], g[PLAY_N];
-    float slot[TG__STRATEGY_SLOTS][PLAY_N];
+    float slot[PLAY_SLOTS][PLAY_N];
 } play_rank;
 
 typedef struct play_exchange {
@@ -168,6 +175,8 @@ static void play_step(play *p)
         tg__actions out = {list[j], 0, PLAY_BUCKETS};
         p->rank[j].s->ops->step(p->rank[j].s, p->t, j != p->bad_rank, p->lr, &out);
         count[j] = out.count;
+        for (size_t a = 0; a < out.count; a++)
+            assert_true(list[j][a].due > p->t); /* results due now were delivered before */
     }
     play_note(p, "s");
     play_take(p, list, count);
@@ -179,7 +188,7 @@ static void play_drain(play *p)
 {
     play_deliver(p, UINT64_MAX);
     for (int j = 0; j < p->ranks; j++)
-        p->rank[j].s->ops->drained(p->rank[j].s, p->t);
+        p->rank[j].s->ops->drained(p->rank[j].s, p->t, NULL);
 }
 
 /* The global parameters of rank j in one piece. */

@@ -22,7 +22,7 @@ static void ready(tg__strategy *s, uint64_t t, uint32_t bucket, tg__actions *out
 static void result(tg__strategy *s, uint64_t of_step, uint32_t bucket, const float *agg, double lr)
 {
     (void)of_step;
-    float *vec[TG__STRATEGY_SLOTS];
+    float *vec[TG__OPTIMIZER_SLOTS];
     for (size_t i = 0; agg && i < s->ntensors; i++) {
         const tg__wtensor *x = &s->tensor[i];
         if (x->bucket != bucket)
@@ -41,10 +41,11 @@ static void step(tg__strategy *s, uint64_t t, bool finite, double lr, tg__action
     (void)out;
 }
 
-static void drained(tg__strategy *s, uint64_t t)
+static void drained(tg__strategy *s, uint64_t t, tg__actions *out)
 {
     (void)s;
     (void)t;
+    (void)out;
 }
 
 static const float *global(const tg__strategy *s, size_t i)
@@ -63,5 +64,4 @@ const tg__strategy_ops tg__strategy_ssgd = {
     .step = step,
     .drained = drained,
     .global = global,
-    .in_flight = 1,
 };

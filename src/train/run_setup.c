@@ -49,7 +49,8 @@ static tg_status job_text(const run *r, char *text, size_t room)
 {
     tg_spec *spec;
     TG_TRY(model_parse(r->job->model, &spec));
-    snprintf(text, room, "model=%s data=%s:train=%zu,test=%zu,hash=%016" PRIx64 " batch=%zu lr=%s",
+    snprintf(text, room,
+             "model=%s\ndata=%s:train=%zu,test=%zu,hash=%016" PRIx64 "\nbatch=%zu\nlr_schedule=%s",
              tg_spec_text(spec), train_data_name(r->data), train_data_train(r->data),
              train_data_test(r->data), train_data_hash(r->data), r->job->batch,
              tg_lr_schedule_text(r->lr));

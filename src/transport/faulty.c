@@ -1,6 +1,7 @@
 /* Faults, drawn per message sent: number i of this rank is dropped, cut or damaged as the counter
  * random numbers (seed, rank, kind of fault; i) say, so that a run can be repeated.
- * stall=N and kill=N strike when a message is to be posted after N others, so those are on their way. */
+ * stall=N and kill=N strike when a message is to be posted after N others, so those are on their
+ * way. */
 #include "transport/endpoint.h"
 #include "base/mem.h"
 #include <stdatomic.h>

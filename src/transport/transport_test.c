@@ -7,6 +7,7 @@
 #include "transport/transport_suite.h"
 #include "transport/transport_tools.h"
 #include "base/thread.h"
+#include <stdatomic.h>
 
 #define MAX_SIZE 64
 
@@ -193,12 +194,70 @@ static void inproc_leave_in_storm(void **state)
     }
 }
 
+/* A sender that leaves while its message is being copied: `shut` returns when nobody reads the
+ * buffer. */
+typedef struct copier {
+    tg_transport *t;
+    _Atomic bool starts;
+    uint8_t *in;
+    bool ok;
+} copier;
+
+enum { COPY_BYTES = 4000000 };
+
+static void *receive(void *arg)
+{
+    copier *c = arg;
+    suite s = {c->t, NULL};
+    tg_request req;
+    atomic_store(&c->starts, true);
+    tg_status status = post_recv(c->t, 1, 1, c->in, COPY_BYTES, &req);
+    if (status == TG_OK)
+        status = suite_wait(&s, &req, NULL);
+    c->ok = status == TG_E_PEER; /* the sender was first */
+    if (status == TG_OK)
+        c->ok = c->in[0] == 1 && memcmp(c->in, c->in + 1, COPY_BYTES - 1) == 0;
+    return NULL;
+}
+
+static void inproc_leave_while_copied(void **state)
+{
+    (void)state;
+    uint8_t *out = malloc(COPY_BYTES), *in = malloc(COPY_BYTES);
+    assert_true(out && in);
+    for (int repeat = 0; repeat < 20; repeat++) {
+        tg_transport *t[2];
+        tg_request req;
+        pthread_t thread;
+        make_ranks(2, NULL, NULL, t);
+        copier c = {.t = t[0], .in = in};
+        memset(out, 1, COPY_BYTES);
+        ok(post_send(t[1], 0, 1, out, COPY_BYTES, &req));
+        ok(tg__thread_start("receive", receive, &c, &thread));
+        while (!atomic_load(&c.starts))
+            continue;
+        const tg_clock *clock = tg_clock_monotonic();
+        clock->sleep_until_ns(clock->arg, tg_now_ns(clock) + repeat * 20000);
+        tg_transport_destroy(t[1]);
+        out[COPY_BYTES - 1] = 2; /* it would be read last */
+        pthread_join(thread, NULL);
+        assert_true(c.ok);
+        tg_transport_destroy(t[0]);
+    }
+    free(out);
+    free(in);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(suite_inproc), cmocka_unit_test(suite_shaped),
-        cmocka_unit_test(suite_faulty), cmocka_unit_test(inproc_arguments),
-        cmocka_unit_test(inproc_leave), cmocka_unit_test(inproc_leave_in_storm),
+        cmocka_unit_test(suite_inproc),
+        cmocka_unit_test(suite_shaped),
+        cmocka_unit_test(suite_faulty),
+        cmocka_unit_test(inproc_arguments),
+        cmocka_unit_test(inproc_leave),
+        cmocka_unit_test(inproc_leave_in_storm),
+        cmocka_unit_test(inproc_leave_while_copied),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

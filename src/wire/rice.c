@@ -8,7 +8,7 @@
 
 enum {
     LONG_RUN = 24, /* zeros that go out at once: 7 waiting bits + 24 + 1 + 31 fit 64 */
-    FAST_BITS = 28 /* a code at most that long is read the fast way: two fit 56 bits */
+    FAST_BITS = 28 /* codes at most that long go two at a time: 7 waiting bits + 56 fit 64 */
 };
 
 /* ---- length ---------------------------------------------------------------------------------- */
@@ -83,22 +83,43 @@ static inline void flush(writer *w)
     w->count %= 8;
 }
 
-void tg__rice_write(const uint32_t *idx, size_t k, int b, uint8_t *dst, size_t len)
+static inline void put_long(writer *w, uint32_t gap, unsigned b)
+{
+    uint32_t zeros = gap >> b;
+    for (; zeros > LONG_RUN; zeros -= LONG_RUN) {
+        w->count += LONG_RUN;
+        flush(w);
+    }
+    uint64_t low = gap & (((uint32_t)1 << b) - 1);
+    w->bits |= (low << 1 | 1) << zeros << w->count;
+    w->count += zeros + 1 + b;
+    flush(w);
+}
+
+void tg__rice_write(const uint32_t *idx, size_t k, int param, uint8_t *dst, size_t len)
 {
     writer w = {dst, 0, len, 0, 0};
+    unsigned b = (unsigned)param;
     uint32_t next = 0, mask = ((uint32_t)1 << b) - 1;
-    for (size_t i = 0; i < k; i++) {
-        uint32_t gap = idx[i] - next, zeros = gap >> b;
-        next = idx[i] + 1;
-        for (; zeros > LONG_RUN; zeros -= LONG_RUN) {
-            w.count += LONG_RUN;
-            flush(&w);
+    size_t i = 0;
+    for (; i + 2 <= k; i += 2) {
+        uint32_t gap0 = idx[i] - next, gap1 = idx[i + 1] - idx[i] - 1;
+        unsigned used0 = (gap0 >> b) + 1 + b, used1 = (gap1 >> b) + 1 + b;
+        next = idx[i + 1] + 1;
+        if (used0 > FAST_BITS || used1 > FAST_BITS) {
+            put_long(&w, gap0, b);
+            put_long(&w, gap1, b);
+            continue;
         }
-        uint64_t code = ((uint64_t)(gap & mask) << 1 | 1) << zeros;
-        w.bits |= code << w.count;
-        w.count += zeros + 1 + (unsigned)b;
+        /* Two short codes go out together. */
+        uint64_t code0 = ((uint64_t)(gap0 & mask) << 1 | 1) << (gap0 >> b);
+        uint64_t code1 = ((uint64_t)(gap1 & mask) << 1 | 1) << (gap1 >> b);
+        w.bits |= (code0 | code1 << used0) << w.count;
+        w.count += used0 + used1;
         flush(&w);
     }
+    if (i < k)
+        put_long(&w, idx[i] - next, b);
     if (w.count > 0)
         dst[w.at] = (uint8_t)w.bits;
 }

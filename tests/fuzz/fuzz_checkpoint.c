@@ -1,5 +1,4 @@
-/* Any bytes as a checkpoint file: parsed without a fault, and whatever is handed out lies inside.
- */
+/* Any bytes as a checkpoint file: parsed without a fault, and whatever is handed out is inside. */
 #include "base/mem.h"
 #include "state/checkpoint.h"
 #include "state/slots.h"

@@ -322,7 +322,8 @@ static void *convolve(void *arg)
     }
     nn_conv_destroy(conv);
     nn_destroy(n);
-    free(src), free(weights), free(ddst), free(dst), free(dweights), free(dbias), free(bias), free(product);
+    free(src), free(weights), free(ddst), free(dst), free(dweights), free(dbias), free(bias),
+        free(product);
     return NULL;
 }
 
