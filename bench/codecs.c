@@ -3,7 +3,7 @@
  *
  *     bench_codecs [--json] [--n ELEMENTS] [--runs RUNS]      without --n: 1000000 and 25600000 */
 #include "base/mem.h"
-#include "codec/codec.h"
+#include "codec/codec_impl.h"
 #include "kernel/kernel.h"
 #include "method/method.h"
 #include "wire/index.h"

@@ -51,10 +51,6 @@ typedef struct tg_transport_ops {
     bool (*shut)(tg_transport *t);
     /* Free everything, t included; shuts first if requests are pending. */
     void (*destroy)(tg_transport *t);
-
-    /* Optional native collective, non-blocking: element-wise sum over ranks in place, the same bits
-     * on all ranks. NULL: none (decorators hide it). */
-    tg_status (*iallreduce_f32)(tg_transport *t, float *buf, size_t n, tg_request *req);
 } tg_transport_ops;
 
 struct tg_transport {
@@ -91,8 +87,8 @@ typedef struct tg_link {
 TG_API TG_NODISCARD tg_status tg_link_parse(const char *text, tg_link *link_p);
 
 /* Decorator: `inner` seen through a link. Takes `inner` over on success. All ranks of a job must be
- * shaped (links may differ) and share one clock, as the processes of one machine do. Hides native
- * collectives. The shaping costs one stamp message of 24 bytes beside every message, not counted as
+ * shaped (links may differ) and share one clock, as the processes of one machine do. The
+ * shaping costs one stamp message of 24 bytes beside every message, not counted as
  * traffic.
  * Errors TG_E_ARG (a rate below 1 bit/s or above 1e18, a time above an hour, shaped already),
  * TG_E_NOMEM */

@@ -1,7 +1,7 @@
-#include "cli_run.h"
-#include "console.h"
-#include "progress.h"
-#include "stop.h"
+#include "cli/cli_run.h"
+#include "cli/console.h"
+#include "cli/progress.h"
+#include "cli/stop.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -3,7 +3,7 @@
 #ifndef TG_CLI_CLI_RUN_H
 #define TG_CLI_CLI_RUN_H
 
-#include "records.h"
+#include "cli/records.h"
 
 /* Train as `about` says. records: NULL for none. title: in front of the progress bar, "" for none.
  * trace: NULL for none. *result_p is set on success only, then released by run_result_free.

@@ -1,11 +1,11 @@
 /* telegrad compare */
-#include "cli.h"
-#include "compare_plan.h"
-#include "compare_report.h"
-#include "console.h"
-#include "cli_run.h"
-#include "spec_file.h"
-#include "stop.h"
+#include "cli/cli.h"
+#include "cli/compare_plan.h"
+#include "cli/compare_report.h"
+#include "cli/console.h"
+#include "cli/cli_run.h"
+#include "cli/spec_file.h"
+#include "cli/stop.h"
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -157,7 +157,10 @@ static tg_status report(const struct work *w)
         TG_TRY(records_add(w->records, report_record(w->rows, w->count)));
     if (w->count == 0)
         return TG_OK;
-    return w->options->json ? report_json(w->rows, w->count) : report_table(w->rows, w->count);
+    if (w->options->json)
+        return report_json(w->rows, w->count);
+    const struct run_about about = {NULL, w->launch, &w->options->common, w->data};
+    return report_table(&about, w->rows, w->count);
 }
 
 static tg_status compare(const struct launch *l, const struct compare_options *o,

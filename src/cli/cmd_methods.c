@@ -1,7 +1,7 @@
 /* telegrad methods: everything that the registry holds, for people and as JSON. */
-#include "cli.h"
-#include "console.h"
-#include "options.h"
+#include "cli/cli.h"
+#include "cli/console.h"
+#include "cli/options.h"
 #include <jansson.h>
 #include <math.h>
 #include <string.h>

@@ -1,9 +1,9 @@
 /* telegrad train */
-#include "cli.h"
-#include "console.h"
-#include "format.h"
-#include "cli_run.h"
-#include "stop.h"
+#include "cli/cli.h"
+#include "cli/console.h"
+#include "cli/format.h"
+#include "cli/cli_run.h"
+#include "cli/stop.h"
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>

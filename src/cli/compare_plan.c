@@ -1,4 +1,4 @@
-#include "compare_plan.h"
+#include "cli/compare_plan.h"
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 #ifndef TG_CLI_COMPARE_PLAN_H
 #define TG_CLI_COMPARE_PLAN_H
 
-#include "options.h"
+#include "cli/options.h"
 
 struct planned_run {
     char *text;  /* as written, "method=..;strategy=.."; cut into words by plan_resolve */

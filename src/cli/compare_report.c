@@ -1,8 +1,8 @@
 /* time to finish = seconds of training; if timed: median step over the link * steps
  * speed-up = time to finish of the first dense S-SGD run / time to finish */
-#include "compare_report.h"
-#include "format.h"
-#include "table.h"
+#include "cli/compare_report.h"
+#include "cli/format.h"
+#include "cli/table.h"
 #include <inttypes.h>
 #include <math.h>
 
@@ -60,7 +60,18 @@ static int print_footnote(const struct compare_row *rows, size_t count)
     return 0;
 }
 
-tg_status report_table(const struct compare_row *rows, size_t count)
+static int print_caption(const struct run_about *a)
+{
+    const struct run_options *o = a->options;
+    return printf(
+        "%s on %s (%s), %s to train, %s to test; %d workers (%s), batch %" PRIu64 "%s%s\n",
+        o->model, train_data_name(a->data), train_data_origin(a->data),
+        format_count(train_data_train(a->data)).text, format_count(train_data_test(a->data)).text,
+        launch_world(a->launch, o), launch_transport_name(a->launch), o->batch,
+        o->link ? ", link " : "", o->link ? o->link : "");
+}
+
+tg_status report_table(const struct run_about *about, const struct compare_row *rows, size_t count)
 {
     static const char *const heads[] = {"run",     "test acc.",      "sent/step", "ratio",
                                         "ms/step", "time to finish", "speed-up"};
@@ -73,7 +84,7 @@ tg_status report_table(const struct compare_row *rows, size_t count)
         table_cell(t, heads[i]);
     for (size_t i = 0; i < count; i++)
         fill_row(t, rows, count, &rows[i]);
-    int failed = table_print(t, stdout);
+    bool failed = print_caption(about) < 0 || table_print(t, stdout) != 0;
     table_destroy(t);
     if (failed || print_footnote(rows, count) < 0 || fflush(stdout) != 0)
         return tg_fail(TG_E_IO, "the table cannot be written to standard output");

@@ -2,7 +2,7 @@
 #ifndef TG_CLI_COMPARE_REPORT_H
 #define TG_CLI_COMPARE_REPORT_H
 
-#include "records.h"
+#include "cli/records.h"
 
 struct compare_row {
     const char *name;         /* borrowed */
@@ -12,8 +12,10 @@ struct compare_row {
     double timed_ms;          /* ... and their median */
 };
 
-/* Text on stdout, with a footnote if something is extrapolated. Errors TG_E_IO, TG_E_NOMEM */
-TG_NODISCARD tg_status report_table(const struct compare_row *rows, size_t count);
+/* Text on stdout: a line that says on what all were run, the table, and a footnote if something is
+ * extrapolated. about: the name and link of a run do not matter. Errors TG_E_IO, TG_E_NOMEM */
+TG_NODISCARD tg_status report_table(const struct run_about *about, const struct compare_row *rows,
+                                    size_t count);
 /* One JSON object a line on stdout. Errors TG_E_IO, TG_E_NOMEM */
 TG_NODISCARD tg_status report_json(const struct compare_row *rows, size_t count);
 /* {"type":"table","rows":[...]}. NULL: out of memory */

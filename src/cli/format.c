@@ -1,4 +1,4 @@
-#include "format.h"
+#include "cli/format.h"
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* The help screens, laid out by hand: 24 rows of 80 columns each. */
-#include "cli.h"
+#include "cli/cli.h"
 
 const char help_main[] =
     "Usage: telegrad COMMAND [OPTION]...\n"

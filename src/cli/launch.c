@@ -1,14 +1,14 @@
-#include "launch.h"
-#include "cli.h"
-#include "console.h"
-#include "stop.h"
+#include "cli/launch.h"
+#include "cli/cli.h"
+#include "cli/console.h"
+#include "cli/stop.h"
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #ifdef HAVE_MPI
-#include "mpi_launch.h"
+#include "cli/mpi_launch.h"
 #endif
 
 #define TEXT_BYTES 1024 /* as long as tg_error() gets */
@@ -103,6 +103,7 @@ struct rank_run {
     bool started;
     tg_status status;
     int order; /* of this rank's failure among all */
+    int votes; /* ranks whose failure has the same text */
     char text[TEXT_BYTES];
     train_end_info end;
 };
@@ -119,13 +120,41 @@ static void *run_rank(void *arg)
     return NULL;
 }
 
-/* Whether a's failure tells more than b's: one that merely heard that a peer is gone comes last,
- * then the earlier one comes first. */
+/* How far a failure is from its cause: found here, a peer that is silent, a transport that was
+ * shut, a peer that left (because of a failure of its own). */
+static int distance(const struct rank_run *r)
+{
+    if (r->status != TG_E_PEER && r->status != TG_E_STATE)
+        return 0;
+    if (strstr(r->text, "has left"))
+        return 3;
+    return r->status == TG_E_PEER && !strstr(r->text, "may be cut off") ? 1 : 2;
+}
+
+/* Whether a's failure tells more than b's: nearer to the cause, then what most ranks say (a stalled
+ * rank finds all others silent), then the earlier one. */
 static bool better(const struct rank_run *a, const struct rank_run *b)
 {
-    bool a_heard = a->status == TG_E_PEER || a->status == TG_E_STATE;
-    bool b_heard = b->status == TG_E_PEER || b->status == TG_E_STATE;
-    return a_heard != b_heard ? b_heard : a->order < b->order;
+    if (distance(a) != distance(b))
+        return distance(a) < distance(b);
+    return a->votes != b->votes ? a->votes > b->votes : a->order < b->order;
+}
+
+/* The failed rank whose text says most; NULL if none failed. */
+static const struct rank_run *telling(struct rank_run *ranks, size_t n)
+{
+    const struct rank_run *best = NULL;
+    for (size_t i = 0; i < n; i++) {
+        if (ranks[i].status == TG_OK)
+            continue;
+        ranks[i].votes = 0;
+        for (size_t j = 0; j < n; j++)
+            ranks[i].votes += strcmp(ranks[i].text, ranks[j].text) == 0;
+    }
+    for (size_t i = 0; i < n; i++)
+        if (ranks[i].status != TG_OK && (!best || better(&ranks[i], best)))
+            best = &ranks[i];
+    return best;
 }
 
 /* ---- threads --------------------------------------------------------------------------------- */
@@ -154,13 +183,10 @@ static tg_status run_threads(struct rank_run *ranks, size_t n, train_end_info *e
         for (size_t i = 0; i < n; i++)
             if (!ranks[i].started)
                 (void)ranks[i].transport->ops->shut(ranks[i].transport);
-    const struct rank_run *worst = NULL;
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++)
         if (ranks[i].started)
             pthread_join(ranks[i].thread, NULL);
-        if (ranks[i].status != TG_OK && (!worst || better(&ranks[i], worst)))
-            worst = &ranks[i];
-    }
+    const struct rank_run *worst = telling(ranks, n);
     if (error)
         return tg_fail(TG_E_NOMEM, "cannot start a thread for worker %zu of %zu: %s", started - 1,
                        n, strerror(error));

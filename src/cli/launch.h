@@ -2,7 +2,7 @@
 #ifndef TG_CLI_LAUNCH_H
 #define TG_CLI_LAUNCH_H
 
-#include "options.h"
+#include "cli/options.h"
 
 struct launch {
     bool mpi;

@@ -1,7 +1,7 @@
 /* telegrad: the command. */
-#include "cli.h"
-#include "console.h"
-#include "launch.h"
+#include "cli/cli.h"
+#include "cli/console.h"
+#include "cli/launch.h"
 #include <stdio.h>
 #include <string.h>
 

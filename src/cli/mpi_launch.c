@@ -1,4 +1,4 @@
-#include "mpi_launch.h"
+#include "cli/mpi_launch.h"
 #include "telegrad/mpi.h"
 #include <stdlib.h>
 

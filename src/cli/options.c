@@ -1,7 +1,7 @@
-#include "options.h"
-#include "cli.h"
-#include "console.h"
-#include "launch.h"
+#include "cli/options.h"
+#include "cli/cli.h"
+#include "cli/console.h"
+#include "cli/launch.h"
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>

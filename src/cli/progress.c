@@ -1,6 +1,6 @@
-#include "progress.h"
-#include "console.h"
-#include "format.h"
+#include "cli/progress.h"
+#include "cli/console.h"
+#include "cli/format.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,6 +1,6 @@
-#include "records.h"
-#include "stop.h"
-#include "window.h"
+#include "cli/records.h"
+#include "cli/stop.h"
+#include "cli/window.h"
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>

@@ -5,7 +5,7 @@
 #define TG_CLI_RECORDS_H
 
 #include <jansson.h>
-#include "launch.h"
+#include "cli/launch.h"
 
 struct records;
 

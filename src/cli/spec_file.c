@@ -1,4 +1,4 @@
-#include "spec_file.h"
+#include "cli/spec_file.h"
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

@@ -8,7 +8,7 @@
 #ifndef TG_CLI_SPEC_FILE_H
 #define TG_CLI_SPEC_FILE_H
 
-#include "compare_plan.h"
+#include "cli/compare_plan.h"
 
 /* Read `path`: runs are added to plan, options set in common unless they were given before. The
  * text stays in plan->spec_text, where common then points to. Errors TG_E_IO, TG_E_NOMEM,

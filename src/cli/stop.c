@@ -1,4 +1,4 @@
-#include "stop.h"
+#include "cli/stop.h"
 #include <limits.h>
 #include <stddef.h>
 #include <stdio.h>

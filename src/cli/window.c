@@ -1,4 +1,4 @@
-#include "window.h"
+#include "cli/window.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

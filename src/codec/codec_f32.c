@@ -1,5 +1,5 @@
 /* f32: the vector itself, in dense frames. Payloads may be summed unread. */
-#include "codec/codec.h"
+#include "codec/codec_impl.h"
 
 static size_t bound(const tg_codec *c, size_t n)
 {

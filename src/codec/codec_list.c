@@ -1,6 +1,6 @@
 /* The list of codecs, made from codecs.def. */
 #include "base/mem.h"
-#include "codec/codec.h"
+#include "codec/codec_impl.h"
 
 #define TG_CODEC(name, id) &tg__codec_##name,
 static const tg__codec_ops *const all[] = {

@@ -7,7 +7,7 @@
 #include <cmocka.h>
 
 #include "base/mem.h"
-#include "codec/codec.h"
+#include "codec/codec_impl.h"
 #include "each_level.h"
 #include "kernel/guarded.h"
 #include "vectors.h"

@@ -3,7 +3,7 @@
 #ifndef TG_CODEC_TOPK_H
 #define TG_CODEC_TOPK_H
 
-#include "codec/codec.h"
+#include "codec/codec_impl.h"
 #include "codec/topk_select.h"
 
 /* Check the context and make scratch ready, before anything is touched. *t_p is the codec's

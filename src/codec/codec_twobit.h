@@ -2,7 +2,7 @@
 #ifndef TG_CODEC_TWOBIT_H
 #define TG_CODEC_TWOBIT_H
 
-#include "codec/codec.h"
+#include "codec/codec_impl.h"
 
 /* The codec's threshold. */
 float tg__twobit_threshold(const tg_codec *c);

@@ -1,7 +1,7 @@
 /* Frames back to vectors: validate whole, then write. */
 #include "base/mem.h"
 #include "codec/array.h"
-#include "codec/codec.h"
+#include "codec/codec_impl.h"
 #include <string.h>
 
 /* Elements that the frame itself says it has; the frame was checked. */

@@ -2,7 +2,7 @@
 #ifndef TG_CODEC_HALF_H
 #define TG_CODEC_HALF_H
 
-#include "codec/codec.h"
+#include "codec/codec_impl.h"
 
 /* The kernels of one format. */
 typedef struct tg__half_format {

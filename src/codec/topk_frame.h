@@ -4,7 +4,7 @@
 #ifndef TG_CODEC_TOPK_FRAME_H
 #define TG_CODEC_TOPK_FRAME_H
 
-#include "codec/codec.h"
+#include "codec/codec_impl.h"
 
 enum { TG__VALUES_F32 = 0, TG__VALUES_FP16 = 1 };
 

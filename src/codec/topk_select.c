@@ -175,7 +175,7 @@ static size_t collect(tg__topk *t, const tg__topk_source *s, size_t n, size_t k,
         if (count > limit) {
             bound b = kth_largest(t->val, count, k, t->hist);
             count = keep(t->idx, t->val, count, &b, k);
-            threshold = from_bits(b.bits);
+            threshold = from_bits(b.bits + 1); /* what equals it comes too late */
         }
     }
     return count;

@@ -19,7 +19,7 @@
 #ifndef TG_EXCHANGE_H
 #define TG_EXCHANGE_H
 
-#include "codec/codec.h"
+#include "codec/codec_impl.h"
 #include "wire/envelope.h"
 
 /* msg is a message buffer: TG__ENVELOPE_BYTES of room, then the payload. The driver owns the room.

@@ -45,9 +45,9 @@ static bool is_late(const tg__pump *p, const tg__flight *f, const tg__post *m, i
 
 /* "rank 1, rank 2 and 3 others sent nothing": the peers, other than `except`, whose messages are
  * late by is_late, the lowest ranks first. Who sends nothing comes before who takes nothing. "" if
- * there is none. */
-static void late_peers(const tg__pump *p, const tg__flight *f, int64_t now, int64_t age_ns,
-                       int except, char who[WHO_BYTES])
+ * there is none. Returns how many. */
+static int late_peers(const tg__pump *p, const tg__flight *f, int64_t now, int64_t age_ns,
+                      int except, char who[WHO_BYTES])
 {
     const tg__posts *s = f->posts;
     int named[NAMED], count[2] = {0, 0};
@@ -73,6 +73,7 @@ static void late_peers(const tg__pump *p, const tg__flight *f, int64_t now, int6
                         count[send] - names > 1 ? "s" : "");
     if (names > 0)
         snprintf(who + len, WHO_BYTES - (size_t)len, " %s nothing", send ? "took" : "sent");
+    return count[send];
 }
 
 tg_status tg__late_check(const tg__pump *p, int64_t now, int64_t *due_ns_p)
@@ -86,10 +87,13 @@ tg_status tg__late_check(const tg__pump *p, int64_t now, int64_t *due_ns_p)
                 flight_due = TG__MIN(
                     flight_due, add_saturated(waiting_since(p, f, &s->slot[i]), p->timeout_ns));
         if (flight_due <= now) {
-            char who[WHO_BYTES];
-            late_peers(p, f, now, p->timeout_ns, -1, who);
-            return tg_fail(TG_E_PEER, "%s for %.1f s " TG__WHERE, who, (double)p->timeout_ns * 1e-9,
-                           TG__WHERE_ARGS(f, f->order));
+            char who[WHO_BYTES], cut_off[48] = "";
+            int count = late_peers(p, f, now, p->timeout_ns, -1, who);
+            if (count > 1 && count == p->transport->size - 1) /* then the fault may be here */
+                snprintf(cut_off, sizeof cut_off, ": this rank (%d) may be cut off",
+                         p->transport->rank);
+            return tg_fail(TG_E_PEER, "%s for %.1f s%s " TG__WHERE, who,
+                           (double)p->timeout_ns * 1e-9, cut_off, TG__WHERE_ARGS(f, f->order));
         }
         due = TG__MIN(due, flight_due);
     }

@@ -1,6 +1,7 @@
 #include "method/engine.h"
 #include "base/mem.h"
 #include "base/thread.h"
+#include "transport/endpoint.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -184,6 +185,7 @@ tg_status tg__engine_create(tg_transport *transport, tg_driver driver, int64_t t
                             tg_trace *trace, tg__engine **e_p)
 {
     tg__engine *e;
+    TG_TRY(tg__transport_check("an engine", transport));
     TG_TRY(tg__alloc(1, sizeof *e, &e));
     e->transport = transport;
     e->trace = trace;

@@ -1,6 +1,6 @@
 /* What exists, collected from the rooms. */
 #include "telegrad/registry.h"
-#include "codec/codec.h"
+#include "codec/codec_impl.h"
 #include "exchange/exchange.h"
 #include "feedback/feedback.h"
 #include "method/method.h"

@@ -89,7 +89,8 @@ static tg_status put_inbox(tg_session *s, tg__ckpt_writer *w, uint64_t *count_p)
                                .density = o->op.task.density,
                                .bucket = b,
                                .lane = l,
-                               .flags = (uint32_t)(o->op.flags | o->op.flags_in),
+                               /* whoever resumes does not want to stop again */
+                               .flags = (o->op.flags | o->op.flags_in) & ~(uint32_t)TG__FLAG_STOP,
                                .coded = o->op.task.coded,
                                .coded_bytes = o->op.task.coded_bytes};
             const float *aggregate = o->loaded ? o->inbox
@@ -143,19 +144,26 @@ static tg_status write_own(tg_session *s, const char *dir, const void *extra, si
     return tg__ckpt_commit(w);
 }
 
-/* Everybody's status to everybody: all go on, or all fail; the text says whose file failed. */
-static tg_status agree(tg_session *s, tg_status own, const char *what)
+typedef struct verdict { /* of one rank, sent to all */
+    int32_t status;
+    char text[476];
+} verdict;
+
+/* All go on, or all fail with what the first rank that failed says. */
+static tg_status agree(tg_session *s, tg_status own)
 {
-    double failed[2] = {own != TG_OK, own != TG_OK ? s->transport->rank : 0};
-    char text[512];
-    strncpy(text, own == TG_OK ? "" : tg_error(), sizeof text - 1);
-    text[sizeof text - 1] = 0;
-    TG_TRY(tg_session_sum(s, failed, 2));
+    verdict mine = {.status = own}, *all;
     if (own != TG_OK)
-        return tg_fail(own, "%s", text);
-    if (failed[0] == 1)
-        return tg_fail(TG_E_IO, "%s failed on rank %d", what, (int)failed[1]);
-    return failed[0] == 0 ? TG_OK : tg_fail(TG_E_IO, "%s failed on %d ranks", what, (int)failed[0]);
+        snprintf(mine.text, sizeof mine.text, "%s", tg_error());
+    TG_TRY(tg__alloc((size_t)s->transport->size, sizeof *all, &all));
+    tg_status status = tg__gather_all(s->engine, &mine, sizeof mine, all);
+    for (int rank = 0; status == TG_OK && rank < s->transport->size; rank++) {
+        all[rank].text[sizeof all[rank].text - 1] = 0;
+        if (all[rank].status != TG_OK)
+            status = tg_fail((tg_status)all[rank].status, "rank %d: %s", rank, all[rank].text);
+    }
+    free(all);
+    return status;
 }
 
 tg_status tg_session_save(tg_session *s, const char *dir, const void *extra, size_t len)
@@ -166,9 +174,9 @@ tg_status tg_session_save(tg_session *s, const char *dir, const void *extra, siz
     tg_status status = settle(s);
     if (status != TG_OK)
         return tg__session_failed(s, status);
-    TG_TRY(agree(s, write_own(s, dir, extra, len), "saving the checkpoint"));
+    TG_TRY(agree(s, write_own(s, dir, extra, len)));
     status = s->transport->rank == 0 ? tg__ckpt_dir_commit(dir, s->t) : TG_OK;
-    return agree(s, status, "committing the checkpoint");
+    return agree(s, status);
 }
 
 /* ---- loading --------------------------------------------------------------------------------- */
@@ -281,7 +289,7 @@ static tg_status same_step(tg_session *s)
 static tg_status load(tg_session *s, const char *dir)
 {
     TG_TRY(tg__session_handshake(s));
-    TG_TRY(agree(s, read_own(s, dir), "loading the checkpoint"));
+    TG_TRY(agree(s, read_own(s, dir)));
     TG_TRY(same_step(s));
     s->bytes_reported = tg__engine_bytes(s->engine);
     return TG_OK;

@@ -202,13 +202,14 @@ static char *describe(const tg_session *s)
     FILE *f = open_memstream(&text, &len);
     if (f == NULL)
         return NULL;
-    fprintf(f, "world=%d\nmethod=%s\nstrategy=%s\noptimizer=%s\nseed=%llu\nsteps_per_epoch=%llu\n",
-            s->transport->size, tg_spec_text(s->method_spec), tg_spec_text(s->strategy->spec),
+    fprintf(f, "world=%d\n%s\n", s->transport->size, s->config.job);
+    fprintf(f, "method=%s\nstrategy=%s\noptimizer=%s\nseed=%llu\nsteps_per_epoch=%llu\n",
+            tg_spec_text(s->method_spec), tg_spec_text(s->strategy->spec),
             tg_spec_text(tg_optimizer_spec(s->optimizer)), (unsigned long long)s->config.seed,
             (unsigned long long)s->config.steps_per_epoch);
-    fprintf(f, "bucket_bytes=%zu\non_nonfinite=%d\non_unready=%d\nhash_every=%llu\n%s\n",
+    fprintf(f, "bucket_bytes=%zu\non_nonfinite=%d\non_unready=%d\nhash_every=%llu\n",
             s->config.bucket_bytes, s->config.on_nonfinite, s->config.on_unready,
-            (unsigned long long)s->config.hash_every, s->config.job);
+            (unsigned long long)s->config.hash_every);
     for (size_t i = 0; i < s->ntensors; i++) {
         const tensor *t = &s->tensor[i];
         fprintf(f, "tensor %s=kind %d, shape", t->name, t->kind);
@@ -241,7 +242,7 @@ tg_status tg__session_broadcast(tg_session *s, float *data, size_t n)
     TG_TRY(tg_codec_create("f32", &codec));
     TG_TRY(tg__exchange_create(tg__exchange_find("broadcast"), s->transport->rank,
                                s->transport->size, n, codec, &tg__combine_mean, &op->x));
-    op->step = UINT64_MAX;
+    op->step = s->t;
     if (s->transport->rank == 0)
         TG_TRY(tg__codec_encode(codec, NULL, data, n, op->x->parts, op->x->nparts, NULL));
     tg_status status = tg__engine_submit(s->engine, op);

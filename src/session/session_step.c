@@ -132,7 +132,7 @@ static tg_status take_gradient(tg_session *s, tensor *t)
 
 tg_status tg_grad_ready(tg_session *s, uint32_t id)
 {
-    tensor *t;
+    tensor *t = NULL;
     TG_TRY(trained_tensor(s, id, "tg_grad_ready", &t));
     if (t->ready)
         return tg_fail(TG_E_STATE, "the gradient of \"%s\" was made ready twice in step %llu",
@@ -143,7 +143,7 @@ tg_status tg_grad_ready(tg_session *s, uint32_t id)
 
 tg_status tg_grad_wait(tg_session *s, uint32_t id)
 {
-    tensor *t;
+    tensor *t = NULL;
     TG_TRY(trained_tensor(s, id, "tg_grad_wait", &t));
     bucket *b = &s->bucket[t->bucket];
     if (b->staging != NULL)

@@ -84,7 +84,7 @@ tg_status run_step_once(run *r, tg_step_info *info)
     double loss;
     int64_t compute_ns;
     TG_TRY(compute(r, &loss, &compute_ns));
-    if (r->job->stop && *r->job->stop && !r->stop_asked) {
+    if (r->job->stop && !r->stop_asked && __atomic_load_n(r->job->stop, __ATOMIC_RELAXED)) {
         tg_session_request_stop(r->session);
         r->stop_asked = true;
     }

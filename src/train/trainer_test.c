@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include "train/data/data.h"
+#include "train/model/model.h"
 #include "train/train.h"
 
 #define OK(expr) assert_int_equal((expr), TG_OK)
@@ -57,7 +59,7 @@ static tg_status on_step(void *arg, const train_step_info *info)
     w->last_loss = info->loss;
     w->last_step = info->step;
     if (info->step == w->stop_at)
-        w->stop = 1;
+        __atomic_store_n(&w->stop, 1, __ATOMIC_RELAXED);
     if (info->step == w->fail_at)
         return tg_fail(TG_E_IO, "disk full at step %d", (int)info->step);
     return TG_OK;
@@ -85,7 +87,6 @@ static void *run_rank(void *arg)
     rank_run *r = arg;
     r->status = train_run(r->job, data, r->transport, r->events, &r->end);
     snprintf(r->message, sizeof r->message, "%s", r->status == TG_OK ? "" : tg_error());
-    tg_transport_destroy(r->transport);
     return NULL;
 }
 
@@ -102,6 +103,9 @@ static void run_jobs(const train_job *const *job, int ranks, witness *w, rank_ru
     }
     for (int i = 0; i < ranks; i++)
         assert_int_equal(pthread_join(thread[i], NULL), 0);
+    /* Not before: a rank that fails must tell the others by itself. */
+    for (int i = 0; i < ranks; i++)
+        tg_transport_destroy(transport[i]);
 }
 
 static void run_both(const train_job *job, witness *w, rank_run *run)
@@ -183,6 +187,37 @@ static void test_world(void **state)
     assert_int_equal(one.end.steps, 60);
     assert_true(fabs(one.end.test_loss - two[0].end.test_loss) < 1e-3);
     assert_true(fabs(one.end.train_loss - two[0].end.train_loss) < 1e-3);
+}
+
+/* Evaluation sees every test sample once, whichever rank has it. */
+static void test_evaluation(void **state)
+{
+    (void)state;
+    enum { TEST = 200 };
+    train_job job = basic();
+    job.epochs = 0;
+    job.steps = 1;
+    job.optimizer = "sgd:lr=1e-20"; /* the parameters stay as they were drawn */
+    static float x[TEST * DATA_PIXELS];
+    uint8_t labels[TEST];
+    for (size_t i = 0; i < TEST; i++)
+        data_sample(data, DATA_TEST, i, x + i * DATA_PIXELS, &labels[i]);
+    model *m;
+    double loss;
+    size_t correct;
+    OK(model_create(job.model, &(model_input){DATA_SIDE, DATA_SIDE, 1, DATA_CLASSES}, TEST,
+                    job.seed, &m));
+    OK(m->ops->forward(m, x, labels, TEST, NULL, &loss, &correct));
+    model_destroy(m);
+    for (size_t batch = 7; batch <= 300; batch += 293) { /* neither divides the test set */
+        witness w = {.steps = 0};
+        rank_run run[2];
+        job.batch = batch;
+        run_both(&job, &w, run);
+        assert_fine(run, 2);
+        assert_true(fabs(run[0].end.test_loss - loss / TEST) < 1e-5);
+        assert_true(fabs(run[0].end.test_accuracy - (double)correct / TEST) < 1e-9);
+    }
 }
 
 /* ---- resuming -----------------------------------------------------------------------------------
@@ -301,7 +336,7 @@ static void test_callback_fails(void **state)
     assert_int_equal(run[0].status, TG_E_IO);
     assert_string_equal(run[0].message, "disk full at step 7");
     assert_int_equal(run[1].status, TG_E_PEER);
-    assert_non_null(strstr(run[1].message, "rank 0"));
+    assert_non_null(strstr(run[1].message, "rank 0 has left")); /* told, not tired of waiting */
     assert_int_equal(w.last_step, 7);
 }
 
@@ -427,11 +462,12 @@ static void test_methods(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_dense),          cmocka_unit_test(test_world),
-        cmocka_unit_test(test_resume),         cmocka_unit_test(test_stop),
-        cmocka_unit_test(test_callback_fails), cmocka_unit_test(test_jobs_differ),
-        cmocka_unit_test(test_bad_job),        cmocka_unit_test(test_diverges),
-        cmocka_unit_test(test_trace),          cmocka_unit_test(test_methods),
+        cmocka_unit_test(test_dense),       cmocka_unit_test(test_world),
+        cmocka_unit_test(test_evaluation),  cmocka_unit_test(test_resume),
+        cmocka_unit_test(test_stop),        cmocka_unit_test(test_callback_fails),
+        cmocka_unit_test(test_jobs_differ), cmocka_unit_test(test_bad_job),
+        cmocka_unit_test(test_diverges),    cmocka_unit_test(test_trace),
+        cmocka_unit_test(test_methods),
     };
     return cmocka_run_group_tests(tests, open_data, close_data);
 }

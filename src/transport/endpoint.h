@@ -26,9 +26,9 @@ static inline tg_status tg__post_check(const tg_transport *t, const char *verb, 
     return TG_OK;
 }
 
-/* Whether `inner` can be decorated by `what`.
+/* Whether `inner` is a transport that `what` can use.
  * Errors  TG_E_ARG: NULL, or a table of another size or with holes */
-TG_NODISCARD tg_status tg__inner_check(const char *what, const tg_transport *inner);
+TG_NODISCARD tg_status tg__transport_check(const char *what, const tg_transport *inner);
 
 /* Records of one size that are taken and given back all the time: no allocation once it is warm.
  * Zero-initialise and set item_bytes (at least a pointer's size). One thread at a time. */

@@ -366,7 +366,7 @@ static tg_status read_spec(faulty *f, const tg_spec *spec)
 tg_status tg_transport_faulty(tg_transport *inner, const char *spec, tg_transport **t_p)
 {
     static const tg_entry *const entries[] = {&fault_entry};
-    TG_TRY(tg__inner_check("tg_transport_faulty", inner));
+    TG_TRY(tg__transport_check("tg_transport_faulty", inner));
     if (!spec || !t_p)
         return tg_fail(TG_E_ARG, "tg_transport_faulty: %s is NULL", spec ? "t_p" : "spec");
     tg_spec *parsed;

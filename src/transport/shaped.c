@@ -374,7 +374,7 @@ static bool time_ok(int64_t ns)
 
 tg_status tg_transport_shaped(tg_transport *inner, const tg_link *link, tg_transport **t_p)
 {
-    TG_TRY(tg__inner_check("tg_transport_shaped", inner));
+    TG_TRY(tg__transport_check("tg_transport_shaped", inner));
     if (!link || !t_p || link->struct_size < sizeof *link)
         return tg_fail(TG_E_ARG, "tg_transport_shaped: %s",
                        !link  ? "link is NULL"

@@ -11,7 +11,7 @@ void tg_transport_destroy(tg_transport *t)
         t->ops->destroy(t);
 }
 
-tg_status tg__inner_check(const char *what, const tg_transport *inner)
+tg_status tg__transport_check(const char *what, const tg_transport *inner)
 {
     if (!inner || !inner->ops || !inner->clock)
         return tg_fail(TG_E_ARG, "%s: %s is NULL", what,
@@ -21,15 +21,12 @@ tg_status tg__inner_check(const char *what, const tg_transport *inner)
     const tg_transport_ops *ops = inner->ops;
     if (inner->struct_size < sizeof *inner || ops->struct_size < sizeof *ops)
         return tg_fail(TG_E_ARG,
-                       "%s: struct_size of the inner transport is %zu and of its table %zu: "
+                       "%s: struct_size of the transport is %zu and of its table %zu: "
                        "allowed: at least %zu and %zu",
                        what, inner->struct_size, ops->struct_size, sizeof *inner, sizeof *ops);
     if (!ops->post_send || !ops->post_recv || !ops->test || !ops->poll || !ops->shut ||
         !ops->destroy)
-        return tg_fail(TG_E_ARG,
-                       "%s: the inner transport's table has a NULL: allowed: wake and "
-                       "iallreduce_f32 only",
-                       what);
+        return tg_fail(TG_E_ARG, "%s: the transport's table has a NULL: allowed: wake only", what);
     if (inner->size < 1 || inner->rank < 0 || inner->rank >= inner->size)
         return tg_fail(TG_E_ARG, "%s: inner rank=%d size=%d: allowed: 0 <= rank < size", what,
                        inner->rank, inner->size);

@@ -203,7 +203,7 @@ typedef struct copier {
     bool ok;
 } copier;
 
-enum { COPY_BYTES = 4000000 };
+enum { COPY_BYTES = 32000000 };
 
 static void *receive(void *arg)
 {
@@ -225,7 +225,7 @@ static void inproc_leave_while_copied(void **state)
     (void)state;
     uint8_t *out = malloc(COPY_BYTES), *in = malloc(COPY_BYTES);
     assert_true(out && in);
-    for (int repeat = 0; repeat < 20; repeat++) {
+    for (int repeat = 0; repeat < 8; repeat++) {
         tg_transport *t[2];
         tg_request req;
         pthread_t thread;
@@ -237,9 +237,9 @@ static void inproc_leave_while_copied(void **state)
         while (!atomic_load(&c.starts))
             continue;
         const tg_clock *clock = tg_clock_monotonic();
-        clock->sleep_until_ns(clock->arg, tg_now_ns(clock) + repeat * 20000);
+        clock->sleep_until_ns(clock->arg, tg_now_ns(clock) + repeat * 100000);
         tg_transport_destroy(t[1]);
-        out[COPY_BYTES - 1] = 2; /* it would be read last */
+        memset(out + COPY_BYTES / 4 * 3, 2, 100000); /* it would be read later */
         pthread_join(thread, NULL);
         assert_true(c.ok);
         tg_transport_destroy(t[0]);

@@ -146,6 +146,28 @@ static uint64_t rice_bits(size_t k, int b)
     return bits;
 }
 
+/* Short and long codes side by side, in every position of a byte. */
+static void rice_codes_of_all_lengths(void **state)
+{
+    (void)state;
+    static uint8_t code[400000];
+    uint64_t random = 99;
+    for (int b = 0; b < 32; b += b < 6 ? 1 : 5) {
+        size_t k = 4000;
+        uint32_t next = 0;
+        for (size_t i = 0; i < k; i++) {
+            uint32_t range = i % 5 ? 40 : 4000;
+            list[i] = next + test_random(&random) % range;
+            next = list[i] + 1;
+        }
+        size_t len = (size_t)((rice_bits(k, b) + 7) / 8);
+        assert_true(len <= sizeof(code));
+        tg__rice_write(list, k, b, code, len);
+        assert_int_equal(read_all(TG__INDEX_RICE, b, next, k, code, len, 333), TG_OK);
+        assert_memory_equal(back, list, k * sizeof(list[0]));
+    }
+}
+
 /* Every parameter can be read; the chosen one is the shortest, and the lowest of those. */
 static void rice_parameter_is_the_best(void **state)
 {
@@ -248,6 +270,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_coding_round_trips),
         cmocka_unit_test(far_indices_round_trip),
+        cmocka_unit_test(rice_codes_of_all_lengths),
         cmocka_unit_test(rice_parameter_is_the_best),
         cmocka_unit_test(hand_made_rice_code),
         cmocka_unit_test(raw_words_must_ascend_below_n),

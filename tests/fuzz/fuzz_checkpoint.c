@@ -70,7 +70,7 @@ static void try_parse(const uint8_t *bytes, size_t size)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    uint8_t *bytes = malloc(size ? size : 1); /* guarded at its end */
+    uint8_t *bytes = calloc(size ? size : 1, 1); /* guarded at its end */
     if (!bytes)
         return 0;
     if (size)

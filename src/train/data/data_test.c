@@ -344,6 +344,10 @@ static void test_order(void **state)
         }
         assert_false(same); /* every epoch has an order of its own */
     }
+    const tg_rng_key key = {.seed = 9, .purpose = TG_PURPOSE_SHUFFLE, .step = 0};
+    uint32_t perm[SAMPLES];
+    tg_rng_permutation(&key, perm, SAMPLES);
+    assert_memory_equal(first, perm, sizeof first);
     /* Out of order: a function of the step alone. */
     assert_memory_equal(order_batch(one, 2), first + 2 * P * BATCH, P * BATCH * sizeof *first);
     order_destroy(one);

@@ -153,6 +153,8 @@ static void test_init(void **state)
     assert_true(fabs(sum / (double)t->n) < 5e-4);
     assert_true(fabs(squares / (double)t->n * 400 - 1) < 0.02);
     assert_true(a->params[a->tensors[5].offset] == 0);
+    const tg_rng_key key = {.seed = 1, .purpose = TG_PURPOSE_INIT, .tensor = 4};
+    assert_true(a->params[t->offset + 99] == (float)(sqrt(2.0 / 800) * tg_rng_normal(&key, 99)));
     model_destroy(a);
     model_destroy(b);
     model_destroy(c);

@@ -1,5 +1,5 @@
 /* Codec handles and what all codecs share: checks of arguments, forms of frames. */
-#include "codec/codec.h"
+#include "codec/codec_impl.h"
 #include "base/mem.h"
 #include "codec/array.h"
 #include "kernel/kernel.h"

@@ -1,0 +1,116 @@
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include "cli/format.h"
+#include "cli/table.h"
+#include "cli/window.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static void test_bytes(void **state)
+{
+    (void)state;
+    static const struct {
+        double bytes;
+        const char *text;
+    } cases[] = {{0, "0 B"},          {999, "999 B"},      {1000, "1.00 kB"},
+                 {9990, "9.99 kB"},   {9996, "10.0 kB"},   {1724320, "1.72 MB"},
+                 {999400, "999 kB"},  {999600, "1.00 MB"}, {2.5e15, "2.50 PB"},
+                 {2.5e18, "2500 PB"}, {(double)NAN, "-"},  {(double)INFINITY, "-"}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        assert_string_equal(format_bytes(cases[i].bytes).text, cases[i].text);
+}
+
+static void test_count(void **state)
+{
+    (void)state;
+    assert_string_equal(format_count(0).text, "0");
+    assert_string_equal(format_count(999).text, "999");
+    assert_string_equal(format_count(1000).text, "1,000");
+    assert_string_equal(format_count(UINT64_MAX).text, "18,446,744,073,709,551,615");
+}
+
+static void test_seconds(void **state)
+{
+    (void)state;
+    static const struct {
+        double seconds;
+        const char *text;
+    } cases[] = {{0, "0.00 ms"},    {0.0123, "12.3 ms"}, {0.9994, "999 ms"}, {0.9996, "1.0 s"},
+                 {99.94, "99.9 s"}, {99.96, "1:40"},     {754, "12:34"},     {3599.6, "1:00:00"},
+                 {7540, "2:05:40"}, {(double)NAN, "-"}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        assert_string_equal(format_seconds(cases[i].seconds).text, cases[i].text);
+}
+
+static void test_ratio(void **state)
+{
+    (void)state;
+    assert_string_equal(format_ratio(3.14159, "x").text, "3.14x");
+    assert_string_equal(format_ratio(9.996, "x").text, "10.0x");
+    assert_string_equal(format_ratio(812.4, "x").text, "812x");
+    assert_string_equal(format_ratio((double)NAN, "x").text, "-");
+}
+
+/* What table_print writes, in a buffer of the caller's. */
+static void printed(const struct table *t, char *text, size_t room)
+{
+    FILE *file = fmemopen(text, room, "w");
+    assert_non_null(file);
+    assert_int_equal(table_print(t, file), 0);
+    assert_int_equal(fclose(file), 0);
+}
+
+static void test_table(void **state)
+{
+    (void)state;
+    char text[512];
+    struct table *t = table_create(3);
+    assert_non_null(t);
+    static const char *const cells[][3] = {{"run", "acc.", "x"}, {"r\xc3\xa9", "9", "10"}};
+    for (size_t r = 0; r < 2; r++) {
+        table_row(t);
+        for (size_t c = 0; c < 3; c++)
+            table_cell(t, cells[r][c]);
+    }
+    table_cell(t, "one too many");
+    table_row(t);
+    table_cell(t, "a");
+    printed(t, text, sizeof text);
+    assert_string_equal(text, "run  acc.   x\n"
+                              "-------------\n"
+                              "r\xc3\xa9      9  10\n"
+                              "a            \n");
+    table_destroy(t);
+    table_destroy(NULL);
+}
+
+static void test_median(void **state)
+{
+    (void)state;
+    struct window *w = malloc(sizeof *w);
+    assert_non_null(w);
+    window_clear(w);
+    assert_true(isnan(window_median(w, WINDOW_STEP)));
+    for (int i = 1; i <= 4; i++)
+        window_add(w, &(train_step_info){.step_ms = i * i, .tg = {.encode_ns = i * 1000000}});
+    assert_true(window_median(w, WINDOW_STEP) == 6.5);
+    assert_true(window_median(w, WINDOW_ENCODE) == 2.5);
+    /* Only the last WINDOW_STEPS count. */
+    for (int i = 0; i < WINDOW_STEPS; i++)
+        window_add(w, &(train_step_info){.step_ms = 100});
+    assert_true(window_median(w, WINDOW_STEP) == 100);
+    free(w);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_bytes), cmocka_unit_test(test_count), cmocka_unit_test(test_seconds),
+        cmocka_unit_test(test_ratio), cmocka_unit_test(test_table), cmocka_unit_test(test_median),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

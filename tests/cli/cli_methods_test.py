@@ -1,0 +1,71 @@
+"""The list of methods: complete, well-formed, and every default may be written as it is listed."""
+import json
+import unittest
+from cli_tool import CliTest, refuse_constant
+
+KINDS = {"method", "codec", "feedback", "exchange", "strategy", "optimizer", "lr-schedule", "model"}
+
+
+class Methods(CliTest):
+    def all(self):
+        return json.loads(self.ok("methods", "--json"), parse_constant=refuse_constant)
+
+    def entries(self):
+        return [(kind, entry) for kind in KINDS for entry in self.all()[kind]]
+
+    def test_kinds(self):
+        self.assertEqual(set(self.all()), KINDS | {"version"})
+        names = {kind: [entry["name"] for entry in self.all()[kind]] for kind in KINDS}
+        self.assertLessEqual({"dense", "2bit", "topk", "dgc"}, set(names["method"]))
+        self.assertLessEqual({"ssgd", "cd"}, set(names["strategy"]))
+        for kind in KINDS:
+            self.assertEqual(len(names[kind]), len(set(names[kind])), kind)
+
+    def test_keys(self):
+        for kind, entry in self.entries():
+            for key in entry["keys"]:
+                with self.subTest(kind=kind, entry=entry["name"], key=key["name"]):
+                    self.assertTrue(key["help"])
+                    if key["type"] in ("choice", "flag"):
+                        self.assertIn(key["default"], key["choices"])
+                    if key["type"] in ("integer", "real") and key["default"] is not None:
+                        value = float(key["default"])
+                        low, high = key["min"], key["max"]
+                        self.assertTrue(low is None or (value > low if key["min_open"] else value >= low))
+                        self.assertTrue(high is None or value <= high)
+
+    def test_normal_form_has_every_default(self):
+        for kind, entry in self.entries():
+            with self.subTest(kind=kind, entry=entry["name"]):
+                name, _, keys = entry["spec"].partition(":")
+                self.assertEqual(name, entry["name"])
+                given = dict(pair.split("=", 1) for pair in keys.split(",")) if keys else {}
+                self.assertEqual(set(given), {k["name"] for k in entry["keys"] if k["default"] is not None})
+
+    def test_default_of_every_key_is_accepted(self):
+        options = {"method": "--method", "optimizer": "--optimizer", "lr-schedule": "--lr-schedule",
+                   "model": "--model"}
+        for kind, entry in self.entries():
+            if kind in options:
+                with self.subTest(kind=kind, entry=entry["name"]):
+                    # Accepted: what it complains about is the file that comes after.
+                    optimizer = [] if kind == "optimizer" else ["--optimizer", "sgd:lr=0.1"]
+                    self.refused(1, ["--out"], "train", *optimizer, options[kind], entry["name"], "--out",
+                                 self.path("none/x"))
+
+    def test_text_lists_all(self):
+        text = self.ok("methods")
+        for kind, entry in self.entries():
+            self.assertIn("  " + entry["name"] + ": ", text)
+            for key in entry["keys"]:
+                self.assertIn(key["name"], text)
+
+    def test_one_name(self):
+        text = self.ok("methods", "dgc")
+        self.assertIn("density=0.001", text)
+        self.assertIn("0 < " if "0 < " in text else "> 0", text)
+        self.assertNotIn("ssgd", text)
+
+
+if __name__ == "__main__":
+    unittest.main()

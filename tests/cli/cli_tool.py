@@ -1,0 +1,61 @@
+"""What the tests of the command share. Each is run as: NAME_test.py PATH-OF-TELEGRAD"""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+TELEGRAD = os.path.abspath(sys.argv.pop(1)) if len(sys.argv) > 1 else "telegrad"
+TINY = ["--data", "glyphs:train=512,test=128", "--batch", "16"]
+
+# Not as a rank of an MPI job, whatever started the tests; no data of the user's.
+ENVIRONMENT = {k: v for k, v in os.environ.items() if not k.startswith(("OMPI_", "PMI_", "TELEGRAD_"))}
+
+
+def run(*args, timeout=120, **more_environment):
+    """The finished process: returncode, stdout, stderr."""
+    return subprocess.run([TELEGRAD, *args], capture_output=True, text=True, timeout=timeout,
+                          env={**ENVIRONMENT, **more_environment})
+
+
+def start(*args):
+    return subprocess.Popen([TELEGRAD, *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                            env=ENVIRONMENT)
+
+
+def refuse_constant(name):
+    raise ValueError(name + " is not JSON")
+
+
+def records(path):
+    """The JSON lines of a file, checked to be whole lines without NaN."""
+    with open(path, encoding="utf-8") as file:
+        text = file.read()
+    assert text.endswith("\n"), "half a line at the end"
+    return [json.loads(line, parse_constant=refuse_constant) for line in text.splitlines()]
+
+
+class CliTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def ok(self, *args, **more):
+        done = run(*args, **more)
+        self.assertEqual((done.returncode, done.stderr), (0, ""), args)
+        return done.stdout
+
+    def refused(self, status, words, *args, **more):
+        """Fails with this status and one line that has all the words; says nothing on stdout."""
+        done = run(*args, **more)
+        self.assertEqual(done.returncode, status, (args, done.stderr))
+        self.assertEqual(done.stdout, "", args)
+        first = done.stderr.splitlines()[0]
+        for word in words:
+            self.assertIn(word, first, args)
+        return done.stderr

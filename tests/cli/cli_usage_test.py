@@ -1,0 +1,118 @@
+"""Wrong usage: status 2 (1 where a file is to blame) and a line that names the value and what is allowed."""
+import os
+import unittest
+from cli_tool import CliTest, TINY
+
+TRAIN = [
+    (["--no-such-option"], ["unrecognized option '--no-such-option'"]),
+    (["word"], ["Too many arguments"]),
+    (["--steps"], ["'--steps' requires an argument"]),
+    (["--workers", "0"], ["--workers=0", "allowed: 1 <= workers <= 4096"]),
+    (["--workers", "-1"], ["--workers=-1", "allowed: 1 <= workers"]),
+    (["--workers", "2x"], ["--workers=2x", "not a whole number"]),
+    (["--workers", "1,batch=3"], ["--workers", "1,batch=3", "allowed: a number"]),
+    (["--workers", ""], ["--workers", "no value"]),
+    (["--batch", "0"], ["--batch=0", "allowed: 1 <= batch"]),
+    (["--steps", "0"], ["--steps=0", "allowed: 1 <= steps"]),
+    (["--log-every", "0"], ["--log-every=0", "allowed: 1 <="]),
+    (["--save-every", "0"], ["--save-every=0", "allowed: 1 <="]),
+    (["--seed", "-1"], ["--seed=-1", "allowed: seed >= 0"]),
+    (["--seed", "99999999999999999999"], ["not a whole number of 64 bits"]),
+    (["--timeout", "0"], ["--timeout=0", "allowed: 0.001 <= timeout"]),
+    (["--timeout", "soon"], ["--timeout=soon", "not a finite decimal number"]),
+    (["--driver", "car"], ['--driver "car"', "allowed: auto, thread, inline"]),
+    (["--method", "magic"], ['unknown method "magic"', "allowed: ", "dense", "dgc"]),
+    (["--method", "topk:size=1"], ['unknown key "size"', "allowed: density"]),
+    (["--method", "topk:density=0"], ["density=0", "allowed: 0 < density <= 1"]),
+    (["--method", "topk:density=2"], ["density=2", "allowed: 0 < density <= 1"]),
+    (["--method", "dgc:density"], ['key "density"', "no value"]),
+    (["--strategy", "none"], ['unknown strategy "none"', "allowed: ssgd"]),
+    (["--strategy", "cd:k=-1"], ["k=-1", "allowed: 0 <= k"]),
+    (["--optimizer", "sgd:lr=fast"], ["lr=fast", "not a finite decimal number"]),
+    (["--lr-schedule", "up"], ['unknown lr-schedule "up"', "allowed: constant"]),
+    (["--model", "vgg"], ['unknown model "vgg"', "allowed: lenet5, mlp"]),
+    (["--model", "mlp:hidden=0"], ["hidden=0", "allowed: 1 <= hidden"]),
+    (["--link", "fast"], ["fast", "allowed: ", "20mbit,10ms"]),
+    (["--data", "pets"], ["pets", "allowed: mnist, fashion-mnist, glyphs"]),
+    (["--holdout", "1000000", *TINY], ["holdout=1000000", "allowed: 0 to"]),
+    (["--batch", "100000", *TINY[:2]], ["batch=100000", "allowed: 1 to"]),
+    (["--fault", "1"], ['--fault "1"', "allowed: RANK=SPEC"]),
+    (["--fault", "0=fault:drop=2"], ["drop=2", "allowed: 0 <= drop <= 1"]),
+    (["--workers", "2", "--fault", "2=fault:drop=0.1"], ["--fault 2=", "allowed: ranks 0 to 1"]),
+    (["--epochs", "0"], ["--epochs 0 without --steps", "allowed: "]),
+    (["--save-every", "5"], ["--save-every 5 without --save", "allowed: with --save DIR"]),
+    (["--method", "dgc:momentum=0.9", "--optimizer", "sgd:lr=0.1,momentum=0.5"], ["0.9", "0.5", "momentum"]),
+]
+
+COMPARE = [
+    ([], ["nothing to compare", "allowed: --run RUN or --spec FILE"]),
+    (["--run", "colour=red"], ["--run 1", 'unknown option "colour"', "allowed: name, method, strategy"]),
+    (["--run", "method"], ["--run 1", '"method"', "allowed: key=value"]),
+    (["--run", "seed=3"], ["--run 1", 'unknown option "seed"']),
+    (["--run", "method=dense", "--run", "method=magic"], ["--run 2", 'unknown method "magic"']),
+    (["--run", "name=a", "--run", "name=a;method=topk"], ["--run 2", 'name "a"', "--run 1"]),
+    (["--run", "name=a;name=b"], ["--run 1", "allowed: one name"]),
+    (["--dense-timed", "0", "--run", "name=a"], ['--dense-timed "0"', "allowed: 1 to"]),
+    (["--save", "x", "--run", "name=a"], ["unrecognized option '--save'"]),
+    (["--epochs", "0", "--run", "name=a"], ["--run 1", "--epochs 0 without --steps"]),
+]
+
+SPEC = [
+    ("just words\n", [":1:", "allowed: name: key=value"]),
+    ("\n# fine\n--batch 0\n", [":3:", "--batch=0", "allowed: 1 <= batch"]),
+    ("--save x\n", [":1:", 'unknown option "save"']),
+    ("--no-eval 1\n", [":1:", "takes no value"]),
+    ("--batch\n", [":1:", "--batch has no value"]),
+    ("a: method=dense\nb: method=magic\n", [":2:", 'unknown method "magic"']),
+    ("a: method=dense\na: method=topk\n", [":2:", 'name "a"']),
+    ("# nothing\n", ["nothing to compare"]),
+]
+
+
+class Usage(CliTest):
+    def test_command(self):
+        self.refused(2, ["no command", "allowed: train, compare, methods"])
+        self.refused(2, ['unknown command "walk"', "allowed: train, compare, methods"], "walk")
+
+    def test_train(self):
+        for args, words in TRAIN:
+            with self.subTest(args=args):
+                self.refused(2, words, "train", *args)
+
+    def test_compare(self):
+        for args, words in COMPARE:
+            with self.subTest(args=args):
+                self.refused(2, words, "compare", *args)
+
+    def test_spec_file(self):
+        for text, words in SPEC:
+            with self.subTest(text=text):
+                with open(self.path("runs"), "w", encoding="utf-8") as file:
+                    file.write(text)
+                self.refused(2, words, "compare", "--spec", self.path("runs"))
+        self.refused(1, ["--spec", "cannot be opened"], "compare", "--spec", self.path("none"))
+
+    def test_methods(self):
+        self.refused(2, ['unknown name "magic"'], "methods", "magic")
+
+    def test_files(self):
+        none = self.path("none")
+        self.refused(1, [none], "train", "--data", "mnist:" + none)
+        self.refused(1, ["--out", "cannot open", none], "train", *TINY, "--out", none + "/run.jsonl")
+        self.refused(1, ["--out", "is a directory"], "train", *TINY, "--out", self.folder)
+        self.refused(1, ["--trace", "cannot write in"], "train", *TINY, "--trace", none + "/t.json")
+        self.refused(1, [none], "train", *TINY, "--steps", "1", "--resume", none)
+        self.assertEqual(os.listdir(self.folder), [])
+
+    def test_failure_leaves_no_records(self):
+        out = self.path("run.jsonl")
+        self.refused(1, [self.folder, "train-images"], "train", "--data", "mnist:" + self.folder, "--out", out)
+        self.assertEqual(os.listdir(self.folder), [])
+
+    def test_as_a_rank_of_mpi(self):
+        rank = {"OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_RANK": "0"}
+        self.refused(2, ["--workers 2", "mpirun"], "train", "--workers", "2", **rank)
+
+
+if __name__ == "__main__":
+    unittest.main()

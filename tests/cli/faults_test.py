@@ -1,0 +1,86 @@
+"""Ranks that stall, die, or are started differently: every other rank ends with an error that names them, within the
+deadline, and checkpoints stay whole."""
+import os
+import signal
+import time
+import unittest
+import mpi_tool
+from cli_tool import CliTest, TINY, run
+
+JOB = ["train", "--model", "mlp:hidden=32", *TINY, "--no-eval", "--method", "topk"]
+
+
+class Faults(CliTest):
+    def test_in_process(self):
+        for fault, words in (("stall=30", "rank 2 sent nothing for 1.0 s"), ("kill=30", "kill"),
+                             ("corrupt=0.2", "rank 2"), ("truncate=0.2", "rank 2"), ("drop=0.3", "rank 2")):
+            begin = time.time()
+            done = run(*JOB, "--workers", "4", "--steps", "400", "--timeout", "1", "--fault", "2=fault:" + fault,
+                       "--out", self.path("run.jsonl"))
+            self.assertEqual(done.returncode, 1, fault)
+            self.assertIn(words, done.stderr.splitlines()[0], fault)
+            self.assertLess(time.time() - begin, 30)
+            self.assertEqual(os.listdir(self.folder), [], fault)
+
+    @unittest.skipUnless(mpi_tool.AVAILABLE, mpi_tool.WHY)
+    def test_started_differently(self):
+        for other, words in ((["--method", "topk:density=0.5"], ["method=topk:density=0.5", "rank 2"]),
+                             (["--batch", "8"], ["batch"]), (["--seed", "9"], ["seed"]),
+                             (["--optimizer", "sgd:lr=0.1"], ["lr=0.1"])):
+            begin = time.time()
+            done = mpi_tool.mpirun((2, [*JOB, "--steps", "5"]), (1, [*JOB, "--steps", "5", *other]))
+            self.assertNotEqual(done.returncode, 0)
+            for word in words:
+                self.assertIn(word, done.stderr)
+            self.assertLess(time.time() - begin, 60)
+
+    def job_under_way(self, folder):
+        job = mpi_tool.mpirun((3, [*JOB, "--steps", "10000000", "--timeout", "2", "--save", folder,
+                                   "--save-every", "200"]), start=True)
+        deadline = time.time() + 60
+        while time.time() < deadline and not (os.path.isdir(folder) and any(
+                not n.endswith(".tmp") for n in os.listdir(folder))):
+            time.sleep(0.01)
+        ranks = mpi_tool.ranks_of(job)
+        self.assertEqual(len(ranks), 3)
+        return job, ranks
+
+    def resumes(self, folder):
+        step = max(int(n[5:]) for n in os.listdir(folder) if n[5:].isdigit())
+        done = mpi_tool.mpirun((3, [*JOB, "--steps", str(step + 3), "--resume", folder]))
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+    @unittest.skipUnless(mpi_tool.AVAILABLE, mpi_tool.WHY)
+    def test_stopped_rank(self):
+        folder = self.path("ck")
+        job, ranks = self.job_under_way(folder)
+        os.kill(ranks[1], signal.SIGSTOP)
+        try:
+            output = job.communicate(timeout=30)[0]
+        finally:
+            if job.poll() is None:
+                os.killpg(job.pid, signal.SIGKILL)
+            try:
+                os.kill(ranks[1], signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        self.assertNotEqual(job.returncode, 0)
+        self.assertRegex(output, r"rank [012] (sent|took) nothing for 2\.0 s")
+        self.resumes(folder)
+
+    @unittest.skipUnless(mpi_tool.AVAILABLE, mpi_tool.WHY)
+    def test_killed_rank(self):
+        folder = self.path("ck")
+        job, ranks = self.job_under_way(folder)
+        os.kill(ranks[2], signal.SIGKILL)
+        try:
+            job.communicate(timeout=30)
+        finally:
+            if job.poll() is None:
+                os.killpg(job.pid, signal.SIGKILL)
+        self.assertNotEqual(job.returncode, 0)
+        self.resumes(folder)
+
+
+if __name__ == "__main__":
+    unittest.main()

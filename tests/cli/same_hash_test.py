@@ -1,0 +1,52 @@
+"""The same seed gives the same params_hash: twice, at every instruction set level, with a communication thread and
+inline, and under mpirun as with --workers, for every method and strategy."""
+import re
+import unittest
+import mpi_tool
+from cli_tool import CliTest, TINY
+
+METHODS = ["dense", "dense:exchange=ring", "fp16", "bf16", "2bit:threshold=0.01", "topk:density=0.01",
+           "dgc:density=0.01,warmup=4"]
+STRATEGIES = ["ssgd", "od:warmup=2", "cd:k=3,warmup=2"]
+JOB = ["--model", "mlp:hidden=32", *TINY, "--steps", "8", "--no-eval"]
+
+
+def params_hash(text):
+    return re.search(r"params hash +([0-9a-f]{16})", text).group(1)
+
+
+class SameHash(CliTest):
+    def one(self, *args, **more):
+        return params_hash(self.ok("train", *JOB, *args, **more))
+
+    def test_levels_and_drivers(self):
+        for method in METHODS:
+            for strategy in STRATEGIES:
+                job = ["--workers", "3", "--method", method, "--strategy", strategy]
+                hashes = {self.one(*job), self.one(*job, TG_CPU="ref"), self.one(*job, "--driver", "inline")}
+                self.assertEqual(len(hashes), 1, (method, strategy))
+
+    def test_every_level_with_the_real_model(self):
+        job = ["--model", "lenet5", "--workers", "2", "--method", "dgc:density=0.001,warmup=2"]
+        levels = ["ref"]
+        with open("/proc/cpuinfo", encoding="utf-8") as file:
+            flags = file.read()
+        levels += ["avx2"] if " avx2 " in flags else []
+        levels += ["avx512"] if " avx512vl " in flags and " avx512bw " in flags else []
+        self.assertEqual(len({self.one(*job, TG_CPU=level) for level in levels}), 1, levels)
+
+    def test_another_seed_is_another_run(self):
+        self.assertNotEqual(self.one("--seed", "1"), self.one("--seed", "2"))
+
+    @unittest.skipUnless(mpi_tool.AVAILABLE, mpi_tool.WHY)
+    def test_mpi(self):
+        for method in METHODS:
+            for strategy in STRATEGIES:
+                job = ["--method", method, "--strategy", strategy]
+                done = mpi_tool.mpirun((4, ["train", *JOB, *job]))
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertEqual(params_hash(done.stdout), self.one("--workers", "4", *job), job)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,63 @@
+#!/usr/bin/env python3
+"""tools/wire_decode.py reads every frame that the library writes, to the same bits.
+
+    wire_decode_test.py WIRE_DUMP TOOLS_FOLDER      exit status 77: skipped"""
+import os
+import struct
+import subprocess
+import sys
+import tempfile
+
+try:
+    import numpy as np
+except ImportError:
+    print("SKIP: wire_decode_test: this Python has no numpy")
+    sys.exit(77)
+
+dump, tools = sys.argv[1], sys.argv[2]
+sys.path.insert(0, tools)
+import wire_decode  # noqa: E402
+
+
+def records(data):
+    at = 0
+    while at < len(data):
+        size, = struct.unpack_from("<I", data, at)
+        frame = data[at + 4:at + 4 + size]
+        n, = struct.unpack_from("<I", data, at + 4 + size)
+        at += 8 + size
+        yield frame, np.frombuffer(data[at:at + 4 * n], "<u4")
+        at += 4 * n
+
+
+def check_command_line(message):
+    script = os.path.join(tools, "wire_decode.py")
+    run = subprocess.run([sys.executable, script, "--json", "-"], input=message.hex(), text=True, capture_output=True)
+    assert run.returncode == 0 and '"values"' in run.stdout, run
+    damaged = message[:-1] + bytes([message[-1] ^ 1])
+    run = subprocess.run([sys.executable, script, "-"], input=damaged.hex(), text=True, capture_output=True)
+    assert run.returncode == 1 and "checksum" in run.stderr, run
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "frames")
+        subprocess.run([dump, path], check=True)
+        with open(path, "rb") as file:
+            data = file.read()
+    forms, last_message = {}, None
+    for number, (frame, want) in enumerate(records(data)):
+        envelope, info, values = wire_decode.decode(frame)
+        where = "record %d: %r %r" % (number, envelope, info)
+        assert (envelope is not None) == (number % 3 == 0), where
+        assert len(values) == len(want), where
+        assert (values.view(np.uint32) == want).all(), where
+        forms.setdefault(info["codec"], set()).add((info["form"], info.get("index"), info.get("values")))
+        last_message = frame if envelope is not None and info["payload_bytes"] > 0 else last_message
+    assert set(forms) == set(wire_decode.CODECS.values()), forms
+    assert len(forms["topk"]) >= 6 and len(forms["2bit"]) == 3, forms
+    check_command_line(last_message)
+    print("%d records read to the same bits" % (number + 1))
+
+
+main()

@@ -1,0 +1,82 @@
+/* Many frames of every codec, with what the library decodes them to, for tests/wire_decode_test.py.
+ *
+ *     wire_dump FILE      records: u32 bytes, the message or frame, u32 elements, the values as
+ * f32; little-endian */
+#include "base/mem.h"
+#include "codec/codec_impl.h"
+#include "vectors.h"
+#include "wire/envelope.h"
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { MAX_N = 3000 };
+
+static void must(tg_status status)
+{
+    if (status == TG_OK)
+        return;
+    fprintf(stderr, "wire_dump: %s\n", tg_error());
+    exit(1);
+}
+
+static void put32(FILE *file, size_t v)
+{
+    uint8_t bytes[4];
+    tg__put32(bytes, (uint32_t)v);
+    fwrite(bytes, 1, 4, file);
+}
+
+/* One record; every third frame travels in an envelope. */
+static void record(FILE *file, tg_codec *c, const float *x, size_t n, unsigned number)
+{
+    static uint8_t message[TG__ENVELOPE_BYTES + 12 + 4 * MAX_N], bytes[4 * MAX_N];
+    static float decoded[MAX_N];
+    uint8_t *frame = message + TG__ENVELOPE_BYTES;
+    size_t len;
+    tg_array ax = tg_array_f32(x, n), out = tg_array_f32(decoded, n);
+    must(tg_codec_encode(c, NULL, &ax, frame, tg_codec_bound(c, n), &len));
+    must(tg_frame_decode(frame, len, &out));
+    if (number % 3 == 0) {
+        tg__envelope e = {.session = number * UINT64_C(0x123456789abcdef1),
+                          .step = number,
+                          .sender = number % 7,
+                          .flags = (uint16_t)(number % 8)};
+        tg__envelope_seal(message, &e, len);
+        frame = message;
+        len += TG__ENVELOPE_BYTES;
+    }
+    put32(file, len);
+    fwrite(frame, 1, len, file);
+    put32(file, n);
+    tg__floats_put(bytes, decoded, n);
+    fwrite(bytes, 1, 4 * n, file);
+}
+
+int main(int argc, char **argv)
+{
+    static const char *const topk[] = {
+        "topk:density=0.001,index=rice", "topk:density=0.05,values=f32",
+        "topk:density=0.2,index=raw",    "topk:density=0.5,index=bitmap",
+        "topk:density=1,values=f32",     "2bit:threshold=0.01"};
+    static const size_t ns[] = {0, 1, 2, 63, 64, 65, 500, MAX_N};
+    static float x[MAX_N];
+    FILE *file = argc == 2 ? fopen(argv[1], "wb") : NULL;
+    if (!file) {
+        fprintf(stderr, "usage: %s FILE\n", argv[0]);
+        return 2;
+    }
+    size_t count;
+    unsigned number = 0;
+    const tg__codec_ops *const *all = tg__codecs(&count);
+    for (size_t s = 0; s < count + TG__COUNT(topk); s++) {
+        tg_codec *c;
+        must(tg_codec_create(s < count ? all[s]->entry.name : topk[s - count], &c));
+        for (size_t i = 0; i < TG__COUNT(ns); i++)
+            for (unsigned v = 0; v < TEST_VECTORS; v++) {
+                test_vector(x, ns[i], (enum test_vector)v, number);
+                record(file, c, x, ns[i], number++);
+            }
+        tg_codec_destroy(c);
+    }
+    return fclose(file) == 0 ? 0 : 1;
+}
