@@ -24,6 +24,7 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/telegrad-config-version.c
 install(FILES ${PROJECT_BINARY_DIR}/telegrad-config.cmake
     ${PROJECT_BINARY_DIR}/telegrad-config-version.cmake DESTINATION ${cmake_dir})
 
+file(RELATIVE_PATH prefix_from_pc /p/${CMAKE_INSTALL_LIBDIR}/pkgconfig /p) # so that an installation can be moved
 configure_file(cmake/telegrad.pc.in ${PROJECT_BINARY_DIR}/telegrad.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/telegrad.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 if(TG_HAVE_MPI)

@@ -152,7 +152,7 @@ typedef struct verdict { /* of one rank, sent to all */
 /* All go on, or all fail with what the first rank that failed says. */
 static tg_status agree(tg_session *s, tg_status own)
 {
-    verdict mine = {.status = own}, *all;
+    verdict mine = {.status = (int32_t)own}, *all;
     if (own != TG_OK)
         snprintf(mine.text, sizeof mine.text, "%s", tg_error());
     TG_TRY(tg__alloc((size_t)s->transport->size, sizeof *all, &all));
