@@ -2,7 +2,7 @@
  *
  *     tg_transport *t;  tg_reducer *r;
  *     tg_transport_mpi(MPI_COMM_WORLD, &t);
- *     tg_reducer_create("dgc:density=0.001,momentum=0", t, n, NULL, &r);
+ *     tg_reducer_create("topk:density=0.01", t, n, NULL, &r);
  *     ... every step:  tg_reducer_mean(r, gradient, mean);
  *     tg_reducer_destroy(r);  tg_transport_destroy(t);
  *

@@ -31,9 +31,9 @@ typedef enum tg_driver {
 } tg_driver;
 
 typedef enum tg_nonfinite {
-    TG_NONFINITE_SKIP =
-        0, /* nobody applies the step; what finite ranks sent goes back into their residuals */
-    TG_NONFINITE_FAIL = 1 /* tg_step fails with TG_E_NONFINITE on every rank */
+    TG_NONFINITE_SKIP = 0, /* nobody applies the step; what finite ranks sent
+                            * coded goes back into their residuals, a dense step is lost */
+    TG_NONFINITE_FAIL = 1  /* tg_step fails with TG_E_NONFINITE on every rank */
 } tg_nonfinite;
 
 typedef enum tg_unready {

@@ -186,6 +186,8 @@ tg_status tg__engine_create(tg_transport *transport, tg_driver driver, int64_t t
 {
     tg__engine *e;
     TG_TRY(tg__transport_check("an engine", transport));
+    if (transport->size > TG__WORLD_MAX)
+        return tg_fail(TG_E_ARG, "%d ranks: allowed: at most %d", transport->size, TG__WORLD_MAX);
     TG_TRY(tg__alloc(1, sizeof *e, &e));
     e->transport = transport;
     e->trace = trace;
@@ -218,7 +220,7 @@ static void free_given(tg__engine *e)
     }
 }
 
-void tg__engine_give(tg__engine *e, tg__op *op)
+static void keep(tg__engine *e, tg__op *op)
 {
     pthread_mutex_lock(&e->lock);
     for (tg__op **link = &e->queue; *link != NULL; link = &(*link)->next)
@@ -238,6 +240,17 @@ void tg__engine_give(tg__engine *e, tg__op *op)
         }
     op->next = e->given;
     e->given = op;
+}
+
+void tg__op_release(tg__engine *e, tg__op *op, tg_status status)
+{
+    if (status != TG_OK && op->state != TG__OP_IDLE) {
+        keep(e, op);
+        return;
+    }
+    tg__flight_fini(&op->flight);
+    tg__exchange_destroy(op->x);
+    free(op);
 }
 
 bool tg__engine_destroy(tg__engine *e)

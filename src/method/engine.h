@@ -8,6 +8,9 @@
 #include "method/method.h"
 #include "telegrad/session.h"
 
+#define TG__WORLD_MAX 4096 /* ranks */
+#define TG__TIMEOUT_MS_MAX (INT64_MAX / 1000000)
+
 typedef enum tg__op_state { TG__OP_IDLE, TG__OP_QUEUED, TG__OP_BEGUN, TG__OP_DONE } tg__op_state;
 
 /* One operation; the caller's memory, in place until DONE. Either a method's task, or a bare
@@ -40,9 +43,10 @@ TG_NODISCARD tg_status tg__engine_create(tg_transport *transport, tg_driver driv
  * failure), then they must live until the process ends. */
 bool tg__engine_destroy(tg__engine *e);
 
-/* After a failure: op and its bare exchange x (both made by malloc) may still be in use: the engine
- * frees them when it can. */
-void tg__engine_give(tg__engine *e, tg__op *op);
+/* Free op and its bare exchange, both made by malloc. status: what submit or wait returned. After a
+ * failure the transport may still write to the buffers: then the engine keeps them until it can
+ * free them. */
+void tg__op_release(tg__engine *e, tg__op *op, tg_status status);
 
 /* The hash that envelopes carry from now on; nothing may be under way. */
 void tg__engine_set_session(tg__engine *e, uint64_t hash);

@@ -8,36 +8,25 @@
 
 #define TEXT_CAP 65536u /* longer texts end in a hash of the rest */
 
-/* After a failure the transport may still write to the buffers: they are the engine's then. */
+static tg_status run(tg__engine *e, const void *own, size_t len, size_t cap, tg__op *op)
+{
+    tg_transport *t = tg__engine_transport(e);
+    TG_TRY(tg__gather_create(t->rank, t->size, cap, &op->x));
+    tg__gather_set(op->x, own, len);
+    TG_TRY(tg__engine_submit(e, op));
+    return tg__engine_wait(e, op);
+}
+
 static tg_status gather(tg__engine *e, const void *own, size_t len, size_t cap, tg__op **op_p)
 {
     tg__op *op;
-    tg_transport *t = tg__engine_transport(e);
     TG_TRY(tg__alloc(1, sizeof *op, &op));
-    tg_status status = tg__gather_create(t->rank, t->size, cap, &op->x);
-    if (status != TG_OK) {
-        free(op);
-        return status;
-    }
-    tg__gather_set(op->x, own, len);
-    status = tg__engine_submit(e, op);
+    tg_status status = run(e, own, len, cap, op);
     if (status == TG_OK)
-        status = tg__engine_wait(e, op);
-    if (status != TG_OK) {
-        tg__engine_give(e, op);
-        return status;
-    }
-    *op_p = op;
-    return TG_OK;
-}
-
-static void release(tg__op *op)
-{
-    if (op == NULL)
-        return;
-    tg__flight_fini(&op->flight);
-    tg__exchange_destroy(op->x);
-    free(op);
+        *op_p = op;
+    else
+        tg__op_release(e, op, status);
+    return status;
 }
 
 static size_t line_length(const char *text, size_t len)
@@ -100,7 +89,8 @@ tg_status tg__handshake(tg__engine *e, const char *text)
         if (rank != t->rank)
             status = compare(own, len, other, other_len, t->rank, rank);
     }
-    release(op);
+    if (op != NULL)
+        tg__op_release(e, op, TG_OK);
     if (status == TG_OK)
         tg__engine_set_session(e, tg__hash(TG__HASH_START, own, len));
     free(own);
@@ -123,6 +113,6 @@ tg_status tg__gather_all(tg__engine *e, const void *own, size_t len, void *all)
         }
         memcpy((uint8_t *)all + (size_t)rank * len, bytes, len);
     }
-    release(op);
+    tg__op_release(e, op, TG_OK);
     return status;
 }

@@ -44,24 +44,42 @@ tg_status tg__method_parse(const char *text, tg_spec **spec_p, const tg__method_
     return TG_OK;
 }
 
-/* Two settings of one thing: the method's own value counts, unless the optimizer names another. */
-static tg_status resolve_momentum(const tg_spec *spec, const tg__method_setup *setup,
-                                  double *momentum_p, bool *nesterov_p)
+/* Two settings of one thing: the method's own counts, unless the optimizer names another. */
+tg_status tg__method_check_momentum(const tg__method_def *def, const tg_spec *spec, double momentum,
+                                    int nesterov)
 {
-    double own = tg_spec_real(spec, "momentum");
-    bool nesterov = tg_spec_flag(spec, "nesterov");
-    if (!isnan(setup->momentum)) {
-        if (tg_spec_given(spec, "momentum") && own != setup->momentum)
-            return tg_fail(TG_E_SPEC,
-                           "%s:momentum=%g but the optimizer's momentum=%g: the method takes the "
-                           "momentum over, so name it once or twice alike",
-                           tg_spec_name(spec), own, setup->momentum);
-        own = setup->momentum;
-        if (!tg_spec_given(spec, "nesterov"))
-            nesterov = setup->nesterov;
-    }
-    *momentum_p = own;
-    *nesterov_p = nesterov;
+    if (!(def->properties & TG__OWNS_MOMENTUM) || isnan(momentum))
+        return TG_OK;
+    const tg_key *key = tg_spec_entry(spec)->keys;
+    while (strcmp(key->name, "momentum") != 0)
+        key++;
+    if (momentum < key->min || momentum > key->max)
+        return tg_fail(TG_E_SPEC, "the optimizer's momentum=%g: method \"%s\" allows %g to %g",
+                       momentum, tg_spec_name(spec), key->min, key->max);
+    if (tg_spec_given(spec, "momentum") && tg_spec_real(spec, "momentum") != momentum)
+        return tg_fail(
+            TG_E_SPEC,
+            "%s:momentum=%g but the optimizer's momentum=%g: the method takes the momentum "
+            "over, so name it once or twice alike",
+            tg_spec_name(spec), tg_spec_real(spec, "momentum"), momentum);
+    if (nesterov >= 0 && tg_spec_given(spec, "nesterov") &&
+        tg_spec_flag(spec, "nesterov") != (nesterov == 1))
+        return tg_fail(
+            TG_E_SPEC,
+            "%s:nesterov=%s but the optimizer's nesterov=%s: the method takes the momentum "
+            "over, so name it once or twice alike",
+            tg_spec_name(spec), nesterov ? "no" : "yes", nesterov ? "yes" : "no");
+    return TG_OK;
+}
+
+static tg_status take_momentum(tg__method *m, tg__feedback_params *params)
+{
+    double momentum = m->setup.momentum;
+    TG_TRY(tg__method_check_momentum(m->def, m->spec, momentum, m->setup.nesterov));
+    bool named = !isnan(momentum);
+    params->momentum = named ? momentum : tg_spec_real(m->spec, "momentum");
+    params->nesterov = named && m->setup.nesterov >= 0 ? m->setup.nesterov == 1
+                                                       : tg_spec_flag(m->spec, "nesterov");
     return TG_OK;
 }
 
@@ -79,7 +97,7 @@ static tg_status make_feedback(tg__method *m)
     tg__feedback_params *params = &m->feedback->params;
     params->world = m->setup.size;
     if (m->feedback->ops->owns_momentum) {
-        TG_TRY(resolve_momentum(m->spec, &m->setup, &params->momentum, &params->nesterov));
+        TG_TRY(take_momentum(m, params));
         params->masking = tg_spec_flag(m->spec, "masking");
         params->clip = tg_spec_real(m->spec, "clip");
     }

@@ -19,10 +19,10 @@ typedef struct tg__method_setup {
     const size_t *len; /* (count) elements; the bucket is their concatenation without gaps */
     const size_t *rows, *cols; /* (count) matrix views */
     size_t count;
-    size_t lanes;    /* exchanges of this bucket that may be under way at once */
-    bool may_bypass; /* the strategy will ask for dense uncompressed steps */
-    double momentum; /* the optimizer's, which a method that owns momentum takes over; NAN: none */
-    bool nesterov;
+    size_t lanes;     /* exchanges of this bucket that may be under way at once */
+    bool may_bypass;  /* the strategy will ask for dense uncompressed steps */
+    double momentum;  /* the optimizer's, which a method that owns momentum takes over; NAN: none */
+    int nesterov;     /* the optimizer's: 1, 0; -1: it names none */
     tg__state *state; /* where slots are made */
 } tg__method_setup;
 
@@ -88,6 +88,10 @@ const tg_entry *const *tg__method_entries(size_t *count_p);
 /* Parse only, to look at a method before tensors are known. */
 TG_NODISCARD tg_status tg__method_parse(const char *text, tg_spec **spec_p,
                                         const tg__method_def **def_p);
+/* Whether method and optimizer agree on the momentum (NAN: the optimizer names none) and its kind,
+ * if the method owns it. Errors TG_E_SPEC */
+TG_NODISCARD tg_status tg__method_check_momentum(const tg__method_def *def, const tg_spec *spec,
+                                                 double momentum, int nesterov);
 /* Errors TG_E_SPEC (also: dgc:momentum differs from the optimizer's), TG_E_NOMEM, TG_E_UNSUPPORTED
  */
 TG_NODISCARD tg_status tg__method_create(const char *text, const tg__method_setup *setup,

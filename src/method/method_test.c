@@ -37,6 +37,7 @@ static tg_status make(const char *text, double momentum)
                               .lanes = 1,
                               .may_bypass = true,
                               .momentum = momentum,
+                              .nesterov = -1,
                               .state = f.state};
     return tg__method_create(text, &setup, &f.m);
 }

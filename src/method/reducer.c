@@ -86,6 +86,7 @@ static tg_status make_method(tg_reducer *r, const char *text, const tg_reducer_c
                                   .count = count,
                                   .lanes = 1,
                                   .momentum = (double)NAN,
+                                  .nesterov = -1,
                                   .state = r->state};
         status = tg__method_create(text, &setup, &r->method);
     }
@@ -100,10 +101,16 @@ static tg_status create(tg_reducer *r, const char *method, const tg_reducer_conf
     int64_t timeout_ms = c->timeout_ms == 0 ? 60000 : c->timeout_ms;
     TG_TRY(tg__engine_create(r->transport, TG_DRIVER_INLINE, timeout_ms * INT64_C(1000000), NULL,
                              &r->engine));
+    uint64_t segments = TG__HASH_START;
+    for (size_t i = 0; c->segments != NULL && i < c->nsegments; i++) {
+        uint64_t s[] = {c->segments[i].begin, c->segments[i].n, c->segments[i].rows};
+        segments = tg__hash(segments, s, sizeof s);
+    }
     char text[1024];
-    snprintf(text, sizeof text, "reducer=%.600s\nworld=%d\nn=%zu\nseed=%llu\nsegments=%zu",
+    snprintf(text, sizeof text,
+             "reducer=%.600s\nworld=%d\nn=%zu\nseed=%llu\nsteps_per_epoch=%llu\nsegments=%016llx",
              tg_spec_text(r->method->spec), r->transport->size, r->n, (unsigned long long)c->seed,
-             c->segments == NULL ? 1 : c->nsegments);
+             (unsigned long long)c->steps_per_epoch, (unsigned long long)segments);
     return tg__handshake(r->engine, text);
 }
 
@@ -117,11 +124,12 @@ tg_status tg_reducer_create(const char *method, tg_transport *transport, size_t 
                        "tg_reducer_create: n=%zu: allowed: 1 to %zu; method and transport must "
                        "be set",
                        n, TG_MAX_ELEMENTS);
-    if (c->struct_size != sizeof *c || c->timeout_ms < 0)
+    if (c->struct_size != sizeof *c || c->timeout_ms < 0 || c->timeout_ms > TG__TIMEOUT_MS_MAX)
         return tg_fail(TG_E_ARG,
                        "tg_reducer_create: struct_size=%zu (allowed: %zu), timeout_ms=%lld "
-                       "(allowed: >= 0)",
-                       c->struct_size, sizeof *c, (long long)c->timeout_ms);
+                       "(allowed: 0 to %lld)",
+                       c->struct_size, sizeof *c, (long long)c->timeout_ms,
+                       (long long)TG__TIMEOUT_MS_MAX);
     tg_reducer *r;
     TG_TRY(tg__alloc(1, sizeof *r, &r));
     r->transport = transport;
@@ -202,6 +210,7 @@ tg_status tg_reducer_test(tg_reducer *r, bool *done_p)
         }
         TG_TRY(conclude(r, TG_OK));
     }
+    TG_TRY(tg__engine_progress(r->engine)); /* says it again if the reducer is dead */
     *done_p = true;
     return TG_OK;
 }
@@ -209,7 +218,7 @@ tg_status tg_reducer_test(tg_reducer *r, bool *done_p)
 tg_status tg_reducer_wait(tg_reducer *r)
 {
     if (!r->running)
-        return TG_OK;
+        return tg__engine_progress(r->engine);
     return conclude(r, tg__engine_wait(r->engine, &r->op));
 }
 

@@ -52,10 +52,21 @@ static tg_status place_gradients(tg_session *s, bucket *b)
     return TG_OK;
 }
 
+double tg__session_momentum(const tg_session *s)
+{
+    const tg_spec *optimizer = tg_optimizer_spec(s->optimizer);
+    return tg_spec_given(optimizer, "momentum") ? tg_spec_real(optimizer, "momentum") : (double)NAN;
+}
+
+int tg__session_nesterov(const tg_session *s)
+{
+    const tg_spec *optimizer = tg_optimizer_spec(s->optimizer);
+    return tg_spec_given(optimizer, "nesterov") ? tg_spec_flag(optimizer, "nesterov") : -1;
+}
+
 static tg_status make_method(tg_session *s, uint32_t index)
 {
     bucket *b = &s->bucket[index];
-    const tg_spec *optimizer = tg_optimizer_spec(s->optimizer);
     tg__method_setup setup = {
         .rank = s->transport->rank,
         .size = s->transport->size,
@@ -65,9 +76,8 @@ static tg_status make_method(tg_session *s, uint32_t index)
         .count = b->count,
         .lanes = s->lanes,
         .may_bypass = s->strategy->ops->bypasses,
-        .momentum = tg_spec_given(optimizer, "momentum") ? tg_spec_real(optimizer, "momentum")
-                                                         : (double)NAN,
-        .nesterov = tg_spec_flag(optimizer, "nesterov"),
+        .momentum = tg__session_momentum(s),
+        .nesterov = tg__session_nesterov(s),
         .state = s->state,
     };
     const char **name;
@@ -134,8 +144,6 @@ static tg_status list_trained(tg_session *s)
             s->tensor[i].trained = s->ntrained;
             s->trained[s->ntrained++] = (uint32_t)i;
         }
-    if (s->ntrained == 0)
-        return tg_fail(TG_E_STATE, "no tensor to train is registered");
     return TG_OK;
 }
 

@@ -11,6 +11,20 @@ static tg_status begun(tg_session *s, const char *call)
     return s->begun ? TG_OK : tg_fail(TG_E_STATE, "%s before tg_session_begin", call);
 }
 
+tg_status tg__session_between_steps(tg_session *s, const char *call)
+{
+    TG_TRY(begun(s, call));
+    if (s->evaluating)
+        return tg_fail(TG_E_STATE, "%s between tg_eval_begin and tg_eval_end", call);
+    for (size_t b = 0; b < s->nbuckets; b++)
+        if (s->bucket[b].missing != s->bucket[b].count || s->next_ready != s->nbuckets)
+            return tg_fail(TG_E_STATE,
+                           "%s in the middle of step %llu: allowed: after tg_step, before the next "
+                           "tg_grad_ready",
+                           call, (unsigned long long)s->t);
+    return TG_OK;
+}
+
 static tg_status sum_chunks(tg_session *s, float *x, size_t n)
 {
     double chunk[4096];
@@ -67,9 +81,7 @@ static tg_status eval_begin(tg_session *s)
 
 tg_status tg_eval_begin(tg_session *s)
 {
-    TG_TRY(begun(s, "tg_eval_begin"));
-    if (s->evaluating)
-        return tg_fail(TG_E_STATE, "tg_eval_begin twice without tg_eval_end");
+    TG_TRY(tg__session_between_steps(s, "tg_eval_begin"));
     tg_status status = eval_begin(s);
     return status == TG_OK ? TG_OK : tg__session_failed(s, status);
 }
@@ -94,8 +106,9 @@ tg_status tg_eval_end(tg_session *s)
 tg_status tg_session_sum(tg_session *s, double *x, size_t n)
 {
     TG_TRY(begun(s, "tg_session_sum"));
-    if (n > 4096)
-        return tg_fail(TG_E_ARG, "tg_session_sum: n=%zu: allowed: at most 4096", n);
+    if (n > 4096 || x == NULL)
+        return tg_fail(TG_E_ARG, "tg_session_sum: x=%p n=%zu: allowed: n at most 4096, x not NULL",
+                       (void *)x, n);
     double *all;
     TG_TRY(tg__alloc(n * (size_t)s->transport->size, sizeof *all, &all));
     tg_status status = tg__gather_all(s->engine, x, n * sizeof *x, all);
@@ -138,9 +151,7 @@ static tg_status finish(tg_session *s)
 
 tg_status tg_session_finish(tg_session *s)
 {
-    TG_TRY(begun(s, "tg_session_finish"));
-    if (s->evaluating)
-        return tg_fail(TG_E_STATE, "tg_session_finish between tg_eval_begin and tg_eval_end");
+    TG_TRY(tg__session_between_steps(s, "tg_session_finish"));
     tg_status status = finish(s);
     return status == TG_OK ? TG_OK : tg__session_failed(s, status);
 }

@@ -86,9 +86,18 @@ tg_status tg__session_failed(tg_session *s, tg_status status);
 /* Forward a failure for good. */
 tg_status tg__session_check(tg_session *s);
 
+/* Whether no step is half done: nothing ready yet, no evaluation. Errors TG_E_STATE, naming the
+ * call */
+TG_NODISCARD tg_status tg__session_between_steps(tg_session *s, const char *call);
+/* Whether the session may begin: not begun, something to train. Errors TG_E_STATE */
+TG_NODISCARD tg_status tg__session_can_begin(const tg_session *s, const char *call);
+
 /* Make buckets, methods, strategy, slots. (session_buckets.c) */
 TG_NODISCARD tg_status tg__session_build(tg_session *s);
 void tg__session_unbuild(tg_session *s);
+/* The momentum that the optimizer spec names; NAN if it names none. */
+double tg__session_momentum(const tg_session *s);
+int tg__session_nesterov(const tg_session *s); /* 1, 0; -1: the spec names none */
 /* Handshake and everything that must be equal on all ranks. (session_setup.c) */
 TG_NODISCARD tg_status tg__session_handshake(tg_session *s);
 /* Deliver every exchange due at or before step `due` in the order submitted. (session_step.c) */

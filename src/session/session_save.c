@@ -38,10 +38,12 @@ static char *identity(const tg_session *s)
             fprintf(f, " %zu", t->shape[d]);
         fputc('\n', f);
     }
-    fprintf(f, "method=%s\nstrategy=%s\noptimizer=%s\nseed=%llu\n%s\n",
-            tg_spec_text(s->method_spec), tg_spec_text(s->strategy->spec),
-            tg_spec_text(tg_optimizer_spec(s->optimizer)), (unsigned long long)s->config.seed,
-            s->config.job);
+    fprintf(f, "method=%s\nstrategy=%s\noptimizer=%s\nseed=%llu\n", tg_spec_text(s->method_spec),
+            tg_spec_text(s->strategy->spec), tg_spec_text(tg_optimizer_spec(s->optimizer)),
+            (unsigned long long)s->config.seed);
+    fprintf(f, "bucket_bytes=%zu\nsteps_per_epoch=%llu\non_nonfinite=%d\n%s\n",
+            s->config.bucket_bytes, (unsigned long long)s->config.steps_per_epoch,
+            s->config.on_nonfinite, s->config.job);
     return fclose(f) == 0 ? text : NULL;
 }
 
@@ -89,8 +91,8 @@ static tg_status put_inbox(tg_session *s, tg__ckpt_writer *w, uint64_t *count_p)
                                .density = o->op.task.density,
                                .bucket = b,
                                .lane = l,
-                               /* whoever resumes does not want to stop again */
-                               .flags = (o->op.flags | o->op.flags_in) & ~(uint32_t)TG__FLAG_STOP,
+                               /* not STOP: whoever resumes does not want to stop again */
+                               .flags = (o->op.flags | o->op.flags_in) & TG__FLAG_NONFINITE,
                                .coded = o->op.task.coded,
                                .coded_bytes = o->op.task.coded_bytes};
             const float *aggregate = o->loaded ? o->inbox
@@ -168,9 +170,10 @@ static tg_status agree(tg_session *s, tg_status own)
 
 tg_status tg_session_save(tg_session *s, const char *dir, const void *extra, size_t len)
 {
-    TG_TRY(tg__session_check(s));
-    if (!s->begun || s->evaluating || s->next_ready != s->nbuckets)
-        return tg_fail(TG_E_STATE, "tg_session_save is allowed between steps only");
+    if (dir == NULL || (extra == NULL && len > 0))
+        return tg_fail(TG_E_ARG, "tg_session_save: dir%s must not be NULL",
+                       dir == NULL ? "" : "'s extra bytes");
+    TG_TRY(tg__session_between_steps(s, "tg_session_save"));
     tg_status status = settle(s);
     if (status != TG_OK)
         return tg__session_failed(s, status);
@@ -209,7 +212,8 @@ static tg_status get_inbox(tg_session *s, tg__ckpt_reader *r, uint64_t number)
     o->op.method = b->method;
     o->op.step = copy.of_step;
     o->op.bucket = (uint16_t)copy.bucket;
-    o->op.flags = (uint16_t)copy.flags;
+    o->op.flags = (uint16_t)(copy.flags & TG__FLAG_NONFINITE);
+    o->op.flags_in = 0;
     o->op.task = (tg__task){.step = copy.of_step,
                             .coded = copy.coded != 0,
                             .lane = copy.lane,
@@ -298,6 +302,9 @@ static tg_status load(tg_session *s, const char *dir)
 tg_status tg_session_load(tg_session *s, const char *dir, const void **extra_p, size_t *len_p)
 {
     TG_TRY(tg__session_check(s));
+    if (dir == NULL)
+        return tg_fail(TG_E_ARG, "tg_session_load: dir must not be NULL");
+    TG_TRY(tg__session_can_begin(s, "tg_session_load"));
     tg_status status = load(s, dir);
     if (status != TG_OK)
         return tg__session_failed(s, status);

@@ -39,9 +39,17 @@ static tg_status copy_config(tg_session *s, const tg_session_config *config)
     TG_TRY(copy_string(config->strategy, "ssgd", &s->config.strategy));
     TG_TRY(copy_string(config->optimizer, "sgd:lr=0.01", &s->config.optimizer));
     TG_TRY(copy_string(config->job, "", &s->config.job));
-    if (config->timeout_ms < 0)
-        return tg_fail(TG_E_ARG, "timeout_ms=%lld: allowed: > 0, or 0 for %d",
-                       (long long)config->timeout_ms, DEFAULT_TIMEOUT_MS);
+    if (config->timeout_ms < 0 || config->timeout_ms > TG__TIMEOUT_MS_MAX)
+        return tg_fail(TG_E_ARG, "timeout_ms=%lld: allowed: 1 to %lld, or 0 for %d",
+                       (long long)config->timeout_ms, (long long)TG__TIMEOUT_MS_MAX,
+                       DEFAULT_TIMEOUT_MS);
+    if ((unsigned)config->driver > TG_DRIVER_INLINE ||
+        (unsigned)config->on_nonfinite > TG_NONFINITE_FAIL ||
+        (unsigned)config->on_unready > TG_UNREADY_ZERO)
+        return tg_fail(TG_E_ARG,
+                       "driver=%d on_nonfinite=%d on_unready=%d: allowed: 0 to %d, %d, %d",
+                       (int)config->driver, (int)config->on_nonfinite, (int)config->on_unready,
+                       TG_DRIVER_INLINE, TG_NONFINITE_FAIL, TG_UNREADY_ZERO);
     if (config->timeout_ms == 0)
         s->config.timeout_ms = DEFAULT_TIMEOUT_MS;
     if (config->bucket_bytes == 0)
@@ -54,6 +62,8 @@ static tg_status copy_config(tg_session *s, const tg_session_config *config)
 static tg_status split_optimizer(tg_session *s)
 {
     const tg_spec *spec = tg_optimizer_spec(s->optimizer);
+    TG_TRY(tg__method_check_momentum(s->method_def, s->method_spec, tg__session_momentum(s),
+                                     tg__session_nesterov(s)));
     if (!(s->method_def->properties & TG__OWNS_MOMENTUM))
         return tg_optimizer_create(s->config.optimizer, &s->applied);
     s->fold_decay = tg_spec_real(spec, "weight_decay");
@@ -86,9 +96,11 @@ static tg_status create(tg_session *s, const tg_session_config *config, tg_trans
 tg_status tg_session_create(const tg_session_config *config, tg_transport *transport,
                             tg_session **s_p)
 {
-    if (config == NULL || transport == NULL || config->struct_size != sizeof *config)
-        return tg_fail(TG_E_ARG,
-                       "tg_session_create: config, its struct_size and transport must be set");
+    if (config != NULL && transport != NULL && config->struct_size != sizeof *config)
+        return tg_fail(TG_E_ARG, "tg_session_create: config->struct_size=%zu: allowed: %zu",
+                       config->struct_size, sizeof *config);
+    if (config == NULL || transport == NULL)
+        return tg_fail(TG_E_ARG, "tg_session_create: config and transport must not be NULL");
     tg_session *s;
     TG_TRY(tg__alloc(1, sizeof *s, &s));
     tg_status status = create(s, config, transport);
@@ -140,7 +152,8 @@ static tg_status check_array(const char *name, const char *what, const tg_array 
 
 static tg_status check_tensor(const tg_session *s, const tg_tensor *t, size_t *n_p)
 {
-    if (t->name == NULL || t->struct_size != sizeof *t || t->ndim > 8 ||
+    if (t->name == NULL || t->struct_size != sizeof *t || t->ndim > 8 || strlen(t->name) > 200 ||
+        (t->ndim > 0 && t->shape == NULL) || (unsigned)t->kind > TG_TENSOR_RANK0 ||
         strpbrk(t->name, "\n=") != NULL)
         return tg_fail(TG_E_ARG,
                        "tg_session_add: struct_size, name (without = or newline) and at most 8 "
@@ -170,6 +183,8 @@ tg_status tg_session_add(tg_session *s, const tg_tensor *t, uint32_t *id_p)
     TG_TRY(tg__session_check(s));
     if (s->begun)
         return tg_fail(TG_E_STATE, "tg_session_add after tg_session_begin");
+    if (t == NULL || id_p == NULL)
+        return tg_fail(TG_E_ARG, "tg_session_add: tensor and id must not be NULL");
     TG_TRY(check_tensor(s, t, &n));
     if (s->ntensors == s->cap) {
         size_t cap = s->cap == 0 ? 16 : 2 * s->cap;
@@ -222,8 +237,6 @@ static char *describe(const tg_session *s)
 
 tg_status tg__session_handshake(tg_session *s)
 {
-    if (s->begun)
-        return tg_fail(TG_E_STATE, "the session has begun already");
     TG_TRY(tg__session_build(s));
     s->begun = true;
     char *text = describe(s);
@@ -234,28 +247,29 @@ tg_status tg__session_handshake(tg_session *s)
     return status;
 }
 
-tg_status tg__session_broadcast(tg_session *s, float *data, size_t n)
+static tg_status broadcast(tg_session *s, float *data, size_t n, tg_codec *codec, tg__op *op)
 {
-    tg__op *op;
-    tg_codec *codec;
-    TG_TRY(tg__alloc(1, sizeof *op, &op));
-    TG_TRY(tg_codec_create("f32", &codec));
     TG_TRY(tg__exchange_create(tg__exchange_find("broadcast"), s->transport->rank,
                                s->transport->size, n, codec, &tg__combine_mean, &op->x));
     op->step = s->t;
     if (s->transport->rank == 0)
         TG_TRY(tg__codec_encode(codec, NULL, data, n, op->x->parts, op->x->nparts, NULL));
-    tg_status status = tg__engine_submit(s->engine, op);
-    if (status == TG_OK)
-        status = tg__engine_wait(s->engine, op);
-    if (status != TG_OK) {
-        tg__engine_give(s->engine, op);
-    } else {
-        if (s->transport->rank != 0)
-            op->x->ops->result(op->x, data);
-        tg__flight_fini(&op->flight);
-        tg__exchange_destroy(op->x);
-        free(op);
+    TG_TRY(tg__engine_submit(s->engine, op));
+    TG_TRY(tg__engine_wait(s->engine, op));
+    if (s->transport->rank != 0)
+        op->x->ops->result(op->x, data);
+    return TG_OK;
+}
+
+tg_status tg__session_broadcast(tg_session *s, float *data, size_t n)
+{
+    tg__op *op;
+    tg_codec *codec;
+    TG_TRY(tg_codec_create("f32", &codec));
+    tg_status status = tg__alloc(1, sizeof *op, &op);
+    if (status == TG_OK) {
+        status = broadcast(s, data, n, codec, op);
+        tg__op_release(s->engine, op, status);
     }
     tg_codec_destroy(codec);
     return status;
@@ -271,9 +285,20 @@ static tg_status begin(tg_session *s)
     return TG_OK;
 }
 
+tg_status tg__session_can_begin(const tg_session *s, const char *call)
+{
+    if (s->begun)
+        return tg_fail(TG_E_STATE, "%s: the session has begun already", call);
+    for (size_t i = 0; i < s->ntensors; i++)
+        if (s->tensor[i].kind == TG_TENSOR_TRAINED)
+            return TG_OK;
+    return tg_fail(TG_E_STATE, "%s: no tensor to train is registered", call);
+}
+
 tg_status tg_session_begin(tg_session *s)
 {
     TG_TRY(tg__session_check(s));
+    TG_TRY(tg__session_can_begin(s, "tg_session_begin"));
     tg_status status = begin(s);
     return status == TG_OK ? TG_OK : tg__session_failed(s, status);
 }

@@ -298,19 +298,41 @@ tg_status tg__session_deliver(tg_session *s, uint64_t due, tg_step_info *info)
 
 /* ---- the step -------------------------------------------------------------------------------- */
 
+/* Not final: the caller may make it ready and call tg_step again. */
+static tg_status check_ready(const tg_session *s)
+{
+    for (size_t i = 0; s->config.on_unready == TG_UNREADY_ERROR && i < s->ntrained; i++)
+        if (!s->tensor[s->trained[i]].ready)
+            return tg_fail(TG_E_STATE, "step %llu: the gradient of \"%s\" was never made ready",
+                           (unsigned long long)s->t, s->tensor[s->trained[i]].name);
+    return TG_OK;
+}
+
+/* A tensor that was never made ready counts as zero. */
 static tg_status complete_gradients(tg_session *s)
 {
     for (size_t i = s->ntrained; i-- > 0;) {
         tensor *t = &s->tensor[s->trained[i]];
+        bucket *b = &s->bucket[t->bucket];
         if (t->ready)
             continue;
-        if (s->config.on_unready == TG_UNREADY_ERROR)
-            return tg_fail(TG_E_STATE, "step %llu: the gradient of \"%s\" was never made ready",
-                           (unsigned long long)s->t, t->name);
+        for (size_t l = 0; l < s->lanes; l++) /* the last step's may not have been read yet */
+            TG_TRY(tg__engine_wait_begun(s->engine, &b->lane[l].op));
         memset(t->grad, 0, t->n * sizeof *t->grad);
         TG_TRY(take_gradient(s, t));
     }
     return TG_OK;
+}
+
+/* The rate set by now is that of the whole step, also for buckets that were exchanged early. */
+static void rate_step(tg_session *s)
+{
+    for (size_t b = 0; b < s->nbuckets; b++)
+        for (size_t l = 0; l < s->lanes; l++) {
+            lane_op *o = &s->bucket[b].lane[l];
+            if (o->waiting && !o->loaded && o->op.step == s->t)
+                o->lr = s->lr;
+        }
 }
 
 static double residual_norm(const tg_session *s)
@@ -355,6 +377,7 @@ static void open_step(tg_session *s)
 static tg_status step(tg_session *s, tg_step_info *info)
 {
     TG_TRY(complete_gradients(s));
+    rate_step(s);
     TG_TRY(tg__session_deliver(s, s->t, info));
     if (info != NULL && info->want_residual_norm)
         info->residual_norm = residual_norm(s);
@@ -392,6 +415,7 @@ tg_status tg_step(tg_session *s, tg_step_info *info)
         info->want_residual_norm = want;
         info->density = 1;
     }
+    TG_TRY(check_ready(s));
     tg_status status = step(s, info);
     return status == TG_OK ? TG_OK : tg__session_failed(s, status);
 }
