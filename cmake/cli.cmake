@@ -50,3 +50,11 @@ add_executable(cli_parts_test src/cli/cli_parts_test.c src/cli/format.c src/cli/
 target_link_libraries(cli_parts_test PRIVATE tg_flags PkgConfig::CMOCKA Threads::Threads m)
 add_test(NAME cli_parts_test COMMAND cli_parts_test)
 set_tests_properties(cli_parts_test PROPERTIES TIMEOUT 60 LABELS unit)
+add_test(NAME docs_test COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/docs_test.py $<TARGET_FILE:telegrad>)
+set_tests_properties(docs_test PROPERTIES TIMEOUT 600 LABELS cli)
+file(GLOB full_tests CONFIGURE_DEPENDS tests/full/*_test.py)
+foreach(test ${full_tests}) # ctest -C full
+    get_filename_component(stem ${test} NAME_WE)
+    add_test(NAME ${stem} CONFIGURATIONS full COMMAND ${Python3_EXECUTABLE} ${test} $<TARGET_FILE:telegrad>)
+    set_tests_properties(${stem} PROPERTIES TIMEOUT 3000 RUN_SERIAL ON)
+endforeach()

@@ -1,0 +1,57 @@
+"""What the documents say can be run: every ```sh block of README.md runs, every ```c block compiles, every file that a
+document names exists.   docs_test.py PATH-OF-TELEGRAD"""
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+TELEGRAD = os.path.abspath(sys.argv.pop(1))
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+MPI = shutil.which("mpirun") and "libmpi" in subprocess.run(["ldd", TELEGRAD], capture_output=True, text=True).stdout
+
+
+def blocks(kind):
+    return re.findall(rf"^```{kind}\n(.*?)^```$", README, re.S | re.M)
+
+
+class Docs(unittest.TestCase):
+    def test_commands_run(self):
+        environment = {k: v for k, v in os.environ.items() if not k.startswith(("OMPI_", "PMI_"))}
+        environment.update(PATH=os.path.dirname(TELEGRAD) + ":" + os.environ["PATH"], OMPI_ALLOW_RUN_AS_ROOT="1",
+                           OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", OMPI_MCA_rmaps_base_oversubscribe="1",
+                           OMPI_MCA_hwloc_base_binding_policy="none")
+        commands = [line for block in blocks("sh") for line in block.splitlines()]
+        self.assertGreaterEqual(len(commands), 5)
+        with tempfile.TemporaryDirectory() as folder:
+            for command in commands:
+                if command.startswith("mpirun") and not MPI:
+                    print("SKIP without MPI:", command)
+                    continue
+                done = subprocess.run(command, shell=True, cwd=folder, env=environment, timeout=200,
+                                      capture_output=True, text=True)
+                self.assertEqual(done.returncode, 0, command + "\n" + done.stdout + done.stderr)
+                self.assertNotEqual(done.stdout, "", command)
+
+    def test_c_compiles(self):
+        compiler = shutil.which("mpicc.openmpi") or shutil.which("mpicc")
+        if not compiler:
+            self.skipTest("SKIP: no mpicc")
+        for code in blocks("c"):
+            subprocess.run([compiler, "-std=c17", "-Wall", "-Werror", "-fsyntax-only", "-I", ROOT / "include", "-xc", "-"],
+                           input=code, text=True, check=True)
+
+    def test_files_exist(self):
+        for document in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]:
+            for name in re.findall(r"`((?:src|docs|include|examples|scripts|tools|tests|bench|cmake)/[\w./-]+)`",
+                                   document.read_text(encoding="utf-8")):
+                if "NAME" not in name:
+                    self.assertTrue((ROOT / name).exists(), f"{document.name} names {name}")
+
+
+if __name__ == "__main__":
+    unittest.main()
