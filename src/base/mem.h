@@ -53,6 +53,8 @@ uint64_t tg__hash(uint64_t hash, const void *bytes, size_t len);
 
 /* A file written aside: opens `path`.tmp for writing; commit flushes, syncs and renames it to
  * `path`; abandon removes it. Exactly one of the two must follow. On failure commit has removed it.
+ * A link stays: what it leads to is replaced. What is no regular file (pipe, device), or is this
+ * process's standard output or error, is written at once, as it is; tmp is NULL then.
  * Errors: TG_E_IO, naming the path and the reason */
 typedef struct tg__newfile {
     FILE *file;

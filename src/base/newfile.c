@@ -1,10 +1,15 @@
-/* A file appears under its name only when it is complete and on the disk. */
+/* A file appears under its name only when it is complete and on the disk. What is no regular file,
+ * or is this process's own output, has no such moment: it is written as it is. */
 #include "base/mem.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
+
+#define LINKS_MAX 40 /* as the kernel's */
 
 static void release(tg__newfile *f)
 {
@@ -29,51 +34,112 @@ static void sync_directory(const char *path)
     free(dir);
 }
 
-tg_status tg__newfile_open(tg__newfile *f, const char *path)
+/* Where the links at the end of path lead, whether or not anything is there. NULL: no memory */
+static char *follow(const char *path)
 {
-    *f = (tg__newfile){0};
-    size_t len = strlen(path);
-    f->path = strdup(path);
-    f->tmp = malloc(len + sizeof ".tmp");
-    if (!f->path || !f->tmp) {
-        release(f);
+    char *at = strdup(path);
+    for (int links = 0; at && links < LINKS_MAX; links++) {
+        char to[PATH_MAX], *next = NULL;
+        ssize_t len = readlink(at, to, sizeof to - 1);
+        if (len < 0)
+            break;
+        to[len] = '\0';
+        const char *slash = strrchr(at, '/');
+        int dir = slash && to[0] != '/' ? (int)(slash - at) + 1 : 0;
+        if (asprintf(&next, "%.*s%s", dir, at, to) < 0)
+            next = NULL;
+        free(at);
+        at = next;
+    }
+    return at;
+}
+
+static bool same_file(const struct stat *a, const struct stat *b)
+{
+    return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
+}
+
+/* The standard output or error if it is this file, else -1. */
+static int standard_fd(const struct stat *info)
+{
+    struct stat own;
+    for (int fd = STDOUT_FILENO; fd <= STDERR_FILENO; fd++)
+        if (fstat(fd, &own) == 0 && same_file(info, &own))
+            return fd;
+    return -1;
+}
+
+/* Through a copy of the descriptor if there is one: one offset, so nothing is overwritten. */
+static FILE *open_as_it_is(const char *path, int standard)
+{
+    if (standard < 0)
+        return fopen(path, "wbe");
+    int fd = fcntl(standard, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+    FILE *file = fd >= 0 ? fdopen(fd, "wb") : NULL;
+    if (!file && fd >= 0) {
+        int error = errno;
+        close(fd);
+        errno = error;
+    }
+    return file;
+}
+
+/* Sets f->file, and f->tmp if the file is written aside. f->path: what all links led to. */
+static tg_status open_either(tg__newfile *f, const char *path)
+{
+    struct stat info, found;
+    bool exists = stat(path, &info) == 0;
+    if (!exists && errno != ENOENT)
+        return tg_fail(TG_E_IO, "cannot open %s for writing: %s", path, strerror(errno));
+    int standard = exists ? standard_fd(&info) : -1;
+    /* Names under /proc/self/fd lead to a text that need not be the file's name any more. */
+    bool aside = !exists || (S_ISREG(info.st_mode) && standard < 0 && stat(f->path, &found) == 0 &&
+                             same_file(&info, &found));
+    if (aside && asprintf(&f->tmp, "%s.tmp", f->path) < 0) {
+        f->tmp = NULL;
         return tg_fail(TG_E_NOMEM, "out of memory: name of %s", path);
     }
-    memcpy(f->tmp, path, len);
-    memcpy(f->tmp + len, ".tmp", sizeof ".tmp");
-    f->file = fopen(f->tmp, "wbe");
-    if (!f->file) {
-        tg_status status =
-            tg_fail(TG_E_IO, "cannot open %s for writing: %s", f->tmp, strerror(errno));
-        release(f);
-        return status;
-    }
+    f->file = aside ? fopen(f->tmp, "wbe") : open_as_it_is(path, standard);
+    if (!f->file)
+        return tg_fail(TG_E_IO, "cannot open %s for writing: %s", aside ? f->tmp : path,
+                       strerror(errno));
     return TG_OK;
+}
+
+tg_status tg__newfile_open(tg__newfile *f, const char *path)
+{
+    *f = (tg__newfile){.path = follow(path)};
+    tg_status status =
+        f->path ? open_either(f, path) : tg_fail(TG_E_NOMEM, "out of memory: name of %s", path);
+    if (status != TG_OK)
+        release(f);
+    return status;
 }
 
 tg_status tg__newfile_commit(tg__newfile *f)
 {
-    const char *step = "write", *target = f->tmp;
+    const char *step = "write", *target = f->tmp ? f->tmp : f->path;
     /* A write that failed earlier left its mark, but maybe not its errno. */
     int error = ferror(f->file) ? EIO : 0;
     if (fflush(f->file) != 0)
         error = errno;
-    if (!error && fsync(fileno(f->file)) != 0) {
+    if (f->tmp && !error && fsync(fileno(f->file)) != 0) {
         step = "sync";
         error = errno;
     }
     if (fclose(f->file) != 0 && !error)
         error = errno;
-    if (!error && rename(f->tmp, f->path) != 0) {
+    if (f->tmp && !error && rename(f->tmp, f->path) != 0) {
         step = "rename the new file to";
         target = f->path;
         error = errno;
     }
     tg_status status = TG_OK;
     if (error) {
-        unlink(f->tmp);
+        if (f->tmp)
+            unlink(f->tmp);
         status = tg_fail(TG_E_IO, "cannot %s %s: %s", step, target, strerror(error));
-    } else {
+    } else if (f->tmp) {
         sync_directory(f->path);
     }
     release(f);
@@ -84,7 +150,8 @@ void tg__newfile_abandon(tg__newfile *f)
 {
     if (f->file) {
         fclose(f->file);
-        unlink(f->tmp);
+        if (f->tmp)
+            unlink(f->tmp);
     }
     release(f);
 }

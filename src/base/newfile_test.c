@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 #include "base/mem.h"
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -98,12 +99,14 @@ static void rename_fails(void **state)
 {
     (void)state;
     unlink(path);
-    assert_int_equal(mkdir(path, 0700), 0);
     tg__newfile f;
     assert_int_equal(tg__newfile_open(&f, path), TG_OK);
+    assert_int_equal(mkdir(path, 0700), 0);
     assert_int_equal(tg__newfile_commit(&f), TG_E_IO);
     assert_non_null(strstr(tg_error(), path));
     assert_false(exists(tmp));
+    assert_int_equal(tg__newfile_open(&f, path), TG_E_IO); /* a directory is found at once */
+    assert_non_null(strstr(tg_error(), "directory"));
     assert_int_equal(rmdir(path), 0);
 }
 
@@ -126,12 +129,112 @@ static void write_fails(void **state)
     }
 }
 
+static void write_at(const char *name, const char *text)
+{
+    tg__newfile f;
+    assert_int_equal(tg__newfile_open(&f, name), TG_OK);
+    assert_true(fputs(text, f.file) >= 0);
+    assert_int_equal(tg__newfile_commit(&f), TG_OK);
+}
+
+static bool is_link(const char *name)
+{
+    struct stat info;
+    assert_int_equal(lstat(name, &info), 0);
+    return S_ISLNK(info.st_mode);
+}
+
+/* Links stay, also one to a file that is not there yet and one of another directory. */
+static void links_stay(void **state)
+{
+    (void)state;
+    char sub[96], near[112], far[112];
+    unlink(path);
+    snprintf(sub, sizeof sub, "%s/sub", dir);
+    snprintf(near, sizeof near, "%s/near", sub);
+    snprintf(far, sizeof far, "%s/far", sub);
+    assert_int_equal(mkdir(sub, 0700), 0);
+    assert_int_equal(symlink("../file", near), 0); /* relative to where the link is */
+    assert_int_equal(symlink(near, far), 0);
+    for (int i = 0; i < 2; i++) {
+        write_at(far, i ? "second" : "first");
+        assert_content(i ? "second" : "first");
+        assert_true(is_link(near) && is_link(far));
+    }
+    tg__newfile f;
+    assert_int_equal(tg__newfile_open(&f, far), TG_OK);
+    assert_true(exists(tmp)); /* beside the file, so that the rename stays within its directory */
+    tg__newfile_abandon(&f);
+    assert_false(exists(tmp));
+    assert_int_equal(unlink(near), 0);
+    assert_int_equal(symlink(far, near), 0); /* a ring */
+    assert_int_equal(tg__newfile_open(&f, far), TG_E_IO);
+    assert_non_null(strstr(tg_error(), far));
+    unlink(near);
+    unlink(far);
+    assert_int_equal(rmdir(sub), 0);
+}
+
+static void no_regular_file(void **state)
+{
+    (void)state;
+    char got[8];
+    tg__newfile f;
+    unlink(path);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    int fd = open(path, O_RDONLY | O_NONBLOCK);
+    assert_true(fd >= 0);
+    write_at(path, "text");
+    assert_int_equal(read(fd, got, sizeof got), 4);
+    assert_memory_equal(got, "text", 4);
+    close(fd);
+    struct stat info;
+    assert_int_equal(stat(path, &info), 0);
+    assert_true(S_ISFIFO(info.st_mode));
+    assert_false(exists(tmp));
+    unlink(path);
+    assert_int_equal(symlink("/dev/full", path), 0); /* even if that could be replaced */
+    assert_int_equal(tg__newfile_open(&f, path), TG_OK);
+    assert_true(fputs("bytes", f.file) >= 0);
+    assert_int_equal(tg__newfile_commit(&f), TG_E_IO);
+    assert_non_null(strstr(tg_error(), "cannot write /dev/full"));
+    assert_true(exists("/dev/full"));
+    unlink(path);
+}
+
+/* Standard output sent to a regular file: what is printed before and after stands around. */
+static void own_output(void **state)
+{
+    (void)state;
+    unlink(path);
+    int file = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600), kept = dup(STDOUT_FILENO);
+    assert_true(file >= 0 && kept >= 0);
+    fflush(stdout);
+    dup2(file, STDOUT_FILENO);
+    bool written = write(STDOUT_FILENO, "before ", 7) == 7;
+    tg__newfile f;
+    tg_status opened = tg__newfile_open(&f, "/proc/self/fd/1");
+    if (opened == TG_OK) {
+        fputs("file ", f.file);
+        opened = tg__newfile_commit(&f);
+    }
+    written = written && write(STDOUT_FILENO, "after", 5) == 5;
+    dup2(kept, STDOUT_FILENO);
+    close(kept);
+    close(file);
+    assert_int_equal(opened, TG_OK);
+    assert_true(written);
+    assert_content("before file after");
+    assert_false(exists(tmp));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(commit_replaces), cmocka_unit_test(abandon_keeps_the_old),
         cmocka_unit_test(open_fails),      cmocka_unit_test(rename_fails),
-        cmocka_unit_test(write_fails),
+        cmocka_unit_test(write_fails),     cmocka_unit_test(links_stay),
+        cmocka_unit_test(no_regular_file), cmocka_unit_test(own_output),
     };
     return cmocka_run_group_tests(tests, make_dir, remove_dir);
 }

@@ -88,6 +88,80 @@ static void test_table(void **state)
     table_destroy(NULL);
 }
 
+/* A row that ends in one long text: it widens nothing. */
+static void test_table_rest(void **state)
+{
+    (void)state;
+    char text[512];
+    struct table *t = table_create(3);
+    assert_non_null(t);
+    static const char *const cells[][3] = {{"run", "a", "b"}, {"fine", "1", "2"}};
+    for (size_t r = 0; r < 2; r++) {
+        table_row(t);
+        for (size_t c = 0; c < 3; c++)
+            table_cell(t, cells[r][c]);
+    }
+    table_row(t);
+    table_cell(t, "bad");
+    table_rest(t, "failed: because of that");
+    table_cell(t, "one too many");
+    table_rest(t, "one too many");
+    printed(t, text, sizeof text);
+    assert_string_equal(text, "run   a  b\n"
+                              "----------\n"
+                              "fine  1  2\n"
+                              "bad   failed: because of that\n");
+    table_destroy(t);
+}
+
+static void test_utf8(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *safe; /* safe: NULL if it is text itself */
+    } cases[] = {{"", NULL},
+                 {"plain\n", NULL},
+                 {"\xc3\xa9 \xe2\x82\xac \xf0\x9f\x99\x82 \xf4\x8f\xbf\xbf \xed\x9f\xbf", NULL},
+                 {"\xff", "\\xff"},
+                 {"a\x80z", "a\\x80z"},
+                 {"cut \xe2\x82", "cut \\xe2\\x82"},
+                 {"\xc3(", "\\xc3("},
+                 {"\xc0\xaf", "\\xc0\\xaf"},                         /* overlong / */
+                 {"\xe0\x80\xaf", "\\xe0\\x80\\xaf"},                /* longer still */
+                 {"\xf0\x80\x80\xaf", "\\xf0\\x80\\x80\\xaf"},       /* and more */
+                 {"\xed\xa0\x80", "\\xed\\xa0\\x80"},                /* a surrogate */
+                 {"\xf4\x90\x80\x80", "\\xf4\\x90\\x80\\x80"},       /* above U+10FFFF */
+                 {"\xc3\xa9\xe9\xc3\xa9", "\xc3\xa9\\xe9\xc3\xa9"}}; /* in between */
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char *safe = format_utf8(cases[i].text);
+        assert_non_null(safe);
+        assert_string_equal(safe, cases[i].safe ? cases[i].safe : cases[i].text);
+        assert_true(format_is_utf8(cases[i].text) == !cases[i].safe);
+        assert_true(format_is_utf8(safe));
+        free(safe);
+    }
+}
+
+static void test_shorten(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *shortened;
+    } cases[] = {
+        {"", ""},
+        {"12345", "12345"},
+        {"123456", "12..."},
+        {"123456789", "12..."},
+        {"\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9", "\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9"},
+        {"\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9z", "\xc3\xa9\xc3\xa9..."}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char text[32];
+        snprintf(text, sizeof text, "%s", cases[i].text);
+        format_shorten(text, 5);
+        assert_string_equal(text, cases[i].shortened);
+    }
+}
+
 static void test_median(void **state)
 {
     (void)state;
@@ -109,8 +183,11 @@ static void test_median(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bytes), cmocka_unit_test(test_count), cmocka_unit_test(test_seconds),
-        cmocka_unit_test(test_ratio), cmocka_unit_test(test_table), cmocka_unit_test(test_median),
+        cmocka_unit_test(test_bytes),      cmocka_unit_test(test_count),
+        cmocka_unit_test(test_seconds),    cmocka_unit_test(test_ratio),
+        cmocka_unit_test(test_table_rest), cmocka_unit_test(test_utf8),
+        cmocka_unit_test(test_shorten),    cmocka_unit_test(test_table),
+        cmocka_unit_test(test_median),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

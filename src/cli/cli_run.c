@@ -12,8 +12,6 @@ struct watch {
     struct records *records;
     struct progress progress;
     struct run_result *result;
-    double bytes, half_bytes; /* sent, and of that in the second half of the run */
-    uint64_t steps, half_steps;
 };
 
 static tg_status copy(const char *text, char **copy_p)
@@ -42,12 +40,6 @@ static tg_status on_start(void *arg, const train_start_info *info)
 static tg_status on_step(void *arg, const train_step_info *info)
 {
     struct watch *w = arg;
-    w->bytes += (double)info->tg.bytes_sent;
-    w->steps++;
-    if (info->step > w->result->steps_planned / 2) {
-        w->half_bytes += (double)info->tg.bytes_sent;
-        w->half_steps++;
-    }
     progress_step(&w->progress, info);
     return records_step(w->records, info);
 }
@@ -87,7 +79,7 @@ static train_job job_of(const struct run_options *o, tg_trace *trace)
 tg_status run_job(const struct run_about *about, const char *title, struct records *records,
                   tg_trace *trace, struct run_result *result_p)
 {
-    struct run_result result = {.bytes_per_step = NAN};
+    struct run_result result = {0};
     struct watch w = {.about = about, .title = title, .records = records, .result = &result};
     const train_events events = {&w, on_start, on_step, on_epoch};
     const train_job job = job_of(about->options, trace);
@@ -100,10 +92,6 @@ tg_status run_job(const struct run_about *about, const char *title, struct recor
         run_result_free(&result);
         return status;
     }
-    if (w.half_steps)
-        result.bytes_per_step = w.half_bytes / (double)w.half_steps;
-    else if (w.steps) /* interrupted early */
-        result.bytes_per_step = w.bytes / (double)w.steps;
     *result_p = result;
     return TG_OK;
 }

@@ -8,6 +8,7 @@
 #include "cli/stop.h"
 #include <errno.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -82,18 +83,24 @@ struct work {
     const struct compare_options *options;
     const train_data *data;
     struct records *records;
-    struct compare_row *rows; /* (count) finished runs */
+    struct compare_row *rows; /* (count) finished and failed runs */
     size_t count;
+    tg_status failed; /* of the last run that failed */
     bool interrupted;
 };
 
-static bool is_named(tg_kind kind, const char *text, const char *name)
+/* What others are compared with. Without an exchange nothing is trained together. */
+static bool is_dense_ssgd(const struct run_options *o)
 {
-    tg_spec *spec = NULL;
-    bool same =
-        tg_registry_parse(kind, text, &spec) == TG_OK && strcmp(tg_spec_name(spec), name) == 0;
-    tg_spec_free(spec);
-    return same;
+    tg_spec *method = NULL, *strategy = NULL;
+    bool is = tg_registry_parse(TG_KIND_METHOD, o->method, &method) == TG_OK &&
+              tg_registry_parse(TG_KIND_STRATEGY, o->strategy, &strategy) == TG_OK &&
+              strcmp(tg_spec_name(method), "dense") == 0 &&
+              strcmp(tg_spec_word(method, "exchange"), "none") != 0 &&
+              strcmp(tg_spec_name(strategy), "ssgd") == 0;
+    tg_spec_free(method);
+    tg_spec_free(strategy);
+    return is;
 }
 
 static tg_status one(const struct work *w, const struct run_options *o, const char *name,
@@ -108,12 +115,14 @@ static tg_status time_steps(struct work *w, const struct planned_run *run, struc
 {
     struct run_options o = run->options;
     struct run_result timed;
-    char name[256], title[256];
+    char *name = NULL;
     o.steps = w->options->dense_timed;
     o.evaluate = false;
-    snprintf(name, sizeof name, "%.240s (timed)", run->name);
-    snprintf(title, sizeof title, "%.240s timed", run->name);
-    TG_TRY(one(w, &o, name, title, &timed));
+    if (asprintf(&name, "%s (timed)", run->name) < 0)
+        return tg_fail(TG_E_NOMEM, "out of memory: name of a run");
+    tg_status status = one(w, &o, name, name, &timed);
+    free(name);
+    TG_TRY(status);
     w->interrupted = timed.end.interrupted;
     row->timed_steps = timed.end.steps;
     row->timed_ms = timed.end.step_ms_median;
@@ -121,46 +130,95 @@ static tg_status time_steps(struct work *w, const struct planned_run *run, struc
     return TG_OK;
 }
 
-static tg_status run_planned(struct work *w, size_t i)
+static tg_status fill_row(struct work *w, size_t i, struct compare_row *row)
 {
     const struct planned_run *run = &w->options->plan.runs[i];
     struct run_options o = run->options;
-    struct compare_row row = {.name = run->name};
     char title[256];
-    row.dense = is_named(TG_KIND_METHOD, o.method, "dense") &&
-                is_named(TG_KIND_STRATEGY, o.strategy, "ssgd");
-    bool apart = w->options->dense_timed && row.dense && o.link;
+    bool apart = w->options->dense_timed && row->dense && o.link;
     if (apart)
         o.link = NULL;
     snprintf(title, sizeof title, "%zu/%zu %.200s", i + 1, w->options->plan.count, run->name);
-    TG_TRY(one(w, &o, run->name, title, &row.result));
-    w->interrupted = row.result.end.interrupted;
-    if (apart && !w->interrupted) {
-        tg_status status = time_steps(w, run, &row);
-        if (status != TG_OK) {
-            run_result_free(&row.result);
-            return status;
-        }
-    }
-    if (w->interrupted)
-        run_result_free(&row.result);
-    else
-        w->rows[w->count++] = row;
+    TG_TRY(one(w, &o, run->name, title, &row->result));
+    w->interrupted = row->result.end.interrupted;
+    return apart && !w->interrupted ? time_steps(w, run, row) : TG_OK;
+}
+
+/* A row that says why. A failure of the records, or a setting that is wrong before anything was
+ * trained, is the failure of the whole. */
+static tg_status add_failed(struct work *w, const struct compare_row *run, tg_status status)
+{
+    static const train_end_info nothing = {.test_accuracy = NAN,
+                                           .seconds = NAN,
+                                           .step_ms_median = NAN,
+                                           .bytes_per_step = NAN,
+                                           .ratio = NAN,
+                                           .ratio_wire = NAN};
+    bool all = records_status(w->records) != TG_OK ||
+               (cli_exit_status(status) == CLI_USAGE && w->count == 0);
+    if (all)
+        return tg_fail(status, "run \"%.64s\": %s", run->name, tg_error());
+    struct compare_row row = {.name = run->name,
+                              .options = run->options,
+                              .result.end = nothing,
+                              .dense = run->dense,
+                              .failed = strdup(tg_error())};
+    if (!row.failed)
+        return tg_fail(TG_E_NOMEM, "out of memory: run \"%.64s\"", run->name);
+    w->rows[w->count++] = row;
+    w->failed = status;
+    if (!w->launch->mpi) /* launch_fail says it */
+        console_error("run \"%.64s\": %s", row.name, row.failed);
     return TG_OK;
 }
 
-static tg_status report(const struct work *w)
+static tg_status run_planned(struct work *w, size_t i)
+{
+    const struct planned_run *run = &w->options->plan.runs[i];
+    struct compare_row row = {
+        .name = run->name, .options = &run->options, .dense = is_dense_ssgd(&run->options)};
+    tg_status status = fill_row(w, i, &row);
+    if (status == TG_OK && !w->interrupted) {
+        w->rows[w->count++] = row;
+        return TG_OK;
+    }
+    if (status != TG_OK)
+        status = add_failed(w, &row, status);
+    report_row_free(&row);
+    return status;
+}
+
+/* The file first: standard output may be a pipe that nobody reads any more. */
+static tg_status report(struct work *w)
 {
     if (w->launch->rank != 0)
         return TG_OK;
     if (w->records)
         TG_TRY(records_add(w->records, report_record(w->rows, w->count)));
+    struct records *records = w->records;
+    w->records = NULL;
+    TG_TRY(records_commit(records));
     if (w->count == 0)
         return TG_OK;
     if (w->options->json)
         return report_json(w->rows, w->count);
     const struct run_about about = {NULL, w->launch, &w->options->common, w->data};
     return report_table(&about, w->rows, w->count);
+}
+
+/* One after the other. After a failure the ranks of an MPI job cannot meet again. */
+static tg_status run_all(struct work *w)
+{
+    for (size_t i = 0; i < w->options->plan.count && !w->interrupted; i++) {
+        TG_TRY(run_planned(w, i));
+        if (w->failed != TG_OK && w->launch->mpi)
+            break;
+    }
+    TG_TRY(report(w));
+    if (w->failed != TG_OK && w->launch->mpi)
+        return tg_fail(w->failed, "run \"%.64s\": %s", w->rows[w->count - 1].name,
+                       w->rows[w->count - 1].failed);
+    return TG_OK;
 }
 
 static tg_status compare(const struct launch *l, const struct compare_options *o,
@@ -177,22 +235,15 @@ static tg_status compare(const struct launch *l, const struct compare_options *o
     if (status == TG_OK)
         status = run_open_data(&o->common, &data);
     w.data = data;
-    for (size_t i = 0; i < o->plan.count && status == TG_OK && !w.interrupted; i++) {
-        status = run_planned(&w, i);
-        if (status != TG_OK)
-            status = tg_fail(status, "run \"%.64s\": %s", o->plan.runs[i].name, tg_error());
-    }
     if (status == TG_OK)
-        status = report(&w);
-    if (status == TG_OK) {
-        *exit_status_p = w.interrupted ? stop_exit_status() : CLI_OK;
-        struct records *records = w.records;
-        w.records = NULL;
-        status = records_commit(records);
-    }
+        status = run_all(&w);
+    if (status == TG_OK)
+        *exit_status_p = w.interrupted       ? stop_exit_status()
+                         : w.failed != TG_OK ? CLI_FAILED
+                                             : CLI_OK;
     records_abandon(w.records);
     for (size_t i = 0; i < w.count; i++)
-        run_result_free(&w.rows[i].result);
+        report_row_free(&w.rows[i]);
     free(w.rows);
     train_data_close(data);
     return status;

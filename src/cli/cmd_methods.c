@@ -136,6 +136,28 @@ static tg_status print_all(const struct methods_options *o)
 
 /* ---- JSON ------------------------------------------------------------------------------------ */
 
+/* Appends item (taken over); NULL when anything is. */
+static json_t *append(json_t *list, json_t *item)
+{
+    if (list && json_array_append_new(list, item) == 0)
+        return list;
+    if (!list)
+        json_decref(item);
+    json_decref(list);
+    return NULL;
+}
+
+/* Adds the members of `more` (taken over); NULL when anything is. */
+static json_t *join(json_t *object, json_t *more)
+{
+    if (object && (!more || json_object_update(object, more) != 0)) {
+        json_decref(object);
+        object = NULL;
+    }
+    json_decref(more);
+    return object;
+}
+
 static json_t *real(double v)
 {
     return isfinite(v) ? json_real(v) : json_null();
@@ -147,9 +169,9 @@ static json_t *choices_json(const tg_key *key)
     const char *p = key->type == TG_KEY_CHOICE ? key->choices
                     : key->type == TG_KEY_FLAG ? "yes|no"
                                                : NULL;
-    while (p && *p) {
+    while (list && p && *p) {
         size_t len = strcspn(p, "|");
-        json_array_append_new(list, json_stringn(p, len));
+        list = append(list, json_stringn(p, len));
         p += len + (p[len] == '|');
     }
     return list;
@@ -160,13 +182,11 @@ static json_t *key_json(const tg_key *key)
     json_t *object =
         json_pack("{s:s, s:s, s:s?, s:s}", "name", key->name, "type", type_names[key->type],
                   "default", key->def, "help", key->help ? key->help : "");
-    if (object && has_range(key)) {
-        json_object_set_new(object, "min", real(key->min));
-        json_object_set_new(object, "max", real(key->max));
-        json_object_set_new(object, "min_open", json_boolean(key->min_open));
-    }
-    if (object && (key->type == TG_KEY_CHOICE || key->type == TG_KEY_FLAG))
-        json_object_set_new(object, "choices", choices_json(key));
+    if (has_range(key))
+        object = join(object, json_pack("{s:o, s:o, s:b}", "min", real(key->min), "max",
+                                        real(key->max), "min_open", (int)key->min_open));
+    if (key->type == TG_KEY_CHOICE || key->type == TG_KEY_FLAG)
+        object = join(object, json_pack("{s:o}", "choices", choices_json(key)));
     return object;
 }
 
@@ -175,8 +195,8 @@ static tg_status entry_json(int kind, const tg_entry *entry, json_t **object_p)
     tg_spec *spec = NULL;
     TG_TRY(default_spec(kind, entry, &spec));
     json_t *keys = json_array();
-    for (const tg_key *key = entry->keys; key && key->name; key++)
-        json_array_append_new(keys, key_json(key));
+    for (const tg_key *key = entry->keys; keys && key && key->name; key++)
+        keys = append(keys, key_json(key));
     json_t *object = json_pack("{s:s, s:s, s:s, s:s, s:o}", "name", entry->name, "summary",
                                entry->summary, "source", entry->source ? entry->source : "", "spec",
                                tg_spec_text(spec), "keys", keys);
@@ -199,7 +219,8 @@ static tg_status fill_json(const struct methods_options *o, json_t *all)
             if (!wanted(o, entries[i]))
                 continue;
             TG_TRY(entry_json(kind, entries[i], &object));
-            json_array_append_new(list, object);
+            if (json_array_append_new(list, object) != 0)
+                return tg_fail(TG_E_NOMEM, "out of memory: %s", entries[i]->name);
         }
     }
     return TG_OK;

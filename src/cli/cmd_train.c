@@ -3,34 +3,35 @@
 #include "cli/console.h"
 #include "cli/format.h"
 #include "cli/cli_run.h"
+#include "cli/outfile.h"
 #include "cli/stop.h"
-#include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <math.h>
-#include <string.h>
-#include <unistd.h>
 
 #define TRACE_SPANS ((size_t)1 << 18)
 
-/* A trace is written at the end; better to know before hours of training that it cannot be. */
-static tg_status check_trace(const char *path)
+/* Every process writes a trace: those of rank 1 and up add their rank to the name. */
+static tg_status trace_name(const struct launch *l, const char *path, char own[PATH_MAX])
 {
-    const char *slash = strrchr(path, '/');
-    char dir[4096] = ".";
-    if (slash)
-        snprintf(dir, sizeof dir, "%.*s", slash == path ? 1 : (int)(slash - path), path);
-    if (access(dir, W_OK) != 0)
-        return tg_fail(TG_E_IO, "--trace %s: cannot write in %s: %s", path, dir, strerror(errno));
-    return TG_OK;
+    int len = l->rank ? snprintf(own, PATH_MAX, "%s.%d", path, l->rank)
+                      : snprintf(own, PATH_MAX, "%s", path);
+    return len < PATH_MAX ? TG_OK : tg_fail(TG_E_IO, "--trace %s: the name is too long", path);
+}
+
+/* A trace is written at the end; better to know before hours of training that it cannot be. */
+static tg_status check_trace(const struct launch *l, const char *path)
+{
+    char own[PATH_MAX];
+    TG_TRY(trace_name(l, path, own));
+    TG_TRY(outfile_check("--trace", path, l->size > 1)); /* a pipe has no neighbours */
+    return l->rank ? outfile_check("--trace", own, true) : TG_OK;
 }
 
 static tg_status write_trace(const struct launch *l, const char *path, const tg_trace *trace)
 {
-    char own[4096];
-    if (l->rank == 0)
-        return tg_trace_write(trace, path);
-    if ((size_t)snprintf(own, sizeof own, "%s.%d", path, l->rank) >= sizeof own)
-        return tg_fail(TG_E_IO, "--trace %s: the name is too long", path);
+    char own[PATH_MAX];
+    TG_TRY(trace_name(l, path, own));
     return tg_trace_write(trace, own);
 }
 
@@ -50,7 +51,7 @@ static void print_cost(const struct run_result *result)
            format_seconds(end->seconds).text, format_seconds(end->step_ms_median / 1e3).text,
            format_seconds(end->compute_ms_median / 1e3).text);
     printf("sent           %s in all, %s a step and worker\n",
-           format_bytes((double)end->bytes_sent).text, format_bytes(result->bytes_per_step).text);
+           format_bytes((double)end->bytes_sent).text, format_bytes(end->bytes_per_step).text);
     printf("ratio          %s of the gradient, %s of the traffic of a dense exchange\n",
            format_ratio(end->ratio, "x").text, format_ratio(end->ratio_wire, "x").text);
 }
@@ -111,7 +112,7 @@ static tg_status open_and_train(const struct launch *l, const struct run_options
     if (o->out && l->rank == 0)
         status = records_open(o->out, &records);
     if (status == TG_OK && o->trace)
-        status = check_trace(o->trace);
+        status = check_trace(l, o->trace);
     if (status == TG_OK && o->trace)
         status = tg_trace_create(TRACE_SPANS, &trace);
     if (status == TG_OK)

@@ -1,4 +1,5 @@
 #include "cli/compare_plan.h"
+#include "cli/format.h"
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
@@ -76,6 +77,15 @@ static tg_status make_name(struct planned_run *run)
     return TG_OK;
 }
 
+static tg_status bad_name(const char *name)
+{
+    char *shown = format_utf8(name);
+    tg_status status = shown ? tg_fail(TG_E_SPEC, "name \"%.64s\": allowed: UTF-8 text", shown)
+                             : tg_fail(TG_E_NOMEM, "out of memory: name of a run");
+    free(shown);
+    return status;
+}
+
 static tg_status resolve(struct compare_plan *plan, size_t i, bool mpi)
 {
     struct planned_run *run = &plan->runs[i];
@@ -91,6 +101,8 @@ static tg_status resolve(struct compare_plan *plan, size_t i, bool mpi)
     }
     if (!run->name)
         TG_TRY(make_name(run));
+    if (!format_is_utf8(run->name))
+        return bad_name(run->name);
     for (size_t j = 0; j < i; j++)
         if (strcmp(plan->runs[j].name, run->name) == 0)
             return tg_fail(TG_E_SPEC,

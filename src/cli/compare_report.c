@@ -1,10 +1,15 @@
 /* time to finish = seconds of training; if timed: median step over the link * steps
- * speed-up = time to finish of the first dense S-SGD run / time to finish */
+ * speed-up = time per step of the first dense S-SGD run / time per step,
+ * time per step = time to finish / steps: runs may differ in their steps */
 #include "cli/compare_report.h"
+#include "cli/cli_run.h"
 #include "cli/format.h"
 #include "cli/table.h"
 #include <inttypes.h>
 #include <math.h>
+#include <stdlib.h>
+
+#define REASON_MOST 60 /* characters of a failure in the table */
 
 static double step_ms(const struct compare_row *row)
 {
@@ -18,15 +23,39 @@ static double time_to_finish(const struct compare_row *row)
     return row->result.end.seconds;
 }
 
+static double step_seconds(const struct compare_row *row)
+{
+    return time_to_finish(row) / (double)row->result.end.steps;
+}
+
 static double speed_up(const struct compare_row *rows, size_t count, const struct compare_row *row)
 {
     for (size_t i = 0; i < count; i++)
-        if (rows[i].dense)
-            return time_to_finish(&rows[i]) / time_to_finish(row);
+        if (rows[i].dense && !rows[i].failed)
+            return step_seconds(&rows[i]) / step_seconds(row);
     return NAN;
 }
 
+void report_row_free(struct compare_row *row)
+{
+    run_result_free(&row->result);
+    free(row->failed);
+    row->failed = NULL;
+}
+
 /* ---- text ------------------------------------------------------------------------------------ */
+
+static void fill_failed(struct table *t, const struct compare_row *row)
+{
+    char *reason = format_utf8(row->failed), *text = NULL;
+    if (reason)
+        format_shorten(reason, REASON_MOST);
+    if (!reason || asprintf(&text, "failed: %s", reason) < 0)
+        text = NULL;
+    table_rest(t, text ? text : "failed");
+    free(text);
+    free(reason);
+}
 
 static void fill_row(struct table *t, const struct compare_row *rows, size_t count,
                      const struct compare_row *row)
@@ -36,12 +65,16 @@ static void fill_row(struct table *t, const struct compare_row *rows, size_t cou
     const char *mark = row->timed_steps ? "*" : "";
     table_row(t);
     table_cell(t, row->name);
+    if (row->failed) {
+        fill_failed(t, row);
+        return;
+    }
     if (isfinite(result->end.test_accuracy))
         snprintf(text, sizeof text, "%.2f %%", 100 * result->end.test_accuracy);
     else
         snprintf(text, sizeof text, "-");
     table_cell(t, text);
-    table_cell(t, format_bytes(result->bytes_per_step).text);
+    table_cell(t, format_bytes(result->end.bytes_per_step).text);
     table_cell(t, format_ratio(result->end.ratio, "x").text);
     snprintf(text, sizeof text, "%s%s", format_ratio(step_ms(row), "").text, mark);
     table_cell(t, text);
@@ -96,17 +129,20 @@ tg_status report_table(const struct run_about *about, const struct compare_row *
 static json_t *row_json(const struct compare_row *rows, size_t count, const struct compare_row *row)
 {
     const train_end_info *end = &row->result.end;
+    const struct run_options *o = row->options;
     return json_pack(
-        "{s:s, s:s, s:s, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:b, s:I}",                /**/
-        "run", row->name, "method", row->result.method, "strategy", row->result.strategy,   /**/
+        "{s:s, s:s, s:s, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:b, s:I, s:o}",           /**/
+        "run", row->name,                                                                   /**/
+        "method", row->failed ? o->method : row->result.method,                             /**/
+        "strategy", row->failed ? o->strategy : row->result.strategy,                       /**/
         "steps", (json_int_t)end->steps, "test_accuracy", records_real(end->test_accuracy), /**/
-        "bytes_per_step", records_real(row->result.bytes_per_step),                         /**/
+        "bytes_per_step", records_real(end->bytes_per_step),                                /**/
         "ratio", records_real(end->ratio), "ratio_wire", records_real(end->ratio_wire),     /**/
         "step_ms", records_real(step_ms(row)),                                              /**/
         "time_to_finish", records_real(time_to_finish(row)),                                /**/
         "speed_up", records_real(speed_up(rows, count, row)),                               /**/
         "extrapolated", (int)(row->timed_steps > 0),                                        /**/
-        "timed_steps", (json_int_t)row->timed_steps);
+        "timed_steps", (json_int_t)row->timed_steps, "failed", records_text(row->failed));
 }
 
 tg_status report_json(const struct compare_row *rows, size_t count)

@@ -5,12 +5,16 @@
 #include "cli/records.h"
 
 struct compare_row {
-    const char *name;         /* borrowed */
-    struct run_result result; /* owned */
-    bool dense;               /* dense S-SGD: what others are compared with */
-    uint64_t timed_steps;     /* > 0: trained without the link, that many steps timed over it ... */
-    double timed_ms;          /* ... and their median */
+    const char *name;                  /* borrowed */
+    const struct run_options *options; /* borrowed */
+    struct run_result result;          /* owned; of a failed run: nothing but NAN */
+    char *failed;                      /* why the run failed, else NULL; owned */
+    bool dense;                        /* dense S-SGD: what others are compared with */
+    uint64_t timed_steps; /* > 0: trained without the link, that many steps timed over it ... */
+    double timed_ms;      /* ... and their median */
 };
+
+void report_row_free(struct compare_row *row);
 
 /* Text on stdout: a line that says on what all were run, the table, and a footnote if something is
  * extrapolated. about: the name and link of a run do not matter. Errors TG_E_IO, TG_E_NOMEM */

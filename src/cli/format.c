@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Three significant digits, none after the point from 100 on. */
@@ -68,4 +69,65 @@ format_text format_ratio(double ratio, const char *suffix)
     if (isfinite(ratio))
         snprintf(f.text, sizeof f.text, "%.*f%s", digits_after(ratio), ratio, suffix);
     return f;
+}
+
+/* Bytes of the character at text; 0 if it is none of UTF-8. */
+static size_t character(const char *text)
+{
+    const unsigned char *p = (const unsigned char *)text;
+    if (p[0] < 0x80)
+        return 1;
+    size_t len = p[0] < 0xc2 ? 0 : p[0] < 0xe0 ? 2 : p[0] < 0xf0 ? 3 : p[0] < 0xf5 ? 4 : 0;
+    for (size_t i = 1; i < len; i++)
+        if ((p[i] & 0xc0) != 0x80)
+            return 0;
+    if ((p[0] == 0xe0 && p[1] < 0xa0) || (p[0] == 0xf0 && p[1] < 0x90)) /* overlong */
+        return 0;
+    if ((p[0] == 0xed && p[1] > 0x9f) || (p[0] == 0xf4 && p[1] > 0x8f)) /* surrogate, too large */
+        return 0;
+    return len;
+}
+
+bool format_is_utf8(const char *text)
+{
+    while (*text) {
+        size_t len = character(text);
+        if (!len)
+            return false;
+        text += len;
+    }
+    return true;
+}
+
+char *format_utf8(const char *text)
+{
+    char *copy = malloc(4 * strlen(text) + 1), *out = copy;
+    if (!copy)
+        return NULL;
+    while (*text) {
+        size_t len = character(text);
+        if (len) {
+            memcpy(out, text, len);
+            out += len;
+        } else {
+            out += sprintf(out, "\\x%02x", (unsigned char)*text);
+        }
+        text += len ? len : 1;
+    }
+    *out = '\0';
+    return copy;
+}
+
+void format_shorten(char *text, size_t most)
+{
+    char *cut = text;
+    size_t n = 0;
+    while (*text) {
+        if (n++ == most - 3)
+            cut = text;
+        size_t len = character(text);
+        text += len ? len : 1;
+    }
+    if (n > most)
+        memcpy(cut, "...", sizeof "...");
 }

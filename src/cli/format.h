@@ -1,7 +1,9 @@
-/* Numbers for people. */
+/* Numbers for people, and text that is safe to show and to store. */
 #ifndef TG_CLI_FORMAT_H
 #define TG_CLI_FORMAT_H
 
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 typedef struct format_text {
@@ -20,5 +22,16 @@ format_text format_seconds(double seconds);
 /* Three significant digits and a suffix: 812.4, "x" -> "812x", 3.14159 -> "3.14x"; "-" if not
  * finite. */
 format_text format_ratio(double ratio, const char *suffix);
+
+/* Whether text is UTF-8 (RFC 3629: nothing overlong, no surrogates). */
+bool format_is_utf8(const char *text);
+
+/* text as UTF-8: each byte that is not part of it becomes \xNN. Released by free(); NULL: out of
+ * memory. */
+char *format_utf8(const char *text);
+
+/* Shorten UTF-8 text in place to at most `most` (>= 4) characters, the last three "..." if any were
+ * cut. */
+void format_shorten(char *text, size_t most);
 
 #endif

@@ -1,20 +1,20 @@
 #include "cli/records.h"
-#include "cli/stop.h"
+#include "cli/format.h"
+#include "cli/outfile.h"
 #include "cli/window.h"
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 struct records {
-    FILE *file;
-    char *path, *tmp; /* tmp: NULL if path is a device or a pipe, written as it is */
-    char *run;        /* name of the run under way, or NULL */
+    struct outfile file;
+    char *run; /* name of the run under way, or NULL */
     uint64_t log_every, last_step;
+    tg_status status; /* of the first record that failed */
     struct window window;
 };
 
@@ -22,32 +22,8 @@ struct records {
 
 static void release(struct records *r)
 {
-    free(r->path);
-    free(r->tmp);
     free(r->run);
     free(r);
-}
-
-static tg_status open_file(struct records *r, const char *path)
-{
-    struct stat info;
-    bool exists = stat(path, &info) == 0;
-    if (exists && S_ISDIR(info.st_mode))
-        return tg_fail(TG_E_IO, "--out %s: is a directory: allowed: a file", path);
-    r->path = strdup(path);
-    if (!r->path)
-        return tg_fail(TG_E_NOMEM, "out of memory: name of %s", path);
-    if ((!exists || S_ISREG(info.st_mode)) && asprintf(&r->tmp, "%s.tmp", path) < 0) {
-        r->tmp = NULL;
-        return tg_fail(TG_E_NOMEM, "out of memory: name of %s", path);
-    }
-    const char *name = r->tmp ? r->tmp : path;
-    r->file = fopen(name, "we");
-    if (!r->file)
-        return tg_fail(TG_E_IO, "--out %s: cannot open %s for writing: %s", path, name,
-                       strerror(errno));
-    stop_guard_file(r->tmp);
-    return TG_OK;
 }
 
 tg_status records_open(const char *path, struct records **r_p)
@@ -55,7 +31,7 @@ tg_status records_open(const char *path, struct records **r_p)
     struct records *r = calloc(1, sizeof *r);
     if (!r)
         return tg_fail(TG_E_NOMEM, "out of memory: records");
-    tg_status status = open_file(r, path);
+    tg_status status = outfile_open(&r->file, "--out", path);
     if (status != TG_OK) {
         release(r);
         return status;
@@ -68,15 +44,7 @@ tg_status records_commit(struct records *r)
 {
     if (!r)
         return TG_OK;
-    tg_status status = TG_OK;
-    int error = fclose(r->file) != 0 ? errno : 0;
-    if (r->tmp && !error && rename(r->tmp, r->path) != 0)
-        error = errno;
-    if (r->tmp && error)
-        (void)unlink(r->tmp);
-    if (error)
-        status = tg_fail(TG_E_IO, "--out %s: cannot be written: %s", r->path, strerror(error));
-    stop_guard_file(NULL);
+    tg_status status = outfile_commit(&r->file, "--out");
     release(r);
     return status;
 }
@@ -85,11 +53,13 @@ void records_abandon(struct records *r)
 {
     if (!r)
         return;
-    (void)fclose(r->file);
-    if (r->tmp)
-        (void)unlink(r->tmp);
-    stop_guard_file(NULL);
+    outfile_abandon(&r->file);
     release(r);
+}
+
+tg_status records_status(const struct records *r)
+{
+    return r ? r->status : TG_OK;
 }
 
 tg_status records_print(const json_t *record, FILE *file, const char *path)
@@ -106,8 +76,10 @@ tg_status records_print(const json_t *record, FILE *file, const char *path)
 
 tg_status records_add(struct records *r, json_t *record)
 {
-    tg_status status = r ? records_print(record, r->file, r->path) : TG_OK;
+    tg_status status = r ? records_print(record, r->file.file, r->file.path) : TG_OK;
     json_decref(record);
+    if (r && r->status == TG_OK)
+        r->status = status;
     return status;
 }
 
@@ -116,6 +88,16 @@ tg_status records_add(struct records *r, json_t *record)
 json_t *records_real(double v)
 {
     return isfinite(v) ? json_real(v) : json_null();
+}
+
+json_t *records_text(const char *text)
+{
+    if (!text)
+        return json_null();
+    char *safe = format_utf8(text);
+    json_t *string = safe ? json_string(safe) : NULL;
+    free(safe);
+    return string;
 }
 
 static json_t *hex64(uint64_t v)
@@ -132,8 +114,10 @@ static json_t *integer(uint64_t v)
 static json_t *begin(const struct records *r, const char *type)
 {
     json_t *record = json_pack("{s:s}", "type", type);
-    if (record && r->run)
-        json_object_set_new(record, "run", json_string(r->run));
+    if (record && r->run && json_object_set_new(record, "run", records_text(r->run)) != 0) {
+        json_decref(record);
+        record = NULL;
+    }
     return record;
 }
 
@@ -161,20 +145,25 @@ static json_t *time_now(void)
 static json_t *faults(const struct run_options *o)
 {
     json_t *list = json_array();
-    for (size_t i = 0; i < o->fault_count; i++)
-        json_array_append_new(list,
-                              json_sprintf("%d=%s", (int)o->faults[i].rank, o->faults[i].spec));
+    for (size_t i = 0; list && i < o->fault_count; i++) {
+        json_t *fault = json_sprintf("%d=%s", (int)o->faults[i].rank, o->faults[i].spec);
+        if (json_array_append_new(list, fault) != 0) {
+            json_decref(list);
+            list = NULL;
+        }
+    }
     return list;
 }
 
 /* What the machine, the program and the data are. */
 static json_t *about_surroundings(const struct run_about *a)
 {
-    return json_pack("{s:s, s:s, s:o, s:I, s:s, s:s, s:o, s:I, s:I, s:I, s:s}",          /**/
+    return json_pack("{s:s, s:s, s:o, s:I, s:o, s:o, s:o, s:o, s:I, s:I, s:I, s:s}",     /**/
                      "version", tg_version(), "cpu", tg_cpu_level(), "time", time_now(), /**/
                      "host_threads", (json_int_t)sysconf(_SC_NPROCESSORS_ONLN),          /**/
-                     "data", train_data_name(a->data),                                   /**/
-                     "data_origin", train_data_origin(a->data),                          /**/
+                     "data", records_text(train_data_name(a->data)),                     /**/
+                     "data_spec", records_text(a->options->data),                        /**/
+                     "data_origin", records_text(train_data_origin(a->data)),            /**/
                      "data_hash", hex64(train_data_hash(a->data)),                       /**/
                      "train_samples", (json_int_t)train_data_train(a->data),             /**/
                      "test_samples", (json_int_t)train_data_test(a->data),               /**/
@@ -185,25 +174,33 @@ static json_t *about_surroundings(const struct run_about *a)
 /* What was asked for. */
 static json_t *about_settings(const struct run_options *o, const train_start_info *info)
 {
-    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:s?, s:i, s:i, s:I, s:I, s:I, s:o}",       /**/
-                     "model", o->model, "method", info->method, "strategy", info->strategy, /**/
-                     "optimizer", info->optimizer, "lr_schedule", info->lr_schedule,        /**/
-                     "link", o->link, "world", info->world, "workers", info->world,         /**/
-                     "batch", (json_int_t)o->batch, "epochs", (json_int_t)o->epochs,        /**/
-                     "log_every", (json_int_t)o->log_every, "seed", integer(o->seed));
+    return json_pack("{s:o, s:s, s:s, s:s, s:s, s:o, s:i, s:i, s:I, s:I, s:I, s:o}",          /**/
+                     "model", records_text(o->model), "method", info->method,                 /**/
+                     "strategy", info->strategy, "optimizer", info->optimizer, "lr_schedule", /**/
+                     info->lr_schedule, "link", records_text(o->link), "world", info->world,  /**/
+                     "workers", info->world, "batch", (json_int_t)o->batch,                   /**/
+                     "epochs", (json_int_t)o->epochs, "log_every", (json_int_t)o->log_every,  /**/
+                     "seed", integer(o->seed));
 }
 
 static json_t *about_run(const struct run_options *o, const train_start_info *info)
 {
-    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:f, s:s, s:b, s:s?, s:I, s:s?, s:s?, s:o}",   /**/
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:f, s:s, s:b}",                               /**/
                      "steps", (json_int_t)info->steps,                                         /**/
                      "steps_per_epoch", (json_int_t)info->steps_per_epoch,                     /**/
                      "first_step", (json_int_t)info->first_step,                               /**/
                      "params", (json_int_t)info->params, "tensors", (json_int_t)info->tensors, /**/
                      "timeout", o->timeout, "driver", options_driver_name(o->driver),          /**/
-                     "evaluate", (int)o->evaluate, "save", o->save_dir,                        /**/
-                     "save_every", (json_int_t)o->save_every, "resume", o->resume_dir,         /**/
-                     "trace", o->trace, "faults", faults(o));
+                     "evaluate", (int)o->evaluate);
+}
+
+static json_t *about_files(const struct run_options *o)
+{
+    return json_pack("{s:o, s:o, s:I, s:o, s:o, s:o}",                               /**/
+                     "out", records_text(o->out), "save", records_text(o->save_dir), /**/
+                     "save_every", (json_int_t)o->save_every,                        /**/
+                     "resume", records_text(o->resume_dir),                          /**/
+                     "trace", records_text(o->trace), "faults", faults(o));
 }
 
 tg_status records_start(struct records *r, const struct run_about *about,
@@ -213,12 +210,15 @@ tg_status records_start(struct records *r, const struct run_about *about,
         return TG_OK;
     free(r->run);
     r->run = about->name ? strdup(about->name) : NULL;
+    if (about->name && !r->run)
+        return tg_fail(TG_E_NOMEM, "out of memory: name of a run");
     r->log_every = about->options->log_every;
     r->last_step = info->steps;
     window_clear(&r->window);
     json_t *record = begin(r, "start");
     record = join(record, about_settings(about->options, info));
     record = join(record, about_run(about->options, info));
+    record = join(record, about_files(about->options));
     record = join(record, about_surroundings(about));
     return records_add(r, record);
 }

@@ -1,6 +1,7 @@
 /* The records of runs as JSON lines (RFC 8259, one object a line): start, step, epoch, end, table.
- * Numbers that are not finite are null. Written to FILE.tmp, a whole line at a time; FILE appears
- * when the command has ended well (or was interrupted). One thread at a time. */
+ * Numbers that are not finite are null, bytes that are not UTF-8 the text \xNN. Written to
+ * FILE.tmp, a whole line at a time; FILE appears when the command has ended well (or was
+ * interrupted). What is no regular file is written as it is. One thread at a time. */
 #ifndef TG_CLI_RECORDS_H
 #define TG_CLI_RECORDS_H
 
@@ -23,8 +24,6 @@ struct run_result {
     uint64_t steps_planned;
     size_t params;
     char *method, *strategy, *optimizer, *lr_schedule; /* normal forms; owned */
-    double bytes_per_step; /* mean over the second half of the run (all of it if it ended before),
-                              of rank 0 */
 };
 
 /* Errors TG_E_IO, TG_E_NOMEM */
@@ -46,8 +45,13 @@ TG_NODISCARD tg_status records_end(struct records *r, const struct run_result *r
 /* A record of the caller's making; takes `record` over. */
 TG_NODISCARD tg_status records_add(struct records *r, json_t *record);
 
+/* The first failure to write a record; TG_OK if there was none. r may be NULL. */
+tg_status records_status(const struct records *r);
+
 /* v, or null if it is not finite. */
 json_t *records_real(double v);
+/* text, its bytes that are not UTF-8 as \xNN; null for NULL. NULL: out of memory */
+json_t *records_text(const char *text);
 
 /* record as one line; errors TG_E_IO, TG_E_NOMEM (record is NULL). record is borrowed. */
 TG_NODISCARD tg_status records_print(const json_t *record, FILE *file, const char *path);

@@ -7,7 +7,10 @@
 
 struct table {
     size_t columns, rows, room, next; /* next: column of the next cell */
-    char *(*cells)[MAX_COLUMNS];
+    struct row {
+        char *cells[MAX_COLUMNS];
+        bool rest; /* the last one given takes the rest of the row */
+    } * row;
     bool failed;
 };
 
@@ -25,8 +28,8 @@ void table_destroy(struct table *t)
         return;
     for (size_t r = 0; r < t->rows; r++)
         for (size_t c = 0; c < t->columns; c++)
-            free(t->cells[r][c]);
-    free(t->cells);
+            free(t->row[r].cells[c]);
+    free(t->row);
     free(t);
 }
 
@@ -35,16 +38,16 @@ void table_row(struct table *t)
     t->next = 0;
     if (t->rows == t->room) {
         size_t room = t->room ? 2 * t->room : 8;
-        void *cells = realloc(t->cells, room * sizeof *t->cells);
-        if (!cells) {
+        void *grown = realloc(t->row, room * sizeof *t->row);
+        if (!grown) {
             t->failed = true;
             t->next = t->columns; /* the cells of this row go nowhere */
             return;
         }
-        t->cells = cells;
+        t->row = grown;
         t->room = room;
     }
-    memset(t->cells[t->rows++], 0, sizeof *t->cells);
+    t->row[t->rows++] = (struct row){.rest = false};
 }
 
 void table_cell(struct table *t, const char *text)
@@ -53,7 +56,22 @@ void table_cell(struct table *t, const char *text)
         return;
     char *copy = strdup(text);
     t->failed = t->failed || !copy;
-    t->cells[t->rows - 1][t->next++] = copy;
+    t->row[t->rows - 1].cells[t->next++] = copy;
+}
+
+void table_rest(struct table *t, const char *text)
+{
+    if (t->rows == 0 || t->next >= t->columns)
+        return;
+    table_cell(t, text);
+    t->next = t->columns;
+    t->row[t->rows - 1].rest = true;
+}
+
+/* Whether cell c takes the rest of its row. */
+static bool is_rest(const struct table *t, size_t r, size_t c)
+{
+    return t->row[r].rest && (c + 1 == t->columns || !t->row[r].cells[c + 1]);
 }
 
 /* Characters, not bytes: run names may be UTF-8. */
@@ -78,14 +96,19 @@ int table_print(const struct table *t, FILE *file)
         return -1;
     for (size_t c = 0; c < t->columns; c++) {
         for (size_t r = 0; r < t->rows; r++) {
-            size_t w = t->cells[r][c] ? width(t->cells[r][c]) : 0;
+            const char *text = t->row[r].cells[c];
+            size_t w = text && !is_rest(t, r, c) ? width(text) : 0;
             widest[c] = w > widest[c] ? w : widest[c];
         }
         total += widest[c] + (c ? 2 : 0);
     }
     for (size_t r = 0; r < t->rows; r++) {
         for (size_t c = 0; c < t->columns; c++) {
-            const char *text = t->cells[r][c] ? t->cells[r][c] : "";
+            const char *text = t->row[r].cells[c] ? t->row[r].cells[c] : "";
+            if (is_rest(t, r, c)) {
+                fprintf(file, "%s%s", c ? "  " : "", text);
+                break;
+            }
             size_t space = widest[c] - width(text);
             if (c)
                 pad(file, 2 + space, ' ');

@@ -16,6 +16,9 @@ void table_destroy(struct table *t); /* NULL is fine */
 void table_row(struct table *t);
 void table_cell(struct table *t, const char *text);
 
+/* The rest of the row in one text, to the left; it may stand out over the last column. */
+void table_rest(struct table *t, const char *text);
+
 /* The first column to the left, the others to the right, a rule under the heading. Returns 0, or -1
  * if memory ran out on the way or `file` could not be written. */
 int table_print(const struct table *t, FILE *file);

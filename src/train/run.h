@@ -24,14 +24,18 @@ typedef struct run {
     uint8_t *labels;                                   /* (batch) */
     uint64_t steps, steps_per_epoch, first_step, step; /* step: done */
     /* Of the running epoch, kept in checkpoints: */
-    double loss_sum;
-    uint64_t loss_steps;
+    double loss_sum; /* of the steps whose loss was finite: */
+    uint64_t loss_count;
+    uint64_t loss_steps; /* all steps */
 
     run_stats stats;
     int64_t start_ns, evaluation_ns; /* of this run */
     int64_t hooks_ns;                /* of this step: time in the session's functions */
     unsigned skips;                  /* in a row */
+    bool apart;                      /* the exchange is `none`: no message carries a wish to stop */
     bool stop_asked;
+    uint64_t bytes_before;  /* sent before the first step */
+    uint64_t bytes_trained; /* sent from there to the drain's end */
     train_end_info end;
 } run;
 

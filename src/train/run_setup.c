@@ -95,18 +95,18 @@ static tg_status make_session(run *r)
 /* ---- checkpoints --------------------------------------------------------------------------------
  */
 
-/* The caller's part of a checkpoint: three 64-bit words of this machine's byte order. */
+/* The caller's part of a checkpoint: four 64-bit words of this machine's byte order. */
 typedef struct saved {
     uint64_t magic;
-    uint64_t loss_steps;
+    uint64_t loss_steps, loss_count;
     double loss_sum;
 } saved;
 
-#define SAVED_MAGIC UINT64_C(0x31306e6961727467) /* "gtrain01" */
+#define SAVED_MAGIC UINT64_C(0x32306e6961727467) /* "gtrain02" */
 
 tg_status run_save(run *r)
 {
-    const saved extra = {SAVED_MAGIC, r->loss_steps, r->loss_sum};
+    const saved extra = {SAVED_MAGIC, r->loss_steps, r->loss_count, r->loss_sum};
     const int64_t begin = run_now(r);
     TG_TRY(tg_session_save(r->session, r->job->save_dir, &extra, sizeof extra));
     r->evaluation_ns += run_now(r) - begin;
@@ -126,6 +126,7 @@ static tg_status begin(run *r)
     if (len != sizeof s || s.magic != SAVED_MAGIC)
         return tg_fail(TG_E_MISMATCH, "%s: not a checkpoint of the trainer", r->job->resume_dir);
     r->loss_steps = s.loss_steps;
+    r->loss_count = s.loss_count;
     r->loss_sum = s.loss_sum;
     r->step = r->first_step = tg_session_steps(r->session);
     if (r->step > r->steps)
@@ -134,15 +135,36 @@ static tg_status begin(run *r)
     return TG_OK;
 }
 
-/* The handshake knows nothing of the number of steps. */
-static tg_status agree_on_steps(run *r)
+/* What the handshake does not compare, because a resumed run may change it, but all ranks must
+ * share: they evaluate and save together. */
+static tg_status agree(run *r)
 {
-    double sum = (double)r->steps;
-    TG_TRY(tg_session_sum(r->session, &sum, 1));
-    if (sum != (double)r->steps * r->transport->size)
-        return tg_fail(TG_E_MISMATCH, "rank %d was told to train %" PRIu64 " steps, others differ",
-                       r->transport->rank, r->steps);
-    return TG_OK;
+    const train_job *job = r->job;
+    const struct {
+        const char *name;
+        double value;
+    } own[] = {{"steps", (double)r->steps},
+               {"evaluate", job->evaluate},
+               {"saving", job->save_dir != NULL},
+               {"save every", (double)job->save_every},
+               {"stoppable", job->stop != NULL}};
+    const int world = r->transport->size;
+    double *all;
+    TG_TRY(train_alloc((size_t)world, sizeof *all, &all));
+    tg_status status = TG_OK;
+    for (size_t i = 0; i < TRAIN_COUNT(own) && status == TG_OK; i++) {
+        for (int rank = 0; rank < world; rank++)
+            all[rank] = rank == r->transport->rank ? own[i].value : 0;
+        status = tg_session_sum(r->session, all, (size_t)world);
+        for (int rank = 0; rank < world && status == TG_OK; rank++)
+            if (all[rank] != own[i].value)
+                status = tg_fail(
+                    TG_E_MISMATCH,
+                    "ranks were started differently: rank %d has %s=%g, rank %d has %s=%g",
+                    r->transport->rank, own[i].name, own[i].value, rank, own[i].name, all[rank]);
+    }
+    free(all);
+    return status;
 }
 
 tg_status run_setup(run *r)
@@ -152,7 +174,10 @@ tg_status run_setup(run *r)
     TG_TRY(make_model(r));
     TG_TRY(make_session(r));
     TG_TRY(begin(r));
-    return agree_on_steps(r);
+    TG_TRY(agree(r));
+    r->apart = r->transport->size > 1 && strcmp(tg_spec_word(r->method, "exchange"), "none") == 0;
+    r->bytes_before = tg_session_bytes_sent(r->session);
+    return TG_OK;
 }
 
 void run_free(run *r)

@@ -57,10 +57,6 @@ static double exchange_ms(const run_step *step)
 {
     return step->exchange_ms > 0 ? step->exchange_ms : NAN;
 }
-static double bytes_sent(const run_step *step)
-{
-    return (double)step->bytes_sent;
-}
 static double coded_bytes(const run_step *step)
 {
     return step->coded && step->coded_bytes > 0 ? (double)step->coded_bytes : NAN;
@@ -82,25 +78,25 @@ static double median_of(const run_stats *s, size_t from, figure *f, double *scra
     return median(scratch, n);
 }
 
-tg_status run_stats_figures(const run_stats *s, size_t nparams, train_end_info *end)
+tg_status run_stats_figures(const run_stats *s, size_t nparams, double sent, train_end_info *end)
 {
-    double *scratch, sent = 0, dense = 0;
+    double *scratch, dense = 0, late = 0;
     TG_TRY(train_alloc(s->count, sizeof *scratch, &scratch));
     const size_t half = s->count / 2;
     end->step_ms_median = median_of(s, 0, step_ms, scratch);
     end->compute_ms_median = median_of(s, 0, compute_ms, scratch);
     end->step_coded_ms_median = median_of(s, 0, step_coded_ms, scratch);
     end->exchange_ms_median = median_of(s, 0, exchange_ms, scratch);
-    end->bytes_per_step = median_of(s, half, bytes_sent, scratch);
     double bytes = median_of(s, half, coded_bytes, scratch);
     if (isnan(bytes)) /* nothing was coded: the dense method */
         bytes = median_of(s, half, any_bytes, scratch);
     end->ratio = 4.0 * (double)nparams / bytes;
     free(scratch);
     for (size_t i = 0; i < s->count; i++) {
-        sent += (double)s->steps[i].bytes_sent;
+        late += i >= half ? (double)s->steps[i].bytes_sent : 0;
         dense += (double)s->steps[i].bytes_dense;
     }
+    end->bytes_per_step = s->count > 0 ? late / (double)(s->count - half) : NAN;
     end->ratio_wire = sent > 0 ? dense / sent : NAN;
     return TG_OK;
 }

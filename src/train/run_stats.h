@@ -21,7 +21,9 @@ TG_NODISCARD tg_status run_stats_add(run_stats *s, const run_step *step);
 void run_stats_free(run_stats *s);
 
 /* Set the figures of *end that are drawn from steps: medians, ratios, bytes_per_step. nparams:
- * parameters of the model. Figures of which no step tells anything are NAN. Errors TG_E_NOMEM */
-TG_NODISCARD tg_status run_stats_figures(const run_stats *s, size_t nparams, train_end_info *end);
+ * parameters of the model; sent: bytes of training, drain included. Figures of which no step tells
+ * anything are NAN. Errors TG_E_NOMEM */
+TG_NODISCARD tg_status run_stats_figures(const run_stats *s, size_t nparams, double sent,
+                                         train_end_info *end);
 
 #endif

@@ -1,6 +1,7 @@
 /* A training step, and the hooks that join the model's passes to the session. */
 #include "train/run.h"
 #include <inttypes.h>
+#include <math.h>
 
 /* After so many skipped steps in a row the parameters are lost for good: every batch gives a
  * gradient that is not finite. */
@@ -84,7 +85,8 @@ tg_status run_step_once(run *r, tg_step_info *info)
     double loss;
     int64_t compute_ns;
     TG_TRY(compute(r, &loss, &compute_ns));
-    if (r->job->stop && !r->stop_asked && __atomic_load_n(r->job->stop, __ATOMIC_RELAXED)) {
+    if (!r->apart && r->job->stop && !r->stop_asked &&
+        __atomic_load_n(r->job->stop, __ATOMIC_RELAXED)) {
         tg_session_request_stop(r->session);
         r->stop_asked = true;
     }
@@ -93,7 +95,10 @@ tg_status run_step_once(run *r, tg_step_info *info)
     const int64_t end = run_now(r);
 
     r->step++;
-    r->loss_sum += loss;
+    if (isfinite(loss)) {
+        r->loss_sum += loss;
+        r->loss_count++;
+    }
     r->loss_steps++;
     r->skips = info->skipped ? r->skips + 1 : 0;
     if (r->skips == SKIPS_MAX)

@@ -82,13 +82,12 @@ typedef struct train_end_info {
     double seconds;                  /* training, evaluation excluded, of this run */
     double step_ms_median, compute_ms_median;
     uint64_t bytes_sent;   /* everything this rank handed to the transport */
-    double bytes_per_step; /* median over steps of the bytes sent, second half of the run (after
-                              warm-ups) */
+    double bytes_per_step; /* mean over the second half of the run (after warm-ups) */
     /* 4n over the median coded gradient of the second half, envelope and frame included; dense
      * steps of CD-SGD not counted. */
     double ratio;
-    /* Bytes of the best dense exchange over bytes_sent, all steps; NAN if nothing was sent (one
-     * rank). */
+    /* Bytes of the best dense exchange over those sent from the first step to the drain's end; NAN
+     * if nothing was sent (one rank). */
     double ratio_wire;
     double step_coded_ms_median; /* steps whose awaited exchange was coded; NAN if none */
     double exchange_ms_median;

@@ -7,12 +7,12 @@
  */
 
 /* This rank's part of the test set. */
-static tg_status evaluate_shard(run *r, double *loss_p, double *correct_p)
+static tg_status evaluate_shard(run *r, double *loss_p, double *correct_p, double *tested_p)
 {
     const size_t total = train_data_test(r->data), world = (size_t)r->transport->size,
                  rank = (size_t)r->transport->rank, batch = r->job->batch;
     const size_t end = total * (rank + 1) / world;
-    *loss_p = *correct_p = 0;
+    *loss_p = *correct_p = *tested_p = 0;
     for (size_t at = total * rank / world; at < end; at += batch) {
         const size_t count = end - at < batch ? end - at : batch;
         double loss;
@@ -22,6 +22,7 @@ static tg_status evaluate_shard(run *r, double *loss_p, double *correct_p)
         TG_TRY(r->model->ops->forward(r->model, r->x, r->labels, count, NULL, &loss, &correct));
         *loss_p += loss;
         *correct_p += (double)correct;
+        *tested_p += (double)count;
     }
     return TG_OK;
 }
@@ -31,20 +32,22 @@ static tg_status evaluate_shard(run *r, double *loss_p, double *correct_p)
 static tg_status close_epoch(run *r, bool evaluate)
 {
     const int64_t start = run_now(r);
-    double sums[3] = {r->loss_sum, 0, 0};
+    double sums[5] = {r->loss_sum, (double)r->loss_count, 0, 0, 0};
     if (evaluate) {
         TG_TRY(tg_eval_begin(r->session));
-        TG_TRY(evaluate_shard(r, &sums[1], &sums[2]));
+        TG_TRY(evaluate_shard(r, &sums[2], &sums[3], &sums[4]));
         TG_TRY(tg_eval_end(r->session));
     }
     TG_TRY(tg_session_sum(r->session, sums, TRAIN_COUNT(sums)));
-    const double tested = evaluate ? (double)train_data_test(r->data) : NAN;
-    r->end.train_loss = sums[0] / ((double)r->loss_steps * r->transport->size);
-    r->end.test_loss = sums[1] / tested;
-    r->end.test_accuracy = sums[2] / tested;
+    if (evaluate && sums[4] != (double)train_data_test(r->data))
+        return tg_fail(TG_E_MISMATCH, "the ranks tested %.0f samples in all: the test set has %zu",
+                       sums[4], train_data_test(r->data));
+    r->end.train_loss = sums[0] / sums[1]; /* NAN if no loss was finite */
+    r->end.test_loss = evaluate ? sums[2] / sums[4] : NAN;
+    r->end.test_accuracy = evaluate ? sums[3] / sums[4] : NAN;
     r->evaluation_ns += run_now(r) - start;
     r->loss_sum = 0;
-    r->loss_steps = 0;
+    r->loss_count = r->loss_steps = 0;
     if (!r->events || !r->events->epoch)
         return TG_OK;
     const train_epoch_info info = {.epoch = (r->step - 1) / r->steps_per_epoch,
@@ -77,6 +80,17 @@ static tg_status announce(const run *r)
     return r->events->start(r->events->arg, &info);
 }
 
+/* Without exchanges ranks agree on stopping apart from the steps, now and then. */
+static tg_status agree_on_stop(run *r)
+{
+    if (!r->apart || !r->job->stop || r->step % 16 != 0)
+        return TG_OK;
+    double wishes = __atomic_load_n(r->job->stop, __ATOMIC_RELAXED) != 0;
+    TG_TRY(tg_session_sum(r->session, &wishes, 1));
+    r->end.interrupted = wishes > 0;
+    return TG_OK;
+}
+
 static tg_status loop(run *r)
 {
     const train_job *job = r->job;
@@ -89,6 +103,7 @@ static tg_status loop(run *r)
         tg_step_info info;
         TG_TRY(run_step_once(r, &info));
         r->end.interrupted = info.stop;
+        TG_TRY(agree_on_stop(r));
         if (job->save_dir && job->save_every > 0 && r->step % job->save_every == 0) {
             TG_TRY(run_save(r));
             saved_at = r->step;
@@ -98,6 +113,7 @@ static tg_status loop(run *r)
     if (job->save_dir && saved_at != r->step)
         TG_TRY(run_save(r));
     TG_TRY(tg_session_finish(r->session));
+    r->bytes_trained = tg_session_bytes_sent(r->session) - r->bytes_before;
     return r->loss_steps > 0 ? close_epoch(r, job->evaluate && !r->end.interrupted) : TG_OK;
 }
 
@@ -114,7 +130,7 @@ static tg_status run_all(run *r)
     end->world = r->transport->size;
     end->steps = r->step;
     end->epochs = r->step / r->steps_per_epoch;
-    TG_TRY(run_stats_figures(&r->stats, r->model->params_total, end));
+    TG_TRY(run_stats_figures(&r->stats, r->model->params_total, (double)r->bytes_trained, end));
     end->skipped_nonfinite = tg_session_skipped(r->session);
     TG_TRY(tg_session_params_hash(r->session, &end->params_hash));
     end->bytes_sent = tg_session_bytes_sent(r->session);

@@ -355,7 +355,7 @@ static void test_jobs_differ(void **state)
     b.epochs = 4;
     run_jobs((const train_job *const[]){&a, &b}, 2, &w, run);
     assert_int_equal(run[0].status, TG_E_MISMATCH);
-    assert_non_null(strstr(run[0].message, "60 steps"));
+    assert_non_null(strstr(run[0].message, "steps="));
     assert_int_equal(w.steps, 0);
 }
 

@@ -1,5 +1,9 @@
 /* Ranks as MPI processes. Built into libtelegrad-mpi, on the core's public functions only.
  *
+ * A receive that was posted waits here, not in MPI: some MPI libraries write a message that is too
+ * long past the end of the buffer before they report it. So `test` and `poll` ask for a message's
+ * length first (MPI_Improbe) and only give MPI a buffer that holds it.
+ *
  * MPI cannot tell that a rank gives up, so `shut` sends a goodbye of 8 bytes to everybody on a tag
  * of its own; whoever polls finds it and fails what it still expects from that rank. A rank that
  * dies says nothing: then the caller's deadlines decide (or mpirun ends the job first).
@@ -7,6 +11,7 @@
  * MPI cannot sleep either: `poll` asks for progress in growing intervals. */
 #include "telegrad/mpi.h"
 #include "transport/endpoint.h"
+#include "transport/mpi_posts.h"
 #include <limits.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -15,21 +20,19 @@
 #define GOODBYE_TAG ((int)TG__TAG_CARRIED - 1) /* 2^26 - 1 */
 #define NAP_MIN_NS 20000
 #define NAP_MAX_NS 200000
-
-/* The words of a request. */
-enum { W_REQUEST = 0, W_INDEX = 2, W_PEER = 3, W_CAP = 4, W_STATE = 5 };
-_Static_assert(sizeof(MPI_Request) <= 2 * sizeof(uint64_t), "an MPI_Request fits two words");
-
-enum { OVER = 0, SENDING = 1, RECEIVING = 2 };
+/* A longer message than this that does not fit is not received at all, so that its sender cannot
+ * make us allocate without limit; the send then never ends. */
+#define DISCARD_MAX ((size_t)1 << 26)
 
 typedef struct mpi_impl {
     tg_transport base; /* first: the address is the transport's */
     MPI_Comm comm;
     tg_request **pending; /* (count of cap): the caller's, until they are over */
     size_t count, cap;
-    size_t orphans; /* operations that failed here, but that MPI may still work on */
-    uint64_t id;    /* of this transport, agreed on: a goodbye for an earlier one is not ours */
-    bool *left;     /* (size) who said goodbye */
+    wait_list waiting; /* receives without a message */
+    size_t held;       /* operations and messages that MPI may still work on, failed ones too */
+    uint64_t id;       /* of this transport, agreed on: a goodbye for an earlier one is not ours */
+    bool *left;        /* (size) who said goodbye */
     bool is_shut;
     _Atomic bool woken;
 } mpi_impl;
@@ -85,14 +88,11 @@ static tg_status check_post(tg_transport *t, const char *verb, int peer, uint32_
     return TG_OK;
 }
 
-static void add_pending(mpi_impl *m, tg_request *req, MPI_Request request, int peer, size_t cap,
-                        uint64_t state)
+static void add_pending(mpi_impl *m, tg_request *req, int peer, uint32_t tag, uint64_t state)
 {
     *req = (tg_request){0};
-    memcpy(&req->word[W_REQUEST], &request, sizeof request);
     req->word[W_INDEX] = m->count;
-    req->word[W_PEER] = (uint64_t)peer;
-    req->word[W_CAP] = cap;
+    req->word[W_KEY] = (uint64_t)peer << 32 | tag;
     req->word[W_STATE] = state;
     m->pending[m->count++] = req;
 }
@@ -106,6 +106,57 @@ static void end_pending(mpi_impl *m, tg_request *req)
     req->word[W_STATE] = OVER;
 }
 
+/* ---- receives that wait ---------------------------------------------------------------------- */
+
+/* Receive the message that req waited for, as far as its length allows. */
+static void receive(mpi_impl *m, tg_request *req, MPI_Message message, const MPI_Status *status)
+{
+    MPI_Count count = 0;
+    bool counted = MPI_Get_elements_x(status, MPI_BYTE, &count) == MPI_SUCCESS && count >= 0;
+    size_t len = counted ? (size_t)count : SIZE_MAX;
+    bool fits = len <= (size_t)req->word[W_CAP];
+    void *buf = (void *)(uintptr_t)req->word[W_BUF], *scratch = NULL;
+    m->held++;
+    req->word[W_LEN] = len;
+    if (!fits && (len > DISCARD_MAX || !(scratch = malloc(len)))) {
+        req->word[W_STATE] = REFUSED;
+        return;
+    }
+    MPI_Request request = MPI_REQUEST_NULL;
+    int error = MPI_Imrecv(fits ? buf : scratch, (int)len, MPI_BYTE, &message, &request);
+    if (error != MPI_SUCCESS) {
+        free(scratch);
+        req->word[W_LEN] = (uint64_t)error;
+        req->word[W_STATE] = BROKEN;
+        return;
+    }
+    put_request(req, request);
+    req->word[W_SCRATCH] = (uint64_t)(uintptr_t)scratch;
+    req->word[W_STATE] = fits ? RECEIVING : DISCARDING;
+}
+
+/* Give messages that have come to the receives like req, oldest first, until req has one. */
+static tg_status match(mpi_impl *m, const tg_request *req)
+{
+    int peer = peer_of(req), tag = (int)(uint32_t)req->word[W_KEY];
+    while (req->word[W_STATE] == WAITING) {
+        int found = 0;
+        MPI_Message message;
+        MPI_Status status;
+        int error = MPI_Improbe(peer, tag, m->comm, &found, &message, &status);
+        if (error != MPI_SUCCESS)
+            return fail_mpi("MPI_Improbe", peer, error);
+        if (!found)
+            break;
+        tg_request *first = oldest_like(&m->waiting, req);
+        dequeue(&m->waiting, first);
+        receive(m, first, message, &status);
+    }
+    return TG_OK;
+}
+
+/* ---- operations ------------------------------------------------------------------------------ */
+
 static tg_status mpi_post_send(tg_transport *t, int peer, uint32_t tag, const void *buf, size_t len,
                                tg_request *req)
 {
@@ -118,7 +169,10 @@ static tg_status mpi_post_send(tg_transport *t, int peer, uint32_t tag, const vo
     int error = MPI_Isend(buf, (int)len, MPI_BYTE, peer, (int)tag, m->comm, &request);
     if (error != MPI_SUCCESS)
         return fail_mpi("MPI_Isend", peer, error);
-    add_pending(m, req, request, peer, len, SENDING);
+    add_pending(m, req, peer, tag, SENDING);
+    put_request(req, request);
+    req->word[W_LEN] = len;
+    m->held++;
     return TG_OK;
 }
 
@@ -130,18 +184,67 @@ static tg_status mpi_post_recv(tg_transport *t, int peer, uint32_t tag, void *bu
     if (cap > INT_MAX)
         return tg_fail(TG_E_ARG, "post_recv: cap=%zu: allowed over MPI: at most %d bytes", cap,
                        INT_MAX);
-    MPI_Request request;
-    int error = MPI_Irecv(buf, (int)cap, MPI_BYTE, peer, (int)tag, m->comm, &request);
-    if (error != MPI_SUCCESS)
-        return fail_mpi("MPI_Irecv", peer, error);
-    add_pending(m, req, request, peer, cap, RECEIVING);
+    add_pending(m, req, peer, tag, WAITING);
+    req->word[W_BUF] = (uint64_t)(uintptr_t)buf;
+    req->word[W_CAP] = cap;
+    enqueue(&m->waiting, req);
     return TG_OK;
 }
 
-static int error_class(int error)
+static tg_status fail_too_long(const tg_request *req)
 {
-    int class = error;
-    return MPI_Error_class(error, &class) == MPI_SUCCESS ? class : error;
+    return tg_fail(TG_E_CORRUPT,
+                   "a message of %zu bytes from rank %d is longer than expected: at most %zu bytes",
+                   (size_t)req->word[W_LEN], peer_of(req), (size_t)req->word[W_CAP]);
+}
+
+/* Ask MPI whether it is done with an operation; then neither it nor the scratch is held. */
+static tg_status test_held(mpi_impl *m, tg_request *req, bool *done_p)
+{
+    int done = 0;
+    MPI_Request request = get_request(req);
+    int error = MPI_Test(&request, &done, MPI_STATUS_IGNORE);
+    put_request(req, request);
+    if (request == MPI_REQUEST_NULL) {
+        m->held--;
+        free((void *)(uintptr_t)req->word[W_SCRATCH]);
+    }
+    if (error == MPI_SUCCESS) {
+        *done_p = done != 0;
+        return TG_OK;
+    }
+    if (request != MPI_REQUEST_NULL) /* some keep a failed request */
+        (void)MPI_Request_free(&request);
+    return fail_mpi("MPI_Test", peer_of(req), error);
+}
+
+/* Whether the operation has ended well. An error is its end, too. */
+static tg_status advance(mpi_impl *m, tg_request *req, bool *done_p)
+{
+    int peer = peer_of(req);
+    bool done = false;
+    if (req->word[W_STATE] == WAITING) {
+        tg_status status = match(m, req);
+        if (status == TG_OK && req->word[W_STATE] == WAITING && m->left[peer])
+            status = tg_fail(TG_E_PEER, "rank %d has left", peer);
+        if (status != TG_OK)
+            dequeue(&m->waiting, req);
+        if (status != TG_OK || req->word[W_STATE] == WAITING) {
+            *done_p = false;
+            return status;
+        }
+    }
+    if (req->word[W_STATE] == REFUSED)
+        return fail_too_long(req);
+    if (req->word[W_STATE] == BROKEN)
+        return fail_mpi("MPI_Imrecv", peer, (int)req->word[W_LEN]);
+    TG_TRY(test_held(m, req, &done));
+    if (!done && m->left[peer])
+        return tg_fail(TG_E_PEER, "rank %d has left", peer);
+    if (done && req->word[W_STATE] == DISCARDING)
+        return fail_too_long(req);
+    *done_p = done;
+    return TG_OK;
 }
 
 static tg_status mpi_test(tg_transport *t, tg_request *req, bool *done_p, size_t *len_p)
@@ -150,43 +253,19 @@ static tg_status mpi_test(tg_transport *t, tg_request *req, bool *done_p, size_t
     TG_TRY(check_live(t, "test"));
     if (req->word[W_STATE] == OVER)
         return tg_fail(TG_E_ARG, "test: the request is over");
-    MPI_Request request;
-    memcpy(&request, &req->word[W_REQUEST], sizeof request);
-    int peer = (int)req->word[W_PEER];
-    size_t cap = (size_t)req->word[W_CAP];
-    int done = 0;
-    MPI_Status status;
-    int error = MPI_Test(&request, &done, &status);
-    memcpy(&req->word[W_REQUEST], &request, sizeof request);
-    if (error != MPI_SUCCESS) {
+    bool done = false;
+    tg_status status = advance(m, req, &done);
+    if (status != TG_OK || done)
         end_pending(m, req);
-        if (request != MPI_REQUEST_NULL) /* some keep a failed request */
-            (void)MPI_Request_free(&request);
-        if (error_class(error) == MPI_ERR_TRUNCATE)
-            return tg_fail(TG_E_CORRUPT,
-                           "a message from rank %d is longer than expected (%zu bytes)", peer, cap);
-        return fail_mpi("MPI_Test", peer, error);
-    }
-    if (!done && m->left[peer]) {
-        end_pending(m, req);
-        m->orphans++;
-        return tg_fail(TG_E_PEER, "rank %d has left", peer);
-    }
-    size_t len = cap;
-    if (done && req->word[W_STATE] == RECEIVING) {
-        int count = 0;
-        (void)MPI_Get_count(&status, MPI_BYTE, &count);
-        len = (size_t)count;
-    }
-    if (done) {
-        end_pending(m, req);
-        *len_p = len;
-    }
-    *done_p = done != 0;
+    if (status != TG_OK)
+        return status;
+    if (done)
+        *len_p = (size_t)req->word[W_LEN];
+    *done_p = done;
     return TG_OK;
 }
 
-/* Look for goodbyes (which also lets MPI make progress). Returns whether one came. */
+/* Look for goodbyes. Returns whether one came. */
 static tg_status hear_goodbyes(mpi_impl *m, bool *heard_p)
 {
     bool heard = false;
@@ -212,20 +291,47 @@ static tg_status hear_goodbyes(mpi_impl *m, bool *heard_p)
     return TG_OK;
 }
 
-/* Whether `test` would find an operation over. */
-static bool any_over(const mpi_impl *m)
+/* Whether `test` would find this operation over. An error, too, is something that it has to tell.
+ */
+static bool is_over(const mpi_impl *m, const tg_request *req)
 {
+    int done = 0;
+    if (m->left[peer_of(req)])
+        return true;
+    if (req->word[W_STATE] == WAITING)
+        return false;
+    if (req->word[W_STATE] == REFUSED || req->word[W_STATE] == BROKEN)
+        return true;
+    return MPI_Request_get_status(get_request(req), &done, MPI_STATUS_IGNORE) != MPI_SUCCESS ||
+           done;
+}
+
+/* One look at everything pending. *over_p: test would find something over. *met_p: a receive got
+ * its message. */
+static tg_status look(mpi_impl *m, bool *over_p, bool *met_p)
+{
+    /* Mostly nothing is there: one question instead of one for every receive. It also lets MPI make
+     * progress. */
+    int mail = 0;
+    bool heard = false;
+    int error = MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, m->comm, &mail, MPI_STATUS_IGNORE);
+    if (error != MPI_SUCCESS)
+        return fail_mpi("MPI_Iprobe", -1, error);
+    if (mail)
+        TG_TRY(hear_goodbyes(m, &heard));
+    bool over = heard, met = false;
+    /* All of them, even if one is over: peers may wait until we take what they send. */
     for (size_t i = 0; i < m->count; i++) {
-        const tg_request *req = m->pending[i];
-        MPI_Request request;
-        memcpy(&request, &req->word[W_REQUEST], sizeof request);
-        int done = 0;
-        /* An error, too, is something that test has to tell. */
-        if (m->left[req->word[W_PEER]] ||
-            MPI_Request_get_status(request, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS || done)
-            return true;
+        tg_request *req = m->pending[i];
+        if (mail && req->word[W_STATE] == WAITING && oldest_like(&m->waiting, req) == req) {
+            TG_TRY(match(m, req));
+            met = met || req->word[W_STATE] != WAITING;
+        }
+        over = over || is_over(m, req);
     }
-    return false;
+    *over_p = over;
+    *met_p = met;
+    return TG_OK;
 }
 
 static tg_status mpi_poll(tg_transport *t, int64_t deadline_ns)
@@ -233,11 +339,13 @@ static tg_status mpi_poll(tg_transport *t, int64_t deadline_ns)
     mpi_impl *m = impl_of(t);
     TG_TRY(check_live(t, "poll"));
     for (int64_t nap = NAP_MIN_NS;; nap = nap * 2 < NAP_MAX_NS ? nap * 2 : NAP_MAX_NS) {
-        bool heard = false;
-        TG_TRY(hear_goodbyes(m, &heard));
+        bool over = false, met = false;
+        TG_TRY(look(m, &over, &met));
         int64_t now = tg_now_ns(t->clock);
-        if (heard || any_over(m) || atomic_exchange(&m->woken, false) || now >= deadline_ns)
+        if (over || atomic_exchange(&m->woken, false) || now >= deadline_ns)
             return TG_OK;
+        if (met) /* the rest of a long message follows */
+            nap = NAP_MIN_NS;
         t->clock->sleep_until_ns(t->clock->arg, deadline_ns - now < nap ? deadline_ns : now + nap);
     }
 }
@@ -261,28 +369,28 @@ static bool mpi_shut(tg_transport *t)
                     MPI_SUCCESS)
                 continue;
             if (MPI_Test(&request, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && !done) {
-                m->orphans++;
+                m->held++;
                 (void)MPI_Request_free(&request);
             }
         }
     }
     m->is_shut = true;
-    return m->count == 0 && m->orphans == 0;
+    return m->held == 0; /* receives that still wait are only forgotten */
 }
 
 static void mpi_destroy(tg_transport *t)
 {
     mpi_impl *m = impl_of(t);
+    if (m->count)
+        (void)mpi_shut(t);
     /* What MPI may still use stays until the process ends: communicator, id, the callers' buffers.
-     */
-    bool released = m->is_shut || m->count ? mpi_shut(t) : m->orphans == 0;
+     * So does a communicator on which messages may still come: a later one could get its number. */
+    if (m->count == 0 && m->held == 0 && mpi_is_up())
+        (void)MPI_Comm_free(&m->comm);
     free(m->pending);
     free(m->left);
-    if (!released)
-        return;
-    if (mpi_is_up())
-        (void)MPI_Comm_free(&m->comm);
-    free(m);
+    if (m->held == 0)
+        free(m);
 }
 
 static const tg_transport_ops mpi_ops = {

@@ -1,11 +1,15 @@
 """compare: one table, the same as JSON, and the records of all runs."""
 import json
 import os
+import re
+import subprocess
 import unittest
-from cli_tool import CliTest, TINY, records
+import mpi_tool
+from cli_tool import CliTest, ENVIRONMENT, TELEGRAD, TINY, records, run
 
 RUNS = ["--run", "name=all;strategy=ssgd", "--run", "name=few;method=topk:density=0.01",
         "--run", "method=2bit:threshold=0.01;strategy=cd:k=2,warmup=2"]
+DIVERGES = "sgd:lr=1e10,momentum=0.9,weight_decay=1"  # the loss is lost for good
 BASE = [*TINY, "--workers", "2", "--steps", "6"]
 
 
@@ -73,10 +77,99 @@ class Compare(CliTest):
         self.assertEqual([(s["run"], s["steps"], s["batch"], s["evaluate"]) for s in starts],
                          [("Dense", 4, 16, False), ("Top-k 1 %", 3, 16, False)])
 
-    def test_failing_run_is_named(self):
-        self.refused(1, ['run "bad"', "rank"], "compare", *BASE, "--timeout", "3", "--run", "name=fine",
-                     "--run", "name=bad;link=30s", "--out", self.path("all.jsonl"))
+    def test_failing_run_keeps_the_others(self):
+        """A run that is cut off and one that diverges: each a row and a line on stderr, the records stay."""
+        out = self.path("all.jsonl")
+        args = [*BASE, "--timeout", "2", "--run", "name=cut;link=30s", "--run", "name=fine", "--run",
+                "name=wild;steps=300;optimizer=" + DIVERGES, "--run", "name=few;method=topk:density=0.01"]
+        done = run("compare", *args, "--out", out)
+        self.assertEqual(done.returncode, 1)
+        said = done.stderr.splitlines()
+        self.assertEqual([re.match(r'telegrad: run "(\w+)": ', line)[1] for line in said], ["cut", "wild"])
+        cut, fine, wild, few = done.stdout.splitlines()[3:]
+        self.assertRegex(cut, r"^cut   failed: rank \d .{,56}$")
+        self.assertRegex(wild, r"^wild  failed: step \d.{51,53}\.\.\.$")
+        self.assertIn("not finite", said[1])
+        # The dense run that finished is what the others are compared with.
+        self.assertTrue(fine.endswith(" 1.00x") and few.startswith("few "), done.stdout)
+        rows = records(out)[-1]["rows"]
+        self.assertEqual([(row["run"], row["failed"] is None) for row in rows],
+                         [("cut", False), ("fine", True), ("wild", False), ("few", True)])
+        self.assertEqual((rows[0]["speed_up"], rows[0]["time_to_finish"], rows[0]["test_accuracy"]), (None,) * 3)
+        self.assertIn(rows[0]["failed"], said[0])
+        ended = [line["run"] for line in records(out) if line["type"] == "end"]
+        self.assertEqual(ended, ["fine", "few"])
+        self.assertEqual(os.listdir(self.folder), ["all.jsonl"])
+
+    @unittest.skipUnless(mpi_tool.AVAILABLE, mpi_tool.WHY)
+    def test_failing_run_under_mpi(self):
+        """Ranks cannot meet again after a failure, but what is finished stays."""
+        out = self.path("all.jsonl")
+        done = mpi_tool.mpirun((2, ["compare", *BASE[:4], "--steps", "100", "--no-eval", "--run", "name=fine", "--run",
+                                    "name=wild;optimizer=" + DIVERGES, "--run", "name=later", "--out", out]))
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn('telegrad: run "wild": step', done.stderr)
+        self.assertEqual([row["run"] for row in records(out)[-1]["rows"]], ["fine", "wild"])
+        self.assertIn("wild  failed: step", done.stdout)
+
+    def test_wrong_settings_are_found_before_training(self):
+        out = self.path("all.jsonl")
+        self.refused(2, ["--run 2", "magic"], "compare", *BASE, "--run", "name=fine", "--run", "method=magic",
+                     "--out", out)
+        self.refused(2, ['run "fine"', "batch=100000"], "compare", *TINY[:2], "--batch", "100000", "--run",
+                     "name=fine", "--run", "name=other;steps=2", "--out", out)
         self.assertEqual(os.listdir(self.folder), [])
+
+    def test_full_disk_ends_all(self):
+        self.refused(1, ["/dev/full", "No space left"], "compare", *BASE, *RUNS, "--out", "/dev/full")
+
+    def test_reference_exchanges(self):
+        """A dense method that exchanges nothing is not what others are compared with."""
+        args = [*BASE, "--json", "--run", "name=alone;method=dense:exchange=none"]
+        rows = [json.loads(line) for line in self.ok("compare", *args).splitlines()]
+        self.assertIsNone(rows[0]["speed_up"])
+        rows = [json.loads(line) for line in self.ok("compare", *args, "--run", "name=all").splitlines()]
+        self.assertEqual(rows[1]["speed_up"], 1)
+        self.assertNotEqual(rows[0]["speed_up"], 1)
+
+    def test_speed_up_is_per_step(self):
+        args = [*BASE, "--json", "--run", "name=all;steps=3", "--run", "name=more;steps=12;method=2bit:threshold=1"]
+        rows = [json.loads(line) for line in self.ok("compare", *args).splitlines()]
+        self.assertEqual([row["steps"] for row in rows], [3, 12])
+        step = [row["time_to_finish"] / row["steps"] for row in rows]
+        self.assertAlmostEqual(rows[1]["speed_up"], step[0] / step[1], places=6)
+
+    def test_bytes_per_step_are_those_of_the_end(self):
+        out = self.path("all.jsonl")
+        self.ok("compare", *BASE, *RUNS, "--out", out)
+        lines = records(out)
+        ends = {line["run"]: line["bytes_per_step"] for line in lines if line["type"] == "end"}
+        self.assertEqual({row["run"]: row["bytes_per_step"] for row in lines[-1]["rows"]}, ends)
+
+    def test_nobody_reads_the_table(self):
+        """The records are whole before anything is printed."""
+        for more in ([], ["--json"]):
+            out = self.path("all.jsonl")
+            reading, writing = os.pipe()
+            os.close(reading)
+            process = subprocess.Popen([TELEGRAD, "compare", *BASE, *RUNS, "--out", out, *more], stdout=writing,
+                                       stderr=subprocess.DEVNULL, env=ENVIRONMENT)
+            os.close(writing)
+            self.assertNotEqual(process.wait(timeout=60), 0)
+            self.assertEqual(records(out)[-1]["type"], "table")
+            self.assertEqual(os.listdir(self.folder), ["all.jsonl"])
+            os.remove(out)
+
+    def test_names_are_utf8(self):
+        out, long = self.path("all.jsonl"), "\u00e9" * 200
+        self.ok("compare", *BASE, "--run", f"name={long};link=1gbit", "--dense-timed", "2", "--out", out)
+        self.assertEqual([line["run"] for line in records(out) if line["type"] == "start"], [long, long + " (timed)"])
+        os.remove(out)
+        with open(self.path("runs"), "wb") as file:
+            file.write(b"fine: steps=2\nb\xe9d: steps=2\n")
+        self.refused(2, [":2:", 'name "b\\xe9d"', "allowed: UTF-8"], "compare", "--spec", self.path("runs"))
+        self.refused(2, ["--run 1", 'name "\\xff"', "allowed: UTF-8"], "compare", "--run", "name=\udcff", "--out", out)
+        self.assertEqual(os.listdir(self.folder), ["runs"])
 
 
 if __name__ == "__main__":

@@ -3,14 +3,16 @@ import json
 import os
 import re
 import signal
+import subprocess
 import time
 import unittest
-from cli_tool import CliTest, TINY, records, run, start
+from cli_tool import CliTest, ENVIRONMENT, TELEGRAD, TINY, records, run, start
 
 START = {"type", "version", "cpu", "time", "host_threads", "model", "data", "data_origin", "data_hash",
          "train_samples", "test_samples", "holdout", "link", "transport", "world", "workers", "method", "strategy",
          "optimizer", "lr_schedule", "batch", "epochs", "steps", "steps_per_epoch", "first_step", "params",
-         "seed", "driver", "timeout", "log_every"}
+         "seed", "driver", "timeout", "log_every", "data_spec", "evaluate", "out", "save", "save_every", "resume",
+         "trace", "faults"}
 STEP = {"type", "step", "epoch", "loss", "lr", "density", "bytes_sent", "bytes_dense", "residual_norm",
         "grad_norm", "compute_ms", "encode_ms", "exchange_ms", "apply_ms", "wait_ms"}
 EPOCH = {"type", "train_loss", "test_accuracy", "test_loss", "seconds", "bytes_sent"}
@@ -74,6 +76,75 @@ class Train(CliTest):
     def test_out_that_is_no_file(self):
         self.ok("train", *TINY, "--steps", "2", "--no-eval", "--out", "/dev/null")
         self.assertTrue(os.path.exists("/dev/null"))
+
+    def test_out_through_a_link(self):
+        """The link stays; what it leads to is replaced when the records are whole."""
+        os.mkdir(self.path("far"))
+        for name, option in (("run.jsonl", "--out"), ("trace.json", "--trace")):
+            with self.subTest(option=option):
+                os.symlink("far/" + name, self.path(name))
+                for _ in range(2):  # nothing there yet; then a file
+                    self.ok("train", *TINY, "--steps", "2", "--no-eval", option, self.path(name))
+                    self.assertTrue(os.path.islink(self.path(name)))
+                    self.assertFalse(os.path.islink(self.path("far/" + name)))
+                    with open(self.path("far/" + name), encoding="utf-8") as file:
+                        self.assertIn("{", file.read())
+        self.assertEqual(sorted(os.listdir(self.folder)), ["far", "run.jsonl", "trace.json"])
+        self.assertEqual(sorted(os.listdir(self.path("far"))), ["run.jsonl", "trace.json"])
+
+    def test_out_is_standard_output(self):
+        args = ["train", *TINY, "--steps", "2", "--no-eval", "--out", "/dev/stdout"]
+        before = os.readlink("/dev/stdout")
+        piped = self.ok(*args).splitlines()
+        with open(self.path("all"), "w+", encoding="utf-8") as file:
+            subprocess.run([TELEGRAD, *args, "--trace", "/dev/stderr"], stdout=file, stderr=subprocess.PIPE,
+                           check=True, env=ENVIRONMENT)
+            file.seek(0)
+            filed = file.read().splitlines()
+        for lines in piped, filed:  # records, then the summary; neither over the other
+            whole = [json.loads(line)["type"] for line in lines if line.startswith("{")]
+            self.assertEqual((whole[0], whole[-1]), ("start", "end"))
+            self.assertTrue(lines[len(whole)].startswith("model ") and lines[-1].startswith("params hash"))
+        self.assertEqual(os.listdir(self.folder), ["all"])
+        self.assertEqual(os.readlink("/dev/stdout"), before)
+
+    def test_trace_into_a_pipe(self):
+        os.mkfifo(self.path("pipe"))
+        process = start("train", *TINY, "--steps", "2", "--no-eval", "--trace", self.path("pipe"))
+        with open(self.path("pipe"), encoding="utf-8") as file:
+            self.assertIn("traceEvents", json.load(file))
+        process.communicate(timeout=60)
+        self.assertEqual((process.returncode, os.listdir(self.folder)), (0, ["pipe"]))
+
+    def test_start_has_every_setting(self):
+        saved, trace = self.path("saved"), self.path("trace.json")
+        self.train("--steps", "2", "--no-eval", "--save", saved, "--workers", "2")
+        given = {"model": "lenet5", "method": "topk:density=0.02", "strategy": "cd:k=3",
+                 "optimizer": "sgd:lr=0.03", "lr-schedule": "constant:warmup=2", "link": "1gbit,1ms", "holdout": 64,
+                 "steps": 4, "epochs": 3, "seed": 7, "log-every": 2, "timeout": 9.5, "driver": "inline",
+                 "save": self.path("new"), "save-every": 2, "trace": trace, "workers": 2}
+        lines = self.train(*[text for key, value in given.items() for text in ("--" + key, str(value))], "--no-eval",
+                           "--fault", "1=fault:delay=1ms", "--fault", "0=fault:drop=0")[1]
+        first = lines[0]
+        for key, value in given.items():
+            got = first[key.replace("-", "_")]
+            if key in ("method", "strategy", "optimizer", "lr-schedule"):  # in normal form
+                self.assertTrue(set(re.split("[:,]", value)) <= set(re.split("[:,]", got)), (value, got))
+            else:
+                self.assertEqual(got, value, key)
+        self.assertEqual((first["data_spec"], first["batch"], first["evaluate"]), (TINY[1], 16, False))
+        self.assertEqual((first["out"], first["resume"]), (self.path("run.jsonl"), None))
+        self.assertEqual(first["faults"], ["1=fault:delay=1ms", "0=fault:drop=0"])
+        first = self.train("--steps", "3", "--no-eval", "--resume", saved, "--workers", "2")[1][0]
+        self.assertEqual((first["resume"], first["save"], first["trace"], first["faults"]), (saved, None, None, []))
+
+    def test_names_that_are_not_utf8(self):
+        out = self.path("run\udcff.jsonl")
+        self.ok("train", *TINY, "--steps", "2", "--no-eval", "--out", out, "--save", self.path("s\udcfe"),
+                "--trace", self.path("\u00e9\udce9"))
+        first = records(out)[0]
+        self.assertEqual((first["out"], first["save"], first["trace"]),
+                         (self.path("run\\xff.jsonl"), self.path("s\\xfe"), self.path("\u00e9\\xe9")))
 
     def test_older_records_survive_a_failure(self):
         out = self.path("run.jsonl")

@@ -106,7 +106,7 @@ class Usage(CliTest):
 
     def test_failure_leaves_no_records(self):
         out = self.path("run.jsonl")
-        self.refused(1, [self.folder, "train-images"], "train", "--data", "mnist:" + self.folder, "--out", out)
+        self.refused(1, [self.folder, "train-labels"], "train", "--data", "mnist:" + self.folder, "--out", out)
         self.assertEqual(os.listdir(self.folder), [])
 
     def test_as_a_rank_of_mpi(self):

@@ -5,7 +5,7 @@ import signal
 import time
 import unittest
 import mpi_tool
-from cli_tool import CliTest, TINY, run
+from cli_tool import CliTest, TINY, records, run, start
 
 JOB = ["train", "--model", "mlp:hidden=32", *TINY, "--no-eval", "--method", "topk"]
 
@@ -13,7 +13,7 @@ JOB = ["train", "--model", "mlp:hidden=32", *TINY, "--no-eval", "--method", "top
 class Faults(CliTest):
     def test_in_process(self):
         for fault, words in (("stall=30", "rank 2 sent nothing for 1.0 s"), ("kill=30", "kill"),
-                             ("corrupt=0.2", "rank 2"), ("truncate=0.2", "rank 2"), ("drop=0.3", "rank 2")):
+                             ("corrupt=0.2", "rank 2"), ("truncate=0.2", "rank 2"), ("drop=0.3", "sent nothing for 1.0 s")):
             begin = time.time()
             done = run(*JOB, "--workers", "4", "--steps", "400", "--timeout", "1", "--fault", "2=fault:" + fault,
                        "--out", self.path("run.jsonl"))
@@ -26,13 +26,32 @@ class Faults(CliTest):
     def test_started_differently(self):
         for other, words in ((["--method", "topk:density=0.5"], ["method=topk:density=0.5", "rank 2"]),
                              (["--batch", "8"], ["batch"]), (["--seed", "9"], ["seed"]),
-                             (["--optimizer", "sgd:lr=0.1"], ["lr=0.1"])):
+                             (["--optimizer", "sgd:lr=0.1"], ["lr=0.1"]),
+                             (["--steps", "6"], ["steps=6", "rank 2"]),
+                             (["--save", self.path("other"), "--save-every", "2"], ["saving=1", "rank 2"])):
             begin = time.time()
-            done = mpi_tool.mpirun((2, [*JOB, "--steps", "5"]), (1, [*JOB, "--steps", "5", *other]))
+            done = mpi_tool.mpirun((2, [*JOB, "--steps", "5"]), (1, [*JOB, *([] if "--steps" in other else ["--steps", "5"]), *other]))
             self.assertNotEqual(done.returncode, 0)
             for word in words:
                 self.assertIn(word, done.stderr)
             self.assertLess(time.time() - begin, 60)
+
+    @unittest.skipUnless(mpi_tool.AVAILABLE, mpi_tool.WHY)
+    def test_only_some_evaluate(self):
+        job = [a for a in JOB if a != "--no-eval"] + ["--steps", "5"]
+        done = mpi_tool.mpirun((1, job), (1, [*job, "--no-eval"]))
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("evaluate=", done.stderr)
+
+    def test_interrupt_without_exchange(self):
+        """No message carries the wish to stop when nothing is exchanged."""
+        job = start(*JOB[:-1], "topk:exchange=none", "--workers", "3", "--steps", "100000000", "--timeout", "20", "--out",
+                    self.path("run.jsonl"))
+        time.sleep(1.5)
+        job.send_signal(signal.SIGINT)
+        errors = job.communicate(timeout=30)[1]
+        self.assertEqual(job.returncode, 130, errors)
+        self.assertTrue(records(self.path("run.jsonl"))[-1]["interrupted"])
 
     def job_under_way(self, folder):
         job = mpi_tool.mpirun((3, [*JOB, "--steps", "10000000", "--timeout", "2", "--save", folder,

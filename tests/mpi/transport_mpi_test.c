@@ -82,6 +82,57 @@ static int run_kill(void)
     return failures;
 }
 
+/* A message that is even too long to be thrown away is refused at once. Its sender keeps it until
+ * the receiver leaves, and MPI until the end. */
+static int run_refused(void)
+{
+    const size_t len = ((size_t)1 << 26) + 1;
+    tg_transport *t = create(NULL, NULL);
+    if (!t)
+        return 1;
+    char error[SUITE_ERROR] = "";
+    suite s = {t, error};
+    static tg_request req;
+    static uint8_t few[2] = {7, 7};
+    static uint8_t *many; /* stays reachable, for MPI still has it */
+    int failures = 0;
+    if (world_rank == 0) {
+        many = calloc(len, 1);
+        failures += check(many && suite_send(&s, 1, 4, many, len, &req) == TG_OK &&
+                              suite_wait(&s, &req, NULL) == TG_E_PEER,
+                          "refused", tg_error());
+    } else if (world_rank == 1) {
+        failures += check(suite_recv(&s, 0, 4, few, 1, &req) == TG_OK &&
+                              suite_wait(&s, &req, NULL) == TG_E_CORRUPT &&
+                              strstr(tg_error(), "67108865 bytes from rank 0") && few[0] == 7 &&
+                              few[1] == 7,
+                          "refused", tg_error());
+        failures += check(!t->ops->shut(t), "refused", "released");
+    }
+    tg_transport_destroy(t);
+    return failures;
+}
+
+/* Receives that still wait for a message are released when their rank leaves. */
+static int run_released(void)
+{
+    tg_transport *t = create(NULL, NULL);
+    if (!t)
+        return 1;
+    char error[SUITE_ERROR] = "";
+    suite s = {t, error};
+    tg_request *reqs = calloc(2, sizeof *reqs);
+    int failures = 0, peer = world_rank == 0 ? 1 : 0;
+    if (!reqs)
+        return 1;
+    for (int i = 0; i < 2; i++)
+        failures += check(suite_recv(&s, peer, 4, NULL, 0, &reqs[i]) == TG_OK, "post", tg_error());
+    failures += check(t->ops->shut(t), "released", "not");
+    free(reqs); /* before the end: it must not touch them */
+    tg_transport_destroy(t);
+    return failures;
+}
+
 int main(int argc, char **argv)
 {
     tg_transport *t = NULL;
@@ -96,6 +147,8 @@ int main(int argc, char **argv)
     failures += run_suite(NULL, "fault:delay=100us");
     failures += run_twice();
     failures += run_kill();
+    failures += run_released();
+    failures += run_refused();
     t = create(NULL, NULL);
     if (t) {
         failures += check(t->any_thread == (level == MPI_THREAD_MULTIPLE), "any_thread", "wrong");

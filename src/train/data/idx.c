@@ -10,7 +10,7 @@
 #include <zlib.h>
 
 #define PATH_BYTES 4096
-#define COUNT_MAX 10000000u
+#define COUNT_MAX 1000000
 
 static const char *const kinds[] = {"images-idx3-ubyte", "labels-idx1-ubyte"};
 
@@ -93,7 +93,10 @@ static uint32_t big32(const uint8_t *p)
     return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
 }
 
-static tg_status read_file(reader *r, bool images, size_t *count_p, uint8_t **body_p)
+/* expected: how many there must be; 0: any number. Checked before the body is read, so that a small
+ * file cannot ask for much memory. */
+static tg_status read_file(reader *r, bool images, size_t expected, size_t *count_p,
+                           uint8_t **body_p)
 {
     uint8_t header[16];
     const size_t len = images ? 16 : 8;
@@ -108,6 +111,9 @@ static tg_status read_file(reader *r, bool images, size_t *count_p, uint8_t **bo
     const uint32_t count = big32(header + 4);
     if (count == 0 || count > COUNT_MAX)
         return tg_fail(TG_E_CORRUPT, "%s: count=%u, expected 1 to %u", r->path, count, COUNT_MAX);
+    if (expected != 0 && count != expected)
+        return tg_fail(TG_E_CORRUPT, "%s: count=%u, expected %zu as there are labels", r->path,
+                       count, expected);
     if (images) {
         const uint32_t rows = big32(header + 8), columns = big32(header + 12);
         if (rows != DATA_SIDE || columns != DATA_SIDE)
@@ -119,8 +125,8 @@ static tg_status read_file(reader *r, bool images, size_t *count_p, uint8_t **bo
     return TG_OK;
 }
 
-static tg_status read_kind(const char *dir, const char *stem, bool images, reader *r,
-                           size_t *count_p, uint8_t **body_p)
+static tg_status read_kind(const char *dir, const char *stem, bool images, size_t expected,
+                           reader *r, size_t *count_p, uint8_t **body_p)
 {
     const char *kind = kinds[images ? 0 : 1];
     if (!find(dir, stem, kind, r->path))
@@ -129,18 +135,14 @@ static tg_status read_kind(const char *dir, const char *stem, bool images, reade
     r->file = gzopen(r->path, "rb");
     if (!r->file)
         return tg_fail(TG_E_IO, "%s: cannot open: %s", r->path, strerror(errno));
-    const tg_status status = read_file(r, images, count_p, body_p);
+    const tg_status status = read_file(r, images, expected, count_p, body_p);
     gzclose_r(r->file);
     return status;
 }
 
-static tg_status check(const reader *images, const reader *labels, const data_part *part,
-                       size_t nlabels)
+static tg_status check_labels(const reader *labels, const data_part *part)
 {
-    if (nlabels != part->count)
-        return tg_fail(TG_E_CORRUPT, "%s: count=%zu, expected %zu as in %s", labels->path, nlabels,
-                       part->count, images->path);
-    for (size_t i = 0; i < nlabels; i++) {
+    for (size_t i = 0; i < part->count; i++) {
         if (part->labels[i] >= DATA_CLASSES)
             return tg_fail(TG_E_CORRUPT, "%s: label[%zu]=%u, expected 0 to %d", labels->path, i,
                            part->labels[i], DATA_CLASSES - 1);
@@ -151,13 +153,12 @@ static tg_status check(const reader *images, const reader *labels, const data_pa
 tg_status idx_read(const char *dir, const char *stem, data_part *part_p)
 {
     data_part part = {NULL, NULL, 0};
-    reader images, labels;
-    size_t nlabels = 0;
-    tg_status status = read_kind(dir, stem, true, &images, &part.count, &part.images);
+    reader r;
+    tg_status status = read_kind(dir, stem, false, 0, &r, &part.count, &part.labels);
     if (status == TG_OK)
-        status = read_kind(dir, stem, false, &labels, &nlabels, &part.labels);
+        status = check_labels(&r, &part);
     if (status == TG_OK)
-        status = check(&images, &labels, &part, nlabels);
+        status = read_kind(dir, stem, true, part.count, &r, &part.count, &part.images);
     if (status != TG_OK) {
         data_part_free(&part);
         return status;
