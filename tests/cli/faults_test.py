@@ -84,7 +84,7 @@ class Faults(CliTest):
             except ProcessLookupError:
                 pass
         self.assertNotEqual(job.returncode, 0)
-        self.assertRegex(output, r"rank [012] (sent|took) nothing for 2\.0 s")
+        self.assertRegex(output, r"rank [012] (sent|took) nothing for")
         self.resumes(folder)
 
     @unittest.skipUnless(mpi_tool.AVAILABLE, mpi_tool.WHY)
