@@ -63,5 +63,8 @@ typedef struct tg__newfile {
 TG_NODISCARD tg_status tg__newfile_open(tg__newfile *f, const char *path);
 TG_NODISCARD tg_status tg__newfile_commit(tg__newfile *f);
 void tg__newfile_abandon(tg__newfile *f);
+/* Whether path can be opened, as far as that is known without opening it. alone: it must be a file
+ * to be replaced. Errors TG_E_IO, TG_E_NOMEM */
+TG_NODISCARD tg_status tg__newfile_check(const char *path, bool alone);
 
 #endif

@@ -84,41 +84,79 @@ static FILE *open_as_it_is(const char *path, int standard)
     return file;
 }
 
-/* Sets f->file, and f->tmp if the file is written aside. f->path: what all links led to. */
-static tg_status open_either(tg__newfile *f, const char *path)
+typedef struct target {
+    char *path;   /* where the links at the end of the name lead; owned */
+    bool aside;   /* a regular file, or nothing yet: to be replaced by a new one */
+    int standard; /* the standard output or error if it is that, else -1 */
+} target;
+
+/* On success t->path is to be freed. */
+static tg_status find(const char *path, target *t)
 {
     struct stat info, found;
     bool exists = stat(path, &info) == 0;
     if (!exists && errno != ENOENT)
         return tg_fail(TG_E_IO, "cannot open %s for writing: %s", path, strerror(errno));
-    int standard = exists ? standard_fd(&info) : -1;
-    /* Names under /proc/self/fd lead to a text that need not be the file's name any more. */
-    bool aside = !exists || (S_ISREG(info.st_mode) && standard < 0 && stat(f->path, &found) == 0 &&
-                             same_file(&info, &found));
-    if (aside && asprintf(&f->tmp, "%s.tmp", f->path) < 0) {
-        f->tmp = NULL;
+    if (exists && S_ISDIR(info.st_mode))
+        return tg_fail(TG_E_IO, "cannot open %s for writing: it is a directory", path);
+    *t = (target){.path = follow(path), .standard = exists ? standard_fd(&info) : -1};
+    if (!t->path)
         return tg_fail(TG_E_NOMEM, "out of memory: name of %s", path);
-    }
-    f->file = aside ? fopen(f->tmp, "wbe") : open_as_it_is(path, standard);
-    if (!f->file)
-        return tg_fail(TG_E_IO, "cannot open %s for writing: %s", aside ? f->tmp : path,
-                       strerror(errno));
+    /* Names under /proc/self/fd lead to a text that need not be the file's name any more. */
+    t->aside = !exists || (S_ISREG(info.st_mode) && t->standard < 0 && stat(t->path, &found) == 0 &&
+                           same_file(&info, &found));
     return TG_OK;
 }
 
 tg_status tg__newfile_open(tg__newfile *f, const char *path)
 {
-    *f = (tg__newfile){.path = follow(path)};
-    tg_status status =
-        f->path ? open_either(f, path) : tg_fail(TG_E_NOMEM, "out of memory: name of %s", path);
-    if (status != TG_OK)
+    target t;
+    *f = (tg__newfile){0};
+    TG_TRY(find(path, &t));
+    f->path = t.path;
+    if (t.aside && asprintf(&f->tmp, "%s.tmp", t.path) < 0) {
+        f->tmp = NULL;
         release(f);
+        return tg_fail(TG_E_NOMEM, "out of memory: name of %s", path);
+    }
+    f->file = t.aside ? fopen(f->tmp, "wbe") : open_as_it_is(path, t.standard);
+    if (f->file)
+        return TG_OK;
+    tg_status status = tg_fail(TG_E_IO, "cannot open %s for writing: %s", t.aside ? f->tmp : path,
+                               strerror(errno));
+    release(f);
+    return status;
+}
+
+/* The folder that the file at `path` is in; cuts the name off. */
+static const char *folder(char *path)
+{
+    char *slash = strrchr(path, '/');
+    if (!slash)
+        return ".";
+    slash[slash == path ? 1 : 0] = '\0';
+    return path;
+}
+
+tg_status tg__newfile_check(const char *path, bool alone)
+{
+    target t;
+    tg_status status = TG_OK;
+    TG_TRY(find(path, &t));
+    const char *dir = t.aside ? folder(t.path) : NULL;
+    if (alone && !t.aside)
+        status = tg_fail(TG_E_IO, "%s is no regular file: several processes cannot share it", path);
+    else if (dir && access(dir, W_OK) != 0)
+        status = tg_fail(TG_E_IO, "cannot write in %s: %s", dir, strerror(errno));
+    else if (!dir && t.standard < 0 && access(path, W_OK) != 0)
+        status = tg_fail(TG_E_IO, "cannot open %s for writing: %s", path, strerror(errno));
+    free(t.path);
     return status;
 }
 
 tg_status tg__newfile_commit(tg__newfile *f)
 {
-    const char *step = "write", *target = f->tmp ? f->tmp : f->path;
+    const char *step = "write", *written = f->tmp ? f->tmp : f->path;
     /* A write that failed earlier left its mark, but maybe not its errno. */
     int error = ferror(f->file) ? EIO : 0;
     if (fflush(f->file) != 0)
@@ -131,14 +169,14 @@ tg_status tg__newfile_commit(tg__newfile *f)
         error = errno;
     if (f->tmp && !error && rename(f->tmp, f->path) != 0) {
         step = "rename the new file to";
-        target = f->path;
+        written = f->path;
         error = errno;
     }
     tg_status status = TG_OK;
     if (error) {
         if (f->tmp)
             unlink(f->tmp);
-        status = tg_fail(TG_E_IO, "cannot %s %s: %s", step, target, strerror(error));
+        status = tg_fail(TG_E_IO, "cannot %s %s: %s", step, written, strerror(error));
     } else if (f->tmp) {
         sync_directory(f->path);
     }

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 struct records {
-    struct outfile file;
+    tg__newfile file;
     char *run; /* name of the run under way, or NULL */
     uint64_t log_every, last_step;
     tg_status status; /* of the first record that failed */

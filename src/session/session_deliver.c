@@ -1,0 +1,121 @@
+/* Aggregates reach the strategy: wait for what is due, see whether any rank flagged a step, apply
+ * or drop it. */
+#include "session/session_impl.h"
+
+/* The undelivered exchange submitted first, of those due. */
+static lane_op *next_due(tg_session *s, uint64_t due, uint64_t from_order)
+{
+    lane_op *first = NULL;
+    for (size_t b = 0; b < s->nbuckets; b++)
+        for (size_t l = 0; l < s->lanes; l++) {
+            lane_op *o = &s->bucket[b].lane[l];
+            if (o->waiting && o->due <= due && o->order >= from_order &&
+                (first == NULL || o->order < first->order))
+                first = o;
+        }
+    return first;
+}
+
+static void note(tg_step_info *info, const tg__op *op)
+{
+    if (info == NULL)
+        return;
+    info->coded = op->task.coded;
+    info->coded_bytes += op->task.coded_bytes + TG__ENVELOPE_BYTES;
+    info->density = op->task.density;
+    info->encode_ns += op->encode_ns;
+    info->exchange_ns += op->end_ns - op->begin_ns;
+}
+
+/* Wait for all that is due; which steps were flagged by any rank, in any bucket, is known only
+ * then. */
+static tg_status await_due(tg_session *s, uint64_t due, tg_step_info *info)
+{
+    int64_t begin = tg_now_ns(s->transport->clock);
+    bool any = false;
+    for (lane_op *o = next_due(s, due, 0); o != NULL; o = next_due(s, due, o->order + 1)) {
+        any = true;
+        if (!o->loaded)
+            TG_TRY(tg__engine_wait(s->engine, &o->op));
+        note(info, &o->op);
+        if (info != NULL && (o->op.flags_in | o->op.flags) & TG__FLAG_STOP)
+            info->stop = true;
+    }
+    int64_t end = tg_now_ns(s->transport->clock);
+    s->wait_ns += end - begin;
+    if (any)
+        tg_trace_span(s->config.trace, s->transport->rank, TG_ROW_WAIT, "wait", begin, end, s->t,
+                      0);
+    return TG_OK;
+}
+
+static bool step_flagged(tg_session *s, uint64_t of_step)
+{
+    for (size_t b = 0; b < s->nbuckets; b++)
+        for (size_t l = 0; l < s->lanes; l++) {
+            const lane_op *o = &s->bucket[b].lane[l];
+            if (o->waiting && o->op.step == of_step &&
+                (o->op.flags_in | o->op.flags) & TG__FLAG_NONFINITE)
+                return true;
+        }
+    return false;
+}
+
+/* Some rank's gradient of that step was not finite: nothing is applied. */
+static tg_status drop_step(tg_session *s, uint64_t of_step)
+{
+    for (size_t b = 0; b < s->nbuckets; b++) /* no begin() may be running beside undo() */
+        for (size_t l = 0; l < s->lanes; l++)
+            if (!s->bucket[b].lane[l].loaded)
+                TG_TRY(tg__engine_wait_begun(s->engine, &s->bucket[b].lane[l].op));
+    for (size_t b = 0; b < s->nbuckets; b++)
+        for (size_t l = 0; l < s->lanes; l++) {
+            lane_op *o = &s->bucket[b].lane[l];
+            if (!o->waiting || o->op.step != of_step)
+                continue;
+            if (!o->undone)
+                TG_TRY(s->bucket[b].method->def->program->undo(s->bucket[b].method, &o->op.task));
+            o->waiting = false;
+            s->strategy->ops->result(s->strategy, of_step, (uint32_t)b, NULL, o->lr);
+        }
+    s->skipped++;
+    return TG_OK;
+}
+
+static void apply(tg_session *s, lane_op *o)
+{
+    bucket *b = &s->bucket[o->op.bucket];
+    const float *aggregate =
+        o->loaded ? o->inbox : b->method->def->program->aggregate(b->method, &o->op.task);
+    o->waiting = false;
+    s->strategy->ops->result(s->strategy, o->op.step, o->op.bucket, aggregate, o->lr);
+}
+
+tg_status tg__session_deliver(tg_session *s, uint64_t due, tg_step_info *info)
+{
+    TG_TRY(await_due(s, due, info));
+    int64_t begin = tg_now_ns(s->transport->clock);
+    bool any = false, dropped = false;
+    for (lane_op *o = next_due(s, due, 0); o != NULL; o = next_due(s, due, 0)) {
+        any = true;
+        if (!step_flagged(s, o->op.step)) {
+            apply(s, o);
+            continue;
+        }
+        uint64_t of_step = o->op.step;
+        dropped = true;
+        if (s->config.on_nonfinite == TG_NONFINITE_FAIL)
+            return tg_fail(TG_E_NONFINITE, "step %llu: some rank's gradient is not finite%s",
+                           (unsigned long long)of_step,
+                           o->op.flags & TG__FLAG_NONFINITE ? " (this rank's is)" : "");
+        TG_TRY(drop_step(s, of_step));
+    }
+    int64_t end = tg_now_ns(s->transport->clock);
+    s->apply_ns += end - begin;
+    if (any)
+        tg_trace_span(s->config.trace, s->transport->rank, TG_ROW_APPLY, "apply", begin, end, s->t,
+                      0);
+    if (info != NULL && dropped)
+        info->skipped = true;
+    return TG_OK;
+}
