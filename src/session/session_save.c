@@ -17,7 +17,7 @@ typedef struct inbox_head {
 } inbox_head;
 
 typedef struct counters {
-    uint64_t t, skipped, order, in_flight;
+    uint64_t t, skipped, order, in_flight, steps_per_epoch;
     double lr;
     int32_t world, rank;
 } counters;
@@ -41,8 +41,7 @@ static char *identity(const tg_session *s)
     fprintf(f, "method=%s\nstrategy=%s\noptimizer=%s\nseed=%llu\n", tg_spec_text(s->method_spec),
             tg_spec_text(s->strategy->spec), tg_spec_text(tg_optimizer_spec(s->optimizer)),
             (unsigned long long)s->config.seed);
-    fprintf(f, "bucket_bytes=%zu\nsteps_per_epoch=%llu\non_nonfinite=%d\n%s\n",
-            s->config.bucket_bytes, (unsigned long long)s->config.steps_per_epoch,
+    fprintf(f, "bucket_bytes=%zu\non_nonfinite=%d\n%s\n", s->config.bucket_bytes,
             s->config.on_nonfinite, s->config.job);
     return fclose(f) == 0 ? text : NULL;
 }
@@ -110,7 +109,8 @@ static tg_status put_inbox(tg_session *s, tg__ckpt_writer *w, uint64_t *count_p)
 
 static tg_status put_all(tg_session *s, tg__ckpt_writer *w, const void *extra, size_t len)
 {
-    counters c = {.t = s->t,
+    counters c = {.steps_per_epoch = s->config.steps_per_epoch,
+                  .t = s->t,
                   .skipped = s->skipped,
                   .order = s->order,
                   .lr = s->lr,
@@ -235,6 +235,10 @@ static tg_status get_all(tg_session *s, tg__ckpt_reader *r)
             "the checkpoint was saved by rank %d of %d, this is rank %d of %d: resume with "
             "%d ranks",
             (int)c.rank, (int)c.world, s->transport->rank, s->transport->size, (int)c.world);
+    if (c.steps_per_epoch != s->config.steps_per_epoch)
+        return tg_fail(
+            TG_E_MISMATCH, "the checkpoint was saved with steps_per_epoch=%llu, this job has %llu",
+            (unsigned long long)c.steps_per_epoch, (unsigned long long)s->config.steps_per_epoch);
     for (size_t i = 0; i < s->ntensors; i++) { /* all of them are checked before any is changed */
         char name[512];
         snprintf(name, sizeof name, "param/%.480s", s->tensor[i].name);

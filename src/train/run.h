@@ -8,6 +8,16 @@
 #include "train/run_stats.h"
 #include "train/train.h"
 
+/* Of the bytes a run sends, those that are not its training's: figures of training leave them out.
+ */
+typedef struct run_traffic {
+    uint64_t begun;   /* sent when the handshake was over */
+    uint64_t sum;     /* what one run_sum sends */
+    uint64_t apart;   /* sent since then by sums and saves */
+    uint64_t counted; /* of those, at the end of the last step */
+    uint64_t trained; /* sent since then until the drain's end, without `apart` */
+} run_traffic;
+
 typedef struct run {
     const train_job *job;
     const train_data *data;
@@ -34,8 +44,7 @@ typedef struct run {
     unsigned skips;                  /* in a row */
     bool apart;                      /* the exchange is `none`: no message carries a wish to stop */
     bool stop_asked;
-    uint64_t bytes_before;  /* sent before the first step */
-    uint64_t bytes_trained; /* sent from there to the drain's end */
+    run_traffic traffic;
     train_end_info end;
 } run;
 
@@ -54,6 +63,18 @@ static inline double run_seconds(const run *r)
 TG_NODISCARD tg_status run_setup(run *r);
 /* Free everything, whatever of it was made, but the session. */
 void run_free(run *r);
+
+/* What ranks agree on apart from the session (run_agree.c). All ranks call these together.
+ *
+ * Whether all were told the same of what the handshake does not compare. Errors TG_E_MISMATCH
+ * (names the setting, two ranks and their values), TG_E_PEER */
+TG_NODISCARD tg_status run_agree(run *r);
+/* x[i] = sum over ranks: between steps. Errors TG_E_PEER */
+#define RUN_SUMS 5
+TG_NODISCARD tg_status run_sum(run *r, double x[RUN_SUMS]);
+/* After a step. Where no message carries a wish to stop, sets *stop_p after every 16th step, on all
+ * ranks alike; elsewhere does nothing. Errors TG_E_PEER */
+TG_NODISCARD tg_status run_agree_on_stop(run *r, bool *stop_p);
 
 /* A checkpoint in job->save_dir, with what run_setup needs to go on. */
 TG_NODISCARD tg_status run_save(run *r);

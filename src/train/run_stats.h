@@ -6,7 +6,8 @@
 
 typedef struct run_step {
     double step_ms, compute_ms, exchange_ms;
-    uint64_t bytes_sent, bytes_dense, coded_bytes;
+    uint64_t bytes_sent; /* since the last step, without sums and saves */
+    uint64_t bytes_dense, coded_bytes;
     bool coded; /* what was delivered in this step; coded_bytes 0: nothing was */
 } run_step;
 
@@ -21,8 +22,8 @@ TG_NODISCARD tg_status run_stats_add(run_stats *s, const run_step *step);
 void run_stats_free(run_stats *s);
 
 /* Set the figures of *end that are drawn from steps: medians, ratios, bytes_per_step. nparams:
- * parameters of the model; sent: bytes of training, drain included. Figures of which no step tells
- * anything are NAN. Errors TG_E_NOMEM */
+ * parameters of the model; sent: bytes of training, drain included, sums and saves not. Figures of
+ * which no step tells anything are NAN. Errors TG_E_NOMEM */
 TG_NODISCARD tg_status run_stats_figures(const run_stats *s, size_t nparams, double sent,
                                          train_end_info *end);
 

@@ -94,6 +94,8 @@ tg_status run_step_once(run *r, tg_step_info *info)
     TG_TRY(tg_step(r->session, info));
     const int64_t end = run_now(r);
 
+    const uint64_t apart = r->traffic.apart - r->traffic.counted; /* since the last step */
+    r->traffic.counted = r->traffic.apart;
     r->step++;
     if (isfinite(loss)) {
         r->loss_sum += loss;
@@ -109,7 +111,7 @@ tg_status run_step_once(run *r, tg_step_info *info)
     const run_step record = {.step_ms = ms(end - start),
                              .compute_ms = ms(compute_ns),
                              .exchange_ms = ms(info->exchange_ns),
-                             .bytes_sent = info->bytes_sent,
+                             .bytes_sent = info->bytes_sent - apart,
                              .bytes_dense = info->bytes_dense,
                              .coded_bytes = info->coded_bytes,
                              .coded = info->coded};

@@ -46,7 +46,10 @@ typedef struct train_job {
     tg_driver driver;
     bool evaluate; /* at each epoch's end and at the end */
     tg_trace *trace;
-    const volatile sig_atomic_t *stop; /* becomes non-zero: all ranks stop after the same step */
+    /* Becomes non-zero on any rank: all stop after the same step, and say `interrupted`. With a
+     * method whose exchange is `none` that is a multiple of 16. NULL: never; on all ranks or none.
+     */
+    const volatile sig_atomic_t *stop;
 } train_job;
 
 typedef struct train_start_info {
@@ -62,13 +65,17 @@ typedef struct train_step_info {
     double loss;    /* of this rank's batch */
     double lr;
     tg_step_info tg;
-    double compute_ms, step_ms; /* of this step; log records between carry medians of their own */
-    double seconds;             /* since the first step of this run */
+    /* Of this step; log records between carry medians of their own. compute: forward and backward
+     * without what they spent in the session, waiting for exchanges or moving them. */
+    double compute_ms, step_ms;
+    double seconds; /* since the first step of this run */
 } train_step_info;
 
 typedef struct train_epoch_info {
     uint64_t epoch, step;
-    double train_loss;               /* mean over the epoch's steps and all ranks */
+    /* Mean over the epoch's steps and all ranks, without losses that are not finite; NAN if none
+     * is. */
+    double train_loss;
     double test_accuracy, test_loss; /* of the global parameters, over the whole test set */
     double seconds;                  /* training time so far, evaluation excluded */
     uint64_t bytes_sent;
@@ -76,18 +83,22 @@ typedef struct train_epoch_info {
 
 typedef struct train_end_info {
     int world;
-    uint64_t steps, epochs;          /* done, all runs together */
-    double test_accuracy, test_loss; /* NAN if not evaluated */
-    double train_loss;               /* of the last epoch, or part of one */
-    double seconds;                  /* training, evaluation excluded, of this run */
-    double step_ms_median, compute_ms_median;
-    uint64_t bytes_sent;   /* everything this rank handed to the transport */
-    double bytes_per_step; /* mean over the second half of the run (after warm-ups) */
+    uint64_t steps, epochs;                   /* done, all runs together */
+    double test_accuracy, test_loss;          /* NAN if not evaluated */
+    double train_loss;                        /* of the last epoch, or part of one */
+    double seconds;                           /* training, evaluation excluded, of this run */
+    double step_ms_median, compute_ms_median; /* as in train_step_info */
+    uint64_t bytes_sent;                      /* everything this rank handed to the transport */
+    /* Mean over the steps of the second half of this run (after warm-ups), CD-SGD's dense ones
+     * included, evaluation and saves not. */
+    double bytes_per_step;
     /* 4n over the median coded gradient of the second half, envelope and frame included; dense
      * steps of CD-SGD not counted. */
     double ratio;
-    /* Bytes of the best dense exchange over those sent from the first step to the drain's end; NAN
-     * if nothing was sent (one rank). */
+    /* Bytes of the best dense exchange, times the steps of this run, over those this rank sent for
+     * training: all but handshake, evaluation and saves, what is in flight at the end included.
+     * (Under a strategy that delays, a save's kilobyte a peer counts too.) NAN if nothing was sent
+     * (one rank, or exchange=none). */
     double ratio_wire;
     double step_coded_ms_median; /* steps whose awaited exchange was coded; NAN if none */
     double exchange_ms_median;
@@ -106,9 +117,11 @@ typedef struct train_events {
 } train_events;
 
 /* Train rank transport->rank. All ranks call it with equal jobs. end_p is set on every rank
- * (accuracy, hash alike). A callback that fails ends the run on all ranks. Threads: one rank per
- * thread; oneDNN runs on the calling thread alone. Errors: those of the session; TG_E_SPEC for the
- * job's strings; TG_E_NONFINITE if the loss is lost for good */
+ * (accuracy, hash alike). Ranks that were told different things (steps, evaluation, saving) fail
+ * before the first step. A callback that fails ends the run on all ranks. Threads: one rank per
+ * thread; oneDNN runs on the calling thread alone. Errors: those of the session; TG_E_MISMATCH:
+ * names the setting, ranks and values; TG_E_SPEC for the job's strings; TG_E_NONFINITE if the loss
+ * is lost for good */
 TG_NODISCARD tg_status train_run(const train_job *job, const train_data *data,
                                  tg_transport *transport, const train_events *events,
                                  train_end_info *end_p);

@@ -1,5 +1,4 @@
 #include "train/run.h"
-#include "train/train_util.h"
 #include <math.h>
 #include <stdio.h>
 
@@ -32,13 +31,13 @@ static tg_status evaluate_shard(run *r, double *loss_p, double *correct_p, doubl
 static tg_status close_epoch(run *r, bool evaluate)
 {
     const int64_t start = run_now(r);
-    double sums[5] = {r->loss_sum, (double)r->loss_count, 0, 0, 0};
+    double sums[RUN_SUMS] = {r->loss_sum, (double)r->loss_count, 0, 0, 0};
     if (evaluate) {
         TG_TRY(tg_eval_begin(r->session));
         TG_TRY(evaluate_shard(r, &sums[2], &sums[3], &sums[4]));
         TG_TRY(tg_eval_end(r->session));
     }
-    TG_TRY(tg_session_sum(r->session, sums, TRAIN_COUNT(sums)));
+    TG_TRY(run_sum(r, sums));
     if (evaluate && sums[4] != (double)train_data_test(r->data))
         return tg_fail(TG_E_MISMATCH, "the ranks tested %.0f samples in all: the test set has %zu",
                        sums[4], train_data_test(r->data));
@@ -80,17 +79,6 @@ static tg_status announce(const run *r)
     return r->events->start(r->events->arg, &info);
 }
 
-/* Without exchanges ranks agree on stopping apart from the steps, now and then. */
-static tg_status agree_on_stop(run *r)
-{
-    if (!r->apart || !r->job->stop || r->step % 16 != 0)
-        return TG_OK;
-    double wishes = __atomic_load_n(r->job->stop, __ATOMIC_RELAXED) != 0;
-    TG_TRY(tg_session_sum(r->session, &wishes, 1));
-    r->end.interrupted = wishes > 0;
-    return TG_OK;
-}
-
 static tg_status loop(run *r)
 {
     const train_job *job = r->job;
@@ -103,7 +91,7 @@ static tg_status loop(run *r)
         tg_step_info info;
         TG_TRY(run_step_once(r, &info));
         r->end.interrupted = info.stop;
-        TG_TRY(agree_on_stop(r));
+        TG_TRY(run_agree_on_stop(r, &r->end.interrupted));
         if (job->save_dir && job->save_every > 0 && r->step % job->save_every == 0) {
             TG_TRY(run_save(r));
             saved_at = r->step;
@@ -113,7 +101,7 @@ static tg_status loop(run *r)
     if (job->save_dir && saved_at != r->step)
         TG_TRY(run_save(r));
     TG_TRY(tg_session_finish(r->session));
-    r->bytes_trained = tg_session_bytes_sent(r->session) - r->bytes_before;
+    r->traffic.trained = tg_session_bytes_sent(r->session) - r->traffic.begun - r->traffic.apart;
     return r->loss_steps > 0 ? close_epoch(r, job->evaluate && !r->end.interrupted) : TG_OK;
 }
 
@@ -130,7 +118,7 @@ static tg_status run_all(run *r)
     end->world = r->transport->size;
     end->steps = r->step;
     end->epochs = r->step / r->steps_per_epoch;
-    TG_TRY(run_stats_figures(&r->stats, r->model->params_total, (double)r->bytes_trained, end));
+    TG_TRY(run_stats_figures(&r->stats, r->model->params_total, (double)r->traffic.trained, end));
     end->skipped_nonfinite = tg_session_skipped(r->session);
     TG_TRY(tg_session_params_hash(r->session, &end->params_hash));
     end->bytes_sent = tg_session_bytes_sent(r->session);

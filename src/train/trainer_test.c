@@ -1,142 +1,7 @@
-/* Whole runs of two ranks as threads, over memory. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-#include <math.h>
-#include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
+/* Whole runs: what they learn, and the figures they report. */
 #include "train/data/data.h"
 #include "train/model/model.h"
-#include "train/train.h"
-
-#define OK(expr) assert_int_equal((expr), TG_OK)
-#define RANKS_MAX 2
-
-static train_data *data; /* 640 + 200 glyphs: with two ranks and batches of 16, 20 steps an epoch */
-
-static int open_data(void **state)
-{
-    (void)state;
-    return train_data_open("glyphs:train=640,test=200", 0, &data) == TG_OK ? 0 : -1;
-}
-
-static int close_data(void **state)
-{
-    (void)state;
-    train_data_close(data);
-    return 0;
-}
-
-/* What rank 0 reports, and when to interfere. */
-typedef struct witness {
-    train_start_info start; /* its strings are gone after the run */
-    char method[128];
-    uint64_t steps, epochs, last_step;
-    double first_loss, last_loss;
-    train_epoch_info epoch;
-    uint64_t fail_at, stop_at; /* steps; 0: never */
-    volatile sig_atomic_t stop;
-} witness;
-
-static tg_status on_start(void *arg, const train_start_info *info)
-{
-    witness *w = arg;
-    w->start = *info;
-    snprintf(w->method, sizeof w->method, "%s", info->method);
-    return TG_OK;
-}
-
-static tg_status on_step(void *arg, const train_step_info *info)
-{
-    witness *w = arg;
-    if (w->steps++ == 0)
-        w->first_loss = info->loss;
-    w->last_loss = info->loss;
-    w->last_step = info->step;
-    if (info->step == w->stop_at)
-        __atomic_store_n(&w->stop, 1, __ATOMIC_RELAXED);
-    if (info->step == w->fail_at)
-        return tg_fail(TG_E_IO, "disk full at step %d", (int)info->step);
-    return TG_OK;
-}
-
-static tg_status on_epoch(void *arg, const train_epoch_info *info)
-{
-    witness *w = arg;
-    w->epochs++;
-    w->epoch = *info;
-    return TG_OK;
-}
-
-typedef struct rank_run {
-    const train_job *job;
-    tg_transport *transport;
-    const train_events *events;
-    train_end_info end;
-    tg_status status;
-    char message[512];
-} rank_run;
-
-static void *run_rank(void *arg)
-{
-    rank_run *r = arg;
-    r->status = train_run(r->job, data, r->transport, r->events, &r->end);
-    snprintf(r->message, sizeof r->message, "%s", r->status == TG_OK ? "" : tg_error());
-    return NULL;
-}
-
-/* job[rank]: a job for each rank, by pointer. */
-static void run_jobs(const train_job *const *job, int ranks, witness *w, rank_run *run)
-{
-    tg_transport *transport[RANKS_MAX];
-    pthread_t thread[RANKS_MAX];
-    const train_events events = {w, on_start, on_step, on_epoch};
-    OK(tg_transport_inproc(ranks, transport));
-    for (int i = 0; i < ranks; i++) {
-        run[i] = (rank_run){.job = job[i], .transport = transport[i], .events = &events};
-        assert_int_equal(pthread_create(&thread[i], NULL, run_rank, &run[i]), 0);
-    }
-    for (int i = 0; i < ranks; i++)
-        assert_int_equal(pthread_join(thread[i], NULL), 0);
-    /* Not before: a rank that fails must tell the others by itself. */
-    for (int i = 0; i < ranks; i++)
-        tg_transport_destroy(transport[i]);
-}
-
-static void run_both(const train_job *job, witness *w, rank_run *run)
-{
-    run_jobs((const train_job *const[]){job, job}, 2, w, run);
-}
-
-static void assert_fine(const rank_run *run, int ranks)
-{
-    for (int i = 0; i < ranks; i++) {
-        if (run[i].status != TG_OK)
-            fail_msg("rank %d: %s: %s", i, tg_status_name(run[i].status), run[i].message);
-        assert_true(run[i].end.params_hash == run[0].end.params_hash);
-        assert_true(run[i].end.train_loss == run[0].end.train_loss);
-    }
-}
-
-static train_job basic(void)
-{
-    return (train_job){.model = "mlp:hidden=32,hidden2=0",
-                       .method = "dense",
-                       .strategy = "ssgd",
-                       .optimizer = "sgd:lr=0.05,momentum=0.9",
-                       .lr_schedule = "constant",
-                       .batch = 16,
-                       .epochs = 3,
-                       .seed = 1,
-                       .log_every = 10,
-                       .timeout_ms = 20000,
-                       .evaluate = true};
-}
+#include "train/trainer_ranks.h"
 
 static void test_dense(void **state)
 {
@@ -220,185 +85,6 @@ static void test_evaluation(void **state)
     }
 }
 
-/* ---- resuming -----------------------------------------------------------------------------------
- */
-
-static void remove_tree(const char *dir)
-{
-    char command[256];
-    snprintf(command, sizeof command, "rm -rf '%s'", dir);
-    assert_int_equal(system(command), 0);
-}
-
-static void assert_same_end(const rank_run *a, const rank_run *b)
-{
-    for (int i = 0; i < 2; i++) {
-        assert_int_equal(a[i].end.steps, b[i].end.steps);
-        assert_true(a[i].end.params_hash == b[i].end.params_hash);
-        assert_true(a[i].end.train_loss == b[i].end.train_loss);
-        assert_true(a[i].end.test_loss == b[i].end.test_loss);
-        assert_true(a[i].end.test_accuracy == b[i].end.test_accuracy);
-    }
-}
-
-static void check_resume(const char *method, const char *strategy, uint64_t at)
-{
-    char dir[] = "/tmp/telegrad-run-XXXXXX";
-    assert_non_null(mkdtemp(dir));
-    train_job job = basic();
-    job.method = method;
-    job.strategy = strategy;
-    job.epochs = 0;
-    job.steps = 47;
-    witness w = {.steps = 0};
-    rank_run straight[2], part[2], rest[2];
-    run_both(&job, &w, straight);
-    assert_fine(straight, 2);
-
-    job.steps = at; /* a run that ended, and is then extended */
-    job.save_dir = dir;
-    run_both(&job, &w, part);
-    assert_fine(part, 2);
-    assert_int_equal(part[0].end.steps, at);
-    job.steps = 47;
-    job.resume_dir = dir;
-    w = (witness){.steps = 0};
-    run_both(&job, &w, rest);
-    assert_fine(rest, 2);
-    assert_int_equal(w.start.first_step, at);
-    assert_int_equal(w.steps, 47 - at);
-    assert_same_end(straight, rest);
-
-    /* Nothing is left to do: the same end once more. */
-    run_both(&job, &w, rest);
-    assert_fine(rest, 2);
-    assert_same_end(straight, rest);
-
-    job.steps = 30;
-    run_both(&job, &w, rest);
-    assert_int_equal(rest[0].status, TG_E_ARG);
-    assert_non_null(strstr(rest[0].message, "steps=30"));
-    remove_tree(dir);
-}
-
-static void test_resume(void **state)
-{
-    (void)state;
-    check_resume("dense", "ssgd", 20); /* at the end of an epoch */
-    check_resume("dgc:density=0.05", "ssgd", 33);
-    check_resume("2bit", "cd", 31);
-}
-
-static void test_stop(void **state)
-{
-    (void)state;
-    char dir[] = "/tmp/telegrad-run-XXXXXX";
-    assert_non_null(mkdtemp(dir));
-    train_job job = basic();
-    job.method = "topk:density=0.05";
-    witness w = {.steps = 0};
-    rank_run straight[2], part[2], rest[2];
-    run_both(&job, &w, straight);
-    assert_fine(straight, 2);
-
-    w = (witness){.stop_at = 23};
-    job.stop = &w.stop;
-    job.save_dir = dir;
-    job.save_every = 10;
-    run_both(&job, &w, part);
-    assert_fine(part, 2);
-    assert_true(part[0].end.interrupted && part[1].end.interrupted);
-    assert_int_equal(part[0].end.steps, part[1].end.steps);
-    assert_in_range(part[0].end.steps, 24, 26);
-    assert_true(isnan(part[0].end.test_accuracy));
-    assert_int_equal(w.epochs, 2); /* the first one, and the part of the second */
-
-    w = (witness){.steps = 0};
-    job.resume_dir = dir;
-    run_both(&job, &w, rest);
-    assert_fine(rest, 2);
-    assert_int_equal(w.start.first_step, part[0].end.steps);
-    assert_false(rest[0].end.interrupted);
-    assert_same_end(straight, rest);
-    remove_tree(dir);
-}
-
-/* ---- failures -----------------------------------------------------------------------------------
- */
-
-static void test_callback_fails(void **state)
-{
-    (void)state;
-    const train_job job = basic();
-    witness w = {.fail_at = 7};
-    rank_run run[2];
-    run_both(&job, &w, run);
-    assert_int_equal(run[0].status, TG_E_IO);
-    assert_string_equal(run[0].message, "disk full at step 7");
-    assert_int_equal(run[1].status, TG_E_PEER);
-    assert_non_null(strstr(run[1].message, "rank 0 has left")); /* told, not tired of waiting */
-    assert_int_equal(w.last_step, 7);
-}
-
-static void test_jobs_differ(void **state)
-{
-    (void)state;
-    train_job a = basic(), b = basic();
-    witness w = {.steps = 0};
-    rank_run run[2];
-    b.lr_schedule = "cosine";
-    run_jobs((const train_job *const[]){&a, &b}, 2, &w, run);
-    assert_int_equal(run[0].status, TG_E_MISMATCH);
-    if (!strstr(run[0].message, "rank 1 has lr_schedule=cosine"))
-        fail_msg("%s", run[0].message);
-    b = basic();
-    b.epochs = 4;
-    run_jobs((const train_job *const[]){&a, &b}, 2, &w, run);
-    assert_int_equal(run[0].status, TG_E_MISMATCH);
-    assert_non_null(strstr(run[0].message, "steps="));
-    assert_int_equal(w.steps, 0);
-}
-
-static void test_bad_job(void **state)
-{
-    (void)state;
-    train_job job = basic();
-    witness w = {.steps = 0};
-    rank_run run[2];
-    job.model = "lenet6";
-    run_both(&job, &w, run);
-    assert_int_equal(run[0].status, TG_E_SPEC);
-    job = basic();
-    job.batch = 1000;
-    run_both(&job, &w, run);
-    assert_int_equal(run[1].status, TG_E_ARG);
-    assert_non_null(strstr(run[1].message, "320"));
-    job = basic();
-    job.epochs = 0;
-    run_both(&job, &w, run);
-    assert_int_equal(run[0].status, TG_E_ARG);
-    job = basic();
-    job.resume_dir = "/nowhere";
-    run_both(&job, &w, run);
-    assert_int_equal(run[0].status, TG_E_IO);
-}
-
-static void test_diverges(void **state)
-{
-    (void)state;
-    train_job job = basic();
-    job.optimizer = "sgd:lr=1e30";
-    witness w = {.steps = 0};
-    rank_run run[2];
-    run_both(&job, &w, run);
-    for (int i = 0; i < 2; i++)
-        assert_int_equal(run[i].status, TG_E_NONFINITE);
-    assert_in_range(w.last_step, 19, 30);
-}
-
-/* ---- the rest -----------------------------------------------------------------------------------
- */
-
 static void test_trace(void **state)
 {
     (void)state;
@@ -459,15 +145,158 @@ static void test_methods(void **state)
     }
 }
 
+/* ---- figures ------------------------------------------------------------------------------------
+ */
+
+/* Figures of training know nothing of evaluation and saving. */
+static void test_traffic(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *method, *strategy;
+        uint64_t save_every; /* 0: no saves */
+    } cases[] = {
+        {"dense", "ssgd", 3}, {"topk:density=0.01", "ssgd", 1}, {"2bit", "cd:warmup=4", 0}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char dir[] = "/tmp/telegrad-run-XXXXXX";
+        assert_non_null(mkdtemp(dir));
+        train_job job = basic();
+        job.method = cases[i].method;
+        job.strategy = cases[i].strategy;
+        job.evaluate = false;
+        witness w = {.steps = 0};
+        rank_run bare[2], busy[2];
+        run_both(&job, &w, bare);
+        assert_fine(bare, 2);
+        job.evaluate = true;
+        job.epochs = 0;
+        job.steps = 60;
+        job.save_dir = cases[i].save_every ? dir : NULL;
+        job.save_every = cases[i].save_every;
+        run_both(&job, &w, busy);
+        assert_fine(busy, 2);
+        for (int rank = 0; rank < 2; rank++) {
+            const train_end_info *a = &bare[rank].end, *b = &busy[rank].end;
+            if (a->ratio_wire != b->ratio_wire)
+                fail_msg("%s: ratio_wire %.17g, busy %.17g", job.method, a->ratio_wire,
+                         b->ratio_wire);
+            if (cases[i].save_every) {
+                assert_true(a->bytes_per_step == b->bytes_per_step);
+                assert_true(b->bytes_sent > a->bytes_sent);
+            }
+            assert_true(a->bytes_sent > 60 * (uint64_t)(a->bytes_per_step * 0.9));
+        }
+        remove_tree(dir);
+    }
+}
+
+/* What is still in flight when the last step ends has been sent for training. */
+static void test_drain(void **state)
+{
+    (void)state;
+    train_job job = basic();
+    job.strategy = "od:warmup=0";
+    job.driver = TG_DRIVER_INLINE;
+    job.epochs = 0;
+    job.steps = 1;
+    job.evaluate = false;
+    witness w = {.steps = 0};
+    rank_run run[2];
+    run_both(&job, &w, run);
+    assert_fine(run, 2);
+    for (int i = 0; i < 2; i++) {
+        if (!(run[i].end.ratio_wire > 0.9 && run[i].end.ratio_wire <= 1))
+            fail_msg("rank %d: ratio_wire %g", i, run[i].end.ratio_wire);
+    }
+}
+
+/* A mean: steps that CD-SGD sends dense count as much as the others. */
+static void test_bytes_per_step(void **state)
+{
+    (void)state;
+    train_job job = basic();
+    job.method = "2bit";
+    job.strategy = "cd:k=4,warmup=2";
+    job.evaluate = false;
+    job.epochs = 1; /* no sum of losses between two steps */
+    witness w = {.late_from = 10};
+    rank_run run[2];
+    run_both(&job, &w, run);
+    assert_fine(run, 2);
+    assert_true(run[0].end.bytes_per_step == (double)w.bytes_late / 10);
+    assert_true(run[0].end.ratio > 14);
+    /* Of 10 steps 2 or 3 are dense, one of them perhaps in part. */
+    const double dense = 4.0 * (double)w.start.params;
+    const double mean = run[0].end.bytes_per_step;
+    if (!(mean > 0.15 * dense && mean < 0.40 * dense))
+        fail_msg("%g bytes per step, %g if dense", mean, dense);
+}
+
+/* A clock that goes on only while its rank polls its transport. */
+typedef struct slow_rank {
+    tg_clock clock;
+    int64_t now_ns;
+    tg_transport_ops ops;
+    const tg_transport_ops *inner;
+} slow_rank;
+
+static slow_rank slow[RANKS_MAX];
+
+static int64_t slow_now_ns(void *arg)
+{
+    return ((const slow_rank *)arg)->now_ns;
+}
+
+static tg_status slow_poll(tg_transport *t, int64_t deadline_ns)
+{
+    (void)deadline_ns;
+    slow[t->rank].now_ns += 1000000;
+    return slow[t->rank].inner->poll(t, tg_now_ns(tg_clock_monotonic()) + 1000000);
+}
+
+/* compute_ms leaves out what the passes spend on exchanges, even inside of them. */
+static void test_compute_ms(void **state)
+{
+    (void)state;
+    static const char *const strategies[] = {"ssgd", "od:warmup=0"};
+    for (size_t i = 0; i < 2; i++) {
+        tg_transport *transport[2];
+        OK(tg_transport_inproc(2, transport));
+        for (int rank = 0; rank < 2; rank++) {
+            slow_rank *s = &slow[rank];
+            *s = (slow_rank){.clock = {.struct_size = sizeof s->clock,
+                                       .arg = s,
+                                       .now_ns = slow_now_ns,
+                                       .sleep_until_ns = tg_clock_monotonic()->sleep_until_ns},
+                             .ops = *transport[rank]->ops,
+                             .inner = transport[rank]->ops};
+            s->ops.poll = slow_poll;
+            transport[rank]->ops = &s->ops;
+            transport[rank]->clock = &s->clock;
+        }
+        train_job job = basic();
+        job.strategy = strategies[i];
+        job.driver = TG_DRIVER_INLINE;
+        job.timeout_ms = 1000000;
+        witness w = {.steps = 0};
+        rank_run run[2];
+        run_over(transport, (const train_job *const[]){&job, &job}, 2, &w, run);
+        assert_fine(run, 2);
+        for (int rank = 0; rank < 2; rank++) {
+            assert_true(run[rank].end.compute_ms_median == 0);
+            assert_true(run[rank].end.step_ms_median >= 1);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_dense),       cmocka_unit_test(test_world),
-        cmocka_unit_test(test_evaluation),  cmocka_unit_test(test_resume),
-        cmocka_unit_test(test_stop),        cmocka_unit_test(test_callback_fails),
-        cmocka_unit_test(test_jobs_differ), cmocka_unit_test(test_bad_job),
-        cmocka_unit_test(test_diverges),    cmocka_unit_test(test_trace),
-        cmocka_unit_test(test_methods),
+        cmocka_unit_test(test_dense),      cmocka_unit_test(test_world),
+        cmocka_unit_test(test_evaluation), cmocka_unit_test(test_trace),
+        cmocka_unit_test(test_methods),    cmocka_unit_test(test_traffic),
+        cmocka_unit_test(test_drain),      cmocka_unit_test(test_bytes_per_step),
+        cmocka_unit_test(test_compute_ms),
     };
     return cmocka_run_group_tests(tests, open_data, close_data);
 }

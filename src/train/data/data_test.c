@@ -232,6 +232,30 @@ static void test_damaged(void **state)
     b[7] = IMAGES - 1;
     write_plain(f, names[3], b, len - 1);
     assert_refused(f, TG_E_CORRUPT, "count=5, expected 4", names[2]);
+    const uint8_t million[8] = {0, 0, 8, 1, 0, 0x0f, 0x42, 0x41}; /* and one */
+    write_plain(f, names[3], million, sizeof million);
+    assert_refused(f, TG_E_CORRUPT, "count=1000001, expected 1 to 1000000", names[3]);
+}
+
+/* A few kilobytes of gzip that hold what their header says: 40,000 images, 31 MB. */
+static void test_bomb(void **state)
+{
+    const folder *f = *state;
+    char path[256];
+    static const uint8_t zeros[DATA_PIXELS * 100];
+    const uint8_t header[16] = {0, 0, 8, 3, 0, 0, 0x9c, 0x40, 0, 0, 0, 28, 0, 0, 0, 28};
+    remove_file(f, names[0]);
+    path_of(f, "train-images-idx3-ubyte.gz", path);
+    gzFile file = gzopen(path, "wb");
+    assert_non_null(file);
+    assert_int_equal(gzwrite(file, header, sizeof header), sizeof header);
+    for (int i = 0; i < 400; i++)
+        assert_int_equal(gzwrite(file, zeros, sizeof zeros), sizeof zeros);
+    assert_int_equal(gzclose(file), Z_OK);
+    assert_refused(f, TG_E_CORRUPT, "count=40000", "expected 5 as there are labels");
+    /* Cut off after the header: were the body read, the message would be another. */
+    assert_int_equal(truncate(path, 100), 0);
+    assert_refused(f, TG_E_CORRUPT, "count=40000", "expected 5 as there are labels");
 }
 
 static void test_missing(void **state)
@@ -365,6 +389,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_gz, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_holdout, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_damaged, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_bomb, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_missing, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_find, set_up, tear_down),
         cmocka_unit_test(test_glyphs),

@@ -10,7 +10,7 @@
 #include <zlib.h>
 
 #define PATH_BYTES 4096
-#define COUNT_MAX 1000000
+#define COUNT_MAX 1000000u
 
 static const char *const kinds[] = {"images-idx3-ubyte", "labels-idx1-ubyte"};
 

@@ -1,0 +1,73 @@
+/* What ranks agree on apart from the session: settings, sums, stopping. */
+#include "train/run.h"
+#include "train/train_util.h"
+#include <stdlib.h>
+
+/* No message carries a wish to stop if the exchange is `none`; so seldom a sum of wishes does not
+ * hold up ranks that otherwise never wait for each other. */
+#define STOP_EVERY 16
+
+typedef struct setting {
+    const char *name;
+    double value;
+} setting;
+
+/* all (world): scratch */
+static tg_status compare(run *r, const setting *own, double *all)
+{
+    const int world = r->transport->size, rank = r->transport->rank;
+    for (int i = 0; i < world; i++)
+        all[i] = i == rank ? own->value : 0;
+    TG_TRY(tg_session_sum(r->session, all, (size_t)world));
+    for (int i = 0; i < world; i++) {
+        if (all[i] != own->value)
+            return tg_fail(TG_E_MISMATCH,
+                           "ranks were started differently: rank %d has %s=%.0f, rank %d has "
+                           "%s=%.0f",
+                           rank, own->name, own->value, i, own->name, all[i]);
+    }
+    return TG_OK;
+}
+
+tg_status run_agree(run *r)
+{
+    const train_job *job = r->job;
+    const setting own[] = {{"steps", (double)r->steps},
+                           {"evaluate", job->evaluate},
+                           {"save_dir", job->save_dir != NULL},
+                           {"save_every", (double)job->save_every},
+                           {"stop", job->stop != NULL}};
+    double *all;
+    r->traffic.begun = tg_session_bytes_sent(r->session);
+    TG_TRY(train_alloc((size_t)r->transport->size, sizeof *all, &all));
+    tg_status status = TG_OK;
+    for (size_t i = 0; i < TRAIN_COUNT(own) && status == TG_OK; i++)
+        status = compare(r, &own[i], all);
+    free(all);
+    TG_TRY(status);
+
+    /* What a sum costs can be seen only now: later an exchange may be in flight beside it. */
+    double zero[RUN_SUMS] = {0};
+    const uint64_t sent = tg_session_bytes_sent(r->session);
+    TG_TRY(tg_session_sum(r->session, zero, RUN_SUMS));
+    r->traffic.sum = tg_session_bytes_sent(r->session) - sent;
+    r->traffic.apart = tg_session_bytes_sent(r->session) - r->traffic.begun;
+    return TG_OK;
+}
+
+tg_status run_sum(run *r, double x[RUN_SUMS])
+{
+    TG_TRY(tg_session_sum(r->session, x, RUN_SUMS));
+    r->traffic.apart += r->traffic.sum;
+    return TG_OK;
+}
+
+tg_status run_agree_on_stop(run *r, bool *stop_p)
+{
+    if (!r->apart || !r->job->stop || r->step % STOP_EVERY != 0)
+        return TG_OK;
+    double wishes[RUN_SUMS] = {__atomic_load_n(r->job->stop, __ATOMIC_RELAXED) != 0};
+    TG_TRY(run_sum(r, wishes));
+    *stop_p = wishes[0] > 0;
+    return TG_OK;
+}
