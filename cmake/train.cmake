@@ -62,5 +62,5 @@ foreach(test ${train_tests})
     target_link_libraries(${stem} PRIVATE tg_flags tg_train telegrad_static PkgConfig::CMOCKA ZLIB::ZLIB
         Threads::Threads m)
     add_test(NAME ${stem} COMMAND ${stem})
-    set_tests_properties(${stem} PROPERTIES TIMEOUT 300)
+    set_tests_properties(${stem} PROPERTIES TIMEOUT 300 LABELS train)
 endforeach()

@@ -98,8 +98,9 @@ void tg__session_unbuild(tg_session *s);
 /* The momentum that the optimizer spec names; NAN if it names none. */
 double tg__session_momentum(const tg_session *s);
 int tg__session_nesterov(const tg_session *s); /* 1, 0; -1: the spec names none */
-/* Handshake and everything that must be equal on all ranks. (session_setup.c) */
-TG_NODISCARD tg_status tg__session_handshake(tg_session *s);
+/* Handshake: everything that must be equal on all ranks, `start` ("begin" or "load") among it.
+ * (session_setup.c) */
+TG_NODISCARD tg_status tg__session_handshake(tg_session *s, const char *start);
 /* Deliver every exchange due at or before step `due` in the order submitted. (session_step.c) */
 TG_NODISCARD tg_status tg__session_deliver(tg_session *s, uint64_t due, tg_step_info *info);
 /* Submit what the strategy asked for when all gradients were in; whether anything waits for

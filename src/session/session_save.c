@@ -296,7 +296,7 @@ static tg_status same_step(tg_session *s)
 
 static tg_status load(tg_session *s, const char *dir)
 {
-    TG_TRY(tg__session_handshake(s));
+    TG_TRY(tg__session_handshake(s, "load"));
     TG_TRY(agree(s, read_own(s, dir)));
     TG_TRY(same_step(s));
     s->bytes_reported = tg__engine_bytes(s->engine);

@@ -210,14 +210,14 @@ tg_status tg_session_add(tg_session *s, const tg_tensor *t, uint32_t *id_p)
 }
 
 /* The text that all ranks must share, a line a setting. */
-static char *describe(const tg_session *s)
+static char *describe(const tg_session *s, const char *start)
 {
     char *text = NULL;
     size_t len;
     FILE *f = open_memstream(&text, &len);
     if (f == NULL)
         return NULL;
-    fprintf(f, "world=%d\n%s\n", s->transport->size, s->config.job);
+    fprintf(f, "world=%d\nstart=%s\n%s\n", s->transport->size, start, s->config.job);
     fprintf(f, "method=%s\nstrategy=%s\noptimizer=%s\nseed=%llu\nsteps_per_epoch=%llu\n",
             tg_spec_text(s->method_spec), tg_spec_text(s->strategy->spec),
             tg_spec_text(tg_optimizer_spec(s->optimizer)), (unsigned long long)s->config.seed,
@@ -235,11 +235,11 @@ static char *describe(const tg_session *s)
     return fclose(f) == 0 ? text : NULL;
 }
 
-tg_status tg__session_handshake(tg_session *s)
+tg_status tg__session_handshake(tg_session *s, const char *start)
 {
     TG_TRY(tg__session_build(s));
     s->begun = true;
-    char *text = describe(s);
+    char *text = describe(s, start);
     if (text == NULL)
         return tg_fail(TG_E_NOMEM, "out of memory in the handshake");
     tg_status status = tg__handshake(s->engine, text);
@@ -277,7 +277,7 @@ tg_status tg__session_broadcast(tg_session *s, float *data, size_t n)
 
 static tg_status begin(tg_session *s)
 {
-    TG_TRY(tg__session_handshake(s));
+    TG_TRY(tg__session_handshake(s, "begin"));
     for (size_t i = 0; i < s->ntensors; i++)
         TG_TRY(tg__session_broadcast(s, s->tensor[i].param, s->tensor[i].n));
     s->strategy->ops->begin(s->strategy);

@@ -27,6 +27,7 @@ class Faults(CliTest):
         for other, words in ((["--method", "topk:density=0.5"], ["method=topk:density=0.5", "rank 2"]),
                              (["--batch", "8"], ["batch"]), (["--seed", "9"], ["seed"]),
                              (["--optimizer", "sgd:lr=0.1"], ["lr=0.1"]),
+                             (["--resume", self.path("nowhere")], ["start=begin", "start=load", "rank 2"]),
                              (["--steps", "6"], ["steps=6", "rank 2"]),
                              (["--save", self.path("other"), "--save-every", "2"], ["sav", "=1", "rank 2"])):
             begin = time.time()
