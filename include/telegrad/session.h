@@ -68,8 +68,8 @@ TG_API void tg_session_destroy(tg_session *s);
 
 typedef enum tg_tensor_kind {
     TG_TENSOR_TRAINED = 0,  /* has a gradient */
-    TG_TENSOR_AVERAGED = 1, /* a statistic (batch norm): ranks keep their own; evaluation and
-                               checkpoints use the mean */
+    TG_TENSOR_AVERAGED = 1, /* a statistic (batch norm): ranks keep their own, also in
+                               checkpoints; evaluation uses the mean */
     TG_TENSOR_RANK0 = 2     /* a statistic of which rank 0's value counts */
 } tg_tensor_kind;
 
@@ -94,7 +94,8 @@ TG_API TG_NODISCARD tg_status tg_session_add(tg_session *s, const tg_tensor *ten
 TG_API TG_NODISCARD tg_status tg_session_begin(tg_session *s);
 
 /* The gradient of this tensor is complete. It is checked for NaN and infinity here, while it is in
- * the cache. */
+ * the cache. Errors of this and the three calls below: TG_E_ARG (no such tensor), TG_E_STATE
+ * (before begin, ready twice, during an evaluation), TG_E_PEER, TG_E_CORRUPT */
 TG_API TG_NODISCARD tg_status tg_grad_ready(tg_session *s, uint32_t id);
 /* Wait until the session has read this tensor's gradient of the last step. */
 TG_API TG_NODISCARD tg_status tg_grad_wait(tg_session *s, uint32_t id);
@@ -139,17 +140,19 @@ TG_API TG_NODISCARD tg_status tg_step(tg_session *s, tg_step_info *info);
 TG_API TG_NODISCARD tg_status tg_session_set_lr(tg_session *s, double lr);
 
 /* Between begin and end the parameters hold the global weights (and averaged statistics). All ranks
- * call both. */
+ * call both, between steps. Errors TG_E_STATE, TG_E_NOMEM, TG_E_PEER */
 TG_API TG_NODISCARD tg_status tg_eval_begin(tg_session *s);
 TG_API TG_NODISCARD tg_status tg_eval_end(tg_session *s);
 
-/* x (n) = sum over ranks, in rank order, the same bits on all. Blocking, for metrics; n <= 4096. */
+/* x (n) = sum over ranks, in rank order, the same bits on all. Blocking, for metrics; n <= 4096.
+ * Errors TG_E_ARG, TG_E_STATE (before begin), TG_E_PEER */
 TG_API TG_NODISCARD tg_status tg_session_sum(tg_session *s, double *x, size_t n);
 
 /* Ask all ranks to stop after the same step (tg_step_info.stop). Async-signal-safe, any thread. */
 TG_API void tg_session_request_stop(tg_session *s);
 
-/* 64-bit hash of the global parameters in the order added (names, shapes, values). */
+/* 64-bit hash of the global parameters in the order added (names, shapes, values).
+ * Errors TG_E_STATE (before begin) */
 TG_API TG_NODISCARD tg_status tg_session_params_hash(tg_session *s, uint64_t *hash_p);
 /* Steps taken so far (after a load: the checkpoint's). */
 TG_API uint64_t tg_session_steps(const tg_session *s);
@@ -171,7 +174,7 @@ TG_API TG_NODISCARD tg_status tg_session_load(tg_session *s, const char *dir, co
                                               size_t *len_p);
 
 /* Drain: apply what is in flight; the parameters are the global ones from here on. Steps may
- * follow. */
+ * follow. Errors TG_E_STATE (in the middle of a step), TG_E_PEER, TG_E_CORRUPT */
 TG_API TG_NODISCARD tg_status tg_session_finish(tg_session *s);
 
 #ifdef __cplusplus

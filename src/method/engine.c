@@ -361,11 +361,6 @@ uint64_t tg__engine_bytes(tg__engine *e)
     return bytes;
 }
 
-bool tg__engine_threaded(const tg__engine *e)
-{
-    return e->threaded;
-}
-
 tg_transport *tg__engine_transport(const tg__engine *e)
 {
     return e->transport;

@@ -63,7 +63,6 @@ TG_NODISCARD tg_status tg__engine_progress(tg__engine *e);
 bool tg__engine_is_done(tg__engine *e, const tg__op *op);
 
 uint64_t tg__engine_bytes(tg__engine *e); /* handed to the transport so far */
-bool tg__engine_threaded(const tg__engine *e);
 tg_transport *tg__engine_transport(const tg__engine *e);
 
 #endif

@@ -6,6 +6,7 @@
 #include <cmocka.h>
 
 #include "telegrad/telegrad.h"
+#include <pthread.h>
 #include <string.h>
 
 typedef struct alone { /* a session of one rank with two tensors in buckets of their own */
@@ -139,12 +140,85 @@ static void test_arguments(void **state)
     tg_transport_destroy(t);
 }
 
+enum { STATISTICS_RANKS = 3 };
+
+typedef struct statistics_rank {
+    tg_transport *t;
+    tg_status status;
+    float averaged[2], first[2]; /* [0] during an evaluation, [1] after it */
+} statistics_rank;
+
+static tg_status evaluate(statistics_rank *r, tg_session *s)
+{
+    static const size_t one[] = {1};
+    float value[3] = {0}, g = 0;
+    uint32_t id[3];
+    for (int i = 0; i < 3; i++) {
+        static const char *const names[] = {"w", "mean", "count"};
+        static const tg_tensor_kind kinds[] = {TG_TENSOR_TRAINED, TG_TENSOR_AVERAGED,
+                                               TG_TENSOR_RANK0};
+        tg_tensor t = {.struct_size = sizeof t,
+                       .name = names[i],
+                       .shape = one,
+                       .ndim = 1,
+                       .kind = kinds[i],
+                       .param = tg_array_f32(&value[i], 1),
+                       .grad = tg_array_f32(&g, 1)};
+        TG_TRY(tg_session_add(s, &t, &id[i]));
+    }
+    TG_TRY(tg_session_begin(s));
+    value[1] = value[2] = (float)(r->t->rank + 1);
+    TG_TRY(tg_eval_begin(s));
+    r->averaged[0] = value[1];
+    r->first[0] = value[2];
+    TG_TRY(tg_eval_end(s));
+    r->averaged[1] = value[1];
+    r->first[1] = value[2];
+    return TG_OK;
+}
+
+static void *statistics_run(void *arg)
+{
+    statistics_rank *r = arg;
+    tg_session *s = NULL;
+    tg_session_config config = {.struct_size = sizeof config, .timeout_ms = 5000};
+    r->status = tg_session_create(&config, r->t, &s);
+    if (r->status == TG_OK)
+        r->status = evaluate(r, s);
+    tg_session_destroy(s);
+    return NULL;
+}
+
+/* Evaluation sees the mean of a statistic, or rank 0's; afterwards each rank has its own again. */
+static void test_statistics(void **state)
+{
+    (void)state;
+    tg_transport *t[STATISTICS_RANKS];
+    statistics_rank rank[STATISTICS_RANKS];
+    pthread_t thread[STATISTICS_RANKS];
+    memset(rank, 0, sizeof rank);
+    assert_int_equal(tg_transport_inproc(STATISTICS_RANKS, t), TG_OK);
+    for (int i = 0; i < STATISTICS_RANKS; i++) {
+        rank[i].t = t[i];
+        assert_int_equal(pthread_create(&thread[i], NULL, statistics_run, &rank[i]), 0);
+    }
+    for (int i = 0; i < STATISTICS_RANKS; i++)
+        pthread_join(thread[i], NULL);
+    for (int i = 0; i < STATISTICS_RANKS; i++) {
+        assert_int_equal(rank[i].status, TG_OK);
+        assert_true(rank[i].averaged[0] == 2 && rank[i].averaged[1] == (float)(i + 1));
+        assert_true(rank[i].first[0] == 1 && rank[i].first[1] == (float)(i + 1));
+        tg_transport_destroy(t[i]);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_order_of_calls),
         cmocka_unit_test(test_unready_is_zero),
         cmocka_unit_test(test_arguments),
+        cmocka_unit_test(test_statistics),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
