@@ -91,7 +91,7 @@ static void run_fp16(bench *b)
 static void run_decode_add(bench *b)
 {
     MUST(tg__frame_check(b->sparse, b->sparse_len, b->n, -1));
-    tg__frame_decode_add(b->sparse, b->sparse_len, b->out);
+    tg__frame_decode_add(b->sparse, b->sparse_len, b->out, NULL);
 }
 
 static void run_rice_encode(bench *b)

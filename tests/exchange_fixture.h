@@ -90,7 +90,7 @@ static inline tg_status fixture_decoded(const fixture_case *c, int rank, int siz
     TG_TRY(fixture_create(c, rank, size, &codec, &x));
     tg_status status = fixture_encode(x, step);
     for (size_t q = 0; status == TG_OK && q < x->nparts; q++)
-        tg__frame_decode(x->parts[q].dst, x->parts[q].len, dst + x->parts[q].lo);
+        tg__frame_decode(x->parts[q].dst, x->parts[q].len, dst + x->parts[q].lo, NULL);
     tg__exchange_destroy(x);
     tg_codec_destroy(codec);
     return status;

@@ -54,8 +54,15 @@ typedef struct tg_encode_context {
     size_t struct_size;         /* sizeof(tg_encode_context) */
     tg_rng_key rng;             /* stream of random numbers for stochastic codecs */
     double density;             /* sparsifiers: fraction kept in this call; 0: the codec's own */
-    const tg_segment *segments; /* (nsegments) ascending, disjoint; NULL: one segment */
+    const tg_segment *segments; /* (nsegments) ascending, without gaps; NULL: one segment */
     size_t nsegments;
+    const float *gradient; /* (n) this step's gradient where x is gradient + residual (AdaComp
+                              looks at both); NULL: x itself */
+    const float *scale;    /* (nsegments) scalers agreed on with other ranks (TernGrad); NULL: the
+                              codec's own */
+    float *memory;         /* (nsegments * tg_codec_memory(codec)) what the codec remembers of the
+                              last call, updated; zero before the first; NULL: every call is a
+                              first one */
 } tg_encode_context;
 
 typedef struct tg_codec tg_codec;
@@ -64,6 +71,13 @@ typedef struct tg_codec tg_codec;
  * Errors TG_E_SPEC, TG_E_NOMEM */
 TG_API TG_NODISCARD tg_status tg_codec_create(const char *spec, tg_codec **codec_p);
 TG_API void tg_codec_destroy(tg_codec *codec); /* NULL is fine */
+
+/* Floats of memory a segment that the codec wants in tg_encode_context (an adaptive threshold). */
+TG_API size_t tg_codec_memory(const tg_codec *codec);
+
+/* Let encoding use `threads` cores (1: the default). The same bytes for any number.
+ * Errors TG_E_ARG (0 or more than 256), TG_E_NOMEM */
+TG_API TG_NODISCARD tg_status tg_codec_set_threads(tg_codec *codec, unsigned threads);
 
 /* Bytes that are always enough for the frame of n elements. */
 TG_API size_t tg_codec_bound(const tg_codec *codec, size_t n);

@@ -19,6 +19,19 @@ typedef enum tg_kind {
     TG_KIND_COUNT = 7
 } tg_kind;
 
+/* What one wants to know before choosing a method; a row of docs/methods.md. */
+typedef struct tg_method_card {
+    const char *sends; /* what goes over the wire */
+    const char *bits;  /* an element, at its defaults */
+    const char *keeps; /* state between steps, in vectors of the model's size */
+    const char *cost;  /* of encoding and its exchange: passes, rounds, one-way delays */
+    const char *use;   /* when to take it */
+    const char *limit; /* the known algorithm that it becomes, or what holds exactly */
+} tg_method_card;
+
+/* The card of a method; NULL if there is no method of that name. Static. Threads any */
+TG_API const tg_method_card *tg_registry_method_card(const char *method);
+
 /* "method", "codec", ...; "?" for a number that is none. */
 TG_API const char *tg_kind_name(tg_kind kind);
 

@@ -26,14 +26,9 @@ static tg_status check(const tg__frame *f)
     return tg_fail(TG_E_CORRUPT, "f32 frame: form=%u: allowed: 1, 2", f->form);
 }
 
-static void decode(const tg__frame *f, float *dst)
+static void decode(const tg__frame *f, size_t lo, size_t hi, float *dst, bool add)
 {
-    tg__floats_get(dst, f->payload, f->n);
-}
-
-static void decode_add(const tg__frame *f, float *dst)
-{
-    tg__floats_add(dst, f->payload, f->n);
+    (add ? tg__floats_add : tg__floats_get)(dst + lo, f->payload + lo * sizeof(float), hi - lo);
 }
 
 const tg__codec_ops tg__codec_f32 = {
@@ -44,5 +39,4 @@ const tg__codec_ops tg__codec_f32 = {
     .encode = encode,
     .check = check,
     .decode = decode,
-    .decode_add = decode_add,
 };

@@ -16,16 +16,10 @@ static tg_status encode(tg_codec *c, const tg_encode_context *ctx, const float *
     return tg__half_encode(c, &h, x, n, parts, nparts, view_p);
 }
 
-static void decode(const tg__frame *f, float *dst)
+static void decode(const tg__frame *f, size_t lo, size_t hi, float *dst, bool add)
 {
     tg__half_format h = format();
-    tg__half_decode(&h, f, dst);
-}
-
-static void decode_add(const tg__frame *f, float *dst)
-{
-    tg__half_format h = format();
-    tg__half_decode_add(&h, f, dst);
+    tg__half_decode(&h, f, lo, hi, dst, add);
 }
 
 const tg__codec_ops tg__codec_fp16 = {
@@ -37,5 +31,4 @@ const tg__codec_ops tg__codec_fp16 = {
     .encode = encode,
     .check = tg__half_check,
     .decode = decode,
-    .decode_add = decode_add,
 };

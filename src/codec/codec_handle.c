@@ -42,8 +42,25 @@ void tg_codec_destroy(tg_codec *c)
         return;
     if (c->ops->fini)
         c->ops->fini(c);
+    tg__pool_destroy(c->own_pool);
     tg_spec_free((tg_spec *)(uintptr_t)c->spec); /* const to codecs, ours to free */
     free(c);
+}
+
+size_t tg_codec_memory(const tg_codec *c)
+{
+    return c->ops->memory ? c->ops->memory(c) : 0;
+}
+
+tg_status tg_codec_set_threads(tg_codec *c, unsigned threads)
+{
+    tg__pool *pool = NULL;
+    if (!c)
+        return tg_fail(TG_E_ARG, "tg_codec_set_threads: codec must not be NULL");
+    TG_TRY(tg__pool_create(threads, &pool));
+    tg__pool_destroy(c->own_pool);
+    c->pool = c->own_pool = pool;
+    return TG_OK;
 }
 
 size_t tg__codec_bound(const tg_codec *c, size_t n)
@@ -60,12 +77,6 @@ tg_status tg__codec_encode(tg_codec *c, const tg_encode_context *ctx, const floa
                            tg__part *parts, size_t nparts, tg__view *view_p)
 {
     return c->ops->encode(c, ctx ? ctx : &no_context, x, n, parts, nparts, view_p);
-}
-
-size_t tg__codec_zero_frame(const tg_codec *c, size_t n, uint8_t *dst)
-{
-    tg__frame_head(dst, c->ops->wire_id, TG__FORM_ZERO, 0, n, 0);
-    return TG__FRAME_HEAD;
 }
 
 tg_status tg__array_check(const tg_array *x)
@@ -122,6 +133,7 @@ static void put_frame(tg__part *part, uint8_t wire_id, uint8_t form, uint16_t au
 {
     tg__frame_head(part->dst, wire_id, form, aux, part->hi - part->lo, len);
     part->len = TG__FRAME_HEAD + len;
+    part->kept = form == TG__FORM_ZERO ? 0 : part->hi - part->lo;
 }
 
 void tg__part_zero(tg__part *part, uint8_t wire_id)
@@ -139,6 +151,32 @@ void tg__part_dense(tg__part *part, uint8_t wire_id, const float *x)
 void tg__part_coded(tg__part *part, uint8_t wire_id, uint16_t aux, size_t payload_len)
 {
     put_frame(part, wire_id, TG__FORM_CODED, aux, payload_len);
+}
+
+static tg__run run_at(const tg_encode_context *ctx, const tg__part *part, size_t lo, size_t segment)
+{
+    tg__run r = {.lo = lo, .hi = part->hi, .segment = segment, .ctx = ctx, .part = part};
+    if (!ctx->segments) {
+        r.of = (tg_segment){.n = part->hi, .rows = part->hi, .cols = 1};
+        return r;
+    }
+    if (lo >= part->hi)
+        return r;
+    while (ctx->segments[r.segment].begin + ctx->segments[r.segment].n <= lo)
+        r.segment++;
+    r.of = ctx->segments[r.segment];
+    r.hi = TG__MIN(part->hi, r.of.begin + r.of.n);
+    return r;
+}
+
+tg__run tg__run_first(const tg_encode_context *ctx, const tg__part *part)
+{
+    return run_at(ctx, part, part->lo, 0);
+}
+
+tg__run tg__run_next(const tg__run *r)
+{
+    return run_at(r->ctx, r->part, r->hi, r->segment);
 }
 
 bool tg__all_zero(const uint8_t *p, size_t len)

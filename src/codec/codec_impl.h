@@ -3,6 +3,7 @@
 #ifndef TG_CODEC_CODEC_H
 #define TG_CODEC_CODEC_H
 
+#include "base/pool.h"
 #include "telegrad/codec.h"
 #include "wire/frame.h"
 
@@ -24,14 +25,17 @@ typedef struct tg__part {
     uint8_t *dst;
     size_t cap; /* bytes: at least tg__codec_bound(codec, hi - lo) */
     size_t lo, hi;
-    size_t len; /* [out] bytes of the frame */
+    size_t len;  /* [out] bytes of the frame */
+    size_t kept; /* [out] elements it says something about: a sparse frame's k, those that are not
+                    0 of a ternary one; else all */
 } tg__part;
 
 enum {                   /* properties of a codec */
        TG__LINEAR = 1,   /* payloads may be summed unread */
        TG__SPARSE = 2,   /* the view is sparse */
        TG__UNBIASED = 4, /* E[decode] = x */
-       TG__LOSSLESS = 8  /* decode(encode(x)) == x, so feedback has nothing to remember */
+       TG__LOSSLESS = 8, /* decode(encode(x)) == x, so feedback has nothing to remember */
+       TG__WHOLE = 16    /* decode cannot begin in the middle: lo is 0 and hi is n */
 };
 
 typedef struct tg__codec_ops tg__codec_ops;
@@ -39,6 +43,8 @@ struct tg_codec {
     const tg__codec_ops *ops;
     const tg_spec *spec; /* owned by the handle */
     void *impl;          /* the codec's own */
+    tg__pool *pool; /* cores that encode may use; NULL: the calling one. Borrowed or own_pool */
+    tg__pool *own_pool;
 };
 
 struct tg__codec_ops {
@@ -48,6 +54,8 @@ struct tg__codec_ops {
 
     tg_status (*init)(tg_codec *c); /* read c->spec, set c->impl */
     void (*fini)(tg_codec *c);
+    /* Floats a segment of ctx->memory; NULL: none */
+    size_t (*memory)(const tg_codec *c);
     /* Frame bytes, head included, that are always enough for n elements */
     size_t (*bound)(const tg_codec *c, size_t n);
     /* Encode x (n) into the parts, which cover [0, n) in order. view_p may be NULL. ctx is not. x
@@ -55,11 +63,12 @@ struct tg__codec_ops {
      * is unspecified but safe. */
     tg_status (*encode)(tg_codec *c, const tg_encode_context *ctx, const float *x, size_t n,
                         tg__part *parts, size_t nparts, tg__view *view_p);
-    /* Frames of form coded that carry this codec's id. check validates everything; the other two
-     * are only called after it on the same bytes. Pure functions: any thread. */
+    /* Frames of form coded that carry this codec's id. check validates everything; decode is only
+     * called after it on the same bytes. Pure functions: any thread.
+     * decode: dst[lo..hi) = (add: +=) elements [lo, hi) of the frame; dst (n) is element 0. lo is a
+     * multiple of TG__CHUNK, hi too or n, so that threads can share a frame. */
     tg_status (*check)(const tg__frame *f);
-    void (*decode)(const tg__frame *f, float *dst);     /* dst (n) is overwritten */
-    void (*decode_add)(const tg__frame *f, float *dst); /* dst (n) += */
+    void (*decode)(const tg__frame *f, size_t lo, size_t hi, float *dst, bool add);
 };
 
 /* tg__codec_NAME and its wire id TG__ID_NAME, for each line of codecs.def. */
@@ -85,15 +94,12 @@ size_t tg__codec_bound(const tg_codec *c, size_t n);
 TG_NODISCARD tg_status tg__codec_encode(tg_codec *c, const tg_encode_context *ctx, const float *x,
                                         size_t n, tg__part *parts, size_t nparts, tg__view *view_p);
 
-/* Write the zero frame (12 bytes) of n elements. */
-size_t tg__codec_zero_frame(const tg_codec *c, size_t n, uint8_t *dst);
-
 /* Validate a frame for n elements, of codec id `want` (-1: any). Errors TG_E_CORRUPT, TG_E_MISMATCH
  */
 TG_NODISCARD tg_status tg__frame_check(const uint8_t *frame, size_t len, size_t n, int want);
-/* After a check of the same bytes. */
-void tg__frame_decode(const uint8_t *frame, size_t len, float *dst);
-void tg__frame_decode_add(const uint8_t *frame, size_t len, float *dst);
+/* After a check of the same bytes. pool NULL: the calling core alone; the same bits for any. */
+void tg__frame_decode(const uint8_t *frame, size_t len, float *dst, tg__pool *pool);
+void tg__frame_decode_add(const uint8_t *frame, size_t len, float *dst, tg__pool *pool);
 
 /* ---- for codecs
  * ------------------------------------------------------------------------------------------------
@@ -104,9 +110,23 @@ TG_NODISCARD tg_status tg__part_room(const tg__part *part, size_t len);
 /* Write the part's frame: all zero; dense with these decoded values x (hi - lo); or the head of a
  * coded one whose payload_len bytes stand at dst + 12 already. Sets part->len. tg__part_room was
  * asked before. */
+/* ... and part->kept: 0, or all; a coded frame of fewer sets it afterwards. */
 void tg__part_zero(tg__part *part, uint8_t wire_id);
 void tg__part_dense(tg__part *part, uint8_t wire_id, const float *x);
 void tg__part_coded(tg__part *part, uint8_t wire_id, uint16_t aux, size_t payload_len);
+
+/* A run: the elements [lo, hi) that one segment and one part share. Runs come in order and cover
+ * the part: for (tg__run r = tg__run_first(ctx, part); r.lo < part->hi; r = tg__run_next(&r))
+ * Without segments the whole vector is one (rows n, cols 1). */
+typedef struct tg__run {
+    size_t lo, hi;
+    size_t segment; /* its number */
+    tg_segment of;  /* the whole segment */
+    const tg_encode_context *ctx;
+    const tg__part *part;
+} tg__run;
+tg__run tg__run_first(const tg_encode_context *ctx, const tg__part *part);
+tg__run tg__run_next(const tg__run *r);
 
 /* Whether len bytes are all 0. */
 bool tg__all_zero(const uint8_t *p, size_t len);

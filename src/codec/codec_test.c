@@ -137,7 +137,7 @@ static void check_parts(world *w, tg_codec *c, size_t n)
     size_t cuts[] = {0, n / 5, n / 5, n / 2, n};
     tg__part part = {.dst = frames[0], .cap = FRAME_MAX, .lo = 0, .hi = n}, parts[4];
     assert_int_equal(tg__codec_encode(c, NULL, w->x, n, &part, 1, NULL), TG_OK);
-    tg__frame_decode(frames[0], part.len, whole);
+    tg__frame_decode(frames[0], part.len, whole, NULL);
     for (size_t i = 0; i < 4; i++)
         parts[i] = (tg__part){.dst = frames[i],
                               .cap = tg__codec_bound(c, cuts[i + 1] - cuts[i]),
@@ -148,7 +148,7 @@ static void check_parts(world *w, tg_codec *c, size_t n)
         size_t m = parts[i].hi - parts[i].lo;
         assert_true(parts[i].len <= parts[i].cap);
         assert_int_equal(tg__frame_check(frames[i], parts[i].len, m, c->ops->wire_id), TG_OK);
-        tg__frame_decode(frames[i], parts[i].len, piece);
+        tg__frame_decode(frames[i], parts[i].len, piece, NULL);
         assert_floats(piece, whole + parts[i].lo, m);
     }
 }

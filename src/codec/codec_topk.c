@@ -166,12 +166,11 @@ const tg__codec_ops tg__codec_topk = {
     .entry = {"topk", "the elements of largest magnitude",
               "Aji and Heafield 2017, arXiv:1704.05021", keys},
     .wire_id = TG__ID_topk,
-    .properties = TG__SPARSE,
+    .properties = TG__SPARSE | TG__WHOLE,
     .init = init,
     .fini = fini,
     .bound = bound,
     .encode = encode,
     .check = tg__sparse_check,
     .decode = tg__sparse_decode,
-    .decode_add = tg__sparse_decode_add,
 };

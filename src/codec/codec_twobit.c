@@ -125,14 +125,11 @@ static tg_status check(const tg__frame *f)
     return TG_OK;
 }
 
-static void decode(const tg__frame *f, float *dst)
+static void decode(const tg__frame *f, size_t lo, size_t hi, float *dst, bool add)
 {
-    tg__kernel()->twobit_decode(dst, f->payload + AT_PLANES, f->n, threshold_of(f));
-}
-
-static void decode_add(const tg__frame *f, float *dst)
-{
-    tg__kernel()->twobit_decode_add(dst, f->payload + AT_PLANES, f->n, threshold_of(f));
+    const tg__kernels *k = tg__kernel();
+    (add ? k->twobit_decode_add : k->twobit_decode)(
+        dst + lo, f->payload + AT_PLANES + tg__twobit_bytes(lo), hi - lo, threshold_of(f));
 }
 
 static const tg_key keys[] = {
@@ -156,5 +153,4 @@ const tg__codec_ops tg__codec_twobit = {
     .encode = encode,
     .check = check,
     .decode = decode,
-    .decode_add = decode_add,
 };

@@ -2,6 +2,7 @@
 #include "base/mem.h"
 #include "codec/array.h"
 #include "codec/codec_impl.h"
+#include "kernel/kernel.h"
 #include <string.h>
 
 /* Elements that the frame itself says it has; the frame was checked. */
@@ -46,24 +47,42 @@ tg_status tg__frame_check(const uint8_t *frame, size_t len, size_t n, int want)
     return f.form == TG__FORM_CODED ? ops->check(&f) : TG_OK;
 }
 
-void tg__frame_decode(const uint8_t *frame, size_t len, float *dst)
+/* Decoding shared by the cores of a pool. */
+typedef struct job {
+    tg__frame f;
+    float *dst;
+    bool add;
+} job;
+
+static void decode_range(void *arg, size_t lo, size_t hi)
 {
-    tg__frame f = checked(frame, len);
-    if (f.form == TG__FORM_DENSE)
-        tg__floats_get(dst, f.payload, f.n);
-    else if (f.form == TG__FORM_CODED)
-        tg__codec_by_id(f.codec)->decode(&f, dst);
-    else if (f.n > 0)
-        memset(dst, 0, f.n * sizeof(*dst));
+    const job *j = arg;
+    const uint8_t *payload = j->f.payload + lo * sizeof(float);
+    if (j->f.form == TG__FORM_CODED)
+        tg__codec_by_id(j->f.codec)->decode(&j->f, lo, hi, j->dst, j->add);
+    else if (j->f.form == TG__FORM_DENSE)
+        (j->add ? tg__floats_add : tg__floats_get)(j->dst + lo, payload, hi - lo);
+    else if (!j->add)
+        memset(j->dst + lo, 0, (hi - lo) * sizeof(*j->dst));
 }
 
-void tg__frame_decode_add(const uint8_t *frame, size_t len, float *dst)
+static void decode(const uint8_t *frame, size_t len, float *dst, bool add, tg__pool *pool)
 {
-    tg__frame f = checked(frame, len);
-    if (f.form == TG__FORM_DENSE)
-        tg__floats_add(dst, f.payload, f.n);
-    else if (f.form == TG__FORM_CODED)
-        tg__codec_by_id(f.codec)->decode_add(&f, dst);
+    job j = {.f = checked(frame, len), .dst = dst, .add = add};
+    if (j.f.form == TG__FORM_CODED && tg__codec_by_id(j.f.codec)->properties & TG__WHOLE)
+        decode_range(&j, 0, j.f.n);
+    else
+        tg__pool_chunks(pool, j.f.n, TG__CHUNK, decode_range, &j);
+}
+
+void tg__frame_decode(const uint8_t *frame, size_t len, float *dst, tg__pool *pool)
+{
+    decode(frame, len, dst, false, pool);
+}
+
+void tg__frame_decode_add(const uint8_t *frame, size_t len, float *dst, tg__pool *pool)
+{
+    decode(frame, len, dst, true, pool);
 }
 
 static tg_status check_public(const void *frame, size_t len, const tg_array *x)
@@ -77,13 +96,13 @@ static tg_status check_public(const void *frame, size_t len, const tg_array *x)
 tg_status tg_frame_decode(const void *frame, size_t len, tg_array *x)
 {
     TG_TRY(check_public(frame, len, x));
-    tg__frame_decode(frame, len, x->data);
+    tg__frame_decode(frame, len, x->data, NULL);
     return TG_OK;
 }
 
 tg_status tg_frame_decode_add(const void *frame, size_t len, tg_array *x)
 {
     TG_TRY(check_public(frame, len, x));
-    tg__frame_decode_add(frame, len, x->data);
+    tg__frame_decode_add(frame, len, x->data, NULL);
     return TG_OK;
 }

@@ -100,12 +100,8 @@ tg_status tg__half_check(const tg__frame *f)
     return TG_OK;
 }
 
-void tg__half_decode(const tg__half_format *h, const tg__frame *f, float *dst)
+void tg__half_decode(const tg__half_format *h, const tg__frame *f, size_t lo, size_t hi, float *dst,
+                     bool add)
 {
-    get(h, f->payload, f->n, dst, false);
-}
-
-void tg__half_decode_add(const tg__half_format *h, const tg__frame *f, float *dst)
-{
-    get(h, f->payload, f->n, dst, true);
+    get(h, f->payload + 2 * lo, hi - lo, dst + lo, add);
 }

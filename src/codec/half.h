@@ -18,7 +18,7 @@ size_t tg__half_bound(const tg_codec *c, size_t n);
 tg_status tg__half_encode(tg_codec *c, const tg__half_format *h, const float *x, size_t n,
                           tg__part *parts, size_t nparts, tg__view *view_p);
 tg_status tg__half_check(const tg__frame *f);
-void tg__half_decode(const tg__half_format *h, const tg__frame *f, float *dst);
-void tg__half_decode_add(const tg__half_format *h, const tg__frame *f, float *dst);
+void tg__half_decode(const tg__half_format *h, const tg__frame *f, size_t lo, size_t hi, float *dst,
+                     bool add);
 
 #endif

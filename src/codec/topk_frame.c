@@ -36,6 +36,7 @@ static void write_dense(tg__part *part, uint8_t wire_id, const uint32_t *idx, co
     tg__frame_head(part->dst, wire_id, TG__FORM_DENSE, 0, part->hi - part->lo,
                    (part->hi - part->lo) * sizeof(float));
     part->len = TG__FRAME_HEAD + (part->hi - part->lo) * sizeof(float);
+    part->kept = k;
 }
 
 static void write_values(uint8_t *dst, const tg__sparse *s, size_t first, size_t k)
@@ -75,6 +76,7 @@ tg_status tg__sparse_write(tg__part *part, uint8_t wire_id, const tg__sparse *s,
     write_values(payload + AT_VALUES, s, first, k);
     tg__index_write(&plan, idx, k, payload + at_index);
     tg__part_coded(part, wire_id, (uint16_t)(s->values | plan.coding << 4 | plan.param << 8), len);
+    part->kept = k;
     return TG_OK;
 }
 
@@ -133,13 +135,17 @@ static void read_values(const pieces *p, size_t first, size_t count, float *val)
 
 /* The frame was checked, so reading cannot fail; if the bytes changed meanwhile it stops within
  * bounds. */
-static void decode(const tg__frame *f, float *dst, bool add)
+void tg__sparse_decode(const tg__frame *f, size_t lo, size_t hi, float *dst, bool add)
 {
+    (void)lo; /* TG__WHOLE */
+    (void)hi;
     pieces p = take_apart(f);
     tg__index_reader r;
     uint32_t idx[BLOCK];
     float val[BLOCK];
     size_t count;
+    if (!add)
+        memset(dst, 0, f->n * sizeof(*dst));
     if (tg__index_read_begin(&r, p.index, p.param, f->n, p.k, p.code, p.index_len) != TG_OK)
         return;
     for (size_t done = 0; done < p.k; done += count) {
@@ -152,15 +158,4 @@ static void decode(const tg__frame *f, float *dst, bool add)
             for (size_t i = 0; i < count; i++)
                 dst[idx[i]] = val[i];
     }
-}
-
-void tg__sparse_decode(const tg__frame *f, float *dst)
-{
-    memset(dst, 0, f->n * sizeof(*dst));
-    decode(f, dst, false);
-}
-
-void tg__sparse_decode_add(const tg__frame *f, float *dst)
-{
-    decode(f, dst, true);
 }

@@ -26,7 +26,6 @@ TG_NODISCARD tg_status tg__sparse_write(tg__part *part, uint8_t wire_id, const t
                                         uint32_t *rebased);
 
 TG_NODISCARD tg_status tg__sparse_check(const tg__frame *f);
-void tg__sparse_decode(const tg__frame *f, float *dst);
-void tg__sparse_decode_add(const tg__frame *f, float *dst);
+void tg__sparse_decode(const tg__frame *f, size_t lo, size_t hi, float *dst, bool add);
 
 #endif

@@ -10,11 +10,12 @@ static void mean_begin(float *acc, size_t n)
         memset(acc, 0, n * sizeof *acc);
 }
 
-static void mean_add(float *acc, size_t n, const uint8_t *frame, size_t len, int rank)
+static void mean_add(float *acc, size_t n, const uint8_t *frame, size_t len, int rank,
+                     tg__pool *pool)
 {
     (void)n;
     (void)rank;
-    tg__frame_decode_add(frame, len, acc);
+    tg__frame_decode_add(frame, len, acc, pool);
 }
 
 static void mean_finish(float *acc, size_t n, int size)

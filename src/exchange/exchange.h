@@ -40,7 +40,7 @@ typedef struct tg__combine {
     const char *name;
     void (*begin)(float *acc, size_t n);
     /* in rank order; the frame has been checked */
-    void (*add)(float *acc, size_t n, const uint8_t *frame, size_t len, int rank);
+    void (*add)(float *acc, size_t n, const uint8_t *frame, size_t len, int rank, tg__pool *pool);
     void (*finish)(float *acc, size_t n, int size);
 } tg__combine;
 extern const tg__combine
@@ -77,6 +77,7 @@ struct tg__exchange {
     size_t n;
     tg_codec *codec; /* bounds and re-encodes; borrowed */
     const tg__combine *combine;
+    tg__pool *pool;  /* cores for decoding; NULL: the calling one. Borrowed, set by the maker */
     tg__part *parts; /* (nparts) where the caller encodes its vector before start: cut and placed by
                         the exchange */
     size_t nparts;

@@ -47,10 +47,10 @@ static void advance(tg__exchange *x)
     for (; a->next < x->size; a->next++) {
         size_t from = (size_t)a->next;
         if (a->next == x->rank)
-            x->combine->add(a->acc, x->n, x->parts[0].dst, x->parts[0].len, a->next);
+            x->combine->add(a->acc, x->n, x->parts[0].dst, x->parts[0].len, a->next, x->pool);
         else if (a->in_len[from] > 0)
-            x->combine->add(a->acc, x->n, tg__message_frame(&a->in, from), a->in_len[from],
-                            a->next);
+            x->combine->add(a->acc, x->n, tg__message_frame(&a->in, from), a->in_len[from], a->next,
+                            x->pool);
         else
             return;
     }

@@ -66,10 +66,10 @@ static void advance(tg__exchange *x)
         size_t from = (size_t)d->next;
         if (from == own)
             x->combine->add(tg__f32_values(frame), d->block_n, x->parts[own].dst, x->parts[own].len,
-                            d->next);
+                            d->next, x->pool);
         else if (d->in_len[from] > 0)
             x->combine->add(tg__f32_values(frame), d->block_n, tg__message_frame(&d->in, from),
-                            d->in_len[from], d->next);
+                            d->in_len[from], d->next, x->pool);
         else
             return;
     }
@@ -161,7 +161,7 @@ static void direct_result(tg__exchange *x, float *dst)
     const direct *d = x->impl;
     for (int q = 0; q < x->size; q++)
         tg__frame_decode(tg__message_frame(&d->blocks, (size_t)q), d->block_len[q],
-                         dst + tg__block_begin(x->n, x->size, q));
+                         dst + tg__block_begin(x->n, x->size, q), x->pool);
 }
 
 static void direct_cost(int size, size_t n, double frame, tg__cost *cost_p)

@@ -86,8 +86,8 @@ static void add_own(tg__exchange *x, float *acc, size_t b, const uint8_t *frame,
     size_t n = tg__block_len(x->n, x->size, (int)b);
     x->combine->begin(acc, n);
     if (frame)
-        x->combine->add(acc, n, frame, len, tg__around(x, -1));
-    x->combine->add(acc, n, x->parts[b].dst, g->part_len[b], x->rank);
+        x->combine->add(acc, n, frame, len, tg__around(x, -1), x->pool);
+    x->combine->add(acc, n, x->parts[b].dst, g->part_len[b], x->rank, x->pool);
 }
 
 /* The sum of own block b is complete. */
@@ -200,7 +200,7 @@ static void ring_result(tg__exchange *x, float *dst)
     const ring *g = x->impl;
     for (int q = 0; q < x->size; q++)
         tg__frame_decode(tg__message_frame(&g->blocks, (size_t)q), g->block_len[q],
-                         dst + tg__block_begin(x->n, x->size, q));
+                         dst + tg__block_begin(x->n, x->size, q), x->pool);
 }
 
 static void ring_cost(int size, size_t n, double frame, tg__cost *cost_p)

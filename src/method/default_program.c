@@ -22,6 +22,7 @@ typedef struct program {
     size_t *begin;
     float *scratch, *clipped; /* (n) each, made when first needed by the settings */
     lane *lanes;
+    float *memory; /* the codec's, a slot; NULL: it wants none */
 } program;
 
 /* The codec's spec: those of the method's keys that the codec has as well. */
@@ -70,14 +71,34 @@ static tg_status make_lane(tg__method *m, program *p, lane *l)
     const tg__exchange_ops *dense = strcmp(name, "none") == 0 ? coded : tg__exchange_find("direct");
     const tg__method_setup *s = &m->setup;
     TG_TRY(tg__alloc(m->n, sizeof(float), &l->aggregate));
-    TG_TRY(
-        tg__exchange_create(coded, s->rank, s->size, m->n, p->codec, &tg__combine_mean, &l->coded));
+    TG_TRY(tg__exchange_create(coded, s->rank, s->size, m->n, p->codec,
+                               m->def->combine == NULL ? &tg__combine_mean : m->def->combine,
+                               &l->coded));
+    l->coded->pool = s->pool;
     if (m->def->properties & TG__DENSE)
         l->dense = l->coded;
     else if (s->may_bypass)
         TG_TRY(tg__exchange_create(dense, s->rank, s->size, m->n, p->f32, &tg__combine_mean,
                                    &l->dense));
+    if (l->dense != NULL)
+        l->dense->pool = s->pool;
     return TG_OK;
+}
+
+/* What the codec remembers lives in slots like all state. */
+static tg_status make_memory(tg__method *m, program *p)
+{
+    const tg__method_setup *s = &m->setup;
+    size_t each = tg_codec_memory(p->codec), *n;
+    if (each == 0)
+        return TG_OK;
+    TG_TRY(tg__alloc(s->count, sizeof *n, &n));
+    for (size_t i = 0; i < s->count; i++)
+        n[i] = each;
+    tg_status status = tg__state_block(s->state, TG__ROLE_RANK, TG__RESCALE_COPY, "codec",
+                                       s->tensor, n, s->count, &p->memory);
+    free(n);
+    return status;
 }
 
 static tg_status default_init(tg__method *m)
@@ -88,6 +109,8 @@ static tg_status default_init(tg__method *m)
     const tg__method_setup *s = &m->setup;
     TG_TRY(make_codec(m, m->def->codec, &p->codec));
     TG_TRY(tg_codec_create("f32", &p->f32));
+    p->codec->pool = s->pool;
+    TG_TRY(make_memory(m, p));
     p->has_density = (m->def->properties & TG__SPARSIFIES) != 0;
     if (p->has_density)
         TG_TRY(tg__density_init(&p->density, tg_spec_real(m->spec, "density"),
@@ -154,12 +177,15 @@ static tg_status encode_coded(tg__method *m, program *p, tg__task *task, tg__exc
         .density = p->has_density ? task->density : 0,
         .segments = p->segments,
         .nsegments = m->setup.count,
+        .gradient = task->g,
+        .memory = p->memory,
     };
     if (p->fused != NULL)
         return p->fused(f, p->codec, &ctx, task->g, m->n, x->parts, x->nparts);
     const float *sent;
     tg__view view = {0};
-    f->ops->compensate(f, clip(m, p, task->g), m->n, p->scratch, &sent);
+    ctx.gradient = clip(m, p, task->g);
+    f->ops->compensate(f, ctx.gradient, m->n, p->scratch, &sent);
     TG_TRY(tg__codec_encode(p->codec, &ctx, sent, m->n, x->parts, x->nparts, &view));
     if (view.sparse)
         f->ops->sent(f, sent, m->n, view.idx, view.val, view.k);
@@ -176,11 +202,11 @@ static tg_status default_begin(tg__method *m, tg__task *task, tg__exchange **x_p
     l->was_coded = task->coded;
     l->was_nonfinite = task->nonfinite;
     task->density = 1;
-    task->coded_bytes = 0;
+    task->coded_bytes = task->kept = 0;
+    task->fell_back = false;
     if (task->nonfinite) {
         for (size_t i = 0; i < x->nparts; i++)
-            x->parts[i].len =
-                tg__codec_zero_frame(x->codec, x->parts[i].hi - x->parts[i].lo, x->parts[i].dst);
+            tg__part_zero(&x->parts[i], x->codec->ops->wire_id);
     } else if (task->coded) {
         TG_TRY(encode_coded(m, p, task, x));
     } else {
@@ -188,8 +214,7 @@ static tg_status default_begin(tg__method *m, tg__task *task, tg__exchange **x_p
         m->feedback->ops->bypass(m->feedback, clip(m, p, task->g), m->n, p->scratch, &sent);
         TG_TRY(tg__codec_encode(p->f32, NULL, sent, m->n, x->parts, x->nparts, NULL));
     }
-    for (size_t i = 0; i < x->nparts; i++)
-        task->coded_bytes += x->parts[i].len;
+    tg__task_count(task, x, m->def->properties & TG__DENSE ? NULL : p->codec);
     *x_p = x;
     return TG_OK;
 }
@@ -219,7 +244,7 @@ static tg_status default_undo(tg__method *m, const tg__task *task)
     for (size_t i = 0; i < l->coded->nparts; i++) {
         const tg__part *part = &l->coded->parts[i];
         TG_TRY(tg__frame_check(part->dst, part->len, part->hi - part->lo, -1));
-        tg__frame_decode_add(part->dst, part->len, pending + part->lo);
+        tg__frame_decode_add(part->dst, part->len, pending + part->lo, m->setup.pool);
     }
     return TG_OK;
 }

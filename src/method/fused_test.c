@@ -219,7 +219,7 @@ static void error_feedback_telescopes(void **state)
                 for (size_t j = 0; j < PARTS; j++) {
                     const tg__part *p = &s.parts[j];
                     assert_int_equal(tg__frame_check(p->dst, p->len, p->hi - p->lo, -1), TG_OK);
-                    tg__frame_decode_add(p->dst, p->len, total + p->lo);
+                    tg__frame_decode_add(p->dst, p->len, total + p->lo, NULL);
                 }
             }
             for (size_t j = 0; j < N; j++)
@@ -244,7 +244,7 @@ static void density_one_sends_everything(void **state)
             test_vector(g, N, TEST_GRADIENT, step);
             cut(&s, N, 1);
             assert_int_equal(tg__fused_find(&s.f, s.c)(&s.f, s.c, &ctx, g, N, s.parts, 1), TG_OK);
-            tg__frame_decode(s.parts[0].dst, s.parts[0].len, out);
+            tg__frame_decode(s.parts[0].dst, s.parts[0].len, out, NULL);
             assert_memory_equal(out, g, sizeof(out));
         }
         close_side(&s);

@@ -165,6 +165,17 @@ void tg__method_destroy(tg__method *m)
     free(m);
 }
 
+void tg__task_count(tg__task *task, const tg__exchange *x, const tg_codec *codec)
+{
+    for (size_t i = 0; i < x->nparts; i++) {
+        const tg__part *part = &x->parts[i];
+        task->coded_bytes += part->len;
+        task->kept += part->kept;
+        if (task->coded && codec != NULL && part->dst[1] == TG__FORM_DENSE)
+            task->fell_back = true;
+    }
+}
+
 double tg__method_residual_norm(const tg__method *m)
 {
     const float *pending = m->feedback == NULL ? NULL : tg__feedback_pending(m->feedback);

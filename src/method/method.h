@@ -7,6 +7,7 @@
 
 #include "exchange/exchange.h"
 #include "feedback/feedback.h"
+#include "telegrad/registry.h"
 #include "schedule/schedule.h"
 #include "state/state.h"
 
@@ -24,6 +25,7 @@ typedef struct tg__method_setup {
     double momentum;  /* the optimizer's, which a method that owns momentum takes over; NAN: none */
     int nesterov;     /* the optimizer's: 1, 0; -1: it names none */
     tg__state *state; /* where slots are made */
+    tg__pool *pool;   /* cores for encode and decode; NULL: the calling one. Borrowed */
 } tg__method_setup;
 
 /* One bucket, one step. */
@@ -34,9 +36,12 @@ typedef struct tg__task {
     bool coded;     /* false: dense f32, feedback bypassed */
     bool nonfinite; /* send zeros, leave the state alone */
     size_t lane;
+    double eta; /* learning rate that the aggregate will be applied with; 0: unknown */
     /* [out] by begin */
-    double density;
+    double density;     /* what was asked for */
+    size_t kept;        /* elements that the frames say something about (see tg__part) */
     size_t coded_bytes; /* frames of this rank's whole vector */
+    bool fell_back;     /* coded, but some frame of it is dense */
 } tg__task;
 
 typedef struct tg__method tg__method;
@@ -66,11 +71,13 @@ enum { /* properties of a method, shown by `telegrad methods` and used by the se
 
 typedef struct tg__method_def {
     tg_entry entry;
+    tg_method_card card;
     const tg__program_ops *program;
     const char *
         codec; /* default program: codec and feedback by name, and the exchange that `auto` means */
     const char *feedback;
     const char *exchange;
+    const tg__combine *combine; /* default program: NULL is the mean */
     uint32_t properties;
 } tg__method_def;
 
@@ -100,6 +107,10 @@ void tg__method_destroy(tg__method *m);
 
 /* Norm of what was not sent yet; 0 without feedback. */
 double tg__method_residual_norm(const tg__method *m);
+
+/* Count the parts of x into the task: bytes, kept elements, whether a frame of this codec had to be
+ * dense (NULL: that is how it is meant). */
+void tg__task_count(tg__task *task, const tg__exchange *x, const tg_codec *codec);
 
 /* A pass that does compensate + encode + sent at once, for a pair (feedback, codec); registered in
  * fused.c with the stepwise path as its reference. Same bits in frames and state. */

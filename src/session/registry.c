@@ -6,6 +6,8 @@
 #include "method/method.h"
 #include "strategy/strategy.h"
 
+#include <string.h>
+
 static const struct {
     const char *name;
     const tg_entry *const *(*entries)(size_t *count_p);
@@ -18,6 +20,16 @@ static const struct {
     [TG_KIND_OPTIMIZER] = {"optimizer", tg__optimizer_entries},
     [TG_KIND_LR_SCHEDULE] = {"lr-schedule", tg__lr_schedule_entries},
 };
+
+const tg_method_card *tg_registry_method_card(const char *method)
+{
+    size_t count;
+    const tg__method_def *const *all = tg__methods(&count);
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(all[i]->entry.name, method) == 0)
+            return &all[i]->card;
+    return NULL;
+}
 
 static bool valid(tg_kind kind)
 {

@@ -59,7 +59,8 @@ static tg_status submit(tg_session *s, const tg__action *a, bool closes)
                           .g = a->buffer == NULL ? b->g : a->buffer,
                           .coded = a->coded,
                           .nonfinite = nonfinite,
-                          .lane = lane};
+                          .lane = lane,
+                          .eta = s->lr};
     op->step = s->t;
     op->bucket = (uint16_t)a->bucket;
     op->priority = a->priority;
