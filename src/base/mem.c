@@ -1,6 +1,25 @@
 #include "base/mem.h"
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+
+/* Vectors of a model's size go into huge pages where the system lets a program ask for them: fewer
+ * misses of the translation buffer when several are streamed side by side. */
+#define HUGE_PAGE ((size_t)2 << 20)
+
+static void *allocate(size_t bytes)
+{
+#ifdef MADV_HUGEPAGE
+    if (bytes >= 2 * HUGE_PAGE) {
+        size_t whole = (bytes + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
+        void *p = aligned_alloc(HUGE_PAGE, whole);
+        if (p)
+            (void)madvise(p, whole, MADV_HUGEPAGE); /* a wish; small pages do as well */
+        return p;
+    }
+#endif
+    return aligned_alloc(TG__ALIGN, bytes);
+}
 
 tg_status tg__alloc(size_t count, size_t size, void *ptr_p)
 {
@@ -9,7 +28,7 @@ tg_status tg__alloc(size_t count, size_t size, void *ptr_p)
     if (size == 0 || count <= limit / size) {
         size_t bytes = TG__MAX(count * size, (size_t)1);
         bytes = (bytes + TG__ALIGN - 1) / TG__ALIGN * TG__ALIGN;
-        p = aligned_alloc(TG__ALIGN, bytes);
+        p = allocate(bytes);
         if (p)
             memset(p, 0, bytes);
     }
