@@ -23,7 +23,8 @@
 
 #define TG__KEY_VALUES                                                                 \
     {                                                                                  \
-        .name = "values", .type = TG_KEY_CHOICE, .def = "fp16", .choices = "f32|fp16", \
+        .name = "values", .type = TG_KEY_CHOICE, .def = "fp16",                        \
+        .choices = "f32|fp16|int8|4bit|2bit|1bit",                                     \
         .help = "how kept values are sent; their rounding stays in the memory"         \
     }
 
