@@ -28,7 +28,8 @@ static const char *const variants[] = {
     "topk:density=0.3,values=int8",
     "topk:density=0.25,values=4bit,index=bitmap",
     "topk:density=0.2,values=2bit,index=rice",
-    "topk:density=0.3,values=1bit,index=rice",
+    "topk:density=0.3,values=1bit,index=ef",
+    "topk:density=0.01,index=ef",
     "2bit:threshold=0.01",
     "2bit:threshold=1",
 };

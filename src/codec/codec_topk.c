@@ -25,7 +25,7 @@ typedef struct topk {
 /* The words of the key `values`, in the order of TG__VALUES_*. */
 static const char *const value_words[] = {"f32", "fp16", "int8", "4bit", "2bit", "1bit"};
 /* The words of the key `index`, in the order of TG__INDEX_*. */
-static const char *const index_words[] = {"raw", "bitmap", "rice"};
+static const char *const index_words[] = {"raw", "bitmap", "rice", "ef"};
 
 static int number_of(const char *word, const char *const *words, size_t count, int otherwise)
 {
@@ -138,7 +138,7 @@ static const tg_key keys[] = {
     {.name = "index",
      .type = TG_KEY_CHOICE,
      .def = "auto",
-     .choices = "auto|rice|raw|bitmap",
+     .choices = "auto|rice|raw|bitmap|ef",
      .help = "how the indices are sent; auto: the smallest"},
     {.name = NULL},
 };

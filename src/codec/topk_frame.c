@@ -63,7 +63,7 @@ tg_status tg__sparse_write(tg__part *part, uint8_t wire_id, const tg__sparse *s,
     uint8_t *payload = part->dst + TG__FRAME_HEAD;
     tg__put32(payload, (uint32_t)k);
     tg__values_write(s->values, val, k, payload + AT_VALUES);
-    tg__index_write(&plan, idx, k, payload + at_index);
+    tg__index_write(&plan, idx, k, n, payload + at_index);
     tg__part_coded(part, wire_id, (uint16_t)(s->values | plan.coding << 4 | plan.param << 8), len);
     part->kept = k;
     return TG_OK;
