@@ -2,8 +2,9 @@
  *
  *     k = min(n, max(1, floor(density * n + 0.5)))
  *
- * with coded values and indices (topk_frame.h). All parts share one selection over the whole
- * vector; values are rounded frame by frame.
+ * of the whole vector or (scope=tensor) of each tensor; in one frame with coded values and indices
+ * (topk_frame.h). All parts share one selection over the whole vector; values are rounded frame by
+ * frame.
  *
  * Source: Aji and Heafield 2017, arXiv:1704.05021; Lin et al. 2018, arXiv:1712.01887, sec. 3 */
 #include "codec/codec_topk.h"
@@ -16,8 +17,11 @@
 
 typedef struct topk {
     double density;
+    bool by_tensor;
     int values, index;
     tg__topk select;
+    tg__topk_hint *hints; /* one for each competition */
+    size_t hints_cap;
     uint32_t *rebased;
     size_t rebased_cap;
 } topk;
@@ -40,6 +44,7 @@ static tg_status init(tg_codec *c)
     topk *own;
     TG_TRY(tg__alloc(1, sizeof(*own), &own));
     own->density = tg_spec_real(c->spec, "density");
+    own->by_tensor = strcmp(tg_spec_word(c->spec, "scope"), "tensor") == 0;
     own->values = number_of(tg_spec_word(c->spec, "values"), value_words, TG__COUNT(value_words),
                             TG__VALUES_F32);
     own->index = number_of(tg_spec_word(c->spec, "index"), index_words, TG__COUNT(index_words),
@@ -54,6 +59,7 @@ static void fini(tg_codec *c)
     if (!own)
         return;
     tg__topk_free(&own->select);
+    free(own->hints);
     free(own->rebased);
     free(own);
 }
@@ -65,32 +71,54 @@ static size_t bound(const tg_codec *c, size_t n)
     return TG__FRAME_HEAD + n * sizeof(float);
 }
 
-tg_status tg__topk_begin(tg_codec *c, const tg_encode_context *ctx, size_t n, tg__topk **t_p,
-                         size_t *k_p)
+/* The elements that compete with each other, in order: all, or those of each tensor. False after
+ * the last. */
+static bool next_competition(const topk *own, const tg_encode_context *ctx, size_t n, size_t i,
+                             size_t *lo_p, size_t *n_p, size_t *k_p)
+{
+    double density = ctx->density != 0 ? ctx->density : own->density;
+    bool by_tensor = own->by_tensor && ctx->segments;
+    if (i >= (by_tensor ? ctx->nsegments : 1))
+        return false;
+    *lo_p = by_tensor ? ctx->segments[i].begin : 0;
+    *n_p = by_tensor ? ctx->segments[i].n : n;
+    *k_p = tg__topk_count(density, *n_p);
+    return true;
+}
+
+tg_status tg__topk_begin(tg_codec *c, const tg_encode_context *ctx, size_t n)
 {
     topk *own = c->impl;
     double density = ctx->density != 0 ? ctx->density : own->density;
     if (!(density > 0 && density <= 1))
         return tg_fail(TG_E_ARG, "top-k: density=%g: allowed: 0 < density <= 1", density);
-    size_t k = tg__topk_count(density, n);
-    TG_TRY(tg__topk_reserve(&own->select, n, k));
-    TG_TRY(tg__scratch(&own->rebased, &own->rebased_cap, k, sizeof(*own->rebased)));
-    *t_p = &own->select;
-    *k_p = k;
-    return TG_OK;
+    own->select.pool = c->pool;
+    size_t i = 0, lo, m, k, total = 0, room = 0;
+    for (; next_competition(own, ctx, n, i, &lo, &m, &k); i++) {
+        room = TG__MAX(room, total + tg__topk_room(&own->select, m, k));
+        total += k;
+    }
+    TG_TRY(tg__topk_reserve(&own->select, room));
+    TG_TRY(tg__scratch(&own->hints, &own->hints_cap, i, sizeof(*own->hints)));
+    return tg__scratch(&own->rebased, &own->rebased_cap, total, sizeof(*own->rebased));
 }
 
-tg_status tg__topk_write(tg_codec *c, size_t k, tg__part *parts, size_t nparts, tg__view *view_p)
+tg_status tg__topk_encode(tg_codec *c, const tg_encode_context *ctx, const tg__topk_source *s,
+                          size_t n, tg__part *parts, size_t nparts, tg__view *view_p)
 {
     topk *own = c->impl;
+    size_t lo, m, k;
+    for (size_t i = 0; next_competition(own, ctx, n, i, &lo, &m, &k); i++)
+        if (m > 0)
+            TG_TRY(tg__topk_select(&own->select, &own->hints[i], s, lo, m, k));
     tg__sparse sparse = {.idx = own->select.idx,
                          .val = own->select.val,
-                         .k = k,
+                         .k = own->select.count,
                          .values = own->values,
                          .index = own->index};
     for (size_t i = 0; i < nparts; i++)
         TG_TRY(tg__sparse_write(&parts[i], TG__ID_topk, &sparse, own->rebased));
-    *view_p = (tg__view){.sparse = true, .idx = sparse.idx, .val = sparse.val, .k = k};
+    *view_p = (tg__view){.sparse = true, .idx = sparse.idx, .val = sparse.val, .k = sparse.k};
     return TG_OK;
 }
 
@@ -110,15 +138,10 @@ static size_t pass(const tg__topk_source *s, size_t begin, size_t m, float thres
 static tg_status encode(tg_codec *c, const tg_encode_context *ctx, const float *x, size_t n,
                         tg__part *parts, size_t nparts, tg__view *view_p)
 {
-    tg__topk *select = NULL;
-    size_t k = 0;
     tg__view view;
     tg__topk_source source = {.x = x, .peek = peek, .pass = pass};
-    TG_TRY(tg__topk_begin(c, ctx, n, &select, &k));
-    TG_TRY(tg__topk_select(select, &source, n, k, &k));
-    TG_TRY(tg__topk_write(c, k, parts, nparts, &view));
-    if (view_p)
-        *view_p = view;
+    TG_TRY(tg__topk_begin(c, ctx, n));
+    TG_TRY(tg__topk_encode(c, ctx, &source, n, parts, nparts, view_p ? view_p : &view));
     return TG_OK;
 }
 
@@ -130,6 +153,11 @@ static const tg_key keys[] = {
      .max = 1,
      .min_open = true,
      .help = "fraction of the elements that is sent"},
+    {.name = "scope",
+     .type = TG_KEY_CHOICE,
+     .def = "bucket",
+     .choices = "bucket|tensor",
+     .help = "elements compete with all others, or within their tensor"},
     {.name = "values",
      .type = TG_KEY_CHOICE,
      .def = "fp16",

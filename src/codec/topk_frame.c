@@ -118,8 +118,8 @@ void tg__sparse_decode(const tg__frame *f, size_t lo, size_t hi, float *dst, boo
     if (!add)
         memset(dst, 0, f->n * sizeof(*dst));
     tg__values_begin(&values, p.values, p.k, p.val, p.rest, &used);
-    if (used == SIZE_MAX || tg__index_read_begin(&r, p.index, p.param, f->n, p.k, p.val + used,
-                                                 p.rest - used) != TG_OK)
+    if (used == SIZE_MAX ||
+        tg__index_read_begin(&r, p.index, p.param, f->n, p.k, p.val + used, p.rest - used) != TG_OK)
         return;
     for (size_t done = 0; done < p.k; done += count) {
         if (tg__index_read(&r, idx, TG__VALUES_BLOCK, &count) != TG_OK)

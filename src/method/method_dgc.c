@@ -22,6 +22,7 @@ static const tg_key keys[] = {
      .min = 0,
      .max = 1e30,
      .help = "scale each tensor's gradient to norm <= clip/sqrt(P); 0: off"},
+    TG__KEY_SCOPE,
     TG__KEY_VALUES,
     TG__KEY_INDEX,
     TG__KEY_EXCHANGE_CODED,

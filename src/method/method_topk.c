@@ -5,6 +5,7 @@
 static const tg_key keys[] = {
     TG__KEY_DENSITY("0.01"),
     TG__KEY_WARMUP("0"),
+    TG__KEY_SCOPE,
     TG__KEY_VALUES,
     TG__KEY_INDEX,
     {.name = "feedback",
