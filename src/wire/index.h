@@ -8,7 +8,8 @@
  * bits.
  * ef      Elias-Fano with l = floor(log2(n / k)): the l low bits of every index, lowest first, then
  * k + (n >> l) + 1 bits of which bit (idx[i] >> l) + i is 1 for each i and the others are 0; bytes
- * filled as with Rice. See docs/wire-format.md. Source: Golomb 1966, "Run-length encodings"; Rice and Plaunt 1971.
+ * filled as with Rice. See docs/wire-format.md. Source: Golomb 1966, "Run-length encodings"; Rice
+ * and Plaunt 1971.
  */
 #ifndef TG_WIRE_INDEX_H
 #define TG_WIRE_INDEX_H

@@ -109,7 +109,8 @@ static void every_coding_round_trips(void **state)
 {
     (void)state;
     static const size_t ns[] = {0, 1, 2, 7, 8, 9, 31, 63, 64, 65, 200, 4097, 100003};
-    static const int wishes[] = {TG__INDEX_RAW, TG__INDEX_BITMAP, TG__INDEX_RICE, TG__INDEX_EF, TG__INDEX_AUTO};
+    static const int wishes[] = {TG__INDEX_RAW, TG__INDEX_BITMAP, TG__INDEX_RICE, TG__INDEX_EF,
+                                 TG__INDEX_AUTO};
     for (size_t i = 0; i < TG__COUNT(ns); i++) {
         size_t n = ns[i], ks[] = {0, TG__MIN(n, (size_t)1), n / 100, n / 10, n / 2, n - n / 8, n};
         for (size_t j = 0; j < TG__COUNT(ks); j++)
