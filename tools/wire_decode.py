@@ -13,11 +13,12 @@ import sys
 
 import numpy as np
 
+import wire_sparse
+
 CODECS = {1: "f32", 2: "fp16", 3: "bf16", 4: "topk", 5: "2bit"}
 FORMS = {0: "coded", 1: "dense", 2: "zero"}
 FLAGS = {1: "NONFINITE", 2: "STOP", 4: "CLOSES"}
-VALUE_CODINGS = {0: ("f32", 4), 1: ("fp16", 2)}
-INDEX_CODINGS = {0: "raw", 1: "bitmap", 2: "rice"}
+INDEX_CODINGS = {0: "raw", 1: "bitmap", 2: "rice", 3: "ef"}
 
 
 class Invalid(Exception):
@@ -106,7 +107,10 @@ def decode_rice(param, n, k, code):
 
 def decode_indices(coding, param, n, k, code):
     need(coding in INDEX_CODINGS, "index coding %d" % coding)
-    indices = (decode_raw, decode_bitmap, decode_rice)[coding](param, n, k, code)
+    if coding == 3:
+        indices = wire_sparse.decode_elias_fano(need, param, n, k, code)
+    else:
+        indices = (decode_raw, decode_bitmap, decode_rice)[coding](param, n, k, code)
     need((np.diff(indices) > 0).all() and (indices < n).all(), "indices do not ascend below n")
     return indices
 
@@ -126,14 +130,12 @@ def decode_bf16(info, n, payload):
 def decode_topk(info, n, payload):
     aux = info["aux"]
     values, index, param = aux & 15, aux >> 4 & 15, aux >> 8 & 31
-    need(aux >> 13 == 0 and values in VALUE_CODINGS, "aux %#x" % aux)
+    need(aux >> 13 == 0, "aux %#x" % aux)
     need(len(payload) >= 4, "payload of %d bytes" % len(payload))
     k = struct.unpack_from("<I", payload)[0]
     need(1 <= k <= n, "k=%d of n=%d" % (k, n))
-    name, size = VALUE_CODINGS[values]
-    need(len(payload) >= 4 + size * k, "payload of %d bytes for k=%d" % (len(payload), k))
-    kept = np.frombuffer(payload[4:4 + size * k], "<f%d" % size).astype(np.float32)
-    indices = decode_indices(index, param, n, k, payload[4 + size * k:])
+    name, kept, used = wire_sparse.read_values(need, values, k, payload[4:])
+    indices = decode_indices(index, param, n, k, payload[4 + used:])
     info.update(k=k, values=name, index=INDEX_CODINGS[index])
     if INDEX_CODINGS[index] == "rice":
         info["rice_parameter"] = param

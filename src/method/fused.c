@@ -32,15 +32,6 @@ typedef struct accumulated {
     bool nesterov;
 } accumulated;
 
-static tg_status topk_finish(tg_codec *c, accumulated *a, tg__topk *select, size_t n, size_t k,
-                             tg__view *view_p)
-{
-    a->source.x = a->x;
-    TG_TRY(tg__topk_select(select, &a->source, n, k, &k));
-    tg__topk_quantise(c, k, view_p);
-    return TG_OK;
-}
-
 /* The elements sent lie far apart: ask for them ahead. */
 enum { AHEAD = 32 };
 
@@ -78,17 +69,15 @@ static size_t residual_pass(const tg__topk_source *s, size_t begin, size_t m, fl
 static tg_status residual_topk(tg__feedback *f, tg_codec *c, const tg_encode_context *ctx,
                                const float *g, size_t n, tg__part *parts, size_t nparts)
 {
-    tg__topk *select = NULL;
-    size_t k = 0;
     tg__view view;
-    accumulated a = {.source = {.peek = residual_peek, .pass = residual_pass},
-                     .x = tg__feedback_pending(f),
-                     .g = g};
+    float *r = tg__feedback_pending(f);
+    accumulated a = {
+        .source = {.x = r, .peek = residual_peek, .pass = residual_pass}, .x = r, .g = g};
     TG_TRY(room(c, parts, nparts));
-    TG_TRY(tg__topk_begin(c, ctx, n, &select, &k));
-    TG_TRY(topk_finish(c, &a, select, n, k, &view));
+    TG_TRY(tg__topk_begin(c, ctx, n));
+    TG_TRY(tg__topk_encode(c, ctx, &a.source, n, parts, nparts, &view));
     subtract(a.x, &view);
-    return tg__topk_write(c, &view, parts, nparts);
+    return TG_OK;
 }
 
 static float velocity_peek(const tg__topk_source *s, size_t i)
@@ -110,22 +99,21 @@ static size_t velocity_pass(const tg__topk_source *s, size_t begin, size_t m, fl
 static tg_status velocity_topk(tg__feedback *f, tg_codec *c, const tg_encode_context *ctx,
                                const float *g, size_t n, tg__part *parts, size_t nparts)
 {
-    tg__topk *select = NULL;
-    size_t k = 0;
     tg__view view;
-    accumulated a = {.source = {.peek = velocity_peek, .pass = velocity_pass},
+    float *v = tg__feedback_pending(f);
+    accumulated a = {.source = {.x = v, .peek = velocity_peek, .pass = velocity_pass},
                      .u = f->vec[0],
-                     .x = tg__feedback_pending(f),
+                     .x = v,
                      .g = g,
                      .momentum = (float)f->params.momentum,
                      .nesterov = f->params.nesterov};
     TG_TRY(room(c, parts, nparts));
-    TG_TRY(tg__topk_begin(c, ctx, n, &select, &k));
-    TG_TRY(topk_finish(c, &a, select, n, k, &view));
+    TG_TRY(tg__topk_begin(c, ctx, n));
+    TG_TRY(tg__topk_encode(c, ctx, &a.source, n, parts, nparts, &view));
     subtract(a.x, &view);
     if (f->params.masking)
         clear(a.u, &view);
-    return tg__topk_write(c, &view, parts, nparts);
+    return TG_OK;
 }
 
 /* ---- 2-bit ----------------------------------------------------------------------------------- */

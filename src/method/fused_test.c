@@ -75,6 +75,16 @@ static void stepwise(side *s, const tg_encode_context *ctx, const float *g, size
 }
 
 static float g[MAX_N];
+static tg__pool *pool; /* of the fused side, in turn with none */
+
+/* Four tensors, one empty and one of a single element if there is room. */
+static void cut_tensors(tg_segment seg[4], size_t n)
+{
+    size_t at[] = {0, n / 2, n / 2, n / 2 + TG__MIN(n - n / 2, (size_t)1), n};
+    for (size_t i = 0; i < 4; i++)
+        seg[i] = (tg_segment){
+            .begin = at[i], .n = at[i + 1] - at[i], .rows = at[i + 1] - at[i], .cols = 1};
+}
 
 /* What the next gradient is like: alike for a while, then of all kinds, so that hints hit and miss.
  */
@@ -99,9 +109,14 @@ static void compare(const char *feedback, const char *codec, tg__feedback_params
             open_side(&b, feedback, codec, &params, n);
             tg__fused_fn fused = tg__fused_find(&b.f, b.c);
             assert_non_null(fused);
+            tg_segment seg[4];
+            cut_tensors(seg, n);
             for (unsigned step = 0; step < STEPS; step++) {
                 tg_encode_context ctx = {.struct_size = sizeof(ctx),
-                                         .density = step < 4 ? 0 : 0.003};
+                                         .density = step < 4 ? 0 : 0.003,
+                                         .segments = seg,
+                                         .nsegments = 4};
+                b.c->pool = step % 2 ? pool : NULL;
                 next_gradient(n, step);
                 cut(&a, n, nparts);
                 cut(&b, n, nparts);
@@ -128,6 +143,9 @@ static void residual_topk(void **state)
     compare("residual", "topk:density=0.3,values=f32", params);
     compare("residual", "topk:density=1", params);
     compare("residual", "topk:density=0.001,index=rice", params);
+    compare("residual", "topk:density=0.02,values=int8", params);
+    compare("residual", "topk:density=0.02,scope=tensor", params);
+    compare("residual", "topk:density=0.1,values=2bit,index=ef,scope=tensor", params);
 }
 
 static void velocity_topk(void **state)
@@ -138,6 +156,8 @@ static void velocity_topk(void **state)
             .momentum = 0.9, .masking = i & 1, .nesterov = (i & 2) != 0, .world = 1};
         compare("velocity", "topk:density=0.01", params);
         compare("velocity", "topk:density=0.2,values=f32", params);
+        compare("velocity", "topk:density=0.01,values=int8,scope=tensor", params);
+        compare("velocity", "topk:density=0.05,values=1bit", params);
     }
 }
 
@@ -194,8 +214,12 @@ static void no_room_touches_nothing(void **state)
 static void error_feedback_telescopes(void **state)
 {
     (void)state;
-    static const char *const codecs[] = {"topk:density=0.05", "topk:density=0.2,values=f32",
-                                         "2bit:threshold=0.5", "fp16", "bf16"};
+    static const char *const codecs[] = {"topk:density=0.05",
+                                         "topk:density=0.2,values=f32",
+                                         "topk:density=1,values=f32,scope=tensor",
+                                         "2bit:threshold=0.5",
+                                         "fp16",
+                                         "bf16"};
     enum { N = 4097 };
     static float sum[N], total[N];
     tg__feedback_params params = {.world = 1};
@@ -255,6 +279,8 @@ int main(int argc, char **argv)
 {
     (void)argc;
     each_level(argv);
+    if (tg__pool_create(2, &pool) != TG_OK)
+        return 1;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(residual_topk),
         cmocka_unit_test(velocity_topk),
@@ -264,5 +290,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(error_feedback_telescopes),
         cmocka_unit_test(density_one_sends_everything),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    tg__pool_destroy(pool);
+    return failed;
 }

@@ -18,6 +18,7 @@ static const char *const methods[] = {"dense",
                                       "2bit:threshold=0.25",
                                       "topk:density=0.05",
                                       "topk:density=0.05,values=f32,exchange=direct",
+                                      "topk:density=0.05,values=2bit,index=ef,scope=tensor",
                                       "dgc:density=0.02,warmup=6",
                                       "dgc:density=0.02,warmup=0,clip=0.5,nesterov=yes"};
 static const char *const strategies[] = {"ssgd", "od:warmup=3", "cd:k=3,warmup=2",

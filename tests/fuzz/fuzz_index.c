@@ -13,7 +13,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     if (size < HEAD)
         return 0;
-    int coding = data[0] % 4, param = data[1] % 34 - 1;
+    int coding = data[0] % (TG__INDEX_CODINGS + 1); /* one that there is not, too */
+    int param = data[1] % 35 < 34 ? data[1] % 35 : -1;
     size_t n = tg__get32(data + 2) % (1u << 29), k = tg__get32(data + 6) % (1u << 16);
     size_t len = size - HEAD, cap = 1 + (size_t)data[1] % 97, done = 0, count;
     uint8_t *code = malloc(len ? len : 1), *again = malloc(len ? len : 1);
@@ -40,7 +41,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         abort();
     if (status == TG_OK) {
         tg__index_plan plan = {coding, param, len};
-        tg__index_write(&plan, idx, k, again);
+        tg__index_write(&plan, idx, k, n, again);
         if (len > 0 && memcmp(code, again, len) != 0)
             abort();
     }
