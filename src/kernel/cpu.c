@@ -55,6 +55,7 @@ static void fill_avx2(tg__kernels *table)
     tg__half_avx2(table);
     tg__optim_avx2(table);
     tg__crc_avx2(table);
+    tg__bits_avx2(table);
 }
 
 static void fill_avx512(tg__kernels *table)
@@ -92,6 +93,7 @@ static void fill_ref(tg__kernels *table)
     tg__half_ref(table);
     tg__optim_ref(table);
     tg__crc_ref(table);
+    tg__bits_ref(table);
 }
 
 static int level_named(const char *name)

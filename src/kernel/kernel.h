@@ -73,6 +73,8 @@ typedef struct tg__kernels {
     void (*twobit_decode)(float *dst, const uint8_t *bytes, size_t n, float tau);
     /* Whether no bit is set in both planes, nor beyond n. */
     bool (*twobit_valid)(const uint8_t *bytes, size_t n);
+    /* How many bits are set. */
+    size_t (*count_bits)(const uint8_t *bytes, size_t len);
 
     /* IEEE binary16, round to nearest even; finite values beyond +-65504 (after rounding) become
      * +-65504; infinities stay; NaN becomes the quiet NaN 0x7e00 with the sign. Little-endian. */

@@ -203,6 +203,9 @@ CALL(sgd_to, k->sgd_to(w->f[0], v ? w->f[0] : w->f[1], w->f[2], w->n, 0.1f, 1e-4
 CALL(sgd_momentum, k->sgd_momentum(w->f[0], w->f[1], w->f[2], w->n, 0.1f, 0.9f, 1e-4f, v))
 CALL(crc32c, w->result[0] = k->crc32c(v, w->f[0], w->n * sizeof(float) - (w->n ? v : 0)))
 
+CALL(count_bits, w->result[0] = k->count_bits((const uint8_t *)w->f[0] + (w->n ? v : 0),
+                                              w->n * sizeof(float) - (w->n ? v : 0)))
+
 static void run_sgd_preview_to(const tg__kernels *k, world *w, unsigned v)
 {
     float *dst = v ? w->f[0] : w->val; /* val has room for n when cap is n */
@@ -278,6 +281,7 @@ static const struct kernel_case {
     {"twobit_decode_add", run_twobit_decode_add, 1},
     {"twobit_decode", run_twobit_decode, 1},
     {"twobit_valid", run_twobit_valid, 9},
+    {"count_bits", run_count_bits, 3},
     {"f16_encode", run_f16_encode, 1},
     {"f16_decode", run_f16_decode, 1},
     {"f16_decode_add", run_f16_decode_add, 1},

@@ -30,6 +30,10 @@ void tg__twobit_ref(tg__kernels *table);
 void tg__twobit_avx2(tg__kernels *table);
 void tg__twobit_avx512(tg__kernels *table);
 
+/* count_bits */
+void tg__bits_ref(tg__kernels *table);
+void tg__bits_avx2(tg__kernels *table);
+
 /* f16_* bf16_* */
 void tg__half_ref(tg__kernels *table);
 void tg__half_avx2(tg__kernels *table);
