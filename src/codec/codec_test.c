@@ -25,6 +25,11 @@ static const char *const variants[] = {
     "topk:density=0.25,values=f32,index=bitmap",
     "topk:density=0.05,index=rice",
     "topk:density=1e-9",
+    "topk:density=0.3,values=int8",
+    "topk:density=0.25,values=4bit,index=bitmap",
+    "topk:density=0.2,values=2bit,index=rice",
+    "topk:density=0.3,values=1bit,index=ef",
+    "topk:density=0.01,index=ef",
     "2bit:threshold=0.01",
     "2bit:threshold=1",
 };
@@ -129,21 +134,35 @@ static void check_decoded(world *w, tg_codec *c, size_t n, size_t len)
     assert_intact(w);
 }
 
-/* Each part decodes to its piece of what the whole decodes to. */
+/* Each part decodes to its piece of the view; a sparse one selects as the whole does (values may be
+ * rounded frame by frame), a dense one decodes as the whole does. */
 static void check_parts(world *w, tg_codec *c, size_t n)
 {
     static uint8_t frames[4][FRAME_MAX];
     static float whole[MAX_N], piece[MAX_N];
     size_t cuts[] = {0, n / 5, n / 5, n / 2, n};
+    static uint32_t support[MAX_N];
     tg__part part = {.dst = frames[0], .cap = FRAME_MAX, .lo = 0, .hi = n}, parts[4];
-    assert_int_equal(tg__codec_encode(c, NULL, w->x, n, &part, 1, NULL), TG_OK);
+    tg__view view;
+    assert_int_equal(tg__codec_encode(c, NULL, w->x, n, &part, 1, &view), TG_OK);
     tg__frame_decode(frames[0], part.len, whole, NULL);
+    size_t k = view.sparse ? view.k : 0;
+    if (k > 0)
+        memcpy(support, view.idx, k * sizeof(support[0]));
     for (size_t i = 0; i < 4; i++)
         parts[i] = (tg__part){.dst = frames[i],
                               .cap = tg__codec_bound(c, cuts[i + 1] - cuts[i]),
                               .lo = cuts[i],
                               .hi = cuts[i + 1]};
-    assert_int_equal(tg__codec_encode(c, NULL, w->x, n, parts, 4, NULL), TG_OK);
+    assert_int_equal(tg__codec_encode(c, NULL, w->x, n, parts, 4, &view), TG_OK);
+    if (view.sparse) {
+        assert_int_equal(view.k, k);
+        if (k > 0)
+            assert_memory_equal(view.idx, support, k * sizeof(support[0]));
+        memset(whole, 0, sizeof(whole));
+        for (size_t i = 0; i < k; i++)
+            whole[view.idx[i]] = view.val[i];
+    }
     for (size_t i = 0; i < 4; i++) {
         size_t m = parts[i].hi - parts[i].lo;
         assert_true(parts[i].len <= parts[i].cap);

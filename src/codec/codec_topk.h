@@ -1,5 +1,5 @@
 /* The top-k codec's steps, for the fused passes with a feedback (method/fused.c): begin, then
- * select with a source of one's own, then finish. */
+ * select with a source of one's own, then write. */
 #ifndef TG_CODEC_TOPK_H
 #define TG_CODEC_TOPK_H
 
@@ -11,12 +11,9 @@
 TG_NODISCARD tg_status tg__topk_begin(tg_codec *c, const tg_encode_context *ctx, size_t n,
                                       tg__topk **t_p, size_t *k_p);
 
-/* The selector holds k elements: round their values as they will be decoded. */
-void tg__topk_quantise(tg_codec *c, size_t k, tg__view *view_p);
-
-/* Write the frames of what tg__topk_quantise was given. Errors TG_E_SPACE (not if parts have room
- * for the bound) */
-TG_NODISCARD tg_status tg__topk_write(tg_codec *c, const tg__view *view, tg__part *parts,
-                                      size_t nparts);
+/* The selector holds k elements: write their frames and say what they will be decoded as. Errors
+ * TG_E_SPACE (not if parts have room for the bound) */
+TG_NODISCARD tg_status tg__topk_write(tg_codec *c, size_t k, tg__part *parts, size_t nparts,
+                                      tg__view *view_p);
 
 #endif

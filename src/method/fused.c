@@ -33,12 +33,11 @@ typedef struct accumulated {
 } accumulated;
 
 static tg_status topk_finish(tg_codec *c, accumulated *a, tg__topk *select, size_t n, size_t k,
-                             tg__view *view_p)
+                             tg__part *parts, size_t nparts, tg__view *view_p)
 {
     a->source.x = a->x;
     TG_TRY(tg__topk_select(select, &a->source, n, k, &k));
-    tg__topk_quantise(c, k, view_p);
-    return TG_OK;
+    return tg__topk_write(c, k, parts, nparts, view_p);
 }
 
 /* The elements sent lie far apart: ask for them ahead. */
@@ -86,9 +85,9 @@ static tg_status residual_topk(tg__feedback *f, tg_codec *c, const tg_encode_con
                      .g = g};
     TG_TRY(room(c, parts, nparts));
     TG_TRY(tg__topk_begin(c, ctx, n, &select, &k));
-    TG_TRY(topk_finish(c, &a, select, n, k, &view));
+    TG_TRY(topk_finish(c, &a, select, n, k, parts, nparts, &view));
     subtract(a.x, &view);
-    return tg__topk_write(c, &view, parts, nparts);
+    return TG_OK;
 }
 
 static float velocity_peek(const tg__topk_source *s, size_t i)
@@ -121,11 +120,11 @@ static tg_status velocity_topk(tg__feedback *f, tg_codec *c, const tg_encode_con
                      .nesterov = f->params.nesterov};
     TG_TRY(room(c, parts, nparts));
     TG_TRY(tg__topk_begin(c, ctx, n, &select, &k));
-    TG_TRY(topk_finish(c, &a, select, n, k, &view));
+    TG_TRY(topk_finish(c, &a, select, n, k, parts, nparts, &view));
     subtract(a.x, &view);
     if (f->params.masking)
         clear(a.u, &view);
-    return tg__topk_write(c, &view, parts, nparts);
+    return TG_OK;
 }
 
 /* ---- 2-bit ----------------------------------------------------------------------------------- */

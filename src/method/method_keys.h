@@ -21,15 +21,16 @@
         .help = "density falls to its value over this many steps or epochs (4ep)"     \
     }
 
-#define TG__KEY_VALUES                                                                 \
-    {                                                                                  \
-        .name = "values", .type = TG_KEY_CHOICE, .def = "fp16", .choices = "f32|fp16", \
-        .help = "how kept values are sent; their rounding stays in the memory"         \
+#define TG__KEY_VALUES                                                         \
+    {                                                                          \
+        .name = "values", .type = TG_KEY_CHOICE, .def = "fp16",                \
+        .choices = "f32|fp16|int8|4bit|2bit|1bit",                             \
+        .help = "how kept values are sent; their rounding stays in the memory" \
     }
 
 #define TG__KEY_INDEX                                                                             \
     {                                                                                             \
-        .name = "index", .type = TG_KEY_CHOICE, .def = "auto", .choices = "auto|rice|raw|bitmap", \
+        .name = "index", .type = TG_KEY_CHOICE, .def = "auto", .choices = "auto|rice|raw|bitmap|ef", \
         .help = "index coding; auto: the smallest"                                                \
     }
 

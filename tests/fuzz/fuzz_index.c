@@ -40,7 +40,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         abort();
     if (status == TG_OK) {
         tg__index_plan plan = {coding, param, len};
-        tg__index_write(&plan, idx, k, again);
+        tg__index_write(&plan, idx, k, n, again);
         if (len > 0 && memcmp(code, again, len) != 0)
             abort();
     }
