@@ -43,6 +43,17 @@ static tg_segment segment(const tg_encode_context *ctx, size_t i, size_t n)
     return ctx->segments ? ctx->segments[i] : (tg_segment){.n = n, .rows = n, .cols = 1};
 }
 
+/* With 8 significant bits, so that sums of what was sent stay exact on data of few bits; the memory
+ * keeps all of them, or small steps would be lost. */
+static float rounded(float t)
+{
+    uint32_t bits;
+    memcpy(&bits, &t, sizeof(bits));
+    bits &= 0xffff0000;
+    memcpy(&t, &bits, sizeof(t));
+    return t;
+}
+
 static float bounded(double t)
 {
     if (!(t > (double)TG__THRESHOLD_LEAST))
@@ -87,9 +98,9 @@ void tg__thresholds_begin(tg__thresholds *t, const tg_encode_context *ctx, const
         if (!t->adapt)
             t->now[i] = t->fixed;
         else if (ctx->memory && ctx->memory[i] != 0)
-            t->now[i] = bounded((double)ctx->memory[i]);
+            t->now[i] = rounded(bounded((double)ctx->memory[i]));
         else
-            t->now[i] = first(t, x + s.begin, s.n);
+            t->now[i] = rounded(first(t, x + s.begin, s.n));
     }
 }
 
@@ -102,8 +113,8 @@ void tg__thresholds_end(const tg__thresholds *t, const tg_encode_context *ctx, c
         tg_segment s = segment(ctx, i, n);
         if (t->sent[i] == 0 && tg__kernel()->abs_max(x + s.begin, s.n) == 0)
             continue;
-        double excess = (double)t->sent[i] / ((double)s.n * t->target) - 1;
-        double factor = 1 + GAIN * excess;
-        ctx->memory[i] = bounded((double)t->now[i] * TG__MIN(factor, FACTOR));
+        double factor = 1 + GAIN * ((double)t->sent[i] / ((double)s.n * t->target) - 1);
+        float last = ctx->memory[i] != 0 ? bounded((double)ctx->memory[i]) : t->now[i];
+        ctx->memory[i] = bounded((double)last * TG__MIN(factor, FACTOR));
     }
 }

@@ -8,7 +8,7 @@
  *               (-t, t) after about (t / rms)^2 = 1 / target steps
  *     then      t *= 1 + GAIN * (sent / (n * target) - 1), at most FACTOR
  *
- * A segment of zeros tells nothing and leaves its threshold alone; thresholds stay within
+ * What is sent is rounded down to 8 significant bits. A segment of zeros tells nothing and leaves its threshold alone; thresholds stay within
  * [TG__THRESHOLD_LEAST, TG__THRESHOLD_MOST].
  *
  * Source: Strom 2015, Interspeech (fixed thresholds) */
