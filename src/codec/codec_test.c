@@ -40,6 +40,9 @@ static const char *const variants[] = {
     "strom:threshold=1e-3,index=raw",
     "strom:target=0.3,index=rice",
     "strom:start=0.03,index=ef",
+    "adacomp:bin=1",
+    "adacomp:bin=500,index=raw",
+    "adacomp:bin=7,index=bitmap",
 };
 
 /* Memory that a codec sees, each at the end or the start of its pages. */

@@ -32,10 +32,14 @@ void tg__levels_free(tg__levels *l)
 /* A little more than asked for: k differs from step to step. */
 tg_status tg__levels_reserve(tg__levels *l, size_t k)
 {
-    size_t more = k <= l->rebased_cap ? k : k + k / 4;
+    if (k <= l->room && l->idx)
+        return TG_OK;
+    size_t more = k + k / 4;
     TG_TRY(tg__scratch(&l->idx, &l->idx_cap, more + TG__SELECT_SLACK, sizeof(*l->idx)));
     TG_TRY(tg__scratch(&l->val, &l->val_cap, more + TG__SELECT_SLACK, sizeof(*l->val)));
-    return tg__scratch(&l->rebased, &l->rebased_cap, more, sizeof(*l->rebased));
+    TG_TRY(tg__scratch(&l->rebased, &l->rebased_cap, more, sizeof(*l->rebased)));
+    l->room = more;
+    return TG_OK;
 }
 
 tg_status tg__levels_write(const tg__levels *l, uint8_t wire_id, tg__part *parts, size_t nparts,

@@ -7,7 +7,7 @@
 
 typedef struct tg__levels {
     int index; /* coding */
-    size_t k;
+    size_t k, room;
     uint32_t *idx; /* (k) ascending */
     float *val;    /* (k) not 0 */
     uint32_t *rebased;
@@ -17,7 +17,7 @@ typedef struct tg__levels {
 /* Reads the key index. */
 void tg__levels_init(tg__levels *l, const tg_codec *c);
 void tg__levels_free(tg__levels *l);
-/* Room for k and TG__SELECT_SLACK more elements; what the list held is lost. Errors TG_E_NOMEM */
+/* room is at least k, and TG__SELECT_SLACK more; what the list held is lost. Errors TG_E_NOMEM */
 TG_NODISCARD tg_status tg__levels_reserve(tg__levels *l, size_t k);
 /* Frames of codec wire_id, each of the elements of its part. view_p may be NULL. Errors TG_E_SPACE
  */
@@ -28,6 +28,11 @@ TG_NODISCARD tg_status tg__levels_write(const tg__levels *l, uint8_t wire_id, tg
 size_t tg__levels_bound(const tg_codec *c, size_t n);
 TG_NODISCARD tg_status tg__levels_check(const tg__frame *f);
 
+#define TG__KEY_BIN                                                                        \
+    {                                                                                      \
+        .name = "bin", .type = TG_KEY_INT, .def = "0", .max = 1 << 20,                     \
+        .help = "elements in a bin; 0: 500 in matrices of 2^20 elements and more, else 50" \
+    }
 #define TG__KEY_LEVEL_INDEX                                                              \
     {                                                                                    \
         .name = "index", .type = TG_KEY_CHOICE, .def = "auto",                           \

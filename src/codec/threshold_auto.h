@@ -8,8 +8,8 @@
  *               (-t, t) after about (t / rms)^2 = 1 / target steps
  *     then      t *= 1 + GAIN * (sent / (n * target) - 1), at most FACTOR
  *
- * What is sent is rounded down to 8 significant bits. A segment of zeros tells nothing and leaves its threshold alone; thresholds stay within
- * [TG__THRESHOLD_LEAST, TG__THRESHOLD_MOST].
+ * What is sent is rounded down to 8 significant bits. A segment of zeros tells nothing and leaves
+ * its threshold alone; thresholds stay within [TG__THRESHOLD_LEAST, TG__THRESHOLD_MOST].
  *
  * Source: Strom 2015, Interspeech (fixed thresholds) */
 #ifndef TG_CODEC_THRESHOLD_AUTO_H

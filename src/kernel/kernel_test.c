@@ -260,6 +260,17 @@ static void run_dgc_select(const tg__kernels *k, world *w, unsigned v)
                                   w->idx, w->val, w->cap));
 }
 
+static void run_adacomp_select(const tg__kernels *k, world *w, unsigned v)
+{
+    static const size_t bin[] = {50, 500, 1, 16, 37};
+    tg__bins bins;
+    size_t count = k->adacomp_select(w->f[0], v % 2 ? w->f[0] : w->f[1], w->n, bin[v], w->idx,
+                                     w->val, w->cap, &bins);
+    forget_slack(w, count);
+    memcpy(&w->result[1], &bins.sum, 8);
+    w->result[2] = bins.count;
+}
+
 static const struct kernel_case {
     const char *name;
     void (*run)(const tg__kernels *k, world *w, unsigned variant);
@@ -276,6 +287,7 @@ static const struct kernel_case {
     {"select", run_select, TG__COUNT(thresholds)},
     {"add_select", run_add_select, TG__COUNT(thresholds)},
     {"dgc_select", run_dgc_select, 2 * TG__COUNT(thresholds)},
+    {"adacomp_select", run_adacomp_select, 5},
     {"twobit_encode", run_twobit_encode, 1},
     {"twobit_add_encode", run_twobit_add_encode, 1},
     {"twobit_decode_add", run_twobit_decode_add, 1},
