@@ -6,8 +6,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* The gain falls from GAIN, which finds the threshold, to GAIN / SLOWER, which averages over the
+ * batches: their gradients differ in size by more than a factor of ten. */
 #define GAIN 0.2
+#define FAST_STEPS 30.0
+#define SLOWER 10.0
 #define FACTOR 2.0
+#define SEEN_MOST 65536.0
+
+/* A segment's memory. */
+enum { THRESHOLD, SEEN, FLOATS };
 
 tg_status tg__thresholds_init(tg__thresholds *t, const tg_codec *c)
 {
@@ -30,7 +38,7 @@ void tg__thresholds_free(tg__thresholds *t)
 
 size_t tg__thresholds_memory(const tg__thresholds *t)
 {
-    return t->adapt ? 1 : 0;
+    return t->adapt ? FLOATS : 0;
 }
 
 static size_t segments_of(const tg_encode_context *ctx)
@@ -68,7 +76,7 @@ bool tg__thresholds_estimates(const tg__thresholds *t, const tg_encode_context *
     if (!ctx->memory)
         return true;
     for (size_t i = 0; i < segments_of(ctx); i++)
-        if (ctx->memory[i] == 0)
+        if (ctx->memory[FLOATS * i + THRESHOLD] == 0)
             return true;
     return false;
 }
@@ -95,10 +103,11 @@ void tg__thresholds_begin(tg__thresholds *t, const tg_encode_context *ctx, const
     memset(t->sent, 0, count * sizeof(*t->sent));
     for (size_t i = 0; i < count; i++) {
         tg_segment s = segment(ctx, i, n);
+        float known = ctx->memory ? ctx->memory[FLOATS * i + THRESHOLD] : 0;
         if (!t->adapt)
             t->now[i] = t->fixed;
-        else if (ctx->memory && ctx->memory[i] != 0)
-            t->now[i] = rounded(bounded((double)ctx->memory[i]));
+        else if (known != 0)
+            t->now[i] = rounded(bounded((double)known));
         else
             t->now[i] = rounded(first(t, x + s.begin, s.n));
     }
@@ -113,8 +122,13 @@ void tg__thresholds_end(const tg__thresholds *t, const tg_encode_context *ctx, c
         tg_segment s = segment(ctx, i, n);
         if (t->sent[i] == 0 && tg__kernel()->abs_max(x + s.begin, s.n) == 0)
             continue;
-        double factor = 1 + GAIN * ((double)t->sent[i] / ((double)s.n * t->target) - 1);
-        float last = ctx->memory[i] != 0 ? bounded((double)ctx->memory[i]) : t->now[i];
-        ctx->memory[i] = bounded((double)last * TG__MIN(factor, FACTOR));
+        float *memory = ctx->memory + FLOATS * i;
+        double seen = (double)memory[SEEN], gain = GAIN;
+        if (seen >= FAST_STEPS)
+            gain *= TG__MAX(FAST_STEPS / seen, 1 / (getenv("SLOWER")?atof(getenv("SLOWER")):SLOWER));
+        double factor = 1 + gain * ((double)t->sent[i] / ((double)s.n * t->target) - 1);
+        float last = memory[THRESHOLD] != 0 ? bounded((double)memory[THRESHOLD]) : t->now[i];
+        memory[THRESHOLD] = bounded((double)last * TG__MIN(factor, FACTOR));
+        memory[SEEN] += memory[SEEN] < (float)SEEN_MOST;
     }
 }
