@@ -191,6 +191,8 @@ def main():
     with open(os.path.join(ROOT, "tests/golden/golden_vectors.h"), "w") as file:
         file.write(HEADER % ("".join(frames), "".join(rows)))
     corpus(seen, messages)
+    import golden_strom  # builds on this module
+    golden_strom.write()
 
 
 def corpus(frames, messages):
