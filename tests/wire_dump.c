@@ -34,7 +34,14 @@ static void record(FILE *file, tg_codec *c, const float *x, size_t n, unsigned n
     uint8_t *frame = message + TG__ENVELOPE_BYTES;
     size_t len;
     tg_array ax = tg_array_f32(x, n), out = tg_array_f32(decoded, n);
-    must(tg_codec_encode(c, NULL, &ax, frame, tg_codec_bound(c, n), &len));
+    /* Every second vector is of three tensors. */
+    const tg_segment segments[] = {
+        {.n = n / 3, .rows = n / 3, .cols = 1},
+        {.begin = n / 3, .n = n / 7, .rows = n / 7, .cols = 1},
+        {.begin = n / 3 + n / 7, .n = n - n / 3 - n / 7, .rows = n - n / 3 - n / 7, .cols = 1}};
+    const tg_encode_context ctx = {
+        .struct_size = sizeof(ctx), .segments = segments, .nsegments = TG__COUNT(segments)};
+    must(tg_codec_encode(c, number % 2 ? &ctx : NULL, &ax, frame, tg_codec_bound(c, n), &len));
     must(tg_frame_decode(frame, len, &out));
     if (number % 3 == 0) {
         tg__envelope e = {.session = number * UINT64_C(0x123456789abcdef1),
@@ -55,11 +62,22 @@ static void record(FILE *file, tg_codec *c, const float *x, size_t n, unsigned n
 int main(int argc, char **argv)
 {
     static const char *const topk[] = {
-        "topk:density=0.001,index=rice", "topk:density=0.05,values=f32",
-        "topk:density=0.2,index=raw",    "topk:density=0.5,index=bitmap",
-        "topk:density=1,values=f32",     "2bit:threshold=0.01",
-        "topk:density=0.4,values=int8",  "topk:density=0.4,values=4bit,index=ef",
-        "topk:density=0.5,values=2bit",  "topk:density=0.3,values=1bit,index=ef"};
+        "topk:density=0.001,index=rice",
+        "topk:density=0.05,values=f32",
+        "topk:density=0.2,index=raw",
+        "topk:density=0.5,index=bitmap",
+        "topk:density=1,values=f32",
+        "2bit:threshold=0.01",
+        "topk:density=0.4,values=int8",
+        "topk:density=0.4,values=4bit,index=ef",
+        "topk:density=0.5,values=2bit",
+        "topk:density=0.3,values=1bit,index=ef",
+        "strom:threshold=0.01",
+        "strom:threshold=1,index=bitmap",
+        "strom:threshold=0.1,index=raw",
+        "adacomp:bin=9,index=rice",
+        "2bit:threshold=auto",
+    };
     static const size_t ns[] = {0, 1, 2, 63, 64, 65, 500, MAX_N};
     static float x[MAX_N];
     FILE *file = argc == 2 ? fopen(argv[1], "wb") : NULL;

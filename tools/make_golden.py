@@ -193,6 +193,8 @@ def main():
     corpus(seen, messages)
     import golden_sparse  # builds on this module
     golden_sparse.write()
+    import golden_strom  # builds on this module
+    golden_strom.write()
 
 
 def corpus(frames, messages):

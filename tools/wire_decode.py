@@ -14,8 +14,9 @@ import sys
 import numpy as np
 
 import wire_sparse
+import wire_strom
 
-CODECS = {1: "f32", 2: "fp16", 3: "bf16", 4: "topk", 5: "2bit"}
+CODECS = {1: "f32", 2: "fp16", 3: "bf16", 4: "topk", 5: "2bit", 11: "strom", 12: "adacomp"}
 FORMS = {0: "coded", 1: "dense", 2: "zero"}
 FLAGS = {1: "NONFINITE", 2: "STOP", 4: "CLOSES"}
 INDEX_CODINGS = {0: "raw", 1: "bitmap", 2: "rice", 3: "ef"}
@@ -145,28 +146,14 @@ def decode_topk(info, n, payload):
 
 
 def decode_twobit(info, n, payload):
-    need(info["aux"] == 0, "aux %#x" % info["aux"])
-    tail = n % 64
-    size = 4 + n // 64 * 16 + (tail + 7) // 8 * 2
-    need(len(payload) == size, "2bit payload of %d bytes for n=%d" % (len(payload), n))
-    threshold = np.frombuffer(payload[:4], "<f4")[0]
-    need(np.isfinite(threshold) and threshold > 0, "threshold %r" % threshold)
-    x = np.zeros(n, np.float32)
-    for begin in range(0, n, 64):
-        count = min(64, n - begin)
-        width = (count + 7) // 8
-        at = 4 + begin // 64 * 16
-        plus, minus = (np.unpackbits(np.frombuffer(payload[p:p + width], np.uint8), bitorder="little")
-                       for p in (at, at + width))
-        need(not (plus & minus).any(), "2bit: a bit is set in both planes")
-        need(not (plus[count:] | minus[count:]).any(), "2bit: padding is not zero")
-        x[begin:begin + count][plus[:count] == 1] = threshold
-        x[begin:begin + count][minus[:count] == 1] = -threshold
-    info["threshold"] = float(threshold)
-    return x
+    return wire_strom.decode_twobit(need, info, n, payload)
 
 
-CODED = {2: decode_half, 3: decode_bf16, 4: decode_topk, 5: decode_twobit}
+def decode_levels(info, n, payload):
+    return wire_strom.decode_levels(need, decode_indices, info, n, payload)
+
+
+CODED = {2: decode_half, 3: decode_bf16, 4: decode_topk, 5: decode_twobit, 11: decode_levels, 12: decode_levels}
 
 
 def decode_frame(frame):

@@ -101,6 +101,8 @@ static void print_allowed(const tg_key *key)
             printf(" %s %s", key->min_open ? ">" : ">=", bound(key->min, low));
         if (isfinite(key->max) && fabs(key->max) < 1e15)
             printf("%s <= %s", isfinite(key->min) ? "," : "", bound(key->max, high));
+        if (key->type == TG_KEY_REAL && key->choices)
+            printf(" or %s", key->choices);
     }
 }
 
@@ -166,9 +168,7 @@ static json_t *real(double v)
 static json_t *choices_json(const tg_key *key)
 {
     json_t *list = json_array();
-    const char *p = key->type == TG_KEY_CHOICE ? key->choices
-                    : key->type == TG_KEY_FLAG ? "yes|no"
-                                               : NULL;
+    const char *p = key->type == TG_KEY_FLAG ? "yes|no" : key->choices;
     while (list && p && *p) {
         size_t len = strcspn(p, "|");
         list = append(list, json_stringn(p, len));
@@ -185,7 +185,7 @@ static json_t *key_json(const tg_key *key)
     if (has_range(key))
         object = join(object, json_pack("{s:o, s:o, s:b}", "min", real(key->min), "max",
                                         real(key->max), "min_open", (int)key->min_open));
-    if (key->type == TG_KEY_CHOICE || key->type == TG_KEY_FLAG)
+    if (key->type == TG_KEY_FLAG || key->choices)
         object = join(object, json_pack("{s:o}", "choices", choices_json(key)));
     return object;
 }

@@ -33,6 +33,17 @@ static const char *const variants[] = {
     "topk:density=0.1,scope=tensor",
     "2bit:threshold=0.01",
     "2bit:threshold=1",
+    "2bit:threshold=auto",
+    "2bit:threshold=auto,start=0.01",
+    "2bit:threshold=auto,target=0.5",
+    "strom:threshold=0.01",
+    "strom:threshold=1,index=bitmap",
+    "strom:threshold=1e-3,index=raw",
+    "strom:target=0.3,index=rice",
+    "strom:start=0.03,index=ef",
+    "adacomp:bin=1",
+    "adacomp:bin=500,index=raw",
+    "adacomp:bin=7,index=bitmap",
 };
 
 /* Memory that a codec sees, each at the end or the start of its pages. */

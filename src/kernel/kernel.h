@@ -22,6 +22,11 @@ typedef struct tg__stats {
     bool finite;    /* no NaN, no infinity */
 } tg__stats;
 
+typedef struct tg__bins {
+    double sum;   /* of the bins' maxima, in order */
+    size_t count; /* bins that are not all 0 */
+} tg__bins;
+
 typedef struct tg__kernels {
     const char *level; /* "ref", "avx2", "avx512" */
 
@@ -52,6 +57,11 @@ typedef struct tg__kernels {
      * u = m*u + g; v = v + u; Nesterov: u = m*(u + g); v = (v + u) + g. Then select on v. */
     size_t (*dgc_select)(float *u, float *v, const float *g, size_t n, float m, bool nesterov,
                          float threshold, uint32_t *idx, float *val, size_t cap);
+    /* AdaComp's choice: x (n) in bins of `bin` elements (> 0), the last may be shorter; indices
+     * (ascending) and values x of the elements with |x + g| >= max |x| of their bin and x not 0.
+     * idx, val, cap and the result as in select; g may be x. */
+    size_t (*adacomp_select)(const float *x, const float *g, size_t n, size_t bin, uint32_t *idx,
+                             float *val, size_t cap, tg__bins *bins);
     /* hist[b] += how many x have (bits of |x|) >> 20 == b; hist has 2048 entries. NaNs count where
      * their bits say. */
     void (*histogram)(const float *x, size_t n, uint32_t *hist);
@@ -73,6 +83,8 @@ typedef struct tg__kernels {
     void (*twobit_decode)(float *dst, const uint8_t *bytes, size_t n, float tau);
     /* Whether no bit is set in both planes, nor beyond n. */
     bool (*twobit_valid)(const uint8_t *bytes, size_t n);
+    /* How many bits are set. */
+    size_t (*count_bits)(const uint8_t *bytes, size_t len);
 
     /* IEEE binary16, round to nearest even; finite values beyond +-65504 (after rounding) become
      * +-65504; infinities stay; NaN becomes the quiet NaN 0x7e00 with the sign. Little-endian. */

@@ -203,6 +203,9 @@ CALL(sgd_to, k->sgd_to(w->f[0], v ? w->f[0] : w->f[1], w->f[2], w->n, 0.1f, 1e-4
 CALL(sgd_momentum, k->sgd_momentum(w->f[0], w->f[1], w->f[2], w->n, 0.1f, 0.9f, 1e-4f, v))
 CALL(crc32c, w->result[0] = k->crc32c(v, w->f[0], w->n * sizeof(float) - (w->n ? v : 0)))
 
+CALL(count_bits, w->result[0] = k->count_bits((const uint8_t *)w->f[0] + (w->n ? v : 0),
+                                              w->n * sizeof(float) - (w->n ? v : 0)))
+
 static void run_sgd_preview_to(const tg__kernels *k, world *w, unsigned v)
 {
     float *dst = v ? w->f[0] : w->val; /* val has room for n when cap is n */
@@ -257,6 +260,17 @@ static void run_dgc_select(const tg__kernels *k, world *w, unsigned v)
                                   w->idx, w->val, w->cap));
 }
 
+static void run_adacomp_select(const tg__kernels *k, world *w, unsigned v)
+{
+    static const size_t bin[] = {50, 500, 1, 16, 37};
+    tg__bins bins;
+    size_t count = k->adacomp_select(w->f[0], v % 2 ? w->f[0] : w->f[1], w->n, bin[v], w->idx,
+                                     w->val, w->cap, &bins);
+    forget_slack(w, count);
+    memcpy(&w->result[1], &bins.sum, 8);
+    w->result[2] = bins.count;
+}
+
 static const struct kernel_case {
     const char *name;
     void (*run)(const tg__kernels *k, world *w, unsigned variant);
@@ -273,11 +287,13 @@ static const struct kernel_case {
     {"select", run_select, TG__COUNT(thresholds)},
     {"add_select", run_add_select, TG__COUNT(thresholds)},
     {"dgc_select", run_dgc_select, 2 * TG__COUNT(thresholds)},
+    {"adacomp_select", run_adacomp_select, 5},
     {"twobit_encode", run_twobit_encode, 1},
     {"twobit_add_encode", run_twobit_add_encode, 1},
     {"twobit_decode_add", run_twobit_decode_add, 1},
     {"twobit_decode", run_twobit_decode, 1},
     {"twobit_valid", run_twobit_valid, 9},
+    {"count_bits", run_count_bits, 3},
     {"f16_encode", run_f16_encode, 1},
     {"f16_decode", run_f16_decode, 1},
     {"f16_decode_add", run_f16_decode_add, 1},

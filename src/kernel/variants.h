@@ -25,10 +25,19 @@ void tg__select_ref(tg__kernels *table);
 void tg__select_avx2(tg__kernels *table);
 void tg__select_avx512(tg__kernels *table);
 
+/* adacomp_select */
+void tg__adacomp_ref(tg__kernels *table);
+void tg__adacomp_avx2(tg__kernels *table);
+void tg__adacomp_avx512(tg__kernels *table);
+
 /* twobit_* */
 void tg__twobit_ref(tg__kernels *table);
 void tg__twobit_avx2(tg__kernels *table);
 void tg__twobit_avx512(tg__kernels *table);
+
+/* count_bits */
+void tg__bits_ref(tg__kernels *table);
+void tg__bits_avx2(tg__kernels *table);
 
 /* f16_* bf16_* */
 void tg__half_ref(tg__kernels *table);

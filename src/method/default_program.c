@@ -43,7 +43,7 @@ static tg_status make_codec(tg__method *m, const char *name, tg_codec **codec_p)
         char number[64];
         if (!tg_spec_has(m->spec, key->name))
             continue;
-        if (key->type == TG_KEY_REAL) {
+        if (key->type == TG_KEY_REAL && tg_spec_word(m->spec, key->name)[0] == '\0') {
             snprintf(number, sizeof number, "%.17g", tg_spec_real(m->spec, key->name));
             value = number;
         } else if (key->type == TG_KEY_INT) {

@@ -7,6 +7,7 @@
  *
  * A pass is never run twice: what it misses is found by a look at r or v as they are then. */
 #include "base/mem.h"
+#include "codec/codec_strom.h"
 #include "codec/codec_topk.h"
 #include "codec/codec_twobit.h"
 #include "kernel/kernel.h"
@@ -118,29 +119,44 @@ static tg_status velocity_topk(tg__feedback *f, tg_codec *c, const tg_encode_con
 
 /* ---- 2-bit ----------------------------------------------------------------------------------- */
 
+/* r += g and the codes of r in one pass; a threshold that is to be estimated needs r before. */
 static tg_status residual_twobit(tg__feedback *f, tg_codec *c, const tg_encode_context *ctx,
                                  const float *g, size_t n, tg__part *parts, size_t nparts)
 {
-    (void)ctx;
-    (void)n;
-    float *r = tg__feedback_pending(f), threshold = tg__twobit_threshold(c);
-    TG_TRY(room(c, parts, nparts));
-    for (size_t i = 0; i < nparts; i++) {
-        tg__part *part = &parts[i];
-        uint8_t small[TG__TWOBIT_SMALL], *planes = tg__twobit_place(part, small);
-        tg__kernel()->twobit_add_encode(r + part->lo, g + part->lo, part->hi - part->lo, threshold,
-                                        planes);
-        tg__twobit_finish(part, threshold, planes);
+    float *r = tg__feedback_pending(f);
+    tg__ternary source = {.code = tg__ternary_add, .x = g, .r = r};
+    TG_TRY(tg__twobit_reserve(c, ctx, parts, nparts));
+    if (tg__twobit_estimates(c, ctx)) {
+        tg__kernel()->add(r, g, n);
+        source.code = tg__ternary_left;
     }
+    tg__twobit_write(c, ctx, &source, r, n, parts, nparts);
     return TG_OK;
+}
+
+/* ---- strom ----------------------------------------------------------------------------------- */
+
+/* As 2-bit: the rule is the same, the frame is another. */
+static tg_status residual_strom(tg__feedback *f, tg_codec *c, const tg_encode_context *ctx,
+                                const float *g, size_t n, tg__part *parts, size_t nparts)
+{
+    float *r = tg__feedback_pending(f);
+    tg__ternary source = {.code = tg__ternary_add, .x = g, .r = r};
+    TG_TRY(tg__strom_reserve(c, ctx, n, parts, nparts));
+    if (tg__strom_estimates(c, ctx)) {
+        tg__kernel()->add(r, g, n);
+        source.code = tg__ternary_left;
+    }
+    return tg__strom_write(c, ctx, &source, r, n, parts, nparts, NULL);
 }
 
 /* ---- the list -------------------------------------------------------------------------------- */
 
-#define FUSED_LIST           \
-    TG_FUSED(residual, topk) \
-    TG_FUSED(velocity, topk) \
-    TG_FUSED(residual, twobit)
+#define FUSED_LIST             \
+    TG_FUSED(residual, topk)   \
+    TG_FUSED(velocity, topk)   \
+    TG_FUSED(residual, twobit) \
+    TG_FUSED(residual, strom)
 
 static const struct {
     const char *feedback;

@@ -22,6 +22,7 @@ typedef struct side {
     float *vec[TG__FEEDBACK_VECTORS], *scratch;
     uint8_t *frame[PARTS];
     tg__part parts[PARTS];
+    float memory[8]; /* of codecs that remember something of each segment */
 } side;
 
 static void open_side(side *s, const char *feedback, const char *codec,
@@ -117,11 +118,15 @@ static void compare(const char *feedback, const char *codec, tg__feedback_params
                                          .segments = seg,
                                          .nsegments = 4};
                 b.c->pool = step % 2 ? pool : NULL;
+                tg_encode_context ctx_b = ctx;
+                ctx.memory = a.memory;
+                ctx_b.memory = b.memory;
                 next_gradient(n, step);
                 cut(&a, n, nparts);
                 cut(&b, n, nparts);
                 stepwise(&a, &ctx, g, n, nparts);
-                assert_int_equal(fused(&b.f, b.c, &ctx, g, n, b.parts, nparts), TG_OK);
+                assert_int_equal(fused(&b.f, b.c, &ctx_b, g, n, b.parts, nparts), TG_OK);
+                assert_memory_equal(a.memory, b.memory, sizeof(a.memory));
                 for (size_t j = 0; j < nparts; j++) {
                     assert_int_equal(a.parts[j].len, b.parts[j].len);
                     assert_memory_equal(a.frame[j], b.frame[j], a.parts[j].len);
@@ -169,6 +174,24 @@ static void residual_twobit(void **state)
     compare("residual", "2bit:threshold=5", params);
 }
 
+static void residual_twobit_auto(void **state)
+{
+    (void)state;
+    tg__feedback_params params = {.world = 1};
+    compare("residual", "2bit:threshold=auto", params);
+    compare("residual", "2bit:threshold=auto,start=0.3,target=0.02", params);
+}
+
+static void residual_strom(void **state)
+{
+    (void)state;
+    tg__feedback_params params = {.world = 1};
+    compare("residual", "strom:threshold=0.02", params);
+    compare("residual", "strom:threshold=5,index=raw", params);
+    compare("residual", "strom", params);
+    compare("residual", "strom:start=1e-4,target=0.1", params);
+}
+
 static void pairs_without_a_fused_pass(void **state)
 {
     (void)state;
@@ -191,7 +214,8 @@ static void pairs_without_a_fused_pass(void **state)
 static void no_room_touches_nothing(void **state)
 {
     (void)state;
-    static const char *const codecs[] = {"topk", "2bit:threshold=0.001"};
+    static const char *const codecs[] = {"topk", "2bit:threshold=0.001", "2bit:threshold=auto",
+                                         "strom:threshold=0.001"};
     static float before[1000];
     tg__feedback_params params = {.world = 1};
     for (size_t i = 0; i < TG__COUNT(codecs); i++) {
@@ -219,7 +243,8 @@ static void error_feedback_telescopes(void **state)
                                          "topk:density=1,values=f32,scope=tensor",
                                          "2bit:threshold=0.5",
                                          "fp16",
-                                         "bf16"};
+                                         "bf16",
+                                         "strom:threshold=0.5"};
     enum { N = 4097 };
     static float sum[N], total[N];
     tg__feedback_params params = {.world = 1};
@@ -285,6 +310,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(residual_topk),
         cmocka_unit_test(velocity_topk),
         cmocka_unit_test(residual_twobit),
+        cmocka_unit_test(residual_twobit_auto),
+        cmocka_unit_test(residual_strom),
         cmocka_unit_test(pairs_without_a_fused_pass),
         cmocka_unit_test(no_room_touches_nothing),
         cmocka_unit_test(error_feedback_telescopes),

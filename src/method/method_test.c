@@ -90,6 +90,11 @@ static void test_sums(void **state)
                                         "topk:density=0.05,scope=tensor,index=ef",
                                         "2bit:threshold=0.75",
                                         "2bit:threshold=0.125",
+                                        "2bit:threshold=auto",
+                                        "2bit:threshold=auto,start=50",
+                                        "strom:target=0.1",
+                                        "strom:threshold=0.75",
+                                        "strom:threshold=0.125,index=rice,exchange=direct",
                                         "fp16:feedback=residual",
                                         "bf16:feedback=residual"};
     for (size_t c = 0; c < TG__COUNT(lossy); c++) {

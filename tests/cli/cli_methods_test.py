@@ -28,7 +28,7 @@ class Methods(CliTest):
                     self.assertTrue(key["help"])
                     if key["type"] in ("choice", "flag"):
                         self.assertIn(key["default"], key["choices"])
-                    if key["type"] in ("integer", "real") and key["default"] is not None:
+                    if key["type"] in ("integer", "real") and key["default"] not in (None, *key.get("choices", ())):
                         value = float(key["default"])
                         low, high = key["min"], key["max"]
                         self.assertTrue(low is None or (value > low if key["min_open"] else value >= low))
