@@ -13,7 +13,9 @@ import sys
 
 import numpy as np
 
-CODECS = {1: "f32", 2: "fp16", 3: "bf16", 4: "topk", 5: "2bit"}
+import wire_atomo
+
+CODECS = {1: "f32", 2: "fp16", 3: "bf16", 4: "topk", 5: "2bit", 13: "atomo"}
 FORMS = {0: "coded", 1: "dense", 2: "zero"}
 FLAGS = {1: "NONFINITE", 2: "STOP", 4: "CLOSES"}
 VALUE_CODINGS = {0: ("f32", 4), 1: ("fp16", 2)}
@@ -164,7 +166,8 @@ def decode_twobit(info, n, payload):
     return x
 
 
-CODED = {2: decode_half, 3: decode_bf16, 4: decode_topk, 5: decode_twobit}
+CODED = {2: decode_half, 3: decode_bf16, 4: decode_topk, 5: decode_twobit,
+         13: lambda info, n, payload: wire_atomo.decode_atomo(info, n, payload, need)}
 
 
 def decode_frame(frame):

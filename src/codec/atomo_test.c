@@ -9,7 +9,9 @@
 #include "codec/atomo_matrix.h"
 #include "codec/codec_impl.h"
 #include "each_level.h"
+#include <golden/golden_atomo.h> /* tests/golden */
 #include "vectors.h"
+#include <stdio.h>
 #include <string.h>
 
 enum { MAX_N = 40000 };
@@ -293,6 +295,80 @@ static void refusals(void **state)
     tg_codec_destroy(c);
 }
 
+/* ---- made by independent code (tools/golden_atomo.py) ---------------------------------------- */
+
+static size_t from_hex(uint8_t *dst, const char *hex)
+{
+    size_t len = strlen(hex) / 2;
+    for (size_t i = 0; i < 2 * len; i++) {
+        unsigned digit = (unsigned)(hex[i] <= '9' ? hex[i] - '0' : hex[i] - 'a' + 10);
+        dst[i / 2] = (uint8_t)(i % 2 ? dst[i / 2] | digit : digit << 4);
+    }
+    return len;
+}
+
+static size_t floats_from_hex(float *dst, const char *hex)
+{
+    static uint8_t bytes[4 * MAX_N];
+    size_t n = from_hex(bytes, hex) / sizeof(float);
+    tg__floats_get(dst, bytes, n);
+    return n;
+}
+
+static void golden_frames(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < TG__COUNT(golden_atomo_frames); i++) {
+        size_t len = from_hex(frame, golden_atomo_frames[i].frame);
+        size_t n = floats_from_hex(x, golden_atomo_frames[i].decoded);
+        tg_array a = tg_array_f32(out, n);
+        assert_int_equal(tg_frame_decode(frame, len, &a), TG_OK);
+        assert_memory_equal(out, x, n * sizeof *x);
+        for (size_t k = 0; k < n; k++)
+            out[k] = 1;
+        assert_int_equal(tg_frame_decode_add(frame, len, &a), TG_OK);
+        for (size_t k = 0; k < n; k++)
+            assert_true(out[k] == 1 + x[k]);
+    }
+}
+
+static void golden_estimates(void **state)
+{
+    (void)state;
+    static float want[MAX_N];
+    for (size_t i = 0; i < TG__COUNT(golden_atomo_matrices); i++) {
+        const struct golden_atomo_matrix *g = &golden_atomo_matrices[i];
+        tg_segment segments[8];
+        for (size_t k = 0; k < g->segment; k++) {
+            segments[k] = (tg_segment){k, 1, 1, 1};
+            x[k] = (float)k;
+        }
+        segments[g->segment] =
+            (tg_segment){g->segment, (size_t)g->rows * g->cols, g->rows, g->cols};
+        size_t n = floats_from_hex(x + g->segment, g->x), len;
+        assert_int_equal(floats_from_hex(want, g->estimate), n);
+        char spec[32];
+        snprintf(spec, sizeof spec, "atomo:rank=%u", g->rank);
+        tg_codec *c = create(spec);
+        const tg_encode_context ctx = {
+            .struct_size = sizeof ctx,
+            .rng = {.seed = 30, .purpose = TG_PURPOSE_TEST, .step = g->step},
+            .segments = segments,
+            .nsegments = g->segment + 1,
+        };
+        tg_array ax = tg_array_f32(x, n + g->segment), a = tg_array_f32(out, n + g->segment);
+        assert_int_equal(tg_codec_encode(c, &ctx, &ax, frame, sizeof frame, &len), TG_OK);
+        assert_int_equal(tg_frame_decode(frame, len, &a), TG_OK);
+        if (frame[1] == TG__FORM_CODED)
+            assert_int_equal(tg__get32(frame + 12 + 4 + 12 * g->segment + 8), g->kept);
+        for (size_t k = 0; k < n; k++)
+            if (fabs((double)out[g->segment + k] - (double)want[k]) > 2e-6)
+                fail_msg("matrix %zu, element %zu: %.9g, not %.9g", i, k,
+                         (double)out[g->segment + k], (double)want[k]);
+        tg_codec_destroy(c);
+    }
+}
+
 int main(int argc, char **argv)
 {
     (void)argc;
@@ -302,6 +378,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(probabilities),   cmocka_unit_test(mean_is_the_matrix),
         cmocka_unit_test(draws_are_keyed), cmocka_unit_test(odd_matrices),
         cmocka_unit_test(parts),           cmocka_unit_test(refusals),
+        cmocka_unit_test(golden_frames),   cmocka_unit_test(golden_estimates),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
