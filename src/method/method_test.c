@@ -86,6 +86,8 @@ static void test_sums(void **state)
                                         "topk:density=0.3,values=f32,index=raw",
                                         "topk:density=0.02,warmup=2ep",
                                         "topk:density=0.01,index=bitmap,exchange=direct",
+                                        "randomk:density=0.02,warmup=2ep",
+                                        "randomk:density=0.3,values=fp16,exchange=allgather",
                                         "2bit:threshold=0.75",
                                         "2bit:threshold=0.125",
                                         "fp16:feedback=residual",
