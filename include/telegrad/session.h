@@ -189,7 +189,7 @@ typedef struct tg_plan_tensor {
     const char *rule;   /* the pattern that it matched; NULL: the session's method */
     uint32_t bucket;    /* tensors of one bucket are exchanged together */
     /* Of one rank's gradient in a step, frames and envelopes included, as tg_step_info.coded_bytes
-     * counts them: measured on a normal random gradient of deviation 0.01 at the final density.
+     * counts them: measured on a random gradient (normal, of deviation 1) at the final density.
      * What a bucket's tensors share (a selection, an envelope) is divided between them. */
     double bytes;
 } tg_plan_tensor;

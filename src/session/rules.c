@@ -92,8 +92,9 @@ static tg_status unused(const tg__rule *rule, const char *const *name, size_t n)
             taken = i;
     if (taken < n)
         return tg_fail(TG_E_SPEC,
-                       "rule \"%s=%s\": rules before it take all tensors that it matches (\"%s\")",
-                       rule->pattern, rule->method, name[taken]);
+                       "the rule for \"%s\": rules before it take all tensors that it matches "
+                       "(\"%s\")",
+                       rule->pattern, name[taken]);
     for (size_t i = 0; i < n && at + 4 < sizeof list; i++) {
         bool fits = at + strlen(name[i]) + 8 < sizeof list;
         at += (size_t)snprintf(list + at, sizeof list - at, "%s%s", i == 0 ? "" : ", ",
@@ -101,8 +102,8 @@ static tg_status unused(const tg__rule *rule, const char *const *name, size_t n)
         if (!fits)
             break;
     }
-    return tg_fail(TG_E_SPEC, "rule \"%s=%s\" matches no tensor: there are %s", rule->pattern,
-                   rule->method, list);
+    return tg_fail(TG_E_SPEC, "the rule for \"%s\" matches no tensor: there are %s", rule->pattern,
+                   list);
 }
 
 tg_status tg__rules_all_used(const tg__rules *r, const char *const *name, size_t n)
