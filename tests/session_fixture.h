@@ -32,6 +32,8 @@ typedef struct fixture_job {
     uint64_t stop_at; /* rank 1 (or 0 if alone) asks to stop before this step; 0: never */
     int odd_rank; /* this rank runs odd_method / spoils its parameters at spoil_step; -1: none */
     const char *odd_method, *odd_optimizer;
+    const char *const *rules, *const *odd_rules; /* (nrules); odd: of odd_rank */
+    size_t nrules;
     uint64_t spoil_step;
     const char *fault; /* of rank odd_rank */
 } fixture_job;
@@ -178,6 +180,8 @@ static inline tg_status fixture_session(fixture_rank *r)
                                 .driver = job->driver,
                                 .bucket_bytes = job->bucket_bytes,
                                 .hash_every = job->hash_every,
+                                .rules = odd && job->odd_rules ? job->odd_rules : job->rules,
+                                .nrules = job->nrules,
                                 .on_nonfinite = job->on_nonfinite};
     tg_session *s;
     TG_TRY(tg_session_create(&config, r->transport, &s));

@@ -12,6 +12,7 @@ import numpy as np
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import wire_decode  # noqa: E402
+import golden_atomo  # noqa: E402
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 ID = {"f32": 1, "fp16": 2, "bf16": 3, "topk": 4, "2bit": 5}
@@ -195,6 +196,7 @@ def main():
     golden_sparse.write()
     import golden_strom  # builds on this module
     golden_strom.write()
+    golden_atomo.write(ROOT, literal, wire_decode.decode_frame)
 
 
 def corpus(frames, messages):

@@ -13,10 +13,12 @@ import sys
 
 import numpy as np
 
+import wire_atomo
 import wire_sparse
 import wire_strom
 
-CODECS = {1: "f32", 2: "fp16", 3: "bf16", 4: "topk", 5: "2bit", 11: "strom", 12: "adacomp"}
+CODECS = {1: "f32", 2: "fp16", 3: "bf16", 4: "topk", 5: "2bit", 6: "int8", 7: "qsgd", 8: "terngrad", 9: "sign",
+          10: "1bit", 11: "strom", 12: "adacomp", 13: "atomo"}
 FORMS = {0: "coded", 1: "dense", 2: "zero"}
 FLAGS = {1: "NONFINITE", 2: "STOP", 4: "CLOSES"}
 INDEX_CODINGS = {0: "raw", 1: "bitmap", 2: "rice", 3: "ef"}
@@ -145,15 +147,15 @@ def decode_topk(info, n, payload):
     return x
 
 
-def decode_twobit(info, n, payload):
-    return wire_strom.decode_twobit(need, info, n, payload)
-
-
-def decode_levels(info, n, payload):
-    return wire_strom.decode_levels(need, decode_indices, info, n, payload)
-
-
-CODED = {2: decode_half, 3: decode_bf16, 4: decode_topk, 5: decode_twobit, 11: decode_levels, 12: decode_levels}
+CODED = {
+    2: decode_half,
+    3: decode_bf16,
+    4: decode_topk,
+    5: lambda info, n, payload: wire_strom.decode_twobit(need, info, n, payload),
+    11: lambda info, n, payload: wire_strom.decode_levels(need, decode_indices, info, n, payload),
+    12: lambda info, n, payload: wire_strom.decode_levels(need, decode_indices, info, n, payload),
+    13: lambda info, n, payload: wire_atomo.decode_atomo(info, n, payload, need),
+}
 
 
 def decode_frame(frame):

@@ -56,6 +56,12 @@ typedef struct tg_session_config {
     uint64_t hash_every; /* compare hashes of the global parameters every so many steps; 0: never */
     const char *job; /* any text that must be equal on all ranks (model, data, batch); NULL: "" */
     tg_trace *trace; /* NULL: none; borrowed */
+    /* (nrules) "PATTERN=METHOD": trained tensors whose name matches the pattern (fnmatch(3)) are
+     * exchanged by that method ("f32" is dense), e.g. "*.bias=f32"; the first rule that matches
+     * counts, tensors that none matches use `method`. A rule without a tensor is an error when the
+     * session begins. exchange=none is for all tensors or for none. Copied. */
+    const char *const *rules;
+    size_t nrules;
 } tg_session_config;
 
 /* transport is borrowed and not used by anyone else until the session is destroyed. Nothing is sent
@@ -172,6 +178,26 @@ TG_API TG_NODISCARD tg_status tg_session_save(tg_session *s, const char *dir, co
  * TG_E_MISMATCH (another model, method, world size, ...) */
 TG_API TG_NODISCARD tg_status tg_session_load(tg_session *s, const char *dir, const void **extra_p,
                                               size_t *len_p);
+
+/* How a trained tensor is exchanged, and what that costs. Strings and shape are the session's. */
+typedef struct tg_plan_tensor {
+    size_t struct_size; /* sizeof(tg_plan_tensor) */
+    const char *name;
+    const size_t *shape; /* (ndim) */
+    size_t ndim, n;
+    const char *method; /* normal form */
+    const char *rule;   /* the pattern that it matched; NULL: the session's method */
+    uint32_t bucket;    /* tensors of one bucket are exchanged together */
+    /* Of one rank's gradient in a step, frames and envelopes included, as tg_step_info.coded_bytes
+     * counts them: measured on a random gradient (normal, of deviation 1) at the final density.
+     * What a bucket's tensors share (a selection, an envelope) is divided between them. */
+    double bytes;
+} tg_plan_tensor;
+
+/* Call each(arg, tensor) for every trained tensor in the order added. Nothing is sent. What each
+ * returns ends the listing unless TG_OK. Errors TG_E_STATE (before begin), TG_E_NOMEM */
+TG_API TG_NODISCARD tg_status tg_session_plan(
+    tg_session *s, tg_status (*each)(void *arg, const tg_plan_tensor *tensor), void *arg);
 
 /* Drain: apply what is in flight; the parameters are the global ones from here on. Steps may
  * follow. Errors TG_E_STATE (in the middle of a step), TG_E_PEER, TG_E_CORRUPT */

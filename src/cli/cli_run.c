@@ -54,10 +54,12 @@ static tg_status on_epoch(void *arg, const train_epoch_info *info)
     return records_epoch(w->records, info);
 }
 
-static train_job job_of(const struct run_options *o, tg_trace *trace)
+train_job run_job_of(const struct run_options *o, tg_trace *trace)
 {
     return (train_job){.model = o->model,
                        .method = o->method,
+                       .rules = o->rules,
+                       .nrules = o->rule_count,
                        .strategy = o->strategy,
                        .optimizer = o->optimizer,
                        .lr_schedule = o->lr_schedule,
@@ -82,7 +84,7 @@ tg_status run_job(const struct run_about *about, const char *title, struct recor
     struct run_result result = {0};
     struct watch w = {.about = about, .title = title, .records = records, .result = &result};
     const train_events events = {&w, on_start, on_step, on_epoch};
-    const train_job job = job_of(about->options, trace);
+    const train_job job = run_job_of(about->options, trace);
     tg_status status =
         launch_run(about->launch, about->options, &job, about->data, &events, &result.end);
     progress_end();

@@ -3,6 +3,7 @@
 #include "cli/console.h"
 #include "cli/format.h"
 #include "cli/cli_run.h"
+#include "cli/dry_run.h"
 #include "cli/outfile.h"
 #include "cli/stop.h"
 #include <inttypes.h>
@@ -68,6 +69,8 @@ static int print_result(const struct run_about *about, const struct run_result *
     printf("workers        %d (%s), link %s\n", end->world, launch_transport_name(about->launch),
            o->link ? o->link : "none");
     printf("method         %s\n", result->method);
+    for (size_t i = 0; i < o->rule_count; i++)
+        printf("rule           %s\n", o->rules[i]);
     printf("strategy       %s\n", result->strategy);
     printf("optimizer      %s, %s\n", result->optimizer, result->lr_schedule);
     printf("steps          %" PRIu64 " of %" PRIu64 "%s\n", end->steps, result->steps_planned,
@@ -149,7 +152,10 @@ int cmd_train(int argc, char **argv)
         return cli_exit_status(status);
     }
     stop_install();
-    status = open_and_train(&launch, &o, &exit_status);
+    if (!o.dry_run)
+        status = open_and_train(&launch, &o, &exit_status);
+    else if (launch.rank == 0)
+        status = dry_run(&o);
     if (status != TG_OK)
         return launch_fail(&launch, status);
     launch_close(&launch);

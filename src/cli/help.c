@@ -24,6 +24,8 @@ const char help_train[] =
     "  --holdout N         test on the last N training samples, not the test set\n"
     "  --workers N         threads of this process (1); not under mpirun\n"
     "  --method SPEC       (dense), 2bit, dgc:density=0.001: see telegrad methods\n"
+    "  --rule PATTERN=METHOD  another method for tensors of that name: '*.bias=f32'\n"
+    "  --dry-run           print each tensor's method and bytes, as --json if asked\n"
     "  --strategy SPEC     (ssgd), cd:k=5             --seed N   (1)\n"
     "  --optimizer SPEC    (sgd:lr=0.05,momentum=0.9) --lr-schedule SPEC  (constant)\n"
     "  --epochs N (1)      --steps N  in their place  --no-eval  never test\n"

@@ -3,9 +3,11 @@
 #define TG_SESSION_IMPL_H
 
 #include <stdatomic.h>
+#include <stdio.h>
 
 #include "method/engine.h"
 #include "method/handshake.h"
+#include "session/rules.h"
 #include "strategy/strategy.h"
 #include "telegrad/session.h"
 
@@ -33,12 +35,14 @@ typedef struct lane_op {
     double lr;
 } lane_op;
 
-/* Consecutive trained tensors exchanged together. */
+/* Trained tensors of one method that are exchanged together. */
 typedef struct bucket {
-    uint32_t first, count; /* among the trained tensors */
-    size_t n;
-    float *staging; /* (n) copy of the gradients; NULL: they lie side by side already */
-    const float *g; /* (n) staging or the first tensor's gradient */
+    const uint32_t *member; /* (count) numbers among the trained tensors, ascending */
+    uint32_t count;
+    size_t n, rule;    /* rule: the entry that all of them share */
+    double fold_decay; /* weight decay that goes into the local gradient (method owns momentum) */
+    float *staging;    /* (n) copy of the gradients; NULL: they lie side by side already */
+    const float *g;    /* (n) staging or the first tensor's gradient */
     tg__method *method;
     size_t missing; /* tensors not ready yet in this step */
     lane_op *lane;  /* (lanes) */
@@ -49,10 +53,8 @@ struct tg_session {
     tg_transport *transport;
     tg__engine *engine;
     tg_optimizer *optimizer; /* as configured */
-    tg_optimizer *applied;   /* what the strategy uses: without momentum where the method owns it */
-    double fold_decay; /* weight decay that goes into the local gradient (method owns momentum) */
-    tg_spec *method_spec;
-    const tg__method_def *method_def;
+    tg_optimizer *plain;     /* without momentum, for methods that own it; NULL: none does */
+    tg__rules rules;
     tg__strategy *strategy;
     tg__state *state;
     tensor *tensor;
@@ -61,6 +63,7 @@ struct tg_session {
     size_t ntrained;
     tg__wtensor *wtensor; /* (ntrained) */
     bucket *bucket;
+    uint32_t *member;          /* (ntrained) of the buckets, one after the other */
     size_t nbuckets, lanes, n; /* n: trained elements */
     tg__actions actions;
 
@@ -98,6 +101,12 @@ void tg__session_unbuild(tg_session *s);
 /* The momentum that the optimizer spec names; NAN if it names none. */
 double tg__session_momentum(const tg_session *s);
 int tg__session_nesterov(const tg_session *s); /* 1, 0; -1: the spec names none */
+/* The method of the tensors in b as bucket `index`. setup: what does not follow from b.
+ * (session_buckets.c) */
+TG_NODISCARD tg_status tg__session_method(const tg_session *s, const bucket *b, uint32_t index,
+                                          tg__method_setup setup, tg__method **m_p);
+/* The rules as lines "rule=PATTERN=METHOD", for texts that must agree. (session_setup.c) */
+void tg__session_print_rules(const tg_session *s, FILE *f);
 /* Handshake: everything that must be equal on all ranks, `start` ("begin" or "load") among it.
  * (session_setup.c) */
 TG_NODISCARD tg_status tg__session_handshake(tg_session *s, const char *start);

@@ -124,8 +124,8 @@ static tg_status take_gradient(tg_session *s, tensor *t)
     tg__kernel()->copy_stats(staged, t->grad, t->n, &stats);
     s->grad_sq += stats.sum_sq;
     s->nonfinite = s->nonfinite || !stats.finite;
-    if (s->fold_decay != 0)
-        tg__kernel()->axpy(staged, (float)s->fold_decay, t->param, t->n);
+    if (b->fold_decay != 0)
+        tg__kernel()->axpy(staged, (float)b->fold_decay, t->param, t->n);
     t->ready = true;
     b->missing--;
     return plan_ready(s);

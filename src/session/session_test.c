@@ -19,6 +19,9 @@ static const char *const methods[] = {"dense",
                                       "topk:density=0.05",
                                       "topk:density=0.05,values=f32,exchange=direct",
                                       "topk:density=0.05,values=2bit,index=ef,scope=tensor",
+                                      "randomk:density=0.1,warmup=6",
+                                      "randomk:density=0.1,feedback=none,exchange=ring",
+                                      "atomo:rank=2",
                                       "dgc:density=0.02,warmup=6",
                                       "dgc:density=0.02,warmup=0,clip=0.5,nesterov=yes"};
 static const char *const strategies[] = {"ssgd", "od:warmup=3", "cd:k=3,warmup=2",
@@ -102,6 +105,8 @@ static void test_limits(void **state)
         {"dense:exchange=allgather", "ssgd", "sgd:lr=0.25,momentum=0.5", 3, 0.5f, false},
         /* top-k with k = n is synchronous SGD */
         {"topk:density=1,values=f32", "ssgd", "sgd:lr=0.25,momentum=0.5", 4, 0.5f, false},
+        {"randomk:density=1", "ssgd", "sgd:lr=0.25,momentum=0.5", 3, 0.5f, false},
+        {"atomo:rank=100", "ssgd", "sgd:lr=0.25,momentum=0.5", 3, 0.5f, false},
         /* DGC at density 1: with masking plain SGD, without it momentum SGD (P = 1, or dyadic) */
         {"dgc:density=1,warmup=0,values=f32,momentum=0.5", "ssgd", "sgd:lr=0.25", 4, 0, false},
         {"dgc:density=1,warmup=0,values=f32,masking=no", "ssgd", "sgd:lr=0.25,momentum=0.5", 1,

@@ -61,6 +61,8 @@ static inline double run_seconds(const run *r)
 
 /* Everything up to the first step: model, session, handshake, checkpoint. */
 TG_NODISCARD tg_status run_setup(run *r);
+/* Add all tensors of m to the session; id (m->ntensors) their numbers in it. */
+TG_NODISCARD tg_status run_register(tg_session *s, const model *m, uint32_t *id);
 /* Free everything, whatever of it was made, but the session. */
 void run_free(run *r);
 

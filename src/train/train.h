@@ -34,6 +34,8 @@ bool train_data_find(const char *name, const char **dir_p);
 typedef struct train_job {
     const char *model; /* "lenet5", "mlp:hidden=256" */
     const char *method, *strategy, *optimizer, *lr_schedule;
+    const char *const *rules; /* (nrules) "PATTERN=METHOD" by tensor name: see session.h */
+    size_t nrules;
     size_t batch;    /* samples per rank and step */
     uint64_t epochs; /* ignored if steps > 0 */
     uint64_t steps;  /* total steps; 0: epochs decides */
@@ -125,6 +127,12 @@ typedef struct train_events {
 TG_NODISCARD tg_status train_run(const train_job *job, const train_data *data,
                                  tg_transport *transport, const train_events *events,
                                  train_end_info *end_p);
+
+/* What the job would exchange: tg_session_plan of its tensors, without data, ranks or training.
+ * Errors: those of the job's strings, of tg_session_plan, and what each returns */
+TG_NODISCARD tg_status train_plan(const train_job *job,
+                                  tg_status (*each)(void *arg, const tg_plan_tensor *tensor),
+                                  void *arg);
 
 /* The models, for `telegrad models` and messages. */
 const tg_entry *const *train_models(size_t *count_p);
