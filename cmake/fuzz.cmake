@@ -25,6 +25,7 @@ function(tg_fuzz_target name source)
     endif()
     foreach(program ${programs})
         target_compile_definitions(${program} PRIVATE ${ARG_DEFINE})
+        target_include_directories(${program} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
         target_link_libraries(${program} PRIVATE tg_flags Threads::Threads m ${ARG_LIBS})
     endforeach()
     add_test(NAME ${name} COMMAND ${name}_replay ${PROJECT_SOURCE_DIR}/tests/fuzz/corpus/${name}

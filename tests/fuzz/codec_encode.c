@@ -1,5 +1,6 @@
 /* Any finite floats through one codec, FUZZ_CODEC: the frames are valid, fit, are the same again,
  * and decode to what the codec said it encoded. */
+#include "codec_specs.h"
 #include "fuzz_tools.h"
 
 typedef struct input {
@@ -96,10 +97,10 @@ static size_t encode(tg_codec *c, input *in, size_t nparts, uint8_t **bytes_p)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    char spec[200];
+    char spec[CODEC_SPEC_MAX];
     input in;
     if (size < FUZZ_ENCODE_HEAD ||
-        !fuzz_codec_spec(&tg__codec_by_id(FUZZ_CODEC)->entry, data[0], spec) ||
+        !codec_spec(&tg__codec_by_id(FUZZ_CODEC)->entry, data[0], spec) ||
         !read_input(data, size, &in))
         return 0;
     tg_codec *c;

@@ -37,29 +37,6 @@ static inline void fuzz_refused(tg_status status)
         abort();
 }
 
-/* The specs of a codec that the targets use: number 0 is its defaults, then each choice and flag of
- * each key alone. spec (200); returns false behind the last. */
-static inline bool fuzz_codec_spec(const tg_entry *entry, size_t number, char spec[200])
-{
-    size_t at = 0;
-    snprintf(spec, 200, "%s", entry->name);
-    if (number == at++)
-        return true;
-    for (const tg_key *key = entry->keys; key && key->name; key++) {
-        const char *p = key->type == TG_KEY_CHOICE ? key->choices
-                        : key->type == TG_KEY_FLAG ? "yes|no"
-                                                   : "";
-        while (*p) {
-            size_t len = strcspn(p, "|");
-            snprintf(spec, 200, "%s:%s=%.*s", entry->name, key->name, (int)len, p);
-            if (number == at++)
-                return true;
-            p += len + (p[len] == '|');
-        }
-    }
-    return false;
-}
-
 /* ---- input of fuzz_codec_NAME: a coded frame of that codec
  *
  *     0  2  aux        2  4  n       6  4  payload length, reached by repeating what follows; 0: as
@@ -68,7 +45,7 @@ enum { FUZZ_DECODE_HEAD = 10 };
 
 /* ---- input of fuzz_encode_NAME: what is encoded and how
  *
- *     0  1  number of the spec (see fuzz_codec_spec)     1  1  bit 0: with a context
+ *     0  1  number of the spec (see codec_specs.h)     1  1  bit 0: with a context
  *     2  2  n                                            4  2  cut between two parts
  *     6  2  cut between two segments                     8  1  density, in 1/255
  *     9  1  seed                                        10     floats, repeated as often as needed

@@ -2,6 +2,7 @@
  * codec of the registry in all their settings, index lists, spec strings, files.
  *
  *     fuzz_seeds FOLDER      writes FOLDER/TARGET/NAME */
+#include "codec_specs.h"
 #include "fuzz_tools.h"
 #include "telegrad/registry.h"
 #include "vectors.h"
@@ -78,13 +79,13 @@ static void seed_codec(const tg__codec_ops *ops)
 {
     static const size_t lengths[] = {1, 20, 130, 1100};
     static float x[1100];
-    char spec[200], decode[64], encode[64];
+    char spec[CODEC_SPEC_MAX], decode[64], encode[64];
     snprintf(decode, sizeof decode, "fuzz_codec_%s", file_name(ops->wire_id));
     snprintf(encode, sizeof encode, "fuzz_encode_%s", file_name(ops->wire_id));
     put(decode, "empty", 0, "\0\0\1\0\0\0\0\0\0",
         FUZZ_DECODE_HEAD); /* also where no form is coded */
     size_t number = 0;
-    for (size_t s = 0; fuzz_codec_spec(&ops->entry, s, spec); s++)
+    for (size_t s = 0; codec_spec(&ops->entry, s, spec); s++)
         for (size_t l = 0; l < TG__COUNT(lengths); l++, number++) {
             tg_codec *c;
             size_t n = lengths[l], len;
