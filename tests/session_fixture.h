@@ -45,6 +45,7 @@ typedef struct fixture_result {
     float w[FIXTURE_N];         /* global parameters at the end */
     float trail[64][FIXTURE_N]; /* parameters of the next forward pass after each step */
     tg_step_info info[64];
+    tg_method_info method[64]; /* the first of the info's */
 } fixture_result;
 
 static const size_t fixture_shape[FIXTURE_TENSORS][2] = {{20, 25}, {20, 1}, {9, 37}, {7, 1}};
@@ -148,6 +149,7 @@ static inline tg_status fixture_train(fixture_rank *r, tg_session *s, float *w, 
         if (t < 64) {
             memcpy(r->out->trail[t], w, FIXTURE_N * sizeof *w);
             r->out->info[t] = info;
+            r->out->method[t] = info.methods[0];
         }
         if (job->save_dir != NULL && t + 1 == job->save_at)
             TG_TRY(tg_session_save(s, job->save_dir, "extra", 6));

@@ -132,17 +132,10 @@ static const struct golden_frame golden_sparse[] = {
 
 
 def seeds(name, frame):
-    """Of the fuzz targets: the frame, and its index list."""
+    """Of the fuzz target."""
     folder = os.path.join(make_golden.ROOT, "tests/fuzz/corpus")
     with open(os.path.join(folder, "fuzz_frame", "golden_" + name), "wb") as file:
         file.write(frame)
-    if frame[1] != 0:
-        return
-    aux, n = struct.unpack_from("<HI", frame, 2)
-    k = struct.unpack_from("<I", frame, 12)[0]
-    used = wire_sparse.read_values(wire_decode.need, aux & 15, k, frame[16:])[2]
-    with open(os.path.join(folder, "fuzz_index", "golden_" + name), "wb") as file:
-        file.write(struct.pack("<BBII", aux >> 4 & 15, aux >> 8 & 31, n, k) + frame[16 + used:])
 
 
 def write():

@@ -208,11 +208,6 @@ def corpus(frames, messages):
 
     for name, frame in frames.items():
         put("fuzz_frame", name, frame)
-        if frame[0] == ID["topk"] and frame[1] == 0:
-            aux, n = struct.unpack_from("<HI", frame, 2)
-            k = struct.unpack_from("<I", frame, 12)[0]
-            at = 16 + k * (2 if aux & 15 else 4)
-            put("fuzz_index", name, struct.pack("<BBII", aux >> 4 & 15, aux >> 8 & 31, n, k) + frame[at:])
     for i, message in enumerate(messages):
         put("fuzz_envelope", str(i), message)
 

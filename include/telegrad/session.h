@@ -111,6 +111,22 @@ TG_API TG_NODISCARD tg_status tg_param_wait(tg_session *s, uint32_t id);
  * thread. */
 TG_API TG_NODISCARD tg_status tg_progress(tg_session *s);
 
+/* What the exchanges of one method did in a step: those delivered in it, of all buckets that go by
+ * it. kept / n is the density that was achieved, residual_norm / norm how many gradients' worth was
+ * not sent yet, encode_ns / n what an element cost. */
+typedef struct tg_method_info {
+    const char *method;   /* normal form; lives as long as the session */
+    uint64_t n;           /* elements exchanged; 0: nothing of this method was delivered */
+    uint64_t kept;        /* those that this rank's frames say something about; n if dense */
+    uint64_t bytes;       /* this rank's frames, with one envelope a bucket */
+    uint64_t bytes_sent;  /* all its messages, in all rounds, to all peers */
+    int64_t encode_ns;    /* compensate and encode */
+    int64_t decode_ns;    /* check, decode and combine, this rank's own frames included */
+    uint32_t fell_back;   /* buckets whose coded form was no smaller than the dense one */
+    double norm;          /* of what was handed in: the gradient, or what the strategy sends */
+    double residual_norm; /* of what was not sent yet; 0 unless want_residual_norm */
+} tg_method_info;
+
 /* What a step did. The fields marked (*) are about the exchanges delivered in this step, which a
  * delayed strategy started in an earlier one; all zero if none was. Times in nanoseconds. */
 typedef struct tg_step_info {
@@ -120,16 +136,22 @@ typedef struct tg_step_info {
     bool skipped;            /* (*) dropped: some rank's gradient was not finite */
     bool stop;               /* (*) some rank asked to stop: all ranks see it after the same step */
     bool coded;              /* (*) by the method's codec; false: dense (CD-SGD: every k-th) */
-    double density;          /* (*) fraction kept; 1 if dense */
+    double density;          /* (*) fraction asked for; 1 if dense */
+    uint64_t kept;           /* (*) elements that own frames say something about ... */
+    uint64_t elements;       /* (*) ... of so many */
+    uint32_t fell_back;      /* (*) buckets whose coded form was no smaller than the dense one */
     uint64_t coded_bytes; /* (*) own gradient as coded, frames and one envelope a bucket included */
     int64_t encode_ns;    /* (*) compensate and encode */
     int64_t exchange_ns;  /* (*) from launch to the aggregate */
+    int64_t decode_ns;    /* (*) of it: check, decode and combine */
     uint64_t bytes_sent;  /* handed to the transport since the last step */
     uint64_t bytes_dense; /* of the best dense exchange: 8 n (P-1)/P */
     double grad_norm;     /* of this step's local gradient */
     double residual_norm; /* of what was not sent yet */
     int64_t apply_ns;     /* strategy and optimizer */
     int64_t wait_ns;      /* the calling thread waited for exchanges */
+    const tg_method_info *methods; /* (nmethods) (*) by method; valid until the next tg_step */
+    size_t nmethods;
 } tg_step_info;
 
 /* Exchanges start in a fixed order of buckets, from the last to the first, whatever order gradients

@@ -55,6 +55,10 @@ static void print_cost(const struct run_result *result)
            format_bytes((double)end->bytes_sent).text, format_bytes(end->bytes_per_step).text);
     printf("ratio          %s of the gradient, %s of the traffic of a dense exchange\n",
            format_ratio(end->ratio, "x").text, format_ratio(end->ratio_wire, "x").text);
+    if (isfinite(end->kept))
+        printf("coding         %.3g %% of the elements kept; %.3g ns an element to encode, %.3g to "
+               "decode\n",
+               100 * end->kept, end->encode_ns_element, end->decode_ns_element);
 }
 
 static int print_result(const struct run_about *about, const struct run_result *result)

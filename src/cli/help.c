@@ -61,11 +61,14 @@ const char help_compare[] =
     "    --run 'name=DGC 0.1 %;method=dgc:density=0.001,warmup=100'\n";
 
 const char help_methods[] =
-    "Usage: telegrad methods [--json] [NAME]...\n"
+    "Usage: telegrad methods [--json | --markdown] [NAME]...\n"
     "List methods, codecs, feedbacks, exchanges, strategies, optimizers, schedules\n"
     "and models with their keys, defaults, ranges and papers; with NAMEs only those.\n"
     "A spec string is a name and keys, NAME:key=value,key=value; durations are steps\n"
     "(200) or epochs (4ep).\n"
+    "Of a method also: what it sends and keeps, bits an element, cost, when to use\n"
+    "it, and the algorithm that it becomes in the limit.\n"
     "  --json     as one JSON object\n"
+    "  --markdown the table of methods in docs/methods.md\n"
     "Example:\n"
     "  telegrad methods dgc cd\n";

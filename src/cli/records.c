@@ -234,13 +234,54 @@ tg_status records_start(struct records *r, const struct run_about *about,
 
 static json_t *step_times(const struct window *w)
 {
-    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}",                               /**/
+    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o}",                          /**/
                      "compute_ms", records_real(window_median(w, WINDOW_COMPUTE)),   /**/
                      "encode_ms", records_real(window_median(w, WINDOW_ENCODE)),     /**/
                      "exchange_ms", records_real(window_median(w, WINDOW_EXCHANGE)), /**/
+                     "decode_ms", records_real(window_median(w, WINDOW_DECODE)),     /**/
                      "apply_ms", records_real(window_median(w, WINDOW_APPLY)),       /**/
                      "wait_ms", records_real(window_median(w, WINDOW_WAIT)),         /**/
                      "step_ms", records_real(window_median(w, WINDOW_STEP)));
+}
+
+static double per(double part, uint64_t whole)
+{
+    return part / (double)whole; /* NAN, which is null, where there is nothing */
+}
+
+/* The exchanges delivered in this step, by method. */
+static json_t *step_methods(const tg_step_info *tg)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; list && i < tg->nmethods; i++) {
+        const tg_method_info *m = &tg->methods[i];
+        double ratio = tg->want_residual_norm && m->norm > 0 ? m->residual_norm / m->norm : NAN;
+        json_t *one =
+            json_pack("{s:s, s:I, s:I, s:o, s:I, s:I, s:I, s:o, s:o, s:o, s:o}", /**/
+                      "method", m->method, "n", (json_int_t)m->n, "kept", (json_int_t)m->kept,
+                      "density_kept", records_real(per((double)m->kept, m->n)), /**/
+                      "bytes", (json_int_t)m->bytes, "bytes_sent", (json_int_t)m->bytes_sent,
+                      "fell_back", (json_int_t)m->fell_back, "norm", records_real(m->norm),
+                      "residual_ratio", records_real(ratio), /**/
+                      "encode_ns_element", records_real(per((double)m->encode_ns, m->n)),
+                      "decode_ns_element", records_real(per((double)m->decode_ns, m->n)));
+        if (json_array_append_new(list, one) != 0) {
+            json_decref(list);
+            list = NULL;
+        }
+    }
+    return list;
+}
+
+/* What came of coding: over all methods, then by method. */
+static json_t *step_coding(const tg_step_info *tg)
+{
+    double ratio = tg->want_residual_norm && tg->grad_norm > 0 ? tg->residual_norm / tg->grad_norm
+                                                               : (double)NAN;
+    return json_pack("{s:o, s:o, s:I, s:o}",                                            /**/
+                     "density_kept", records_real(per((double)tg->kept, tg->elements)), /**/
+                     "residual_ratio", records_real(ratio),                             /**/
+                     "fell_back", (json_int_t)tg->fell_back, "methods", step_methods(tg));
 }
 
 tg_status records_step(struct records *r, const train_step_info *info)
@@ -263,6 +304,7 @@ tg_status records_step(struct records *r, const train_step_info *info)
         "coded", (int)tg->coded, "skipped", (int)tg->skipped,                                 /**/
         "seconds", records_real(info->seconds));
     record = join(begin(r, "step"), record);
+    record = join(record, step_coding(tg));
     record = join(record, step_times(&r->window));
     window_clear(&r->window);
     return records_add(r, record);
@@ -300,12 +342,15 @@ static json_t *end_quality(const struct run_result *result)
 static json_t *end_cost(const struct run_result *result)
 {
     const train_end_info *end = &result->end;
-    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:I, s:o, s:o, s:o}",                 /**/
+    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:o, s:o, s:o}",  /**/
                      "seconds", records_real(end->seconds),                           /**/
                      "step_ms_median", records_real(end->step_ms_median),             /**/
                      "compute_ms_median", records_real(end->compute_ms_median),       /**/
                      "step_coded_ms_median", records_real(end->step_coded_ms_median), /**/
                      "exchange_ms_median", records_real(end->exchange_ms_median),     /**/
+                     "density_kept", records_real(end->kept),                         /**/
+                     "encode_ns_element", records_real(end->encode_ns_element),       /**/
+                     "decode_ns_element", records_real(end->decode_ns_element),       /**/
                      "bytes_sent", (json_int_t)end->bytes_sent,                       /**/
                      "bytes_per_step", records_real(end->bytes_per_step),             /**/
                      "ratio", records_real(end->ratio),                               /**/

@@ -113,8 +113,9 @@ tg_status tg_codec_encode(tg_codec *c, const tg_encode_context *ctx, const tg_ar
     tg__kernel()->copy_stats(NULL, x->data, x->n, &stats);
     if (!stats.finite)
         return tg_fail(TG_E_NONFINITE, "encode: the vector of %zu holds NaN or infinity", x->n);
+    static const float none[1];
     tg__part part = {.dst = dst, .cap = dst_cap, .lo = 0, .hi = x->n};
-    TG_TRY(tg__codec_encode(c, ctx, x->data, x->n, &part, 1, NULL));
+    TG_TRY(tg__codec_encode(c, ctx, x->n > 0 ? x->data : none, x->n, &part, 1, NULL));
     *len_p = part.len;
     return TG_OK;
 }
@@ -237,6 +238,8 @@ void tg__floats_add(float *dst, const uint8_t *src, size_t n)
 
 tg_status tg__scratch(void *ptr_p, size_t *cap_p, size_t n, size_t size)
 {
+    if (n == 0)
+        n = 1; /* never NULL, to which not even 0 may be added */
     if (n <= *cap_p)
         return TG_OK;
     void *old, *grown;

@@ -133,6 +133,8 @@ static void check_decoded(world *w, tg_codec *c, size_t n, size_t len)
     assert_int_equal(tg__frame_check(w->frame, len, n, 255), TG_E_MISMATCH);
     tg_array out = tg_array_f32(w->out, n);
     assert_int_equal(tg_frame_decode(w->frame, len, &out), TG_OK);
+    for (size_t i = 0; i < n; i++)
+        assert_true(isfinite(w->out[i]));
     if (c->ops->properties & TG__LOSSLESS)
         assert_floats(w->out, w->x, n);
     assert_floats(w->out, view_dense, n);

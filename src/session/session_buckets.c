@@ -229,7 +229,7 @@ tg_status tg__session_build(tg_session *s)
         TG_TRY(tg__alloc(s->lanes, sizeof *s->bucket[b].lane, &s->bucket[b].lane));
     }
     s->next_ready = s->nbuckets;
-    return TG_OK;
+    return tg__session_report_make(s);
 }
 
 void tg__session_unbuild(tg_session *s)
@@ -245,6 +245,7 @@ void tg__session_unbuild(tg_session *s)
     }
     free(s->bucket);
     free(s->member);
+    tg__session_report_free(s);
     tg__strategy_destroy(s->strategy);
     free(s->wtensor);
     free(s->actions.item);

@@ -16,39 +16,24 @@ static lane_op *next_due(tg_session *s, uint64_t due, uint64_t from_order)
     return first;
 }
 
-/* n: elements of this exchange; before: of those noted already, over all of which the density is a
- * mean. */
-static void note(tg_step_info *info, const tg__op *op, size_t n, size_t before)
-{
-    if (info == NULL)
-        return;
-    info->density = before == 0 ? op->task.density
-                                : info->density + (op->task.density - info->density) * (double)n /
-                                                      (double)(before + n);
-    info->coded = op->task.coded;
-    info->coded_bytes += op->task.coded_bytes + TG__ENVELOPE_BYTES;
-    info->encode_ns += op->encode_ns;
-    info->exchange_ns += op->end_ns - op->begin_ns;
-}
-
 /* Wait for all that is due; which steps were flagged by any rank, in any bucket, is known only
  * then. */
 static tg_status await_due(tg_session *s, uint64_t due, tg_step_info *info)
 {
     int64_t begin = tg_now_ns(s->transport->clock);
-    size_t noted = 0;
+    bool any = false;
     for (lane_op *o = next_due(s, due, 0); o != NULL; o = next_due(s, due, o->order + 1)) {
-        const size_t n = s->bucket[o->op.bucket].n;
+        any = true;
         if (!o->loaded)
             TG_TRY(tg__engine_wait(s->engine, &o->op));
-        note(info, &o->op, n, noted);
-        noted += n;
+        if (info != NULL)
+            tg__session_report_op(s, o, info);
         if (info != NULL && (o->op.flags_in | o->op.flags) & TG__FLAG_STOP)
             info->stop = true;
     }
     int64_t end = tg_now_ns(s->transport->clock);
     s->wait_ns += end - begin;
-    if (noted > 0)
+    if (any)
         tg_trace_span(s->config.trace, s->transport->rank, TG_ROW_WAIT, "wait", begin, end, s->t,
                       0);
     return TG_OK;

@@ -8,6 +8,7 @@
 #include "method/engine.h"
 #include "method/handshake.h"
 #include "session/rules.h"
+#include "session/watch.h"
 #include "strategy/strategy.h"
 #include "telegrad/session.h"
 
@@ -33,6 +34,7 @@ typedef struct lane_op {
     float *inbox; /* (n) */
     uint64_t due, order;
     double lr;
+    double norm_sq; /* of what was handed in */
 } lane_op;
 
 /* Trained tensors of one method that are exchanged together. */
@@ -45,8 +47,19 @@ typedef struct bucket {
     const float *g;    /* (n) staging or the first tensor's gradient */
     tg__method *method;
     size_t missing; /* tensors not ready yet in this step */
+    double grad_sq; /* of those that are */
+    size_t group;   /* which method of the session it goes by */
     lane_op *lane;  /* (lanes) */
 } bucket;
+
+/* The buckets that go by one method: what step info and warnings speak of. */
+typedef struct method_group {
+    double norm_sq, residual_sq; /* of this step */
+    uint64_t fallen;             /* elements of the buckets whose coded form was dense */
+    bool coded, due;             /* this step was coded; its residual is to be looked at */
+    bool remembers, has_threshold;
+    tg__watch watch;
+} method_group;
 
 struct tg_session {
     tg_session_config config; /* strings copied */
@@ -65,6 +78,9 @@ struct tg_session {
     bucket *bucket;
     uint32_t *member;          /* (ntrained) of the buckets, one after the other */
     size_t nbuckets, lanes, n; /* n: trained elements */
+    method_group *group;       /* (nmethods) and what of them is told in tg_step_info */
+    tg_method_info *method_info;
+    size_t nmethods;
     tg__actions actions;
 
     bool begun, evaluating;
@@ -72,7 +88,6 @@ struct tg_session {
     double lr;
     size_t next_ready; /* buckets are planned from the last to the first: how many are left */
     bool nonfinite;    /* this rank's gradient of this step */
-    double grad_sq;
     atomic_int stop_requested; /* set from any thread, and from signal handlers */
     bool stop_now;             /* what the closing envelopes of this step say */
     int64_t apply_ns, wait_ns; /* of this step so far */
@@ -110,12 +125,21 @@ void tg__session_print_rules(const tg_session *s, FILE *f);
 /* Handshake: everything that must be equal on all ranks, `start` ("begin" or "load") among it.
  * (session_setup.c) */
 TG_NODISCARD tg_status tg__session_handshake(tg_session *s, const char *start);
-/* Deliver every exchange due at or before step `due` in the order submitted. (session_step.c) */
+/* Deliver every exchange due at or before step `due` in the order submitted; info NULL: between
+ * steps. (session_deliver.c) */
 TG_NODISCARD tg_status tg__session_deliver(tg_session *s, uint64_t due, tg_step_info *info);
 /* Submit what the strategy asked for when all gradients were in; whether anything waits for
  * delivery. */
 TG_NODISCARD tg_status tg__session_submit(tg_session *s);
 bool tg__session_waiting(const tg_session *s);
+/* Figures and warnings of a step, by method. (session_report.c)
+ * make: when the buckets have their methods. In a step: begin, op for each exchange delivered, end.
+ */
+TG_NODISCARD tg_status tg__session_report_make(tg_session *s);
+void tg__session_report_free(tg_session *s);
+void tg__session_report_begin(tg_session *s, tg_step_info *info);
+void tg__session_report_op(tg_session *s, const lane_op *o, tg_step_info *info);
+TG_NODISCARD tg_status tg__session_report_end(tg_session *s, tg_step_info *info);
 /* Mean over ranks of the AVERAGED tensors into their params, rank 0's of the others.
  * (session_eval.c) */
 TG_NODISCARD tg_status tg__session_sync_statistics(tg_session *s);

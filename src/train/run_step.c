@@ -114,6 +114,10 @@ tg_status run_step_once(run *r, tg_step_info *info)
                              .bytes_sent = info->bytes_sent - apart,
                              .bytes_dense = info->bytes_dense,
                              .coded_bytes = info->coded_bytes,
+                             .elements = info->elements,
+                             .kept = info->kept,
+                             .encode_ns = (double)info->encode_ns,
+                             .decode_ns = (double)info->decode_ns,
                              .coded = info->coded};
     TG_TRY(run_stats_add(&r->stats, &record));
     if (!r->events || !r->events->step)

@@ -104,6 +104,10 @@ typedef struct train_end_info {
     double ratio_wire;
     double step_coded_ms_median; /* steps whose awaited exchange was coded; NAN if none */
     double exchange_ms_median;
+    /* Of the coded steps of the second half, as ratio: fraction of the elements that was kept, and
+     * medians of what an element cost to encode (feedback included) and to decode and combine. NAN
+     * if none. */
+    double kept, encode_ns_element, decode_ns_element;
     uint64_t skipped_nonfinite;
     uint64_t params_hash;
     bool interrupted;
