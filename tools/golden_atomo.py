@@ -107,13 +107,10 @@ static const struct golden_atomo_matrix {
 
 
 def write(root, literal, decode_frame):
-    """The header, and the frames as seeds of fuzz_frame."""
     rows = []
-    for number, (n, frame) in enumerate(frames()):
+    for n, frame in frames():
         values = decode_frame(frame)[1]
         rows.append("    {%s,\n     %s},\n" % (literal(frame), literal(values.astype("<f4").tobytes())))
-        with open(os.path.join(root, "tests/fuzz/corpus/fuzz_frame/golden_atomo_%d" % number), "wb") as file:
-            file.write(frame)
     cases = []
     for r, c, rank, segment, step, m in matrices():
         kept, out = estimate(m, rank, 30, step, segment)

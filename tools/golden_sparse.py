@@ -131,13 +131,6 @@ static const struct golden_frame golden_sparse[] = {
 """
 
 
-def seeds(name, frame):
-    """Of the fuzz target."""
-    folder = os.path.join(make_golden.ROOT, "tests/fuzz/corpus")
-    with open(os.path.join(folder, "fuzz_frame", "golden_" + name), "wb") as file:
-        file.write(frame)
-
-
 def write():
     rows = []
     for name, spec, x, frame in vectors():
@@ -145,7 +138,5 @@ def write():
         rows.append('    {"%s", "%s",\n     %s,\n     %s,\n     %s},\n'
                     % (name, spec, make_golden.literal(x.astype("<f4").tobytes()), make_golden.literal(frame),
                        make_golden.literal(values.astype("<f4").tobytes())))
-        if name in ("example", "forty", "equal"):
-            seeds("sparse_%s_%s" % (name, "".join(c if c.isalnum() else "_" for c in spec[5:])), frame)
     with open(os.path.join(make_golden.ROOT, "tests/golden/golden_sparse.h"), "w") as file:
         file.write(HEADER % "".join(rows))

@@ -162,18 +162,12 @@ static const struct golden_strom {
 
 
 def write():
-    rows, seen = [], {}
+    rows = []
     for name, spec, x, g, cuts, frame in vectors():
         _, values = wire_decode.decode_frame(frame)
         data = [make_golden.literal(part) for part in (x.astype("<f4").tobytes(), g.astype("<f4").tobytes(), frame,
                                                        values.astype("<f4").tobytes())]
         rows.append('    {"%s", "%s",\n     %s,\n     {%s}},\n' % (name, spec, ",\n     ".join(data),
                                                                    ", ".join(map(str, cuts))))
-        if len(frame) < 200:
-            seen["strom_%s_%s" % (name, "".join(c if c.isalnum() else "_" for c in spec))] = frame
     with open(os.path.join(make_golden.ROOT, "tests/golden/golden_strom.h"), "w") as file:
         file.write(HEADER % "".join(rows))
-    folder = os.path.join(make_golden.ROOT, "tests/fuzz/corpus/fuzz_frame")
-    for name in list(seen)[::7]:  # a few of each kind
-        with open(os.path.join(folder, "golden_" + name), "wb") as file:
-            file.write(seen[name])

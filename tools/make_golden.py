@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Write tests/golden/golden_vectors.h and the seeds of tests/fuzz/corpus, by NumPy from docs/wire-format.md alone.
+"""Write tests/golden/golden_vectors.h by NumPy from docs/wire-format.md alone.
 
     make_golden.py            run in the root of the repository
 
@@ -191,25 +191,11 @@ def main():
     os.makedirs(os.path.join(ROOT, "tests/golden"), exist_ok=True)
     with open(os.path.join(ROOT, "tests/golden/golden_vectors.h"), "w") as file:
         file.write(HEADER % ("".join(frames), "".join(rows)))
-    corpus(seen, messages)
     import golden_sparse  # builds on this module
     golden_sparse.write()
     import golden_strom  # builds on this module
     golden_strom.write()
     golden_atomo.write(ROOT, literal, wire_decode.decode_frame)
-
-
-def corpus(frames, messages):
-    def put(target, name, data):
-        folder = os.path.join(ROOT, "tests/fuzz/corpus", target)
-        os.makedirs(folder, exist_ok=True)
-        with open(os.path.join(folder, "golden_" + name), "wb") as file:
-            file.write(data)
-
-    for name, frame in frames.items():
-        put("fuzz_frame", name, frame)
-    for i, message in enumerate(messages):
-        put("fuzz_envelope", str(i), message)
 
 
 if __name__ == "__main__":
