@@ -99,6 +99,21 @@ tg_status tg__array_check(const tg_array *x)
     return TG_OK;
 }
 
+static tg_status check_segments(const tg_encode_context *ctx, size_t n)
+{
+    size_t at = 0;
+    for (size_t i = 0; i < ctx->nsegments; i++) {
+        const tg_segment *s = &ctx->segments[i];
+        if (s->begin != at || s->n > n - at)
+            return tg_fail(TG_E_ARG, "encode context: segment %zu is [%zu, +%zu) of n=%zu: %s", i,
+                           s->begin, s->n, n, "segments ascend without gaps");
+        at += s->n;
+    }
+    if (at != n)
+        return tg_fail(TG_E_ARG, "encode context: segments end at %zu of n=%zu", at, n);
+    return TG_OK;
+}
+
 tg_status tg_codec_encode(tg_codec *c, const tg_encode_context *ctx, const tg_array *x, void *dst,
                           size_t dst_cap, size_t *len_p)
 {
@@ -109,6 +124,8 @@ tg_status tg_codec_encode(tg_codec *c, const tg_encode_context *ctx, const tg_ar
                        "encode context: struct_size=%zu: sizeof(tg_encode_context) is %zu",
                        ctx->struct_size, sizeof(*ctx));
     TG_TRY(tg__array_check(x));
+    if (ctx && ctx->segments)
+        TG_TRY(check_segments(ctx, x->n));
     tg__stats stats;
     tg__kernel()->copy_stats(NULL, x->data, x->n, &stats);
     if (!stats.finite)

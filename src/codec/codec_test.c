@@ -348,6 +348,16 @@ static void bad_arguments_are_named(void **state)
     assert_int_equal(tg_codec_encode(c, NULL, NULL, frame, sizeof(frame), &len), TG_E_ARG);
     tg_encode_context ctx = {.struct_size = sizeof(ctx), .density = 2};
     assert_int_equal(tg_codec_encode(c, &ctx, &a, frame, sizeof(frame), &len), TG_E_ARG);
+    ctx.density = 0;
+    tg_segment odd_ones[][2] = {{{0, 2, 2, 1}, {2, 1, 1, 1}}, /* too short, too long, a gap */
+                                {{0, 2, 2, 1}, {2, 3, 3, 1}},
+                                {{0, 1, 1, 1}, {2, 2, 2, 1}}};
+    for (size_t i = 0; i < TG__COUNT(odd_ones); i++) {
+        ctx.segments = odd_ones[i];
+        ctx.nsegments = 2;
+        assert_int_equal(tg_codec_encode(c, &ctx, &a, frame, sizeof(frame), &len), TG_E_ARG);
+    }
+    ctx.segments = NULL;
     ctx.struct_size = 1;
     assert_int_equal(tg_codec_encode(c, &ctx, &a, frame, sizeof(frame), &len), TG_E_ARG);
     assert_int_equal(tg_codec_encode(c, NULL, &none, frame, sizeof(frame), &len), TG_OK);

@@ -134,7 +134,7 @@ static float get_float(const uint8_t *src)
 static void read_signs(const uint8_t *signs, size_t first, size_t m, float level, float *val)
 {
     for (size_t i = 0; i < m; i++)
-        val[i] = tg__with_sign(level, signs[(first + i) / 8] >> (first + i) % 8 & 1u);
+        val[i] = tg__with_sign(level, (uint32_t)signs[(first + i) / 8] >> (first + i) % 8 & 1);
 }
 
 static void read_level(tg__values_reader *r, float *val, size_t count)
