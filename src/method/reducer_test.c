@@ -113,7 +113,12 @@ static void setup(const char *method, bool parts)
 static void test_mean(void **state)
 {
     (void)state;
-    static const char *const methods[] = {"dense", "fp16", "2bit", "topk:density=0.01",
+    static const char *const methods[] = {"dense",
+                                          "fp16",
+                                          "2bit",
+                                          "topk:density=0.01",
+                                          "strom:target=0.01",
+                                          "adacomp:bin=500",
                                           "dgc:density=0.01,warmup=0"};
     static float mean[N];
     for (size_t m = 0; m < sizeof methods / sizeof *methods; m++) {

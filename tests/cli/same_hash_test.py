@@ -5,7 +5,7 @@ import unittest
 import mpi_tool
 from cli_tool import CliTest, TINY
 
-METHODS = ["dense", "dense:exchange=ring", "fp16", "bf16", "2bit:threshold=0.01", "topk:density=0.01",
+METHODS = ["dense", "dense:exchange=ring", "fp16", "bf16", "2bit:threshold=0.01", "2bit:threshold=auto", "strom", "adacomp", "topk:density=0.01",
            "dgc:density=0.01,warmup=4"]
 STRATEGIES = ["ssgd", "od:warmup=2", "cd:k=3,warmup=2"]
 JOB = ["--model", "mlp:hidden=32", *TINY, "--steps", "8", "--no-eval"]
