@@ -125,7 +125,7 @@ void tg__thresholds_end(const tg__thresholds *t, const tg_encode_context *ctx, c
         float *memory = ctx->memory + FLOATS * i;
         double seen = (double)memory[SEEN], gain = GAIN;
         if (seen >= FAST_STEPS)
-            gain *= TG__MAX(FAST_STEPS / seen, 1 / (getenv("SLOWER")?atof(getenv("SLOWER")):SLOWER));
+            gain *= TG__MAX(FAST_STEPS / seen, 1 / SLOWER);
         double factor = 1 + gain * ((double)t->sent[i] / ((double)s.n * t->target) - 1);
         float last = memory[THRESHOLD] != 0 ? bounded((double)memory[THRESHOLD]) : t->now[i];
         memory[THRESHOLD] = bounded((double)last * TG__MIN(factor, FACTOR));

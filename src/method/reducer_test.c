@@ -120,6 +120,8 @@ static void test_mean(void **state)
                                           "topk:density=0.01,values=4bit,index=ef,scope=tensor",
                                           "randomk:density=0.01",
                                           "atomo",
+                                          "strom:target=0.01",
+                                          "adacomp:bin=500",
                                           "dgc:density=0.01,warmup=0"};
     static float mean[N];
     for (size_t m = 0; m < sizeof methods / sizeof *methods; m++) {
