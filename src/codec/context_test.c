@@ -110,7 +110,10 @@ static void encode(const char *spec, size_t n, size_t nparts, unsigned threads, 
             out->bytes[t][p] = parts[p].dst = malloc(parts[p].cap);
             assert_non_null(parts[p].dst);
         }
-        assert_int_equal(tg__codec_encode(c, &ctx, x, n, parts, nparts, &view), TG_OK);
+        tg_status status = tg__codec_encode(c, &ctx, x, n, parts, nparts, &view);
+        if (nparts > 1 && status == TG_E_UNSUPPORTED)
+            break; /* a codec of whole vectors */
+        assert_int_equal(status, TG_OK);
         check_decoded(c, parts, nparts, &view, n, pool);
         for (size_t p = 0; p < nparts; p++)
             out->len[t][p] = parts[p].len;
