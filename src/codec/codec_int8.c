@@ -1,8 +1,9 @@
 /* 8-bit integers, one scale for 512 elements:
  *
- *     scale = max |x| / 127      q = round to nearest even (x / scale)      decoded = q * scale
+ *     scale = max |x| / 127, rounded up to 8 significant bits
+ *     q = round to nearest even (x / scale), computed as x * (1 / scale)      decoded = q * scale
  *
- * x / scale is computed as x * (1 / scale). aux 0; the payload is that of quant.h with buckets of
+ * aux 0; the payload is that of quant.h with buckets of
  * 512 and codes of 8 bits.
  *
  * Source: block-wise quantisation as in Dettmers 2016, arXiv:1511.04561, with a linear code */

@@ -1,6 +1,7 @@
 /* QSGD: levels between 0 and the norm of a bucket, rounded at random so that the mean is right:
  *
- *     unit = norm / levels      code = floor(x / unit + u), u uniform in [0, 1)
+ *     unit = norm / levels, rounded up to 8 significant bits
+ *     code = floor(x / unit + u), u uniform in [0, 1)
  *     decoded = code * unit      E[decoded] = x
  *
  * which takes |x| up with the probability of its fraction, for either sign. u has 16 bits: what

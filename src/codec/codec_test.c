@@ -27,6 +27,8 @@ static const char *const variants[] = {
     "topk:density=1e-9",
     "2bit:threshold=0.01",
     "2bit:threshold=1",
+    "terngrad:clip=0",
+    "terngrad:clip=1,rounds=10",
     "qsgd:bits=2,norm=l2",
     "qsgd:bits=3,bucket=1024",
     "qsgd:bits=5,levels=8,rounds=10",

@@ -1,10 +1,11 @@
-/* Vectors as small integers times a unit for each bucket: what int8 and qsgd share, and parts of it
- * terngrad.
+/* Vectors as small integers times a unit for each bucket: what int8 and qsgd share.
  *
- *     unit = norm(bucket) / levels      code = round(x / unit) in -levels .. levels
- *     decoded = code * unit
+ *     unit = norm(bucket) / levels, rounded up to 8 significant bits (a bf16)
+ *     code = round(x / unit) in -levels .. levels      decoded = code * unit
  *
- * payload, fixed: units (f32, ceil(n / bucket)), packed codes (kernel/pack.h)
+ * Code times unit has 15 bits, so it is never rounded: a residual loses nothing on dyadic data.
+ *
+ * payload, fixed: units (bf16, ceil(n / bucket)), packed codes (kernel/pack.h)
  * payload, Elias: units, code lengths (u32 for each TG__CHUNK elements), codes (quant_elias.h)
  *
  * Buckets count from the part's first element. Random numbers count from the vector's. */
@@ -18,11 +19,20 @@
 /* Units below this count as 0: the inverse of a unit stays finite, also times 65536. */
 #define TG__UNIT_MIN 0x1p-100f
 
-/* norm / levels as a unit: 0 if it is too small or no number; at most what leaves levels * unit
- * finite. */
+/* The unit of a bucket: 0 if it is too small or norm is NaN; never so large that levels * unit is
+ * infinite. */
 float tg__quant_unit(double norm, int levels);
 /* Whether a frame may hold it: 0, or finite and at least TG__UNIT_MIN. */
 bool tg__quant_unit_valid(float unit);
+
+#define TG__UNIT_BYTES 2u
+static inline float tg__quant_unit_get(const uint8_t *src)
+{
+    const uint8_t bytes[] = {0, 0, src[0], src[1]};
+    float unit;
+    tg__floats_get(&unit, bytes, 1);
+    return unit;
+}
 
 /* How elements are coded, as a frame tells it. */
 typedef struct tg__quant_layout {

@@ -8,14 +8,12 @@ enum { BLOCK = TG__PACK_BLOCK };
 
 static size_t units_bytes(const tg__frame *f, const tg__quant_layout *layout)
 {
-    return (f->n + layout->bucket - 1) / layout->bucket * sizeof(float);
+    return (f->n + layout->bucket - 1) / layout->bucket * TG__UNIT_BYTES;
 }
 
 static float unit_at(const tg__frame *f, const tg__quant_layout *layout, size_t at)
 {
-    float unit;
-    tg__floats_get(&unit, f->payload + at / layout->bucket * sizeof(float), 1);
-    return unit;
+    return tg__quant_unit_get(f->payload + at / layout->bucket * TG__UNIT_BYTES);
 }
 
 static size_t chunks_of(size_t n)

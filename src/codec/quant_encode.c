@@ -4,18 +4,36 @@
 #include "base/mem.h"
 #include "base/philox.h"
 #include "codec/quant_elias.h"
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { BLOCK = TG__PACK_BLOCK, SMALL = 8, LINE = 16 /* floats */ };
 
+/* The bits of a float that bf16 keeps; up: the next such float if it has others. */
+static float to_bf16(float x, bool up)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof(bits));
+    bits = (bits + (up ? 0xffff : 0)) & UINT32_C(0xffff0000);
+    memcpy(&x, &bits, sizeof(x));
+    return x;
+}
+
 float tg__quant_unit(double norm, int levels)
 {
-    float unit = (float)(norm / levels), largest = 0x1.fffffp127f / (float)levels;
+    float unit = (float)(norm / levels), largest = to_bf16(FLT_MAX / (float)levels, false);
     if (!(unit >= TG__UNIT_MIN)) /* NaN too */
         return 0;
-    return unit > largest ? largest : unit;
+    return unit > largest ? largest : TG__MIN(to_bf16(unit, true), largest);
+}
+
+static void put_unit(uint8_t *dst, float unit)
+{
+    uint32_t bits;
+    memcpy(&bits, &unit, sizeof(bits));
+    tg__put16(dst, (uint16_t)(bits >> 16));
 }
 
 bool tg__quant_unit_valid(float unit)
@@ -35,7 +53,7 @@ void tg__quant_free(tg__quant *q)
 
 static size_t units_bytes(const tg__quant *q, size_t n)
 {
-    return (n + q->layout.bucket - 1) / q->layout.bucket * sizeof(float);
+    return (n + q->layout.bucket - 1) / q->layout.bucket * TG__UNIT_BYTES;
 }
 
 static size_t fixed_bytes(const tg__quant *q, size_t n)
@@ -43,7 +61,7 @@ static size_t fixed_bytes(const tg__quant *q, size_t n)
     return units_bytes(q, n) + tg__pack_bytes(n, q->layout.width);
 }
 
-/* So few elements (at most 4) that the coded form is not smaller. */
+/* So few elements that the coded form is not smaller. */
 static bool is_dense(const tg__quant *q, size_t n)
 {
     return n < SMALL && fixed_bytes(q, n) >= n * sizeof(float);
@@ -128,7 +146,7 @@ static void encode_range(void *arg, size_t lo, size_t hi)
             j->k->add(j->r + at, j->g + at, end - at);
         }
         float unit = unit_of(j, j->x + at, end - at);
-        tg__floats_put(j->units + at / bucket * sizeof(float), &unit, 1);
+        put_unit(j->units + at / bucket * TG__UNIT_BYTES, unit);
         for (size_t i = at; i < end; i += BLOCK)
             encode_block(j, i, TG__MIN(end - i, (size_t)BLOCK), unit);
     }
@@ -138,13 +156,12 @@ static void encode_range(void *arg, size_t lo, size_t hi)
 static void encode_small(const tg__quant *q, job *j, tg__part *part)
 {
     int8_t codes[SMALL];
-    uint8_t unit_bytes[sizeof(float)] = {0};
-    float unit, x[SMALL];
+    uint8_t unit[TG__UNIT_BYTES] = {0};
+    float x[SMALL];
     j->codes = codes;
-    j->units = unit_bytes;
+    j->units = unit;
     encode_range(j, 0, j->n);
-    tg__floats_get(&unit, unit_bytes, 1);
-    j->k->quant_decode(x, codes, j->n, unit);
+    j->k->quant_decode(x, codes, j->n, tg__quant_unit_get(unit));
     if (tg__all_zero((const uint8_t *)codes, j->n))
         tg__part_zero(part, q->wire_id);
     else
