@@ -141,9 +141,11 @@ static void encode_range(void *arg, size_t lo, size_t hi)
             move_to(&run, at);
             m = TG__MIN(end, run.hi) - at;
             tg__draws draws = j->draws;
+            float clipped[BLOCK];
             draws.first += at;
+            k->clamp(clipped, j->x + at, m, run.scale);
             if (run.scale > 0)
-                k->quant_random(codes + (at - begin), j->x + at, m, 1 / run.scale, 1, &draws);
+                k->quant_random(codes + (at - begin), clipped, m, 1 / run.scale, 1, &draws);
             if (j->decoded)
                 k->quant_decode(j->decoded + at, codes + (at - begin), m, run.scale);
         }

@@ -97,8 +97,9 @@ typedef struct tg__kernels {
     /* Codes of one byte: x * inverse, clamped to +-levels (NaN counts as +levels), rounded to
      * nearest even. levels <= 127 */
     void (*quant_nearest)(int8_t *codes, const float *x, size_t n, float inverse, int levels);
-    /* Rounded at random, up with the probability of the fraction: t = x * (65536 inverse), clamped
-     * to +-65536 levels and rounded to nearest even; code = floor((t + draw) / 65536). */
+    /* Rounded at random, up with the probability of the fraction: t = x * (65536 inverse) rounded
+     * to nearest even, code = floor((t + draw) / 65536), clamped to +-levels. Sums that are
+     * no int32 wrap round; t is INT32_MIN where x * (65536 inverse) is none, or NaN. */
     void (*quant_random)(int8_t *codes, const float *x, size_t n, float inverse, int levels,
                          const tg__draws *draws);
     /* dst = code * unit */

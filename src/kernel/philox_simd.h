@@ -10,11 +10,15 @@
 static inline void philox_half(vint c0, const tg__philox_keys *keys, vint word[4])
 {
     const vint m0 = int_splat((int32_t)TG__PHILOX_M0), m1 = int_splat((int32_t)TG__PHILOX_M1);
-    /* The first round of (c0, 0, 0, 0) */
+    /* The first round of (c0, 0, 0, 0) makes c0 the same in all lanes, and c1 0, so the second one
+     * multiplies once. */
+    const uint64_t same = (uint64_t)TG__PHILOX_M0 * keys->k0[0];
     vint p0 = i64_mul(c0, m0);
-    vint c2 = int_xor(i64_high(p0), int_splat((int32_t)keys->k1[0])), c3 = p0, c1 = int_splat(0);
-    c0 = int_splat((int32_t)keys->k0[0]);
-    for (unsigned i = 1; i < keys->rounds; i++) {
+    vint c2 = int_xor(i64_high(p0), int_splat((int32_t)keys->k1[0]));
+    vint c1 = i64_mul(c2, m1), c3 = int_splat((int32_t)(uint32_t)same);
+    c0 = int_xor(i64_high(c1), int_splat((int32_t)keys->k0[1]));
+    c2 = int_xor(p0, int_splat((int32_t)((uint32_t)(same >> 32) ^ keys->k1[1])));
+    for (unsigned i = 2; i < keys->rounds; i++) {
         p0 = i64_mul(c0, m0);
         vint p1 = i64_mul(c2, m1);
         c0 = int_xor3(i64_high(p1), c1, int_splat((int32_t)keys->k0[i]));

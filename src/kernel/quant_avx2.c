@@ -103,6 +103,35 @@ static inline void bytes_put(int8_t *p, size_t left, vint x)
     }
 }
 
+static inline vint bytes_splat(int8_t a)
+{
+    return _mm256_set1_epi8(a);
+}
+
+/* Four vectors of 8 codes as 32 bytes in order, saturated. */
+static inline vint bytes_narrow(const vint q[4])
+{
+    const vint order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+    vint low = _mm256_packs_epi32(q[0], q[1]), high = _mm256_packs_epi32(q[2], q[3]);
+    return _mm256_permutevar8x32_epi32(_mm256_packs_epi16(low, high), order);
+}
+
+static inline vint bytes_clamp(vint x, vint limit)
+{
+    vint minus = _mm256_sub_epi8(_mm256_setzero_si256(), limit);
+    return _mm256_max_epi8(_mm256_min_epi8(x, limit), minus);
+}
+
+/* The codes of vector i to p + 16 i. */
+static inline void bytes_put_four(int8_t *p, vint x)
+{
+    __m128i low = _mm256_castsi256_si128(x), high = _mm256_extracti128_si256(x, 1);
+    _mm_storel_epi64((__m128i *)(void *)p, low);
+    _mm_storeh_pd((double *)(void *)(p + 16), _mm_castsi128_pd(low));
+    _mm_storel_epi64((__m128i *)(void *)(p + 32), high);
+    _mm_storeh_pd((double *)(void *)(p + 48), _mm_castsi128_pd(high));
+}
+
 #include "kernel/quant_simd.h"
 
 void tg__quant_avx2(tg__kernels *table)

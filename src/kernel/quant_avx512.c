@@ -95,6 +95,31 @@ static inline void bytes_put(int8_t *p, size_t left, vint x)
         _mm_mask_storeu_epi8(p, vec_lanes(left), b);
 }
 
+static inline vint bytes_splat(int8_t a)
+{
+    return _mm512_set1_epi8(a);
+}
+
+/* Four vectors of 16 codes as 64 bytes in order, saturated. */
+static inline vint bytes_narrow(const vint q[4])
+{
+    const vint order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+    vint low = _mm512_packs_epi32(q[0], q[1]), high = _mm512_packs_epi32(q[2], q[3]);
+    return _mm512_permutexvar_epi32(order, _mm512_packs_epi16(low, high));
+}
+
+static inline vint bytes_clamp(vint x, vint limit)
+{
+    vint minus = _mm512_sub_epi8(_mm512_setzero_si512(), limit);
+    return _mm512_max_epi8(_mm512_min_epi8(x, limit), minus);
+}
+
+/* The codes of vector i to p + 16 i. */
+static inline void bytes_put_four(int8_t *p, vint x)
+{
+    _mm512_storeu_si512(p, x);
+}
+
 #include "kernel/quant_simd.h"
 
 void tg__quant_avx512(tg__kernels *table)

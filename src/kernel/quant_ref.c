@@ -25,7 +25,13 @@ static void quant_nearest(int8_t *codes, const float *x, size_t n, float inverse
         codes[i] = (int8_t)lrintf(clamp_of(x[i] * inverse, (float)levels));
 }
 
-static void random_group(int8_t *codes, const float *x, float scale, float limit,
+/* As instruction sets convert. */
+static int32_t int_of(float y)
+{
+    return y >= -0x1p31f && y < 0x1p31f ? (int32_t)lrintf(y) : INT32_MIN;
+}
+
+static void random_group(int8_t *codes, const float *x, float scale, int levels,
                          const tg__philox_keys *keys, uint32_t block)
 {
     const uint32_t key[2] = {keys->k0[0], keys->k1[0]};
@@ -34,9 +40,10 @@ static void random_group(int8_t *codes, const float *x, float scale, float limit
         uint32_t word[4];
         tg__philox_rounds(counter, key, keys->rounds, word);
         for (uint32_t j = 0; j < 8; j++) {
-            int32_t draw = (int32_t)(word[j / 2] >> 16 * (j % 2) & 0xffff);
-            int32_t t = (int32_t)lrintf(clamp_of(x[16 * j + lane] * scale, limit));
-            codes[16 * j + lane] = (int8_t)((t + draw) >> 16); /* towards minus infinity */
+            uint32_t draw = word[j / 2] >> 16 * (j % 2) & 0xffff;
+            uint32_t sum = (uint32_t)int_of(x[16 * j + lane] * scale) + draw;
+            int32_t code = (int32_t)sum >> 16; /* towards minus infinity */
+            codes[16 * j + lane] = (int8_t)TG__MAX(TG__MIN(code, levels), -levels);
         }
     }
 }

@@ -1,5 +1,6 @@
 /* Template of quant_avx2.c and quant_avx512.c: quant_ref.c in vectors. The including file has vint
- * with its functions, and bytes_get, bytes_put for WIDTH codes. */
+ * with its functions, bytes_get and bytes_put for WIDTH codes, and
+ * bytes_narrow, _clamp and _put_four for four vectors of them. */
 #include "kernel/philox_simd.h"
 
 /* NaN becomes high. */
@@ -9,28 +10,26 @@ static inline vec clamp_vec(vec x, vec high, vec low)
 }
 
 /* One vector of a group: draws are 0 .. 65535. */
-static inline vint round_random(vec x, vec scale, vec high, vec low, vint draws)
+static inline vint round_random(const float *x, vec scale, vint draws)
 {
-    vint t = int_round(clamp_vec(vec_mul(x, scale), high, low));
-    return int_floor_half(int_add(t, draws));
+    return int_floor_half(int_add(int_round(vec_mul(vec_get(x, WIDTH), scale)), draws));
 }
 
-static inline void random_group(int8_t *codes, const float *x, float factor, float limit,
+static inline void random_group(int8_t *codes, const float *x, float factor, int levels,
                                 const tg__philox_keys *keys, uint32_t block)
 {
-    const vec scale = vec_splat(factor), high = vec_splat(limit), low = vec_splat(-limit);
-    const vint low_half = int_splat(0xffff);
+    const vec scale = vec_splat(factor);
+    const vint low_half = int_splat(0xffff), limit = bytes_splat((int8_t)levels);
     for (uint32_t begin = 0; begin < 16; begin += WIDTH) {
         vint word[4];
         philox(block + begin, keys, word);
-        for (size_t k = 0; k < 4; k++) {
+        for (size_t k = 0; k < 4; k += 2) {
             size_t at = 32 * k + begin;
-            vint a =
-                round_random(vec_get(x + at, WIDTH), scale, high, low, int_and(word[k], low_half));
-            vint b = round_random(vec_get(x + at + 16, WIDTH), scale, high, low,
-                                  int_upper_half(word[k]));
-            bytes_put(codes + at, WIDTH, a);
-            bytes_put(codes + at + 16, WIDTH, b);
+            vint q[4] = {round_random(x + at, scale, int_and(word[k], low_half)),
+                         round_random(x + at + 16, scale, int_upper_half(word[k])),
+                         round_random(x + at + 32, scale, int_and(word[k + 1], low_half)),
+                         round_random(x + at + 48, scale, int_upper_half(word[k + 1]))};
+            bytes_put_four(codes + at, bytes_clamp(bytes_narrow(q), limit));
         }
     }
 }
