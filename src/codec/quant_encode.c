@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BLOCK = TG__PACK_BLOCK, SMALL = 8, LINE = 16 /* floats */ };
+enum { BLOCK = TG__PACK_BLOCK, PIECE = 128, SMALL = 8, LINE = 16 /* floats */ };
 
 /* The bits of a float that bf16 keeps; up: the next such float if it has others. */
 static float to_bf16(float x, bool up)
@@ -104,8 +104,15 @@ static float unit_of(const job *j, const float *x, size_t n)
     return tg__quant_unit(sqrt(stats.sum_sq), j->q->levels);
 }
 
-static void round_block(const job *j, size_t at, size_t m, float unit, int8_t *codes)
+/* Elements [at, at + m) of the next bucket are asked for while this one's are rounded. */
+static void round_piece(const job *j, size_t at, size_t m, float unit, int8_t *codes)
 {
+    size_t ahead = at + j->q->layout.bucket;
+    if (ahead + m <= j->n) {
+        prefetch(j->x + ahead, m);
+        if (j->g)
+            prefetch(j->g + ahead, m);
+    }
     if (unit == 0) {
         memset(codes, 0, m);
     } else if (j->q->random) {
@@ -125,7 +132,8 @@ static void encode_block(const job *j, size_t at, size_t m, float unit)
         codes = j->codes + at;
     else if (width == 8)
         codes = (int8_t *)j->packed + at;
-    round_block(j, at, m, unit, codes);
+    for (size_t i = 0; i < m; i += PIECE)
+        round_piece(j, at + i, TG__MIN(m - i, (size_t)PIECE), unit, codes + i);
     if (j->packed && width != 8)
         j->k->pack(j->packed + tg__pack_bytes(at, width), codes, m, width);
     if (j->r)
@@ -139,12 +147,9 @@ static void encode_range(void *arg, size_t lo, size_t hi)
     const job *j = arg;
     const size_t bucket = j->q->layout.bucket;
     for (size_t at = lo; at < hi; at += bucket) {
-        size_t end = TG__MIN(hi, at + bucket), after = TG__MIN(hi, end + bucket);
-        prefetch(j->x + end, after - end);
-        if (j->g) {
-            prefetch(j->g + end, after - end);
+        size_t end = TG__MIN(hi, at + bucket);
+        if (j->g)
             j->k->add(j->r + at, j->g + at, end - at);
-        }
         float unit = unit_of(j, j->x + at, end - at);
         put_unit(j->units + at / bucket * TG__UNIT_BYTES, unit);
         for (size_t i = at; i < end; i += BLOCK)

@@ -37,7 +37,7 @@ static inline vint int_xor(vint a, vint b)
 
 static inline vint int_xor3(vint a, vint b, vint c)
 {
-    return int_xor(int_xor(a, b), c);
+    return int_xor(a, int_xor(b, c)); /* a is the one that is waited for */
 }
 
 static inline vint int_upper_half(vint a)

@@ -25,10 +25,11 @@ static inline void random_group(int8_t *codes, const float *x, float factor, int
         philox(block + begin, keys, word);
         for (size_t k = 0; k < 4; k += 2) {
             size_t at = 32 * k + begin;
-            vint q[4] = {round_random(x + at, scale, int_and(word[k], low_half)),
-                         round_random(x + at + 16, scale, int_upper_half(word[k])),
-                         round_random(x + at + 32, scale, int_and(word[k + 1], low_half)),
-                         round_random(x + at + 48, scale, int_upper_half(word[k + 1]))};
+            vint a = word[k], b = word[k + 1];
+            vint q[4] = {round_random(x + at, scale, int_and(a, low_half)),
+                         round_random(x + at + 16, scale, int_upper_half(a)),
+                         round_random(x + at + 32, scale, int_and(b, low_half)),
+                         round_random(x + at + 48, scale, int_upper_half(b))};
             bytes_put_four(codes + at, bytes_clamp(bytes_narrow(q), limit));
         }
     }
