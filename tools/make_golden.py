@@ -11,6 +11,7 @@ import sys
 import numpy as np
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import golden_quant  # noqa: E402
 import wire_decode  # noqa: E402
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -191,6 +192,7 @@ def main():
     with open(os.path.join(ROOT, "tests/golden/golden_vectors.h"), "w") as file:
         file.write(HEADER % ("".join(frames), "".join(rows)))
     corpus(seen, messages)
+    golden_quant.write(ROOT, {name: x for name, _, x, _ in vectors()}, wire_decode.decode_frame, literal)
 
 
 def corpus(frames, messages):

@@ -13,7 +13,10 @@ import sys
 
 import numpy as np
 
+import wire_quant
+
 CODECS = {1: "f32", 2: "fp16", 3: "bf16", 4: "topk", 5: "2bit"}
+CODECS.update({6: "int8", 7: "qsgd", 8: "terngrad"})
 FORMS = {0: "coded", 1: "dense", 2: "zero"}
 FLAGS = {1: "NONFINITE", 2: "STOP", 4: "CLOSES"}
 VALUE_CODINGS = {0: ("f32", 4), 1: ("fp16", 2)}
@@ -165,6 +168,7 @@ def decode_twobit(info, n, payload):
 
 
 CODED = {2: decode_half, 3: decode_bf16, 4: decode_topk, 5: decode_twobit}
+CODED.update(wire_quant.coded(need))
 
 
 def decode_frame(frame):
