@@ -84,14 +84,25 @@ static void matrices(FILE *file, float *x, unsigned number)
 int main(int argc, char **argv)
 {
     static const char *const topk[] = {
-        "topk:density=0.001,index=rice", "topk:density=0.05,values=f32",
-        "topk:density=0.2,index=raw",    "topk:density=0.5,index=bitmap",
-        "topk:density=1,values=f32",     "2bit:threshold=0.01",
-        "topk:density=0.4,values=int8",  "topk:density=0.4,values=4bit,index=ef",
-        "topk:density=0.5,values=2bit",  "topk:density=0.3,values=1bit,index=ef",
-        "strom:threshold=0.01",          "strom:threshold=1,index=bitmap",
-        "strom:threshold=0.1,index=raw", "adacomp:bin=9,index=rice",
+        "topk:density=0.001,index=rice",
+        "topk:density=0.05,values=f32",
+        "topk:density=0.2,index=raw",
+        "topk:density=0.5,index=bitmap",
+        "topk:density=1,values=f32",
+        "2bit:threshold=0.01",
+        "topk:density=0.4,values=int8",
+        "topk:density=0.4,values=4bit,index=ef",
+        "topk:density=0.5,values=2bit",
+        "topk:density=0.3,values=1bit,index=ef",
+        "strom:threshold=0.01",
+        "strom:threshold=1,index=bitmap",
+        "strom:threshold=0.1,index=raw",
+        "adacomp:bin=9,index=rice",
         "2bit:threshold=auto",
+        "qsgd:bits=3,norm=l2",
+        "qsgd:bits=7,bucket=1024",
+        "qsgd:norm=l2,coding=elias",
+        "terngrad:clip=0",
     };
     static const size_t ns[] = {0, 1, 2, 63, 64, 65, 500, MAX_N};
     static float x[MAX_N];

@@ -14,6 +14,7 @@ import sys
 import numpy as np
 
 import wire_atomo
+import wire_quant
 import wire_sparse
 import wire_strom
 
@@ -156,6 +157,7 @@ CODED = {
     12: lambda info, n, payload: wire_strom.decode_levels(need, decode_indices, info, n, payload),
     13: lambda info, n, payload: wire_atomo.decode_atomo(info, n, payload, need),
 }
+CODED.update(wire_quant.coded(need))
 
 
 def decode_frame(frame):

@@ -46,6 +46,9 @@ typedef struct tg__combine {
 extern const tg__combine
     tg__combine_mean; /* zeros; += decoded; *= 1.0f / size (exact for powers of two) */
 
+extern const tg__combine
+    tg__combine_max; /* zeros; the larger of it and the f32 frame's; for scalers >= 0 */
+
 /* What one exchange costs a rank, for n elements of which a frame takes `frame` bytes (whole
  * vector), P ranks. */
 typedef struct tg__cost {

@@ -57,6 +57,8 @@ static void fill_avx2(tg__kernels *table)
     tg__optim_avx2(table);
     tg__crc_avx2(table);
     tg__bits_avx2(table);
+    tg__quant_avx2(table);
+    tg__pack_avx2(table);
 }
 
 static void fill_avx512(tg__kernels *table)
@@ -68,6 +70,7 @@ static void fill_avx512(tg__kernels *table)
     tg__adacomp_avx512(table);
     tg__half_avx512(table);
     tg__optim_avx512(table);
+    tg__quant_avx512(table);
 }
 #else
 static int cpu_level(void)
@@ -97,6 +100,8 @@ static void fill_ref(tg__kernels *table)
     tg__optim_ref(table);
     tg__crc_ref(table);
     tg__bits_ref(table);
+    tg__quant_ref(table);
+    tg__pack_ref(table);
 }
 
 static int level_named(const char *name)

@@ -26,6 +26,14 @@ typedef struct tg__bins {
     double sum;   /* of the bins' maxima, in order */
     size_t count; /* bins that are not all 0 */
 } tg__bins;
+/* Random numbers of 16 bits for the elements of a vector: that of element i, in group i / 128 at
+ * place e = i % 128, is half-word e / 16 (the low half of a word first) of the Philox block
+ * 16 * (i / 128) + e % 16 of a stream (base/philox.h). */
+typedef struct tg__draws {
+    uint32_t key[2];
+    unsigned rounds; /* of Philox: 7 or 10 */
+    uint64_t first;  /* i of the first element of the call */
+} tg__draws;
 
 typedef struct tg__kernels {
     const char *level; /* "ref", "avx2", "avx512" */
@@ -96,6 +104,24 @@ typedef struct tg__kernels {
     void (*bf16_encode)(uint16_t *dst, const float *src, size_t n);
     void (*bf16_decode)(float *dst, const uint16_t *src, size_t n);
     void (*bf16_decode_add)(float *dst, const uint16_t *src, size_t n);
+
+    /* Codes of one byte: x * inverse, clamped to +-levels (NaN counts as +levels), rounded to
+     * nearest even. levels <= 127 */
+    void (*quant_nearest)(int8_t *codes, const float *x, size_t n, float inverse, int levels);
+    /* Rounded at random, up with the probability of the fraction: t = x * (65536 inverse) rounded
+     * to nearest even, code = floor((t + draw) / 65536), clamped to +-levels. Sums that are
+     * no int32 wrap round; t is INT32_MIN where x * (65536 inverse) is none, or NaN. */
+    void (*quant_random)(int8_t *codes, const float *x, size_t n, float inverse, int levels,
+                         const tg__draws *draws);
+    /* dst = code * unit */
+    void (*quant_decode)(float *dst, const int8_t *codes, size_t n, float unit);
+    void (*quant_decode_add)(float *dst, const int8_t *codes, size_t n, float unit);
+    /* The low `width` bits (1..8) of each code, as pack.h lays them out; and back, the sign bit of
+     * a width below 8 extended. bytes has tg__pack_bytes(n, width). */
+    void (*pack)(uint8_t *bytes, const int8_t *codes, size_t n, unsigned width);
+    void (*unpack)(int8_t *codes, const uint8_t *bytes, size_t n, unsigned width);
+    /* dst = src clamped to +-limit (NaN becomes limit); dst may be src */
+    void (*clamp)(float *dst, const float *src, size_t n, float limit);
 
     /* w = w - eta * (g + wd * w) */
     void (*sgd)(float *w, const float *g, size_t n, float eta, float wd);

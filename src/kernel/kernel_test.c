@@ -201,10 +201,44 @@ CALL(bf16_decode_add, k->bf16_decode_add(w->f[0], w->h, w->n))
 CALL(sgd, k->sgd(w->f[0], w->f[1], w->n, 0.1f, factors[v]))
 CALL(sgd_to, k->sgd_to(w->f[0], v ? w->f[0] : w->f[1], w->f[2], w->n, 0.1f, 1e-4f))
 CALL(sgd_momentum, k->sgd_momentum(w->f[0], w->f[1], w->f[2], w->n, 0.1f, 0.9f, 1e-4f, v))
+CALL(clamp, k->clamp(w->f[0], v ? w->f[0] : w->f[1], w->n, 0.25f))
 CALL(crc32c, w->result[0] = k->crc32c(v, w->f[0], w->n * sizeof(float) - (w->n ? v : 0)))
 
 CALL(count_bits, w->result[0] = k->count_bits((const uint8_t *)w->f[0] + (w->n ? v : 0),
                                               w->n * sizeof(float) - (w->n ? v : 0)))
+static void run_quant_nearest(const tg__kernels *k, world *w, unsigned v)
+{
+    static const int levels[] = {127, 7, 1, 0};
+    k->quant_nearest((int8_t *)w->bytes, w->f[0], TG__MIN(w->n, tg__twobit_bytes(w->n)),
+                     v ? 3.0f : 1000.0f, levels[v]);
+}
+
+static void run_quant_random(const tg__kernels *k, world *w, unsigned v)
+{
+    static const int levels[] = {127, 7, 1, 0};
+    static const uint64_t first[] = {0, 128 * 77, 13, 127};
+    const tg__draws draws = {
+        .key = {1234567, 0x89abcdef}, .rounds = v % 2 ? 7 : 10, .first = first[v / 4]};
+    k->quant_random((int8_t *)w->bytes, w->f[0], TG__MIN(w->n, tg__twobit_bytes(w->n)),
+                    v % 4 ? 3.0f : 1000.0f, levels[v % 4], &draws);
+}
+
+static void run_quant_decode(const tg__kernels *k, world *w, unsigned v)
+{
+    size_t n = TG__MIN(w->n, tg__twobit_bytes(w->n));
+    (v ? k->quant_decode : k->quant_decode_add)(w->f[0], (const int8_t *)w->bytes, n, 0.37f);
+}
+
+/* From the bytes of f[1] to the bytes of f[0], which suffice from 4 elements on; width v + 1. */
+static void run_pack(const tg__kernels *k, world *w, unsigned v)
+{
+    k->pack((uint8_t *)w->f[0], (const int8_t *)w->f[1], w->n < 4 ? 0 : w->n, v + 1);
+}
+
+static void run_unpack(const tg__kernels *k, world *w, unsigned v)
+{
+    k->unpack((int8_t *)w->f[0], (const uint8_t *)w->f[1], w->n < 4 ? 0 : w->n, v + 1);
+}
 
 static void run_sgd_preview_to(const tg__kernels *k, world *w, unsigned v)
 {
@@ -305,6 +339,12 @@ static const struct kernel_case {
     {"sgd_momentum", run_sgd_momentum, 2},
     {"sgd_preview_to", run_sgd_preview_to, 2},
     {"crc32c", run_crc32c, 4},
+    {"quant_nearest", run_quant_nearest, 4},
+    {"quant_random", run_quant_random, 16},
+    {"quant_decode", run_quant_decode, 2},
+    {"pack", run_pack, 8},
+    {"unpack", run_unpack, 8},
+    {"clamp", run_clamp, 2},
 };
 
 /* ---- the loops ------------------------------------------------------------------------------- */

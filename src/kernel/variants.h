@@ -44,6 +44,15 @@ void tg__half_ref(tg__kernels *table);
 void tg__half_avx2(tg__kernels *table);
 void tg__half_avx512(tg__kernels *table);
 
+/* quant_* clamp */
+void tg__quant_ref(tg__kernels *table);
+void tg__quant_avx2(tg__kernels *table);
+void tg__quant_avx512(tg__kernels *table);
+
+/* pack unpack */
+void tg__pack_ref(tg__kernels *table);
+void tg__pack_avx2(tg__kernels *table);
+
 /* sgd sgd_momentum sgd_to sgd_preview_to */
 void tg__optim_ref(tg__kernels *table);
 void tg__optim_avx2(tg__kernels *table);

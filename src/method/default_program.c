@@ -25,8 +25,7 @@ typedef struct program {
     float *memory; /* the codec's, a slot; NULL: it wants none */
 } program;
 
-/* The codec's spec: those of the method's keys that the codec has as well. */
-static tg_status make_codec(tg__method *m, const char *name, tg_codec **codec_p)
+tg_status tg__make_codec(const tg__method *m, const char *name, tg_codec **codec_p)
 {
     size_t count, len = 0;
     const tg_entry *const *list = tg__codec_entries(&count);
@@ -107,7 +106,7 @@ static tg_status default_init(tg__method *m)
     TG_TRY(tg__alloc(1, sizeof *p, &p));
     m->impl = p;
     const tg__method_setup *s = &m->setup;
-    TG_TRY(make_codec(m, m->def->codec, &p->codec));
+    TG_TRY(tg__make_codec(m, m->def->codec, &p->codec));
     TG_TRY(tg_codec_create("f32", &p->f32));
     p->codec->pool = s->pool;
     TG_TRY(make_memory(m, p));
@@ -186,7 +185,11 @@ static tg_status encode_coded(tg__method *m, program *p, tg__task *task, tg__exc
     tg__view view = {0};
     ctx.gradient = clip(m, p, task->g);
     f->ops->compensate(f, ctx.gradient, m->n, p->scratch, &sent);
-    TG_TRY(tg__codec_encode(p->codec, &ctx, sent, m->n, x->parts, x->nparts, &view));
+    bool remembers = f->ops->vectors > 0;
+    TG_TRY(tg__codec_encode(p->codec, &ctx, sent, m->n, x->parts, x->nparts,
+                            remembers ? &view : NULL));
+    if (!remembers)
+        return TG_OK;
     if (view.sparse)
         f->ops->sent(f, sent, m->n, view.idx, view.val, view.k);
     else

@@ -10,6 +10,7 @@
 #include "codec/codec_strom.h"
 #include "codec/codec_topk.h"
 #include "codec/codec_twobit.h"
+#include "codec/quant.h"
 #include "kernel/kernel.h"
 #include "method/method.h"
 #include <string.h>
@@ -150,13 +151,31 @@ static tg_status residual_strom(tg__feedback *f, tg_codec *c, const tg_encode_co
     return tg__strom_write(c, ctx, &source, r, n, parts, nparts, NULL);
 }
 
+/* ---- buckets of small integers --------------------------------------------------------------- */
+
+static tg_status residual_int8(tg__feedback *f, tg_codec *c, const tg_encode_context *ctx,
+                               const float *g, size_t n, tg__part *parts, size_t nparts)
+{
+    (void)n;
+    TG_TRY(room(c, parts, nparts));
+    return tg__quant_encode_residual(c, c->impl, ctx, tg__feedback_pending(f), g, parts, nparts);
+}
+
+static tg_status residual_qsgd(tg__feedback *f, tg_codec *c, const tg_encode_context *ctx,
+                               const float *g, size_t n, tg__part *parts, size_t nparts)
+{
+    return residual_int8(f, c, ctx, g, n, parts, nparts);
+}
+
 /* ---- the list -------------------------------------------------------------------------------- */
 
 #define FUSED_LIST             \
     TG_FUSED(residual, topk)   \
     TG_FUSED(velocity, topk)   \
     TG_FUSED(residual, twobit) \
-    TG_FUSED(residual, strom)
+    TG_FUSED(residual, strom)  \
+    TG_FUSED(residual, int8)   \
+    TG_FUSED(residual, qsgd)
 
 static const struct {
     const char *feedback;

@@ -192,6 +192,17 @@ static void residual_strom(void **state)
     compare("residual", "strom:start=1e-4,target=0.1", params);
 }
 
+static void residual_quant(void **state)
+{
+    (void)state;
+    tg__feedback_params params = {.world = 1};
+    compare("residual", "int8", params);
+    compare("residual", "qsgd", params);
+    compare("residual", "qsgd:bits=3,bucket=2048,norm=l2", params);
+    compare("residual", "qsgd:bits=6,norm=l2,levels=16,rounds=10", params);
+    compare("residual", "qsgd:bits=8,coding=elias", params);
+}
+
 static void pairs_without_a_fused_pass(void **state)
 {
     (void)state;
@@ -214,8 +225,9 @@ static void pairs_without_a_fused_pass(void **state)
 static void no_room_touches_nothing(void **state)
 {
     (void)state;
-    static const char *const codecs[] = {"topk", "2bit:threshold=0.001", "2bit:threshold=auto",
-                                         "strom:threshold=0.001"};
+    static const char *const codecs[] = {
+        "topk", "2bit:threshold=0.001", "2bit:threshold=auto", "strom:threshold=0.001", "int8",
+        "qsgd"};
     static float before[1000];
     tg__feedback_params params = {.world = 1};
     for (size_t i = 0; i < TG__COUNT(codecs); i++) {
@@ -244,7 +256,10 @@ static void error_feedback_telescopes(void **state)
                                          "2bit:threshold=0.5",
                                          "fp16",
                                          "bf16",
-                                         "strom:threshold=0.5"};
+                                         "strom:threshold=0.5",
+                                         "int8",
+                                         "qsgd",
+                                         "qsgd:bits=5,norm=l2"};
     enum { N = 4097 };
     static float sum[N], total[N];
     tg__feedback_params params = {.world = 1};
@@ -312,6 +327,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(residual_twobit),
         cmocka_unit_test(residual_twobit_auto),
         cmocka_unit_test(residual_strom),
+        cmocka_unit_test(residual_quant),
         cmocka_unit_test(pairs_without_a_fused_pass),
         cmocka_unit_test(no_room_touches_nothing),
         cmocka_unit_test(error_feedback_telescopes),

@@ -99,6 +99,11 @@ static void test_sums(void **state)
                                         "strom:threshold=0.75",
                                         "strom:threshold=0.125,index=rice,exchange=direct",
                                         "fp16:feedback=residual",
+                                        "int8:feedback=residual",
+                                        "int8:feedback=residual,exchange=direct",
+                                        "qsgd:feedback=residual",
+                                        "qsgd:bits=3,norm=l2,feedback=residual,exchange=direct",
+                                        "qsgd:bits=8,coding=elias,norm=l2,feedback=residual",
                                         "bf16:feedback=residual"};
     for (size_t c = 0; c < TG__COUNT(lossy); c++) {
         start(lossy[c]);
@@ -237,6 +242,10 @@ static void test_refusals(void **state)
         {"2bit:threshold=-1", NAN, "threshold=-1"},
         {"topk:values=int3", NAN, "fp16"},
         {"what", NAN, "dense"},
+        {"qsgd:bits=9", NAN, "bits=9"},
+        {"qsgd:bucket=768", NAN, "bucket=768"},
+        {"qsgd:bits=3,levels=4", NAN, "levels=4"},
+        {"terngrad:clip=-1", NAN, "clip=-1"},
         {"dense:density=1", NAN, "exchange"},
         {"topk:warmup=1.5", NAN, "warmup"},
     };

@@ -122,7 +122,11 @@ static void test_mean(void **state)
                                           "atomo",
                                           "strom:target=0.01",
                                           "adacomp:bin=500",
-                                          "dgc:density=0.01,warmup=0"};
+                                          "dgc:density=0.01,warmup=0",
+                                          "int8",
+                                          "qsgd:exchange=direct",
+                                          "terngrad",
+                                          "terngrad:scaler=local,exchange=direct"};
     static float mean[N];
     for (size_t m = 0; m < sizeof methods / sizeof *methods; m++) {
         setup(methods[m], false);
