@@ -113,8 +113,12 @@ static void setup(const char *method, bool parts)
 static void test_mean(void **state)
 {
     (void)state;
-    static const char *const methods[] = {"dense", "fp16", "2bit", "topk:density=0.01",
-                                          "randomk:density=0.01", "atomo",
+    static const char *const methods[] = {"dense",
+                                          "fp16",
+                                          "2bit",
+                                          "topk:density=0.01",
+                                          "randomk:density=0.01",
+                                          "atomo",
                                           "dgc:density=0.01,warmup=0"};
     static float mean[N];
     for (size_t m = 0; m < sizeof methods / sizeof *methods; m++) {
