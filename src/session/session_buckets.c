@@ -79,6 +79,7 @@ static tg_status make_method(tg_session *s, uint32_t index)
         .momentum = tg__session_momentum(s),
         .nesterov = tg__session_nesterov(s),
         .state = s->state,
+        .pool = s->pool,
     };
     const char **name;
     size_t *len;

@@ -48,6 +48,7 @@ struct tg_session {
     tg_session_config config; /* strings copied */
     tg_transport *transport;
     tg__engine *engine;
+    tg__pool *pool;          /* NULL: one core */
     tg_optimizer *optimizer; /* as configured */
     tg_optimizer *applied;   /* what the strategy uses: without momentum where the method owns it */
     double fold_decay; /* weight decay that goes into the local gradient (method owns momentum) */

@@ -1,6 +1,6 @@
 /* One step: gradients come in, exchanges go out, aggregates are delivered to the strategy. */
 #include "session/session_impl.h"
-#include "kernel/kernel.h"
+#include "kernel/parallel.h"
 
 #include <math.h>
 #include <string.h>
@@ -36,10 +36,10 @@ static lane_op *free_lane(bucket *b, size_t lanes, size_t *lane_p)
     return NULL;
 }
 
-static bool vector_finite(const float *x, size_t n)
+static bool vector_finite(const tg_session *s, const float *x, size_t n)
 {
     tg__stats stats;
-    tg__kernel()->copy_stats(NULL, x, n, &stats);
+    tg__parallel_copy_stats(s->pool, NULL, x, n, &stats);
     return stats.finite;
 }
 
@@ -52,7 +52,7 @@ static tg_status submit(tg_session *s, const tg__action *a, bool closes)
         return tg_fail(TG_E_STATE, "strategy \"%s\" has more than %zu exchanges in flight",
                        s->config.strategy, s->lanes);
     /* The flag speaks of what is exchanged: the gradient, or the strategy's own buffer. */
-    bool nonfinite = a->buffer == NULL ? s->nonfinite : !vector_finite(a->buffer, b->n);
+    bool nonfinite = a->buffer == NULL ? s->nonfinite : !vector_finite(s, a->buffer, b->n);
     tg__op *op = &l->op;
     op->method = b->method;
     op->task = (tg__task){.step = s->t,
@@ -121,7 +121,7 @@ static tg_status take_gradient(tg_session *s, tensor *t)
     if (staged != NULL) /* the last step's may not have been read yet */
         for (size_t l = 0; l < s->lanes; l++)
             TG_TRY(tg__engine_wait_begun(s->engine, &b->lane[l].op));
-    tg__kernel()->copy_stats(staged, t->grad, t->n, &stats);
+    tg__parallel_copy_stats(s->pool, staged, t->grad, t->n, &stats);
     s->grad_sq += stats.sum_sq;
     s->nonfinite = s->nonfinite || !stats.finite;
     if (s->fold_decay != 0)
