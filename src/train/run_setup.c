@@ -75,6 +75,7 @@ static tg_status make_session(run *r)
         .driver = r->job->driver,
         .job = text,
         .trace = r->job->trace,
+        .codec_threads = r->job->codec_threads,
     };
     TG_TRY(tg_session_create(&config, r->transport, &r->session));
     const model *m = r->model;
