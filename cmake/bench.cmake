@@ -2,17 +2,16 @@
 # static one. The Python script that it runs is carried in the program.
 file(READ src/bench/torch_codec.py hex HEX)
 string(REGEX REPLACE "([0-9a-f][0-9a-f])" "0x\\1," bytes "${hex}")
-string(REGEX REPLACE ",$" "" bytes "${bytes}")
-file(WRITE ${PROJECT_BINARY_DIR}/generated/torch_codec.inc.new "${bytes}\n")
-configure_file(${PROJECT_BINARY_DIR}/generated/torch_codec.inc.new ${PROJECT_BINARY_DIR}/generated/torch_codec.inc COPYONLY)
+set(script ${PROJECT_BINARY_DIR}/generated/torch_script.c)
+file(WRITE ${script}.new "extern const char bench_torch_script[];\nconst char bench_torch_script[] = {${bytes}0};\n")
+configure_file(${script}.new ${script} COPYONLY)
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS src/bench/torch_codec.py)
 
 file(GLOB bench_sources CONFIGURE_DEPENDS src/bench/*.c)
 set(bench_tests ${bench_sources})
 list(FILTER bench_tests INCLUDE REGEX "_test\\.c$")
 list(FILTER bench_sources EXCLUDE REGEX "_test\\.c$")
-add_library(tg_bench STATIC ${bench_sources})
-target_include_directories(tg_bench PRIVATE ${PROJECT_BINARY_DIR}/generated)
+add_library(tg_bench STATIC ${bench_sources} ${script})
 target_link_libraries(tg_bench PRIVATE tg_flags)
 
 if(NOT TG_TESTS)

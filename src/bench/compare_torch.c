@@ -14,9 +14,7 @@
 
 extern char **environ;
 
-static const char script[] = {
-#include "torch_codec.inc" /* torch_codec.py, made by cmake/bench.cmake */
-    , '\0'};
+extern const char bench_torch_script[]; /* torch_codec.py, carried in by cmake/bench.cmake */
 
 static const struct pair {
     const char *name, *theirs, *method;
@@ -74,7 +72,7 @@ static tg_status spawn(peer *p, const bench *b, const char *python)
     posix_spawn_file_actions_t actions;
     snprintf(n, sizeof n, "%zu", b->n);
     snprintf(seconds, sizeof seconds, "%g", b->o->seconds);
-    const char *argv[] = {python, "-c", script, p->file, n, seconds, NULL};
+    const char *argv[] = {python, "-c", bench_torch_script, p->file, n, seconds, NULL};
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) != 0)
         return tg_fail(TG_E_IO, "cannot make a socket pair: %s", strerror(errno));
     p->fd = fds[0];
@@ -106,7 +104,10 @@ static tg_status start(peer *p, const bench *b, const char *python)
     return tg_fail(TG_E_UNSUPPORTED,
                    "%s has no PyTorch (%s): install it (Debian: python3-torch), or name another "
                    "by --python",
-                   python, said ? said : "it ended without a word");
+                   python,
+                   !said                               ? "it ended without a word"
+                   : strncmp(said, "missing ", 8) == 0 ? said + 8
+                                                       : said);
 }
 
 static void stop(peer *p)

@@ -79,7 +79,7 @@ const char help_bench[] =
     "  --filter NAME       rows whose name contains it, or whose group it is: target,\n"
     "                      method, index, kernel\n"
     "  --level L,L         instruction sets: avx512, avx2, ref (the best)\n"
-    "  --gradients FILE    .npy of f32, repeated or cut to N: see train --dump-gradients\n"
+    "  --gradients FILE    .npy of f32, repeated or cut to N (train --dump-gradients)\n"
     "  --threads N         cores for the codecs; the yardsticks have one (1)\n"
     "  --seconds S         for each row, or a few calls at least (0.5)\n"
     "  --compare torch     instead: beside the same work in PyTorch, on the same core\n"

@@ -129,11 +129,11 @@ class Bench(CliTest):
     def test_torch_errors(self):
         job = ["bench", "codec", *QUICK, "--compare", "torch", "--python"]
         self.refused(1, ["cannot run", "none/python", "python3-torch", "--python"], *job, self.path("none/python"))
-        for said in ("", "echo missing No module"):
+        for said in ("", "echo missing No module", "echo No interpreter"):
             with open(self.path("python"), "w", encoding="utf-8") as file:
                 file.write(f"#!/bin/sh\n{said}\n")
             os.chmod(self.path("python"), stat.S_IRWXU)
-            self.refused(1, ["has no PyTorch", said[5:], "python3-torch"], *job, self.path("python"))
+            self.refused(1, ["has no PyTorch", said.split("No")[-1], "python3-torch"], *job, self.path("python"))
 
     def test_torch_dialogue(self):
         """The other side played by a script: what it says is what is printed."""
