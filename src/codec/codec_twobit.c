@@ -9,7 +9,7 @@
  * laid out otherwise, and its unit is the gradient summed over the batch. */
 #include "codec/codec_twobit.h"
 #include "base/mem.h"
-#include "kernel/parallel.h"
+#include "kernel/kernel.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -82,6 +82,7 @@ static tg_status encode(tg_codec *c, const tg_encode_context *ctx, const float *
 {
     (void)ctx;
     twobit *own = c->impl;
+    const tg__kernels *kernel = tg__kernel();
     if (view_p)
         TG_TRY(tg__scratch(&own->decoded, &own->cap, n, sizeof(float)));
     for (size_t i = 0; i < nparts; i++) {
@@ -90,9 +91,9 @@ static tg_status encode(tg_codec *c, const tg_encode_context *ctx, const float *
         uint8_t small[TG__TWOBIT_SMALL];
         TG_TRY(tg__part_room(part, bound(c, m)));
         uint8_t *planes = tg__twobit_place(part, small);
-        tg__parallel_twobit_encode(c->pool, x + part->lo, m, own->threshold, planes);
+        kernel->twobit_encode(x + part->lo, m, own->threshold, planes);
         if (view_p)
-            tg__parallel_twobit_decode(c->pool, own->decoded + part->lo, planes, m, own->threshold);
+            kernel->twobit_decode(own->decoded + part->lo, planes, m, own->threshold);
         tg__twobit_finish(part, own->threshold, planes);
     }
     if (view_p)

@@ -9,8 +9,6 @@ typedef struct job {
     const float *src;
     float a;
     bool nesterov;
-    uint8_t *bytes;
-    const uint8_t *coded;
     tg__stats *stats; /* one a chunk */
     size_t base;      /* element of the first */
 } job;
@@ -95,40 +93,4 @@ void tg__parallel_dgc(tg__pool *pool, float *u, float *v, const float *g, size_t
                       bool nesterov)
 {
     RUN(pool, n, dgc, .u = u, .dst = v, .src = g, .a = m, .nesterov = nesterov);
-}
-
-static void twobit_encode(void *arg, size_t lo, size_t hi)
-{
-    const job *j = arg;
-    tg__kernel()->twobit_encode(j->src + lo, hi - lo, j->a, j->bytes + tg__twobit_bytes(lo));
-}
-
-void tg__parallel_twobit_encode(tg__pool *pool, const float *p, size_t n, float tau, uint8_t *bytes)
-{
-    RUN(pool, n, twobit_encode, .src = p, .a = tau, .bytes = bytes);
-}
-
-static void twobit_add_encode(void *arg, size_t lo, size_t hi)
-{
-    const job *j = arg;
-    tg__kernel()->twobit_add_encode(j->dst + lo, j->src + lo, hi - lo, j->a,
-                                    j->bytes + tg__twobit_bytes(lo));
-}
-
-void tg__parallel_twobit_add_encode(tg__pool *pool, float *r, const float *g, size_t n, float tau,
-                                    uint8_t *bytes)
-{
-    RUN(pool, n, twobit_add_encode, .dst = r, .src = g, .a = tau, .bytes = bytes);
-}
-
-static void twobit_decode(void *arg, size_t lo, size_t hi)
-{
-    const job *j = arg;
-    tg__kernel()->twobit_decode(j->dst + lo, j->coded + tg__twobit_bytes(lo), hi - lo, j->a);
-}
-
-void tg__parallel_twobit_decode(tg__pool *pool, float *dst, const uint8_t *bytes, size_t n,
-                                float tau)
-{
-    RUN(pool, n, twobit_decode, .dst = dst, .coded = bytes, .a = tau);
 }

@@ -13,11 +13,5 @@ void tg__parallel_copy_stats(tg__pool *pool, float *dst, const float *src, size_
                              tg__stats *stats);
 void tg__parallel_dgc(tg__pool *pool, float *u, float *v, const float *g, size_t n, float m,
                       bool nesterov); /* dgc_select's arithmetic, nothing selected */
-void tg__parallel_twobit_encode(tg__pool *pool, const float *p, size_t n, float tau,
-                                uint8_t *bytes);
-void tg__parallel_twobit_add_encode(tg__pool *pool, float *r, const float *g, size_t n, float tau,
-                                    uint8_t *bytes);
-void tg__parallel_twobit_decode(tg__pool *pool, float *dst, const uint8_t *bytes, size_t n,
-                                float tau);
 
 #endif

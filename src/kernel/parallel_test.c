@@ -75,11 +75,6 @@ static void vectors(void **state)
     tg__parallel_sub(pool, a, x, N);
     tg__kernel()->sub(b, x, N);
     assert_memory_equal(a, b, N * sizeof *a);
-    static uint8_t planes[2][N / 4 + 16];
-    tg__parallel_twobit_add_encode(pool, a, x, N, 0.001f, planes[0]);
-    tg__kernel()->twobit_add_encode(b, x, N, 0.001f, planes[1]);
-    assert_memory_equal(planes[0], planes[1], tg__twobit_bytes(N));
-    assert_memory_equal(a, b, N * sizeof *a);
     tg__parallel_copy(pool, a, x, N);
     assert_memory_equal(a, x, N * sizeof *a);
     tg__pool_destroy(pool);

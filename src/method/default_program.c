@@ -186,9 +186,11 @@ static tg_status encode_coded(tg__method *m, program *p, tg__task *task, tg__exc
     tg__view view = {0};
     ctx.gradient = clip(m, p, task->g);
     f->ops->compensate(f, ctx.gradient, m->n, p->scratch, &sent);
-    if (f->ops->vectors == 0) /* nothing is remembered: no view to decode */
-        return tg__codec_encode(p->codec, &ctx, sent, m->n, x->parts, x->nparts, NULL);
-    TG_TRY(tg__codec_encode(p->codec, &ctx, sent, m->n, x->parts, x->nparts, &view));
+    bool remembers = f->ops->vectors > 0;
+    TG_TRY(tg__codec_encode(p->codec, &ctx, sent, m->n, x->parts, x->nparts,
+                            remembers ? &view : NULL));
+    if (!remembers)
+        return TG_OK;
     if (view.sparse)
         f->ops->sent(f, sent, m->n, view.idx, view.val, view.k);
     else

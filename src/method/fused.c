@@ -9,7 +9,7 @@
 #include "base/mem.h"
 #include "codec/codec_topk.h"
 #include "codec/codec_twobit.h"
-#include "kernel/parallel.h"
+#include "kernel/kernel.h"
 #include "method/method.h"
 #include <string.h>
 
@@ -140,8 +140,8 @@ static tg_status residual_twobit(tg__feedback *f, tg_codec *c, const tg_encode_c
     for (size_t i = 0; i < nparts; i++) {
         tg__part *part = &parts[i];
         uint8_t small[TG__TWOBIT_SMALL], *planes = tg__twobit_place(part, small);
-        tg__parallel_twobit_add_encode(c->pool, r + part->lo, g + part->lo, part->hi - part->lo,
-                                       threshold, planes);
+        tg__kernel()->twobit_add_encode(r + part->lo, g + part->lo, part->hi - part->lo, threshold,
+                                        planes);
         tg__twobit_finish(part, threshold, planes);
     }
     return TG_OK;
