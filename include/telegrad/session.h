@@ -62,10 +62,13 @@ typedef struct tg_session_config {
      * session begins. exchange=none is for all tensors or for none. Copied. */
     const char *const *rules;
     size_t nrules;
+    unsigned codec_threads; /* cores for encoding and decoding; 0: one. May differ between ranks:
+                               the same bits for any number */
 } tg_session_config;
 
 /* transport is borrowed and not used by anyone else until the session is destroyed. Nothing is sent
- * yet. Errors TG_E_SPEC (also: method and optimizer name two different momenta), TG_E_ARG,
+ * yet. Errors TG_E_SPEC (also: method and optimizer name two different momenta), TG_E_ARG (also
+ * codec_threads > 256),
  * TG_E_UNSUPPORTED, TG_E_NOMEM */
 TG_API TG_NODISCARD tg_status tg_session_create(const tg_session_config *config,
                                                 tg_transport *transport, tg_session **s_p);

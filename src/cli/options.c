@@ -61,6 +61,9 @@ static const struct option_def table[] = {
     {"trace", "FILE", OPT_TRAIN, FORM_TEXT, AT(trace), TG_KIND_COUNT, 0, 0},
     {"dry-run", NULL, OPT_TRAIN, FORM_FLAG, AT(dry_run), TG_KIND_COUNT, 0, 0},
     {"json", NULL, OPT_TRAIN, FORM_FLAG, AT(json), TG_KIND_COUNT, 0, 0},
+    {"codec-threads", "N", BOTH, FORM_COUNT, AT(codec_threads), TG_KIND_COUNT, 1, 256},
+    {"dump-gradients", "DIR", OPT_TRAIN, FORM_TEXT, AT(dump_gradients), TG_KIND_COUNT, 0, 0},
+    {"dump-every", "N", OPT_TRAIN, FORM_COUNT, AT(dump_every), TG_KIND_COUNT, 1, 1e12},
     {"fault", "RANK=SPEC", OPT_TRAIN, FORM_FAULT, AT(faults), TG_KIND_COUNT, 0, 0},
 };
 
@@ -88,6 +91,7 @@ void options_defaults(struct run_options *o, uint64_t workers)
                               .seed = 1,
                               .log_every = 50,
                               .timeout = 60,
+                              .codec_threads = 1,
                               .driver = TG_DRIVER_AUTO,
                               .evaluate = true};
 }
@@ -294,6 +298,11 @@ tg_status options_check(const struct run_options *o, bool mpi)
     if (o->json && !o->dry_run)
         return tg_fail(TG_E_SPEC, "--json without --dry-run: allowed: with --dry-run; the records "
                                   "of a run are --out FILE");
+    if (o->dump_every && !o->dump_gradients)
+        return tg_fail(TG_E_SPEC,
+                       "--dump-every %" PRIu64
+                       " without --dump-gradients: allowed: with --dump-gradients DIR",
+                       o->dump_every);
     return check_session(o);
 }
 

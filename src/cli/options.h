@@ -24,6 +24,8 @@ struct run_options {
     const char *out, *save_dir, *resume_dir, *trace;
     uint64_t holdout, workers, batch, epochs, steps, seed, log_every, save_every;
     double timeout; /* seconds */
+    uint64_t codec_threads, dump_every;
+    const char *dump_gradients; /* directory */
     tg_driver driver;
     bool evaluate;
     struct run_fault faults[OPT_MAX_FAULTS];

@@ -194,21 +194,23 @@ static json_t *about_settings(const struct run_options *o, const train_start_inf
 
 static json_t *about_run(const struct run_options *o, const train_start_info *info)
 {
-    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:f, s:s, s:b}",                               /**/
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:f, s:s, s:I, s:b}",                          /**/
                      "steps", (json_int_t)info->steps,                                         /**/
                      "steps_per_epoch", (json_int_t)info->steps_per_epoch,                     /**/
                      "first_step", (json_int_t)info->first_step,                               /**/
                      "params", (json_int_t)info->params, "tensors", (json_int_t)info->tensors, /**/
                      "timeout", o->timeout, "driver", options_driver_name(o->driver),          /**/
+                     "codec_threads", (json_int_t)o->codec_threads,                            /**/
                      "evaluate", (int)o->evaluate);
 }
 
 static json_t *about_files(const struct run_options *o)
 {
-    return json_pack("{s:o, s:o, s:I, s:o, s:o, s:o}",                               /**/
+    return json_pack("{s:o, s:o, s:I, s:o, s:o, s:I, s:o, s:o}",                     /**/
                      "out", records_text(o->out), "save", records_text(o->save_dir), /**/
                      "save_every", (json_int_t)o->save_every,                        /**/
-                     "resume", records_text(o->resume_dir),                          /**/
+                     "resume", records_text(o->resume_dir), "dump_gradients",        /**/
+                     records_text(o->dump_gradients), "dump_every", (json_int_t)o->dump_every,
                      "trace", records_text(o->trace), "faults", faults(o));
 }
 

@@ -159,11 +159,15 @@ void tg__part_zero(tg__part *part, uint8_t wire_id)
     put_frame(part, wire_id, TG__FORM_ZERO, 0, 0);
 }
 
+void tg__part_dense_placed(tg__part *part, uint8_t wire_id)
+{
+    put_frame(part, wire_id, TG__FORM_DENSE, 0, (part->hi - part->lo) * sizeof(float));
+}
+
 void tg__part_dense(tg__part *part, uint8_t wire_id, const float *x)
 {
-    size_t n = part->hi - part->lo;
-    tg__floats_put(part->dst + TG__FRAME_HEAD, x, n);
-    put_frame(part, wire_id, TG__FORM_DENSE, 0, n * sizeof(float));
+    tg__floats_put(part->dst + TG__FRAME_HEAD, x, part->hi - part->lo);
+    tg__part_dense_placed(part, wire_id);
 }
 
 void tg__part_coded(tg__part *part, uint8_t wire_id, uint16_t aux, size_t payload_len)

@@ -114,6 +114,7 @@ TG_NODISCARD tg_status tg__part_room(const tg__part *part, size_t len);
 /* ... and part->kept: 0, or all; a coded frame of fewer sets it afterwards. */
 void tg__part_zero(tg__part *part, uint8_t wire_id);
 void tg__part_dense(tg__part *part, uint8_t wire_id, const float *x);
+void tg__part_dense_placed(tg__part *part, uint8_t wire_id); /* the values stand at dst + 12 */
 void tg__part_coded(tg__part *part, uint8_t wire_id, uint16_t aux, size_t payload_len);
 
 /* A run: the elements [lo, hi) that one segment and one part share. Runs come in order and cover

@@ -34,8 +34,10 @@ typedef struct tg__wish {
     uint32_t id;
 } tg__wish;
 
+typedef struct tg__exchange tg__exchange;
+
 /* How decoded frames become the aggregate. Mean is the first; votes, medians and weighted means are
- * others. */
+ * others. begin and finish look at elements one by one: several cores may share a vector. */
 typedef struct tg__combine {
     const char *name;
     void (*begin)(float *acc, size_t n);
@@ -43,6 +45,9 @@ typedef struct tg__combine {
     void (*add)(float *acc, size_t n, const uint8_t *frame, size_t len, int rank, tg__pool *pool);
     void (*finish)(float *acc, size_t n, int size);
 } tg__combine;
+/* begin and finish on the cores of x->pool. */
+void tg__combine_begin(const tg__exchange *x, float *acc, size_t n);
+void tg__combine_finish(const tg__exchange *x, float *acc, size_t n);
 extern const tg__combine
     tg__combine_mean; /* zeros; += decoded; *= 1.0f / size (exact for powers of two) */
 
@@ -57,7 +62,6 @@ typedef struct tg__cost {
     double bytes;  /* sent per rank, envelopes included */
 } tg__cost;
 
-typedef struct tg__exchange tg__exchange;
 typedef struct tg__exchange_ops {
     tg_entry entry;
     /* allocate for x->n, x->codec, x->size; set x->parts, nparts. Errors TG_E_NOMEM,

@@ -8,8 +8,8 @@
  * a ring. */
 #include "exchange/message.h"
 #include "base/mem.h"
+#include "kernel/parallel.h"
 #include <stdlib.h>
-#include <string.h>
 
 typedef struct allgather {
     tg__messages own;    /* (1) */
@@ -54,7 +54,7 @@ static void advance(tg__exchange *x)
         else
             return;
     }
-    x->combine->finish(a->acc, x->n, x->size);
+    tg__combine_finish(x, a->acc, x->n);
 }
 
 static tg_status allgather_start(tg__exchange *x)
@@ -64,7 +64,7 @@ static tg_status allgather_start(tg__exchange *x)
         a->in_len[q] = 0;
     a->next = 0;
     a->told = a->over = 0;
-    x->combine->begin(a->acc, x->n);
+    tg__combine_begin(x, a->acc, x->n);
     advance(x);
     return TG_OK;
 }
@@ -110,8 +110,7 @@ static bool allgather_finished(const tg__exchange *x)
 static void allgather_result(tg__exchange *x, float *dst)
 {
     const allgather *a = x->impl;
-    if (x->n > 0)
-        memcpy(dst, a->acc, x->n * sizeof *dst);
+    tg__parallel_copy(x->pool, dst, a->acc, x->n);
 }
 
 static void allgather_cost(int size, size_t n, double frame, tg__cost *cost_p)

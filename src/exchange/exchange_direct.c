@@ -73,7 +73,7 @@ static void advance(tg__exchange *x)
         else
             return;
     }
-    x->combine->finish(tg__f32_values(frame), d->block_n, x->size);
+    tg__combine_finish(x, tg__f32_values(frame), d->block_n);
     d->block_len[own] = tg__f32_frame(frame, d->block_n);
 }
 
@@ -84,7 +84,8 @@ static tg_status direct_start(tg__exchange *x)
         d->in_len[q] = d->block_len[q] = 0;
     d->next = 0;
     d->told = d->over = 0;
-    x->combine->begin(tg__f32_values(tg__message_frame(&d->blocks, (size_t)x->rank)), d->block_n);
+    tg__combine_begin(x, tg__f32_values(tg__message_frame(&d->blocks, (size_t)x->rank)),
+                      d->block_n);
     advance(x);
     return TG_OK;
 }

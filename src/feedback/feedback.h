@@ -3,7 +3,7 @@
 #ifndef TG_FEEDBACK_H
 #define TG_FEEDBACK_H
 
-#include "telegrad/base.h"
+#include "base/pool.h"
 
 enum { TG__FEEDBACK_VECTORS = 2 };
 
@@ -41,6 +41,7 @@ struct tg__feedback {
     const tg__feedback_ops *ops;
     tg__feedback_params params;
     float *vec[TG__FEEDBACK_VECTORS]; /* (n) each, slots of the state */
+    tg__pool *pool;                   /* cores for whole vectors; NULL: the calling one. Borrowed */
 };
 
 const tg__feedback_ops *const *tg__feedbacks(size_t *count_p);

@@ -108,7 +108,7 @@ static tg_status default_init(tg__method *m)
     const tg__method_setup *s = &m->setup;
     TG_TRY(tg__make_codec(m, m->def->codec, &p->codec));
     TG_TRY(tg_codec_create("f32", &p->f32));
-    p->codec->pool = s->pool;
+    p->codec->pool = p->f32->pool = s->pool;
     TG_TRY(make_memory(m, p));
     p->has_density = (m->def->properties & TG__SPARSIFIES) != 0;
     if (p->has_density)

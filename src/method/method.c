@@ -1,7 +1,7 @@
 /* Methods by name: the list, parsing, and making one for a bucket. */
 #include "method/method.h"
 #include "base/mem.h"
-#include "kernel/kernel.h"
+#include "kernel/parallel.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -95,6 +95,7 @@ static tg_status make_feedback(tg__method *m)
     if (m->feedback->ops == NULL)
         return tg_fail(TG_E_SPEC, "unknown feedback \"%s\"", name);
     tg__feedback_params *params = &m->feedback->params;
+    m->feedback->pool = m->setup.pool;
     params->world = m->setup.size;
     if (m->feedback->ops->owns_momentum) {
         TG_TRY(take_momentum(m, params));
@@ -182,6 +183,6 @@ double tg__method_residual_norm(const tg__method *m)
     if (pending == NULL)
         return 0;
     tg__stats stats;
-    tg__kernel()->copy_stats(NULL, pending, m->n, &stats);
+    tg__parallel_copy_stats(m->setup.pool, NULL, pending, m->n, &stats);
     return sqrt(stats.sum_sq);
 }

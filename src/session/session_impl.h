@@ -65,6 +65,7 @@ struct tg_session {
     tg_session_config config; /* strings copied */
     tg_transport *transport;
     tg__engine *engine;
+    tg__pool *pool;          /* NULL: one core */
     tg_optimizer *optimizer; /* as configured */
     tg_optimizer *plain;     /* without momentum, for methods that own it; NULL: none does */
     tg__rules rules;

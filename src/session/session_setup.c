@@ -99,6 +99,7 @@ static tg_status create(tg_session *s, const tg_session_config *config, tg_trans
     tg_spec_free(strategy); /* made when the tensors are known */
     s->lr = tg_spec_real(tg_optimizer_spec(s->optimizer), "lr");
     TG_TRY(tg__state_create(&s->state));
+    TG_TRY(tg__pool_create(TG__MAX(config->codec_threads, 1u), &s->pool));
     return tg__engine_create(transport, s->config.driver, s->config.timeout_ms * INT64_C(1000000),
                              s->config.trace, &s->engine);
 }
@@ -130,6 +131,7 @@ void tg_session_destroy(tg_session *s)
      * process's end. */
     if (tg__engine_destroy(s->engine))
         tg__session_unbuild(s);
+    tg__pool_destroy(s->pool);
     for (size_t i = 0; i < s->ntensors; i++) {
         free(s->tensor[i].name);
         free(s->tensor[i].kept);

@@ -1,6 +1,6 @@
 /* One step: gradients come in, exchanges go out, aggregates are delivered to the strategy. */
 #include "session/session_impl.h"
-#include "kernel/kernel.h"
+#include "kernel/parallel.h"
 
 #include <math.h>
 #include <string.h>
@@ -49,7 +49,7 @@ static tg_status submit(tg_session *s, const tg__action *a, bool closes)
     l->norm_sq = b->grad_sq;
     if (a->buffer != NULL) {
         tg__stats stats;
-        tg__kernel()->copy_stats(NULL, a->buffer, b->n, &stats);
+        tg__parallel_copy_stats(s->pool, NULL, a->buffer, b->n, &stats);
         nonfinite = !stats.finite;
         l->norm_sq = stats.sum_sq;
     }
@@ -121,7 +121,7 @@ static tg_status take_gradient(tg_session *s, tensor *t)
     if (staged != NULL) /* the last step's may not have been read yet */
         for (size_t l = 0; l < s->lanes; l++)
             TG_TRY(tg__engine_wait_begun(s->engine, &b->lane[l].op));
-    tg__kernel()->copy_stats(staged, t->grad, t->n, &stats);
+    tg__parallel_copy_stats(s->pool, staged, t->grad, t->n, &stats);
     b->grad_sq += stats.sum_sq;
     s->nonfinite = s->nonfinite || !stats.finite;
     if (b->fold_decay != 0)

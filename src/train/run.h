@@ -81,6 +81,10 @@ TG_NODISCARD tg_status run_agree_on_stop(run *r, bool *stop_p);
 /* A checkpoint in job->save_dir, with what run_setup needs to go on. */
 TG_NODISCARD tg_status run_save(run *r);
 
+/* Tell rank 0's callback of the gradient that stands in the model, if this step's is wanted.
+ * (run_gradient.c) */
+TG_NODISCARD tg_status run_report_gradient(const run *r);
+
 /* One training step: batch, forward, backward, exchange; records and reports it. */
 TG_NODISCARD tg_status run_step_once(run *r, tg_step_info *info);
 

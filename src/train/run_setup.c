@@ -77,6 +77,7 @@ static tg_status make_session(run *r)
         .driver = r->job->driver,
         .job = text,
         .trace = r->job->trace,
+        .codec_threads = r->job->codec_threads,
     };
     TG_TRY(tg_session_create(&config, r->transport, &r->session));
     return run_register(r->session, r->model, r->id);

@@ -85,6 +85,7 @@ tg_status run_step_once(run *r, tg_step_info *info)
     double loss;
     int64_t compute_ns;
     TG_TRY(compute(r, &loss, &compute_ns));
+    TG_TRY(run_report_gradient(r));
     if (!r->apart && r->job->stop && !r->stop_asked &&
         __atomic_load_n(r->job->stop, __ATOMIC_RELAXED)) {
         tg_session_request_stop(r->session);

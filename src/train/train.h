@@ -52,6 +52,8 @@ typedef struct train_job {
      * method whose exchange is `none` that is a multiple of 16. NULL: never; on all ranks or none.
      */
     const volatile sig_atomic_t *stop;
+    unsigned codec_threads;  /* cores for encoding and decoding; 0: one */
+    uint64_t gradient_every; /* steps between two gradients told; 0: the first of each epoch */
 } train_job;
 
 typedef struct train_start_info {
@@ -113,6 +115,14 @@ typedef struct train_end_info {
     bool interrupted;
 } train_end_info;
 
+/* A tensor's gradient of one step, of this rank's batch alone. */
+typedef struct train_gradient {
+    const char *name;
+    const size_t *shape; /* (ndim) */
+    size_t ndim, n;
+    const float *grad; /* (n) */
+} train_gradient;
+
 /* Called on rank 0 only, from its thread. Any may be NULL. */
 typedef struct train_events {
     void *arg;
@@ -120,6 +130,8 @@ typedef struct train_events {
     tg_status (*step)(
         void *arg, const train_step_info *info); /* every step; the callee thins out by log_every */
     tg_status (*epoch)(void *arg, const train_epoch_info *info);
+    /* The gradient of step 1, 2, ... before it is exchanged: see gradient_every */
+    tg_status (*gradient)(void *arg, uint64_t step, const train_gradient *tensor, size_t count);
 } train_events;
 
 /* Train rank transport->rank. All ranks call it with equal jobs. end_p is set on every rank
