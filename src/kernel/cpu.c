@@ -52,6 +52,8 @@ static void fill_avx2(tg__kernels *table)
     tg__stats_avx2(table);
     tg__select_avx2(table);
     tg__twobit_avx2(table);
+    tg__sign_avx2(table);
+    tg__onebit_avx2(table);
     tg__half_avx2(table);
     tg__optim_avx2(table);
     tg__crc_avx2(table);
@@ -63,6 +65,8 @@ static void fill_avx512(tg__kernels *table)
     tg__stats_avx512(table);
     tg__select_avx512(table);
     tg__twobit_avx512(table);
+    tg__sign_avx512(table);
+    tg__onebit_avx512(table);
     tg__half_avx512(table);
     tg__optim_avx512(table);
 }
@@ -89,6 +93,8 @@ static void fill_ref(tg__kernels *table)
     tg__stats_ref(table);
     tg__select_ref(table);
     tg__twobit_ref(table);
+    tg__sign_ref(table);
+    tg__onebit_ref(table);
     tg__half_ref(table);
     tg__optim_ref(table);
     tg__crc_ref(table);

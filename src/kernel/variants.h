@@ -30,6 +30,16 @@ void tg__twobit_ref(tg__kernels *table);
 void tg__twobit_avx2(tg__kernels *table);
 void tg__twobit_avx512(tg__kernels *table);
 
+/* sign_* vote */
+void tg__sign_ref(tg__kernels *table);
+void tg__sign_avx2(tg__kernels *table);
+void tg__sign_avx512(tg__kernels *table);
+
+/* split_sums column_* */
+void tg__onebit_ref(tg__kernels *table);
+void tg__onebit_avx2(tg__kernels *table);
+void tg__onebit_avx512(tg__kernels *table);
+
 /* f16_* bf16_* */
 void tg__half_ref(tg__kernels *table);
 void tg__half_avx2(tg__kernels *table);

@@ -11,6 +11,7 @@ static const tg_key keys[] = {
      .max = 1e30,
      .min_open = true,
      .help = "what is sent, in units of the gradient (mean over the batch; MXNet's is of the sum)"},
+    TG__KEY_RESCALE("no"),
     TG__KEY_EXCHANGE_CODED,
     {.name = NULL},
 };
