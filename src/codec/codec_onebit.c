@@ -25,17 +25,25 @@
 
 enum {
     MIN_ROWS = 3,
-    PANEL_MIN = 64, /* columns: fewer do not pay for the way between rows */
-    PANEL_MAX = 512,
-    PANEL_BYTES = 1 << 20
+    PANEL = 8192, /* most columns whose sums are kept in the cache at once; long rows stream best */
+    SHARE = 512   /* columns that a core is given at least */
 };
+
+/* What is known of each column. */
+typedef struct columns {
+    double *below, *above; /* first: one block of memory for all */
+    float *t, *plus, *minus;
+    uint32_t *nbelow;
+} columns;
+enum { COLUMN_BYTES = 2 * sizeof(double) + 3 * sizeof(float) + sizeof(uint32_t) };
 
 typedef struct onebit {
     bool mean;
     float *decoded;     /* the view, or what a dense frame says */
     uint8_t *coded;     /* a payload that is too long to be sent */
     tg__split *partial; /* of the chunks of a vector */
-    size_t decoded_cap, coded_cap, partial_cap;
+    double *columns;    /* memory of a matrix's columns */
+    size_t decoded_cap, coded_cap, partial_cap, columns_cap;
 } onebit;
 
 static tg_status init(tg_codec *c)
@@ -54,6 +62,7 @@ static void fini(tg_codec *c)
         free(own->decoded);
         free(own->coded);
         free(own->partial);
+        free(own->columns);
     }
     free(own);
 }
@@ -106,7 +115,8 @@ typedef struct job {
     const tg__kernels *k;
     float *x;
     const float *g; /* NULL: x stays */
-    size_t rows, cols, panel;
+    size_t rows, cols;
+    columns of;
     uint8_t *values, *bits;
     bool mean, add; /* add: this pass adds g */
     tg__split *partial;
@@ -165,65 +175,51 @@ static void write_vector(tg__pool *pool, job *j)
 
 /* ---- matrices -------------------------------------------------------------------------------- */
 
-/* What one panel of columns is about. */
-typedef struct panel {
-    double below[PANEL_MAX], above[PANEL_MAX];
-    uint32_t nbelow[PANEL_MAX];
-    float t[PANEL_MAX], plus[PANEL_MAX], minus[PANEL_MAX];
-} panel;
-
-static tg__split column(const panel *p, size_t c)
+static tg__split column(const columns *of, size_t c)
 {
-    return (tg__split){.below = p->below[c], .above = p->above[c], .nbelow = p->nbelow[c]};
+    return (tg__split){.below = of->below[c], .above = of->above[c], .nbelow = of->nbelow[c]};
 }
 
-static void clear(panel *p, size_t w)
+static void sums(const job *j, const float *g, size_t c0, size_t w)
 {
-    memset(p->below, 0, w * sizeof *p->below);
-    memset(p->above, 0, w * sizeof *p->above);
-    memset(p->nbelow, 0, w * sizeof *p->nbelow);
+    const columns *of = &j->of;
+    memset(of->below + c0, 0, w * sizeof *of->below);
+    memset(of->above + c0, 0, w * sizeof *of->above);
+    memset(of->nbelow + c0, 0, w * sizeof *of->nbelow);
+    j->k->column_sums(j->x + c0, g, j->cols, j->rows, w, of->t + c0, of->below + c0,
+                      of->above + c0, of->nbelow + c0);
 }
 
-/* The sums of w columns, then, while they are in the cache, bits and residual. */
+/* The sums of w columns, then bits and residual. */
 static void write_panel(const job *j, size_t c0, size_t w)
 {
-    panel p;
-    const float *g = j->g ? j->g + c0 : NULL;
-    clear(&p, w);
-    memset(p.t, 0, w * sizeof *p.t);
-    j->k->column_sums(j->x + c0, g, j->cols, j->rows, w, p.t, p.below, p.above, p.nbelow);
+    const columns *of = &j->of;
+    memset(of->t + c0, 0, w * sizeof *of->t);
+    sums(j, j->g ? j->g + c0 : NULL, c0, w);
     if (j->mean) {
-        for (size_t c = 0; c < w; c++) {
-            tg__split s = column(&p, c);
-            p.t[c] = threshold_of(&s, j->rows);
+        for (size_t c = c0; c < c0 + w; c++) {
+            tg__split s = column(of, c);
+            of->t[c] = threshold_of(&s, j->rows);
         }
-        clear(&p, w);
-        j->k->column_sums(j->x + c0, NULL, j->cols, j->rows, w, p.t, p.below, p.above, p.nbelow);
+        sums(j, NULL, c0, w);
     }
-    for (size_t c = 0; c < w; c++) {
-        tg__split s = column(&p, c);
-        pair v = values_of(&s, j->rows, p.t[c], j->mean);
-        p.plus[c] = v.plus;
-        p.minus[c] = v.minus;
+    for (size_t c = c0; c < c0 + w; c++) {
+        tg__split s = column(of, c);
+        pair v = values_of(&s, j->rows, of->t[c], j->mean);
+        of->plus[c] = v.plus;
+        of->minus[c] = v.minus;
     }
-    tg__floats_put(j->values + c0 * sizeof(float), p.plus, w);
-    tg__floats_put(j->values + (j->cols + c0) * sizeof(float), p.minus, w);
-    j->k->column_settle(j->x + c0, j->cols, j->rows, w, p.t, p.plus, p.minus, j->bits + c0 / 8,
-                        tg__strip_row_bytes(j->cols), g != NULL);
+    tg__floats_put(j->values + c0 * sizeof(float), of->plus + c0, w);
+    tg__floats_put(j->values + (j->cols + c0) * sizeof(float), of->minus + c0, w);
+    j->k->column_settle(j->x + c0, j->cols, j->rows, w, of->t + c0, of->plus + c0, of->minus + c0,
+                        j->bits + c0 / 8, tg__strip_row_bytes(j->cols), j->g != NULL);
 }
 
 static void panels_range(void *arg, size_t lo, size_t hi)
 {
     const job *j = arg;
-    for (; lo < hi; lo += j->panel)
-        write_panel(j, lo, TG__MIN(hi - lo, j->panel));
-}
-
-/* So many columns that they stay in the cache until they are looked at again; a multiple of 64. */
-static size_t panel_of(size_t rows)
-{
-    size_t w = PANEL_BYTES / sizeof(float) / rows / PANEL_MIN * PANEL_MIN;
-    return TG__MAX(PANEL_MIN, TG__MIN(w, PANEL_MAX));
+    for (; lo < hi; lo += PANEL)
+        write_panel(j, lo, TG__MIN(hi - lo, (size_t)PANEL));
 }
 
 /* ---- a part ---------------------------------------------------------------------------------- */
@@ -237,14 +233,32 @@ static void write_strips(tg_codec *c, const tg_encode_context *ctx, float *x, co
         j->g = g ? g + strip.lo : NULL;
         j->rows = strip.rows;
         j->cols = strip.cols;
-        j->panel = panel_of(strip.rows);
         if (strip.rows == 1)
             write_vector(c->pool, j);
         else
-            tg__pool_chunks(c->pool, strip.cols, j->panel, panels_range, j);
+            tg__pool_chunks(c->pool, strip.cols, SHARE, panels_range, j);
         j->values += two_a_column(strip.rows, strip.cols) * sizeof(float);
         j->bits += strip.rows * tg__strip_row_bytes(strip.cols);
     }
+}
+
+/* Room for the widest matrix of the part. */
+static tg_status make_columns(onebit *own, const tg_encode_context *ctx, const tg__part *part,
+                              columns *of)
+{
+    size_t widest = 0;
+    tg__strip strip;
+    for (tg__strips s = tg__strips_of(ctx, part, MIN_ROWS); tg__strips_next(&s, &strip);)
+        if (strip.rows > 1)
+            widest = TG__MAX(widest, strip.cols);
+    TG_TRY(tg__scratch(&own->columns, &own->columns_cap, widest, COLUMN_BYTES));
+    of->below = own->columns;
+    of->above = of->below + widest;
+    of->t = (float *)(of->above + widest);
+    of->plus = of->t + widest;
+    of->minus = of->plus + widest;
+    of->nbelow = (uint32_t *)(of->minus + widest);
+    return TG_OK;
 }
 
 tg_status tg__onebit_write(tg_codec *c, const tg_encode_context *ctx, float *x, const float *g,
@@ -259,10 +273,13 @@ tg_status tg__onebit_write(tg_codec *c, const tg_encode_context *ctx, float *x, 
         TG_TRY(tg__scratch(&own->coded, &own->coded_cap, l.len, 1));
         TG_TRY(tg__scratch(&own->decoded, &own->decoded_cap, n, sizeof(float)));
     }
+    columns of;
+    TG_TRY(make_columns(own, ctx, part, &of));
     uint8_t *payload = dense ? own->coded : part->dst + TG__FRAME_HEAD;
     job j = {.k = tg__kernel(),
              .values = payload + l.values,
              .bits = payload + l.bits,
+             .of = of,
              .mean = own->mean,
              .partial = own->partial};
     tg__strips_put(payload, ctx, part, MIN_ROWS);

@@ -28,8 +28,8 @@ static void split_sums(const float *x, size_t n, float t, tg__split *s)
     }
 }
 
-/* The sums of a block of rows, WIDTH columns (or `left` of them). Rows lie far apart: those of the
- * next block are asked for ahead, which the hardware does not see coming. */
+/* The sums of a block of rows, WIDTH columns (or `left` of them). So many rows at once are more
+ * streams than the hardware follows: the next block is asked for ahead, into the second cache. */
 static inline void sum_block(float *x, const float *g, size_t stride, size_t rows, size_t left,
                              vec t, double *below, double *above, uint32_t *nbelow)
 {
@@ -37,10 +37,10 @@ static inline void sum_block(float *x, const float *g, size_t stride, size_t row
     counts count = counts_zero();
     for (size_t r = 0; r < rows; r++) {
         float *at = x + r * stride;
-        _mm_prefetch((const char *)(at + TG__COLUMN_BLOCK * stride), _MM_HINT_T0);
+        _mm_prefetch((const char *)(at + TG__COLUMN_BLOCK * stride), _MM_HINT_T1);
         vec p = vec_get(at, left);
         if (g) {
-            _mm_prefetch((const char *)(g + (r + TG__COLUMN_BLOCK) * stride), _MM_HINT_T0);
+            _mm_prefetch((const char *)(g + (r + TG__COLUMN_BLOCK) * stride), _MM_HINT_T1);
             p = vec_add(p, vec_get(g + r * stride, left));
             vec_put(at, left, p);
         }
@@ -82,7 +82,9 @@ static void column_sums(float *x, const float *g, size_t stride, size_t rows, si
 static inline void settle_block(float *x, size_t stride, size_t rows, size_t left, vec t, vec plus,
                                 vec minus, uint8_t *bits, size_t row_bytes, bool subtract)
 {
+    const uintptr_t back = TG__COLUMN_BLOCK * stride * sizeof *x;
     for (size_t r = 0; r < rows; r++, x += stride, bits += row_bytes) {
+        _mm_prefetch((const char *)((uintptr_t)x - back), _MM_HINT_T1);
         vec p = vec_get(x, left);
         vmask m = vec_less(p, t);
         uint32_t low = mask_bits(m);
@@ -94,13 +96,15 @@ static inline void settle_block(float *x, size_t stride, size_t rows, size_t lef
     }
 }
 
-/* Lanes beyond the last column are 0 and not below their threshold, 0. */
+/* From the last rows to the first: the last ones that were looked at may still be in a cache. Lanes
+ * beyond the last column are 0 and not below their threshold, 0. */
 static void column_settle(float *x, size_t stride, size_t rows, size_t cols, const float *t,
                           const float *plus, const float *minus, uint8_t *bits, size_t row_bytes,
                           bool subtract)
 {
-    for (size_t begin = 0; begin < rows; begin += TG__COLUMN_BLOCK) {
-        size_t m = TG__MIN(rows - begin, (size_t)TG__COLUMN_BLOCK);
+    for (size_t end = rows, m; end > 0; end -= m) {
+        m = (end - 1) % TG__COLUMN_BLOCK + 1;
+        size_t begin = end - m;
         EACH_VEC(cols, {
             settle_block(x + begin * stride + i, stride, m, left, vec_get(t + i, left),
                          vec_get(plus + i, left), vec_get(minus + i, left),
