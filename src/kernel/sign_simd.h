@@ -85,7 +85,11 @@ static void sign_of(float *x, size_t n)
 
 /* ---- majority -------------------------------------------------------------------------------- */
 
-/* The bits of one voter for the elements of a block; `size` bytes are there. */
+/* So many words of a voter are read in a row: with many voters there are more streams than the
+ * hardware follows. AHEAD voters later, the same place is asked for in time. */
+enum { PLANES = 32, TILE = 32, AHEAD = 4 };
+
+/* The bits of one voter for the elements of a word; `size` bytes are there. */
 static inline word ballots(const uint8_t *bits, size_t size)
 {
     if (size >= WORD_BYTES)
@@ -95,46 +99,54 @@ static inline word ballots(const uint8_t *bits, size_t size)
     return word_get(padded);
 }
 
-enum { PLANES = 32 };
-
 /* Bit-sliced counters: plane[w] holds bit w of every element's count. Two voters at a time: a full
  * adder into plane 0, its carry rippling up as far as the count can reach. Returns the planes. */
-static inline size_t count_votes(word plane[PLANES], const uint8_t *const *bits, size_t voters,
-                                 size_t at, size_t size)
+static inline size_t count_votes(word plane[PLANES][TILE], const uint8_t *const *bits,
+                                 size_t voters, size_t at, size_t size)
 {
     size_t planes = 1, v = voters % 2;
-    plane[0] = v ? ballots(bits[0] + at, size) : word_zero();
+    for (size_t i = 0; i * WORD_BYTES < size; i++)
+        plane[0][i] =
+            v ? ballots(bits[0] + at + i * WORD_BYTES, size - i * WORD_BYTES) : word_zero();
     for (; v < voters; v += 2) {
-        word a = ballots(bits[v] + at, size), b = ballots(bits[v + 1] + at, size);
-        word either = word_xor(a, b), low = plane[0];
-        word carry = word_or(word_and(a, b), word_and(either, low));
-        plane[0] = word_xor(either, low);
-        for (size_t w = 1; w < planes; w++) {
-            word up = word_and(plane[w], carry);
-            plane[w] = word_xor(plane[w], carry);
-            carry = up;
+        const uint8_t *a = bits[v] + at, *b = bits[v + 1] + at;
+        const uint8_t *later[2] = {bits[TG__MIN(v + AHEAD, voters - 1)] + at,
+                                   bits[TG__MIN(v + 1 + AHEAD, voters - 1)] + at};
+        bool grows = (v + 2) >> planes > 0;
+        for (size_t i = 0, begin = 0; begin < size; i++, begin += WORD_BYTES) {
+            _mm_prefetch((const char *)later[0] + begin, _MM_HINT_T0);
+            _mm_prefetch((const char *)later[1] + begin, _MM_HINT_T0);
+            word x = ballots(a + begin, size - begin), y = ballots(b + begin, size - begin);
+            word either = word_xor(x, y), low = plane[0][i];
+            word carry = word_or(word_and(x, y), word_and(either, low));
+            plane[0][i] = word_xor(either, low);
+            for (size_t w = 1; w < planes; w++) {
+                word up = word_and(plane[w][i], carry);
+                plane[w][i] = word_xor(plane[w][i], carry);
+                carry = up;
+            }
+            if (grows)
+                plane[planes][i] = carry;
         }
-        if ((v + 2) >> planes > 0)
-            plane[planes++] = carry;
+        planes += grows;
     }
     return planes;
 }
 
-/* 512 or 256 elements: compare the counts with half of the voters, from the top plane down. */
-static inline void vote_block(float *dst, const uint8_t *const *bits, size_t voters, size_t at,
-                              size_t n)
+/* The n <= 8 * WORD_BYTES elements of word `at`: compare the counts with half of the voters, from the
+ * top plane down. */
+static inline void decide(float *dst, size_t n, word plane[PLANES][TILE], size_t at, size_t planes,
+                          size_t voters)
 {
-    word plane[PLANES], more = word_zero(), open; /* open: equal so far */
-    size_t planes = count_votes(plane, bits, voters, at, (n + 7) / 8), half = voters / 2;
     uint8_t minus[WORD_BYTES], tie[WORD_BYTES];
     memset(tie, 0xff, sizeof(tie));
-    open = word_get(tie);
+    word more = word_zero(), open = word_get(tie); /* open: equal so far */
     for (size_t w = planes; w-- > 0;) {
-        if (half >> w & 1) {
-            open = word_and(open, plane[w]);
+        if (voters / 2 >> w & 1) {
+            open = word_and(open, plane[w][at]);
         } else {
-            more = word_or(more, word_and(open, plane[w]));
-            open = word_without(open, plane[w]);
+            more = word_or(more, word_and(open, plane[w][at]));
+            open = word_without(open, plane[w][at]);
         }
     }
     word_put(minus, more);
@@ -148,11 +160,15 @@ static inline void vote_block(float *dst, const uint8_t *const *bits, size_t vot
 
 static void vote(float *dst, const uint8_t *const *bits, size_t voters, size_t at, size_t n)
 {
-    size_t i = 0;
-    for (; i + 8 * WORD_BYTES <= n; i += 8 * WORD_BYTES)
-        vote_block(dst + i, bits, voters, at + i / 8, 8 * WORD_BYTES);
-    if (i < n)
-        vote_block(dst + i, bits, voters, at + i / 8, n - i);
+    enum { WORD_BITS = 8 * WORD_BYTES };
+    word plane[PLANES][TILE];
+    for (size_t begin = 0; begin < n; begin += TILE * WORD_BITS) {
+        size_t m = TG__MIN(n - begin, (size_t)TILE * WORD_BITS);
+        size_t planes = count_votes(plane, bits, voters, at + begin / 8, (m + 7) / 8);
+        for (size_t i = 0; i * WORD_BITS < m; i++)
+            decide(dst + begin + i * WORD_BITS, TG__MIN(m - i * WORD_BITS, (size_t)WORD_BITS),
+                   plane, i, planes, voters);
+    }
 }
 
 static void fill(tg__kernels *table)
