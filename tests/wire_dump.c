@@ -57,7 +57,9 @@ int main(int argc, char **argv)
     static const char *const topk[] = {
         "topk:density=0.001,index=rice", "topk:density=0.05,values=f32",
         "topk:density=0.2,index=raw",    "topk:density=0.5,index=bitmap",
-        "topk:density=1,values=f32",     "2bit:threshold=0.01"};
+        "topk:density=1,values=f32",     "2bit:threshold=0.01",
+        "sign:scale=tensor",             "sign:scale=row",
+        "1bit:threshold=mean"};
     static const size_t ns[] = {0, 1, 2, 63, 64, 65, 500, MAX_N};
     static float x[MAX_N];
     FILE *file = argc == 2 ? fopen(argv[1], "wb") : NULL;

@@ -6,7 +6,7 @@ import mpi_tool
 from cli_tool import CliTest, TINY
 
 METHODS = ["dense", "dense:exchange=ring", "fp16", "bf16", "2bit:threshold=0.01", "topk:density=0.01",
-           "dgc:density=0.01,warmup=4"]
+           "dgc:density=0.01,warmup=4", "1bit:twoway=yes", "signum", "efsign"]
 STRATEGIES = ["ssgd", "od:warmup=2", "cd:k=3,warmup=2"]
 JOB = ["--model", "mlp:hidden=32", *TINY, "--steps", "8", "--no-eval"]
 
