@@ -34,7 +34,9 @@ static void record(FILE *file, tg_codec *c, const float *x, size_t n, unsigned n
     uint8_t *frame = message + TG__ENVELOPE_BYTES;
     size_t len;
     tg_array ax = tg_array_f32(x, n), out = tg_array_f32(decoded, n);
-    must(tg_codec_encode(c, NULL, &ax, frame, tg_codec_bound(c, n), &len));
+    const tg_segment tensors[] = {{0, 60, 12, 5}, {60, n - 60, n - 60, 1}};
+    tg_encode_context ctx = {.struct_size = sizeof ctx, .segments = tensors, .nsegments = 2};
+    must(tg_codec_encode(c, n > 60 && number % 2 ? &ctx : NULL, &ax, frame, tg_codec_bound(c, n), &len));
     must(tg_frame_decode(frame, len, &out));
     if (number % 3 == 0) {
         tg__envelope e = {.session = number * UINT64_C(0x123456789abcdef1),

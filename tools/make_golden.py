@@ -11,6 +11,7 @@ import sys
 import numpy as np
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import golden_signs  # noqa: E402
 import wire_decode  # noqa: E402
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -190,6 +191,7 @@ def main():
     os.makedirs(os.path.join(ROOT, "tests/golden"), exist_ok=True)
     with open(os.path.join(ROOT, "tests/golden/golden_vectors.h"), "w") as file:
         file.write(HEADER % ("".join(frames), "".join(rows)))
+    seen.update(golden_signs.write(ROOT, literal))
     corpus(seen, messages)
 
 

@@ -13,7 +13,10 @@ import sys
 
 import numpy as np
 
+import wire_signs
+
 CODECS = {1: "f32", 2: "fp16", 3: "bf16", 4: "topk", 5: "2bit"}
+CODECS.update({9: "sign", 10: "1bit"})
 FORMS = {0: "coded", 1: "dense", 2: "zero"}
 FLAGS = {1: "NONFINITE", 2: "STOP", 4: "CLOSES"}
 VALUE_CODINGS = {0: ("f32", 4), 1: ("fp16", 2)}
@@ -165,6 +168,8 @@ def decode_twobit(info, n, payload):
 
 
 CODED = {2: decode_half, 3: decode_bf16, 4: decode_topk, 5: decode_twobit}
+CODED.update({9: lambda *frame: wire_signs.decode_sign(need, *frame),
+              10: lambda *frame: wire_signs.decode_onebit(need, *frame)})
 
 
 def decode_frame(frame):
