@@ -103,6 +103,9 @@ int main(int argc, char **argv)
         "qsgd:bits=7,bucket=1024",
         "qsgd:norm=l2,coding=elias",
         "terngrad:clip=0",
+        "sign:scale=tensor",
+        "sign:scale=row",
+        "1bit:threshold=mean",
     };
     static const size_t ns[] = {0, 1, 2, 63, 64, 65, 500, MAX_N};
     static float x[MAX_N];

@@ -12,6 +12,7 @@ import numpy as np
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import golden_quant  # noqa: E402
+import golden_signs  # noqa: E402
 import wire_decode  # noqa: E402
 import golden_atomo  # noqa: E402
 
@@ -198,6 +199,7 @@ def main():
     golden_strom.write()
     golden_atomo.write(ROOT, literal, wire_decode.decode_frame)
     golden_quant.write(ROOT, {name: x for name, _, x, _ in vectors()}, wire_decode.decode_frame, literal)
+    golden_signs.write(ROOT, literal)
 
 
 if __name__ == "__main__":

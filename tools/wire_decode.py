@@ -15,6 +15,7 @@ import numpy as np
 
 import wire_atomo
 import wire_quant
+import wire_signs
 import wire_sparse
 import wire_strom
 
@@ -158,6 +159,8 @@ CODED = {
     13: lambda info, n, payload: wire_atomo.decode_atomo(info, n, payload, need),
 }
 CODED.update(wire_quant.coded(need))
+CODED.update({9: lambda *frame: wire_signs.decode_sign(need, *frame),
+              10: lambda *frame: wire_signs.decode_onebit(need, *frame)})
 
 
 def decode_frame(frame):

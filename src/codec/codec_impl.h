@@ -36,7 +36,7 @@ enum {                   /* properties of a codec */
        TG__UNBIASED = 4, /* E[decode] = x */
        TG__LOSSLESS = 8, /* decode(encode(x)) == x, so feedback has nothing to remember */
        TG__WHOLE = 16,   /* decode cannot begin in the middle: lo is 0 and hi is n */
-       TG__CUT = 32      /* decoded values depend on where the vector is cut into parts */
+       TG__CUTS = 32     /* what is decoded depends on where parts are cut (means of pieces) */
 };
 
 typedef struct tg__codec_ops tg__codec_ops;

@@ -53,6 +53,9 @@ static const char *const variants[] = {
     "qsgd:bits=7,bucket=4096,norm=l2,coding=elias",
     "qsgd:bits=8,coding=elias",
     "qsgd:bits=4,norm=l2,levels=1,coding=elias",
+    "sign:scale=tensor",
+    "sign:scale=row",
+    "1bit:threshold=mean",
 };
 
 /* Memory that a codec sees, each at the end or the start of its pages. */
@@ -191,7 +194,7 @@ static void check_parts(world *w, tg_codec *c, size_t n)
         assert_true(parts[i].len <= parts[i].cap);
         assert_int_equal(tg__frame_check(frames[i], parts[i].len, m, c->ops->wire_id), TG_OK);
         tg__frame_decode(frames[i], parts[i].len, piece, NULL);
-        if (!(c->ops->properties & TG__CUT))
+        if (!(c->ops->properties & TG__CUTS))
             assert_floats(piece, whole + parts[i].lo, m);
     }
 }

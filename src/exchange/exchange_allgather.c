@@ -12,12 +12,13 @@
 #include <stdlib.h>
 
 typedef struct allgather {
-    tg__messages own;    /* (1) */
-    tg__messages in;     /* (P); own unused */
-    size_t *in_len;      /* (P) bytes of the frame, 0: not here yet */
-    float *acc;          /* (n) */
-    int next;            /* ranks below it are in acc */
-    uint32_t told, over; /* of P-1 receives, then P-1 sends */
+    tg__messages own;       /* (1) */
+    tg__messages in;        /* (P); own unused */
+    size_t *in_len;         /* (P) bytes of the frame, 0: not here yet */
+    const uint8_t **frames; /* (P) when all are here, for combine->all */
+    float *acc;             /* (n) */
+    int next;               /* ranks below it are in acc */
+    uint32_t told, over;    /* of P-1 receives, then P-1 sends */
 } allgather;
 
 static tg_status allgather_init(tg__exchange *x)
@@ -29,6 +30,7 @@ static tg_status allgather_init(tg__exchange *x)
     TG_TRY(tg__parts_of_vector(x, &a->own));
     TG_TRY(tg__messages_alloc(&a->in, P, a->own.cap));
     TG_TRY(tg__alloc(P, sizeof *a->in_len, &a->in_len));
+    TG_TRY(tg__alloc(P, sizeof *a->frames, &a->frames));
     return tg__alloc(x->n, sizeof *a->acc, &a->acc);
 }
 
@@ -38,12 +40,31 @@ static void allgather_fini(tg__exchange *x)
     tg__messages_free(&a->own);
     tg__messages_free(&a->in);
     free(a->in_len);
+    free(a->frames);
     free(a->acc);
+}
+
+/* Wait for all, then combine them at once. */
+static void advance_all(tg__exchange *x)
+{
+    allgather *a = x->impl;
+    a->in_len[x->rank] = x->parts[0].len;
+    for (int q = 0; q < x->size; q++) {
+        if (a->in_len[q] == 0)
+            return;
+        a->frames[q] = q == x->rank ? x->parts[0].dst : tg__message_frame(&a->in, (size_t)q);
+    }
+    x->combine->all(a->acc, x->n, a->frames, a->in_len, x->size, x->pool);
+    a->next = x->size;
 }
 
 static void advance(tg__exchange *x)
 {
     allgather *a = x->impl;
+    if (x->combine->all) {
+        advance_all(x);
+        return;
+    }
     for (; a->next < x->size; a->next++) {
         size_t from = (size_t)a->next;
         if (a->next == x->rank)

@@ -13,6 +13,7 @@ typedef struct tg__feedback_params {
     bool nesterov, masking;
     double clip; /* 0: off; else each tensor is scaled to norm <= clip / sqrt(world) before */
     int world;
+    double beta; /* momentum feedback (Signum): share of the old average */
 } tg__feedback_params;
 
 typedef struct tg__feedback tg__feedback;
@@ -21,7 +22,7 @@ typedef struct tg__feedback_ops {
     size_t vectors; /* how many vectors of n it keeps: slots to allocate */
     /* slot names: "residual"; "velocity" (u), "accumulated" (v) */
     const char *names[TG__FEEDBACK_VECTORS];
-    size_t pending;     /* which of them holds what was not sent yet (r; v) */
+    size_t pending;     /* which of them holds what was not sent yet (r; v); >= vectors: none */
     bool owns_momentum; /* replaces the optimizer's momentum */
 
     /* p = what should be sent now. *p_p is either scratch (n, which it filled), one of the vectors,

@@ -53,6 +53,8 @@ static void fill_avx2(tg__kernels *table)
     tg__select_avx2(table);
     tg__twobit_avx2(table);
     tg__adacomp_avx2(table);
+    tg__sign_avx2(table);
+    tg__onebit_avx2(table);
     tg__half_avx2(table);
     tg__optim_avx2(table);
     tg__crc_avx2(table);
@@ -68,6 +70,8 @@ static void fill_avx512(tg__kernels *table)
     tg__select_avx512(table);
     tg__twobit_avx512(table);
     tg__adacomp_avx512(table);
+    tg__sign_avx512(table);
+    tg__onebit_avx512(table);
     tg__half_avx512(table);
     tg__optim_avx512(table);
     tg__quant_avx512(table);
@@ -96,6 +100,8 @@ static void fill_ref(tg__kernels *table)
     tg__select_ref(table);
     tg__twobit_ref(table);
     tg__adacomp_ref(table);
+    tg__sign_ref(table);
+    tg__onebit_ref(table);
     tg__half_ref(table);
     tg__optim_ref(table);
     tg__crc_ref(table);

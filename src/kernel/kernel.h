@@ -34,6 +34,12 @@ typedef struct tg__draws {
     unsigned rounds; /* of Philox: 7 or 10 */
     uint64_t first;  /* i of the first element of the call */
 } tg__draws;
+#define TG__COLUMN_BLOCK 8u /* rows that a column's sum takes together */
+
+typedef struct tg__split {
+    double below, above; /* sums of the elements below the threshold, and of the others */
+    uint64_t nbelow;
+} tg__split;
 
 typedef struct tg__kernels {
     const char *level; /* "ref", "avx2", "avx512" */
@@ -93,6 +99,40 @@ typedef struct tg__kernels {
     bool (*twobit_valid)(const uint8_t *bytes, size_t n);
     /* How many bits are set. */
     size_t (*count_bits)(const uint8_t *bytes, size_t len);
+
+    /* One bit an element: bit i % 8 of byte i / 8; ceil(n / 8) bytes, those of the last one beyond
+     * n are 0. `first` < 8 is the bit of element 0. Thresholds and values are not NaN. bit i = x[i]
+     * < t */
+    void (*sign_pack)(const float *x, size_t n, float t, uint8_t *bits);
+    /* dst = (add: +=) bit ? minus : plus */
+    void (*sign_decode)(float *dst, const uint8_t *bits, size_t first, size_t n, float plus,
+                        float minus);
+    void (*sign_decode_add)(float *dst, const uint8_t *bits, size_t first, size_t n, float plus,
+                            float minus);
+    /* x -= x < t ? minus : plus */
+    void (*sign_settle)(float *x, size_t n, float t, float plus, float minus);
+    /* The majority of voters who say minus with a 1, whose bits begin at byte `at` of each: dst =
+     * -1, 0 (a tie, or no voters) or 1. voters < 2^31 */
+    void (*vote)(float *dst, const uint8_t *const *bits, size_t voters, size_t at, size_t n);
+    /* x = -1, 0 or 1: its sign; 0 for NaN */
+    void (*sign_of)(float *x, size_t n);
+    /* Sums and numbers of the elements below t and of all others, in lanes and chunks. */
+    void (*split_sums)(const float *x, size_t n, float t, tg__split *s);
+    /* The same of each column of a matrix, added to below, above, nbelow (cols): blocks of
+     * TG__COLUMN_BLOCK rows, each block summed in f64 from 0 in the order of its rows. x += g
+     * before, unless g is NULL: then x is only read. Rows are `stride` elements apart, t (cols). */
+    void (*column_sums)(float *x, const float *g, size_t stride, size_t rows, size_t cols,
+                        const float *t, double *below, double *above, uint32_t *nbelow);
+    /* Bits of x < t, rows row_bytes apart, ceil(cols / 8) bytes of each written; if subtract then x
+     * -= x < t ? minus : plus, else x is only read. t, plus, minus (cols) */
+    void (*column_settle)(float *x, size_t stride, size_t rows, size_t cols, const float *t,
+                          const float *plus, const float *minus, uint8_t *bits, size_t row_bytes,
+                          bool subtract);
+    /* dst[i] = (add: +=) bit ? minus[i] : plus[i], which are little-endian f32 at any alignment */
+    void (*column_decode)(float *dst, const uint8_t *bits, size_t first, size_t n,
+                          const uint8_t *plus, const uint8_t *minus);
+    void (*column_decode_add)(float *dst, const uint8_t *bits, size_t first, size_t n,
+                              const uint8_t *plus, const uint8_t *minus);
 
     /* IEEE binary16, round to nearest even; finite values beyond +-65504 (after rounding) become
      * +-65504; infinities stay; NaN becomes the quiet NaN 0x7e00 with the sign. Little-endian. */

@@ -38,6 +38,15 @@ void tg__twobit_avx512(tg__kernels *table);
 /* count_bits */
 void tg__bits_ref(tg__kernels *table);
 void tg__bits_avx2(tg__kernels *table);
+/* sign_* vote */
+void tg__sign_ref(tg__kernels *table);
+void tg__sign_avx2(tg__kernels *table);
+void tg__sign_avx512(tg__kernels *table);
+
+/* split_sums column_* */
+void tg__onebit_ref(tg__kernels *table);
+void tg__onebit_avx2(tg__kernels *table);
+void tg__onebit_avx512(tg__kernels *table);
 
 /* f16_* bf16_* */
 void tg__half_ref(tg__kernels *table);

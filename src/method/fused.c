@@ -5,8 +5,13 @@
  * decoded TG_FUSED(velocity, topk)    u, v, candidates in one pass; then v[idx] -= decoded, u[idx]
  * = 0 TG_FUSED(residual, twobit)  r += g, codes of r, r -= decoded in one pass
  *
+ *     TG_FUSED(residual, sign)    r += g, mean |r| and signs of a row; r -= decoded while cached
+ *     TG_FUSED(residual, onebit)  r += g and the sums of some columns; r -= decoded while cached
+ *
  * A pass is never run twice: what it misses is found by a look at r or v as they are then. */
 #include "base/mem.h"
+#include "codec/codec_onebit.h"
+#include "codec/codec_sign.h"
 #include "codec/codec_strom.h"
 #include "codec/codec_topk.h"
 #include "codec/codec_twobit.h"
@@ -167,6 +172,28 @@ static tg_status residual_qsgd(tg__feedback *f, tg_codec *c, const tg_encode_con
     return residual_int8(f, c, ctx, g, n, parts, nparts);
 }
 
+/* ---- one bit an element ---------------------------------------------------------------------- */
+
+static tg_status residual_sign(tg__feedback *f, tg_codec *c, const tg_encode_context *ctx,
+                               const float *g, size_t n, tg__part *parts, size_t nparts)
+{
+    (void)n;
+    TG_TRY(room(c, parts, nparts));
+    for (size_t i = 0; i < nparts; i++)
+        TG_TRY(tg__sign_write(c, ctx, tg__feedback_pending(f), g, &parts[i]));
+    return TG_OK;
+}
+
+static tg_status residual_onebit(tg__feedback *f, tg_codec *c, const tg_encode_context *ctx,
+                                 const float *g, size_t n, tg__part *parts, size_t nparts)
+{
+    (void)n;
+    TG_TRY(room(c, parts, nparts));
+    for (size_t i = 0; i < nparts; i++)
+        TG_TRY(tg__onebit_write(c, ctx, tg__feedback_pending(f), g, &parts[i]));
+    return TG_OK;
+}
+
 /* ---- the list -------------------------------------------------------------------------------- */
 
 #define FUSED_LIST             \
@@ -175,7 +202,9 @@ static tg_status residual_qsgd(tg__feedback *f, tg_codec *c, const tg_encode_con
     TG_FUSED(residual, twobit) \
     TG_FUSED(residual, strom)  \
     TG_FUSED(residual, int8)   \
-    TG_FUSED(residual, qsgd)
+    TG_FUSED(residual, qsgd)   \
+    TG_FUSED(residual, sign)   \
+    TG_FUSED(residual, onebit)
 
 static const struct {
     const char *feedback;

@@ -203,6 +203,16 @@ static void residual_quant(void **state)
     compare("residual", "qsgd:bits=8,coding=elias", params);
 }
 
+static void residual_signs(void **state)
+{
+    (void)state;
+    static const char *const codecs[] = {"sign", "sign:scale=tensor", "sign:scale=row", "1bit",
+                                         "1bit:threshold=mean"};
+    tg__feedback_params params = {.world = 1};
+    for (size_t i = 0; i < TG__COUNT(codecs); i++)
+        compare("residual", codecs[i], params);
+}
+
 static void pairs_without_a_fused_pass(void **state)
 {
     (void)state;
@@ -328,6 +338,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(residual_twobit_auto),
         cmocka_unit_test(residual_strom),
         cmocka_unit_test(residual_quant),
+        cmocka_unit_test(residual_signs),
         cmocka_unit_test(pairs_without_a_fused_pass),
         cmocka_unit_test(no_room_touches_nothing),
         cmocka_unit_test(error_feedback_telescopes),

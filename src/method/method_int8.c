@@ -8,6 +8,7 @@ static const tg_key keys[] = {
      .def = "none",
      .choices = "none|residual",
      .help = "residual: remember the rounding and send it later"},
+    TG__KEY_RESCALE("no"),
     TG__KEY_EXCHANGE_CODED,
     {.name = NULL},
 };

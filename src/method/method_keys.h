@@ -35,6 +35,12 @@
                 "of their own); their rounding stays in the memory"                       \
     }
 
+#define TG__KEY_RESCALE(text)                                                               \
+    {                                                                                       \
+        .name = "rescale", .type = TG_KEY_FLAG, .def = text,                                \
+        .help = "multiply the residual by eta_old / eta_new when the learning rate changes" \
+    }
+
 #define TG__KEY_INDEX                                                                    \
     {                                                                                    \
         .name = "index", .type = TG_KEY_CHOICE, .def = "auto",                           \

@@ -13,6 +13,7 @@ static const tg_key keys[] = {
      .def = "residual",
      .choices = "none|residual",
      .help = "none: naive pruning, which diverges at high sparsity"},
+    TG__KEY_RESCALE("no"),
     TG__KEY_EXCHANGE_CODED,
     {.name = NULL},
 };
