@@ -107,8 +107,8 @@ static tg_status select_and_send(void *arg, int64_t *ns_p)
     for (size_t i = 0; i < s->kept; i++)
         s->r[s->idx[i]] -= s->val[i];
     *ns_p += bench_now(s->b) - begin;
-    double off = TG__MAX(0.25, TG__MIN(4, (double)found / (double)s->k));
-    s->threshold *= (float)pow(off, 0.25);
+    double off = TG__MAX(0.25, TG__MIN(4, (double)found / (double)s->k)); /* tails are steep */
+    s->threshold *= (float)pow(off, 1.0 / 12);
     return TG_OK;
 }
 

@@ -6,6 +6,8 @@ import struct
 import unittest
 from cli_tool import CliTest, TINY, run
 
+METHODS = ["dense", "fp16", "bf16", "int8", "qsgd", "terngrad", "2bit", "1bit", "signsgd", "signum", "efsign", "topk",
+           "randomk", "strom", "adacomp", "dgc", "atomo"]
 QUICK = ["--n", "2000", "--seconds", "0.001"]
 FIGURES = {"ns", "ns_per_element", "per_axpy", "per_memcpy", "byte_limit", "over_limit", "gb_per_s", "bits",
            "relative_error", "target"}
@@ -64,6 +66,13 @@ class Bench(CliTest):
             self.assertIsNone(row["error"], row)
             self.assertLessEqual(FIGURES, set(row))
             self.assertGreater(row["per_axpy"]["median"], 0)
+
+    def test_nothing_is_missing(self):
+        """The methods that the table of targets speaks of, and all others that the library is to have."""
+        methods = [m["name"] for m in json.loads(self.ok("methods", "--json"))["method"]]
+        self.assertEqual([m for m in METHODS if m not in methods], [])
+        rows = self.json_rows(*QUICK, "--filter", "target")
+        self.assertEqual([r["name"] for r in rows if r["missing"] or r["error"]], [])
 
     def test_levels(self):
         with open("/proc/cpuinfo", encoding="utf-8") as file:
