@@ -119,7 +119,7 @@ TG_API TG_NODISCARD tg_status tg_progress(tg_session *s);
  * not sent yet, encode_ns / n what an element cost. */
 typedef struct tg_method_info {
     const char *method;   /* normal form; lives as long as the session */
-    uint64_t n;           /* elements exchanged; 0: nothing of this method was delivered */
+    uint64_t n;           /* elements exchanged in this run; 0: nothing of this method came */
     uint64_t kept;        /* those that this rank's frames say something about; n if dense */
     uint64_t bytes;       /* this rank's frames, with one envelope a bucket */
     uint64_t bytes_sent;  /* all its messages, in all rounds, to all peers */

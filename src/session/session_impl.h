@@ -82,6 +82,7 @@ struct tg_session {
     method_group *group;       /* (nmethods) and what of them is told in tg_step_info */
     tg_method_info *method_info;
     size_t nmethods;
+    size_t delivered; /* elements, in this step */
     tg__actions actions;
 
     bool begun, evaluating;

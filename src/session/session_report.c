@@ -43,6 +43,7 @@ void tg__session_report_begin(tg_session *s, tg_step_info *info)
         g->coded = false;
         s->method_info[i] = (tg_method_info){.method = s->method_info[i].method};
     }
+    s->delivered = 0;
     info->density = 0;
     info->methods = s->method_info;
     info->nmethods = s->nmethods;
@@ -60,18 +61,19 @@ void tg__session_report_op(tg_session *s, const lane_op *o, tg_step_info *info)
     const size_t n = s->bucket[op->bucket].n;
     method_group *g = &s->group[s->bucket[op->bucket].group];
     tg_method_info *m = &s->method_info[s->bucket[op->bucket].group];
-    m->n += n;
     m->bytes += op->task.coded_bytes + TG__ENVELOPE_BYTES;
-    info->elements += n;
     info->coded_bytes += op->task.coded_bytes + TG__ENVELOPE_BYTES;
     info->density += op->task.density * (double)n; /* a sum until the end */
+    s->delivered += n;
     info->coded = op->task.coded;
     if (o->loaded) /* from a checkpoint, which does not tell more */
         return;
+    m->n += n;
     m->kept += op->task.kept;
     m->bytes_sent += op->bytes_sent;
     m->encode_ns += op->encode_ns;
     m->decode_ns += op->decode_ns;
+    info->elements += n;
     info->kept += op->task.kept;
     info->encode_ns += op->encode_ns;
     info->decode_ns += op->decode_ns;
@@ -124,7 +126,7 @@ tg_status tg__session_report_end(tg_session *s, tg_step_info *info)
     bool any_due = false;
     for (size_t i = 0; i < s->nmethods; i++)
         s->method_info[i].norm = sqrt(s->group[i].norm_sq);
-    info->density = info->elements > 0 ? info->density / (double)info->elements : 1;
+    info->density = s->delivered > 0 ? info->density / (double)s->delivered : 1;
     for (size_t i = 0; s->transport->rank == 0 && i < s->nmethods; i++) { /* who speaks for all */
         method_group *g = &s->group[i];
         const tg_method_info *m = &s->method_info[i];
