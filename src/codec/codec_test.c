@@ -14,7 +14,7 @@
 #include <string.h>
 
 static const size_t lengths[] = {0, 1, 7, 8, 31, 33, 4097};
-enum { MAX_N = 4097, FRAME_MAX = 12 + 4 * MAX_N, VARIANTS_MAX = 32 };
+enum { MAX_N = 4097, FRAME_MAX = 12 + 4 * MAX_N, VARIANTS_MAX = 96 };
 
 /* Beside each codec's defaults. */
 static const char *const variants[] = {
@@ -107,6 +107,7 @@ static size_t all_specs(const char *specs[VARIANTS_MAX])
     assert_true(count >= 5);
     for (size_t i = 0; i < count; i++)
         specs[total++] = all[i]->entry.name;
+    assert_true(count + TG__COUNT(variants) <= VARIANTS_MAX);
     for (size_t i = 0; i < TG__COUNT(variants); i++)
         specs[total++] = variants[i];
     return total;
