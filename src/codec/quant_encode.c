@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BLOCK = TG__PACK_BLOCK, PIECE = 128, SMALL = 8, LINE = 16 /* floats */ };
+enum { BLOCK = TG__PACK_BLOCK, PIECE = 256, SMALL = 8, LINE = 16 /* floats */ };
 
 /* The bits of a float that bf16 keeps; up: the next such float if it has others. */
 static float to_bf16(float x, bool up)

@@ -1,5 +1,5 @@
 /* Quantisers, AVX2. */
-#include "kernel/quant.h"
+#include "kernel/quant_group.h"
 #include "kernel/simd_avx2.h"
 #include "kernel/variants.h"
 
@@ -127,9 +127,9 @@ static inline void bytes_put_four(int8_t *p, vint x)
 {
     __m128i low = _mm256_castsi256_si128(x), high = _mm256_extracti128_si256(x, 1);
     _mm_storel_epi64((__m128i *)(void *)p, low);
-    _mm_storeh_pd((double *)(void *)(p + 16), _mm_castsi128_pd(low));
+    _mm_storeh_pi((__m64 *)(void *)(p + 16), _mm_castsi128_ps(low));
     _mm_storel_epi64((__m128i *)(void *)(p + 32), high);
-    _mm_storeh_pd((double *)(void *)(p + 48), _mm_castsi128_pd(high));
+    _mm_storeh_pi((__m64 *)(void *)(p + 48), _mm_castsi128_ps(high));
 }
 
 #include "kernel/quant_simd.h"

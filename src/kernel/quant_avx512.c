@@ -1,5 +1,5 @@
 /* Quantisers, AVX-512. */
-#include "kernel/quant.h"
+#include "kernel/quant_group.h"
 #include "kernel/simd_avx512.h"
 #include "kernel/variants.h"
 

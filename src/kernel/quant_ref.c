@@ -1,5 +1,5 @@
 /* Quantisers, the specification. */
-#include "kernel/quant.h"
+#include "kernel/quant_group.h"
 #include "kernel/variants.h"
 #include <math.h>
 

@@ -4,6 +4,7 @@
  *     TG_FUSED(residual, topk)    r += g and the candidates of top-k in one pass; then r[idx] -=
  * decoded TG_FUSED(velocity, topk)    u, v, candidates in one pass; then v[idx] -= decoded, u[idx]
  * = 0 TG_FUSED(residual, twobit)  r += g, codes of r, r -= decoded in one pass
+ *     TG_FUSED(residual, int8), TG_FUSED(residual, qsgd)    the same, bucket by bucket
  *
  *     TG_FUSED(residual, sign)    r += g, mean |r| and signs of a row; r -= decoded while cached
  *     TG_FUSED(residual, onebit)  r += g and the sums of some columns; r -= decoded while cached

@@ -1,7 +1,7 @@
 /* What the variants of the quantisers share: the walk over groups of 128 elements that draw from
  * the same 16 Philox blocks. */
-#ifndef TG_KERNEL_QUANT_H
-#define TG_KERNEL_QUANT_H
+#ifndef TG_KERNEL_QUANT_GROUP_H
+#define TG_KERNEL_QUANT_GROUP_H
 
 #include "base/philox.h"
 #include "kernel/element.h"
