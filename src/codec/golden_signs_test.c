@@ -20,7 +20,7 @@ static size_t from_hex(uint8_t *dst, const char *hex)
     assert_true(len <= MAX_BYTES);
     for (size_t i = 0; i < 2 * len; i++) {
         unsigned digit = (unsigned)(hex[i] <= '9' ? hex[i] - '0' : hex[i] - 'a' + 10);
-        dst[i / 2] = (uint8_t)(dst[i / 2] << 4 | digit);
+        dst[i / 2] = (uint8_t)((unsigned)dst[i / 2] << 4 | (unsigned)digit);
     }
     return len;
 }
