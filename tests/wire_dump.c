@@ -36,7 +36,8 @@ static void record(FILE *file, tg_codec *c, const float *x, size_t n, unsigned n
     tg_array ax = tg_array_f32(x, n), out = tg_array_f32(decoded, n);
     const tg_segment tensors[] = {{0, 60, 12, 5}, {60, n - 60, n - 60, 1}};
     tg_encode_context ctx = {.struct_size = sizeof ctx, .segments = tensors, .nsegments = 2};
-    must(tg_codec_encode(c, n > 60 && number % 2 ? &ctx : NULL, &ax, frame, tg_codec_bound(c, n), &len));
+    must(tg_codec_encode(c, n > 60 && number % 2 ? &ctx : NULL, &ax, frame, tg_codec_bound(c, n),
+                         &len));
     must(tg_frame_decode(frame, len, &out));
     if (number % 3 == 0) {
         tg__envelope e = {.session = number * UINT64_C(0x123456789abcdef1),
@@ -56,12 +57,15 @@ static void record(FILE *file, tg_codec *c, const float *x, size_t n, unsigned n
 
 int main(int argc, char **argv)
 {
-    static const char *const topk[] = {
-        "topk:density=0.001,index=rice", "topk:density=0.05,values=f32",
-        "topk:density=0.2,index=raw",    "topk:density=0.5,index=bitmap",
-        "topk:density=1,values=f32",     "2bit:threshold=0.01",
-        "sign:scale=tensor",             "sign:scale=row",
-        "1bit:threshold=mean"};
+    static const char *const topk[] = {"topk:density=0.001,index=rice",
+                                       "topk:density=0.05,values=f32",
+                                       "topk:density=0.2,index=raw",
+                                       "topk:density=0.5,index=bitmap",
+                                       "topk:density=1,values=f32",
+                                       "2bit:threshold=0.01",
+                                       "sign:scale=tensor",
+                                       "sign:scale=row",
+                                       "1bit:threshold=mean"};
     static const size_t ns[] = {0, 1, 2, 63, 64, 65, 500, MAX_N};
     static float x[MAX_N];
     FILE *file = argc == 2 ? fopen(argv[1], "wb") : NULL;

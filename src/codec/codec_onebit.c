@@ -5,9 +5,9 @@
  *     threshold=mean   bit = x < m, m the column's mean; the values are m + d and m - d, d the mean
  *                      of |x - m|
  *
- * Means are taken in f64 and sent as f32. A vector is one column, and so are matrices of fewer than 3
- * rows, for which two values a column would be longer than the elements; of a matrix that a part cuts
- * the whole rows are a matrix, the rest of a row before and after them vectors.
+ * Means are taken in f64 and sent as f32. A vector is one column, and so are matrices of fewer than
+ * 3 rows, for which two values a column would be longer than the elements; of a matrix that a part
+ * cuts the whole rows are a matrix, the rest of a row before and after them vectors.
  *
  * payload: strips.h; the values of a vector are plus, minus; of a matrix those of all columns:
  * plus (cols), minus (cols).
@@ -186,8 +186,8 @@ static void sums(const job *j, const float *g, size_t c0, size_t w)
     memset(of->below + c0, 0, w * sizeof *of->below);
     memset(of->above + c0, 0, w * sizeof *of->above);
     memset(of->nbelow + c0, 0, w * sizeof *of->nbelow);
-    j->k->column_sums(j->x + c0, g, j->cols, j->rows, w, of->t + c0, of->below + c0,
-                      of->above + c0, of->nbelow + c0);
+    j->k->column_sums(j->x + c0, g, j->cols, j->rows, w, of->t + c0, of->below + c0, of->above + c0,
+                      of->nbelow + c0);
 }
 
 /* The sums of w columns, then bits and residual. */

@@ -21,10 +21,10 @@ enum { AUX_NONE = 0, AUX_SCALED = 1 };
 
 typedef struct sign {
     bool scaled;
-    size_t min_rows;  /* of a strip that is a matrix */
-    float *decoded;   /* the view, or what a dense frame says */
-    uint8_t *coded;   /* a payload that is too long to be sent */
-    double *partial;  /* sums of the chunks of a long row */
+    size_t min_rows; /* of a strip that is a matrix */
+    float *decoded;  /* the view, or what a dense frame says */
+    uint8_t *coded;  /* a payload that is too long to be sent */
+    double *partial; /* sums of the chunks of a long row */
     size_t decoded_cap, coded_cap, partial_cap;
 } sign;
 
@@ -285,8 +285,8 @@ static void decode(const tg__frame *f, size_t lo, size_t hi, float *dst, bool ad
 
 const uint8_t *tg__sign_bits(const uint8_t *frame)
 {
-    bool plain = frame[0] == TG__ID_sign && frame[1] == TG__FORM_CODED &&
-                 tg__get16(frame + 2) == AUX_NONE;
+    bool plain =
+        frame[0] == TG__ID_sign && frame[1] == TG__FORM_CODED && tg__get16(frame + 2) == AUX_NONE;
     return plain ? frame + TG__FRAME_HEAD : NULL;
 }
 

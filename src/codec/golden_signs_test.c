@@ -1,5 +1,5 @@
-/* Frames of codecs sign and 1bit made by independent code (tools/golden_signs.py): the library writes
- * the same, and reads them. */
+/* Frames of codecs sign and 1bit made by independent code (tools/golden_signs.py): the library
+ * writes the same, and reads them. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -19,7 +19,7 @@ static size_t from_hex(uint8_t *dst, const char *hex)
     size_t len = strlen(hex) / 2;
     assert_true(len <= MAX_BYTES);
     for (size_t i = 0; i < 2 * len; i++) {
-        unsigned digit = (unsigned)(hex[i] <= '9' ? hex[i] - '0' : hex[i] - 'a' + 10);
+        int digit = hex[i] <= '9' ? hex[i] - '0' : hex[i] - 'a' + 10;
         dst[i / 2] = (uint8_t)(dst[i / 2] << 4 | digit);
     }
     return len;

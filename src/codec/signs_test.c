@@ -72,10 +72,10 @@ static void rows_by_hand(void **state)
     static const float v[] = {1, -2, 3, -2, 0, 0, 0, 0, -1, 1, 1, 1, 0, 0, -6, 2};
     static const float rows[] = {2, -2, 2, -2, 0, 0, 0, 0, -1, 1, 1, 1, 2, 2, -2, 2};
     static const float tensor[] = {1, -1, 1, -1, 1, 1, 1, 1, -1, 1, 1, 1, 2, 2, -2, 2};
-    static const uint8_t bytes[] = {
-        9, 0, 1, 0, 16, 0, 0,    0, 40, 0, 0,    0, 2,    0, 0, 0, 3, 0,
-        0, 0, 4, 0, 0,  0, 1,    0, 0,  0, 4,    0, 0,    0, 0, 0, 0, 0x40,
-        0, 0, 0, 0, 0,  0, 0x80, 0x3f, 0, 0, 0, 0x40, 0x0a, 0, 1, 4};
+    static const uint8_t bytes[] = {9, 0, 1, 0,    16,   0, 0, 0, 40,   0,    0, 0, 2,
+                                    0, 0, 0, 3,    0,    0, 0, 4, 0,    0,    0, 1, 0,
+                                    0, 0, 4, 0,    0,    0, 0, 0, 0,    0x40, 0, 0, 0,
+                                    0, 0, 0, 0x80, 0x3f, 0, 0, 0, 0x40, 0x0a, 0, 1, 4};
     memcpy(x, v, sizeof v);
     expect_bytes(bytes, sizeof bytes, encode("sign:scale=row", tensors, 2, 16, 1));
     expect_values(rows, 16);
@@ -195,10 +195,9 @@ static void plain_piece(const char *spec, const tg_segment *s, size_t lo, size_t
         plain_column(first + c, m, s->cols);
 }
 
-static const tg_segment tensors[] = {{0, 1000, 40, 25},     {1000, 7, 7, 1},
-                                     {1007, 70000, 70, 1000}, {71007, 6, 2, 3},
-                                     {71013, 140000, 2, 70000}, {211013, 80000, 80000, 1},
-                                     {291013, 900, 300, 3}};
+static const tg_segment tensors[] = {
+    {0, 1000, 40, 25},         {1000, 7, 7, 1},           {1007, 70000, 70, 1000}, {71007, 6, 2, 3},
+    {71013, 140000, 2, 70000}, {211013, 80000, 80000, 1}, {291013, 900, 300, 3}};
 enum { ALL = 291913 };
 
 /* To rounding, in any cut. */
@@ -227,8 +226,8 @@ static void like_plain_loops(void **state)
             assert_int_equal(tg__codec_encode(c, &ctx, x, ALL, parts, 4, &view), TG_OK);
             for (size_t p = 0; p < 4; p++) {
                 size_t n = parts[p].hi - parts[p].lo;
-                assert_int_equal(
-                    tg__frame_check(parts[p].dst, parts[p].len, n, c->ops->wire_id), TG_OK);
+                assert_int_equal(tg__frame_check(parts[p].dst, parts[p].len, n, c->ops->wire_id),
+                                 TG_OK);
                 tg__frame_decode(parts[p].dst, parts[p].len, out + parts[p].lo, NULL);
                 for (size_t i = 0; i < TG__COUNT(tensors); i++)
                     plain_piece(specs[s], &tensors[i], TG__MAX(parts[p].lo, tensors[i].begin),
@@ -317,9 +316,9 @@ int main(int argc, char **argv)
     (void)argc;
     each_level(argv);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sign_by_hand),       cmocka_unit_test(rows_by_hand),
-        cmocka_unit_test(onebit_by_hand),     cmocka_unit_test(lossless),
-        cmocka_unit_test(like_plain_loops),   cmocka_unit_test(threads_and_ranges),
+        cmocka_unit_test(sign_by_hand),     cmocka_unit_test(rows_by_hand),
+        cmocka_unit_test(onebit_by_hand),   cmocka_unit_test(lossless),
+        cmocka_unit_test(like_plain_loops), cmocka_unit_test(threads_and_ranges),
         cmocka_unit_test(damage_is_found),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

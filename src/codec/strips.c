@@ -92,8 +92,9 @@ tg_status tg__strips_check(const tg__frame *f, const char *name, tg__strip_value
     for (size_t i = 0; i < count; i++) {
         tg__strip s = tg__strip_at(f, i);
         if (s.rows == 0 || s.cols == 0 || s.cols > (f->n - covered) / s.rows)
-            return tg_fail(TG_E_CORRUPT, "%s frame: strip %zu: rows=%zu cols=%zu, %zu elements left",
-                           name, i, s.rows, s.cols, f->n - covered);
+            return tg_fail(TG_E_CORRUPT,
+                           "%s frame: strip %zu: rows=%zu cols=%zu, %zu elements left", name, i,
+                           s.rows, s.cols, f->n - covered);
         covered += s.rows * s.cols;
         nvalues += values(s.rows, s.cols);
         bytes += s.rows * tg__strip_row_bytes(s.cols);

@@ -1,6 +1,6 @@
-/* Strips: how codecs with one bit an element lay out a part. A strip is rows x cols elements in a row:
- * whole rows of a tensor's matrix, or (rows = 1) a vector. A tensor that a part cuts inside a row
- * gives up to three strips: the rest of a row, whole rows, the beginning of a row.
+/* Strips: how codecs with one bit an element lay out a part. A strip is rows x cols elements in a
+ * row: whole rows of a tensor's matrix, or (rows = 1) a vector. A tensor that a part cuts inside a
+ * row gives up to three strips: the rest of a row, whole rows, the beginning of a row.
  *
  * payload: u32 strips; strips x {u32 rows, u32 cols}; the f32 values of all strips; the bits of all
  * strips, each row beginning at a byte. How many values a strip has is the codec's. */

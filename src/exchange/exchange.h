@@ -51,8 +51,8 @@ extern const tg__combine
     tg__combine_mean; /* zeros; += decoded; *= 1.0f / size (exact for powers of two) */
 extern const tg__combine tg__combine_vote; /* sign of the sum of signs; codec sign, scale=none */
 
-/* Two-way methods: turn a finished block (of exchange direct) into a coded frame. mean lies where the
- * frame's payload will, so it is used up before the frame is written. */
+/* Two-way methods: turn a finished block (of exchange direct) into a coded frame. mean lies where
+ * the frame's payload will, so it is used up before the frame is written. */
 typedef tg_status tg__recode(void *arg, const float *mean, uint8_t *frame, size_t cap,
                              size_t *len_p);
 
@@ -91,7 +91,8 @@ struct tg__exchange {
     tg__part *parts; /* (nparts) where the caller encodes its vector before start: cut and placed by
                         the exchange */
     size_t nparts;
-    tg__recode *recode; /* NULL: finished blocks go out as dense f32. direct only, set by the maker */
+    tg__recode
+        *recode; /* NULL: finished blocks go out as dense f32. direct only, set by the maker */
     void *recode_arg;
     void *impl;
 };

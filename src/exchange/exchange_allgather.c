@@ -12,13 +12,13 @@
 #include <string.h>
 
 typedef struct allgather {
-    tg__messages own;    /* (1) */
-    tg__messages in;     /* (P); own unused */
-    size_t *in_len;      /* (P) bytes of the frame, 0: not here yet */
+    tg__messages own;       /* (1) */
+    tg__messages in;        /* (P); own unused */
+    size_t *in_len;         /* (P) bytes of the frame, 0: not here yet */
     const uint8_t **frames; /* (P) when all are here, for combine->all */
-    float *acc;          /* (n) */
-    int next;            /* ranks below it are in acc */
-    uint32_t told, over; /* of P-1 receives, then P-1 sends */
+    float *acc;             /* (n) */
+    int next;               /* ranks below it are in acc */
+    uint32_t told, over;    /* of P-1 receives, then P-1 sends */
 } allgather;
 
 static tg_status allgather_init(tg__exchange *x)

@@ -1,8 +1,9 @@
 /* Signum's momentum: m = beta*m + (1 - beta)*g, and m is what is sent, step by step. Nothing waits
- * to be sent: what the codec loses of m is made up for by the steps to come, since m forgets slowly.
+ * to be sent: what the codec loses of m is made up for by the steps to come, since m forgets
+ * slowly.
  *
- * A dense step (bypass) sends m as well, which it has gone on to. A step that is dropped stays in m:
- * the gradient was finite, and half of it is forgotten after log 2 / (1 - beta) steps.
+ * A dense step (bypass) sends m as well, which it has gone on to. A step that is dropped stays in
+ * m: the gradient was finite, and half of it is forgotten after log 2 / (1 - beta) steps.
  *
  * Source: Bernstein et al. 2018, arXiv:1802.04434, alg. 2 */
 #include "feedback/feedback.h"

@@ -81,9 +81,9 @@ typedef struct tg__kernels {
     /* Whether no bit is set in both planes, nor beyond n. */
     bool (*twobit_valid)(const uint8_t *bytes, size_t n);
 
-    /* One bit an element: bit i % 8 of byte i / 8; ceil(n / 8) bytes, those of the last one beyond n
-     * are 0. `first` < 8 is the bit of element 0. Thresholds and values are not NaN.
-     * bit i = x[i] < t */
+    /* One bit an element: bit i % 8 of byte i / 8; ceil(n / 8) bytes, those of the last one beyond
+     * n are 0. `first` < 8 is the bit of element 0. Thresholds and values are not NaN. bit i = x[i]
+     * < t */
     void (*sign_pack)(const float *x, size_t n, float t, uint8_t *bits);
     /* dst = (add: +=) bit ? minus : plus */
     void (*sign_decode)(float *dst, const uint8_t *bits, size_t first, size_t n, float plus,

@@ -249,10 +249,9 @@ CALL(sign_decode_add,
      k->sign_decode_add(w->f[0], w->bytes, bits_from(w, v), w->n - bits_from(w, v), 0.5f, -0.25f))
 
 /* The two values of each column, in the bytes of other vectors, at any alignment. */
-CALL(column_decode,
-     k->column_decode(w->f[0], w->bytes, bits_from(w, v), w->n - bits_from(w, v),
-                      (const uint8_t *)w->f[1] + (w->n > 8 ? v : 0),
-                      (const uint8_t *)w->f[2] + (w->n > 8 ? 2 * v : 0)))
+CALL(column_decode, k->column_decode(w->f[0], w->bytes, bits_from(w, v), w->n - bits_from(w, v),
+                                     (const uint8_t *)w->f[1] + (w->n > 8 ? v : 0),
+                                     (const uint8_t *)w->f[2] + (w->n > 8 ? 2 * v : 0)))
 CALL(column_decode_add,
      k->column_decode_add(w->f[0], w->bytes, bits_from(w, v), w->n - bits_from(w, v),
                           (const uint8_t *)w->f[1], (const uint8_t *)w->f[2]))

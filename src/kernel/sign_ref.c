@@ -1,4 +1,5 @@
-/* Signs as bits, the specification: packing, decoding to two values, the majority of many voters. */
+/* Signs as bits, the specification: packing, decoding to two values, the majority of many voters.
+ */
 #include "kernel/signs.h"
 #include "kernel/variants.h"
 

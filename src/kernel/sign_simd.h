@@ -133,8 +133,8 @@ static inline size_t count_votes(word plane[PLANES][TILE], const uint8_t *const 
     return planes;
 }
 
-/* The n <= 8 * WORD_BYTES elements of word `at`: compare the counts with half of the voters, from the
- * top plane down. */
+/* The n <= 8 * WORD_BYTES elements of word `at`: compare the counts with half of the voters, from
+ * the top plane down. */
 static inline void decide(float *dst, size_t n, word plane[PLANES][TILE], size_t at, size_t planes,
                           size_t voters)
 {

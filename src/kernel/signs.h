@@ -1,5 +1,5 @@
-/* One element, one byte, one chunk of the 1-bit kernels: what sign_ref.c and onebit_ref.c repeat, and
- * the other variants use for what is left over. */
+/* One element, one byte, one chunk of the 1-bit kernels: what sign_ref.c and onebit_ref.c repeat,
+ * and the other variants use for what is left over. */
 #ifndef TG_KERNEL_SIGNS_H
 #define TG_KERNEL_SIGNS_H
 

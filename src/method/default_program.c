@@ -78,8 +78,9 @@ static tg_status make_lane(tg__method *m, program *p, lane *l)
     bool automatic = strcmp(name, "auto") == 0, twoway = has_flag(m, "twoway");
     if (twoway && !automatic && strcmp(name, "direct") != 0)
         return tg_fail(TG_E_SPEC, "twoway=yes with exchange=%s: allowed: auto, direct", name);
-    const tg__exchange_ops *coded =
-        tg__exchange_find(!automatic ? name : twoway ? "direct" : m->def->exchange);
+    const tg__exchange_ops *coded = tg__exchange_find(!automatic ? name
+                                                      : twoway   ? "direct"
+                                                                 : m->def->exchange);
     const tg__exchange_ops *dense = strcmp(name, "none") == 0 ? coded : tg__exchange_find("direct");
     const tg__method_setup *s = &m->setup;
     TG_TRY(tg__alloc(m->n, sizeof(float), &l->aggregate));

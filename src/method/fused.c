@@ -176,9 +176,9 @@ static tg_status residual_onebit(tg__feedback *f, tg_codec *c, const tg_encode_c
 
 /* ---- the list -------------------------------------------------------------------------------- */
 
-#define FUSED_LIST           \
-    TG_FUSED(residual, topk) \
-    TG_FUSED(velocity, topk) \
+#define FUSED_LIST             \
+    TG_FUSED(residual, topk)   \
+    TG_FUSED(velocity, topk)   \
     TG_FUSED(residual, twobit) \
     TG_FUSED(residual, sign)   \
     TG_FUSED(residual, onebit)

@@ -99,9 +99,14 @@ static void compare(const char *feedback, const char *codec, tg__feedback_params
             open_side(&b, feedback, codec, &params, n);
             tg__fused_fn fused = tg__fused_find(&b.f, b.c);
             assert_non_null(fused);
+            size_t matrix = n / 200 * 100; /* rows of 100, cut by the parts */
+            const tg_segment tensors[] = {{0, matrix, matrix / 100, 100},
+                                          {matrix, n - matrix, n - matrix, 1}};
             for (unsigned step = 0; step < STEPS; step++) {
                 tg_encode_context ctx = {.struct_size = sizeof(ctx),
-                                         .density = step < 4 ? 0 : 0.003};
+                                         .density = step < 4 ? 0 : 0.003,
+                                         .segments = n < 1000 ? NULL : tensors,
+                                         .nsegments = n < 1000 ? 0 : TG__COUNT(tensors)};
                 next_gradient(n, step);
                 cut(&a, n, nparts);
                 cut(&b, n, nparts);

@@ -2,8 +2,8 @@
  *
  * The paper keeps its residual in units of the update: p' = eta*g + r', w -= sent'. Here it is in
  * units of the gradient, as for every method, so that any strategy and optimizer may follow; r is
- * multiplied by eta_old / eta_new when the learning rate changes, which makes eta*r the paper's r' to
- * rounding. rescale=no leaves r as it is. */
+ * multiplied by eta_old / eta_new when the learning rate changes, which makes eta*r the paper's r'
+ * to rounding. rescale=no leaves r as it is. */
 #include "method/default_program.h"
 #include "method/method_keys.h"
 

@@ -27,9 +27,9 @@
         .help = "how kept values are sent; their rounding stays in the memory"         \
     }
 
-#define TG__KEY_RESCALE(text)                                                              \
-    {                                                                                      \
-        .name = "rescale", .type = TG_KEY_FLAG, .def = text,                               \
+#define TG__KEY_RESCALE(text)                                                               \
+    {                                                                                       \
+        .name = "rescale", .type = TG_KEY_FLAG, .def = text,                                \
         .help = "multiply the residual by eta_old / eta_new when the learning rate changes" \
     }
 

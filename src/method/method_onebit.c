@@ -1,5 +1,6 @@
-/* 1-bit SGD: r += g; each element as one of its column's two means; r -= sent. twoway: the owners of
- * the blocks quantise the mean once more, with a residual of their own, so that 1 bit goes both ways. */
+/* 1-bit SGD: r += g; each element as one of its column's two means; r -= sent. twoway: the owners
+ * of the blocks quantise the mean once more, with a residual of their own, so that 1 bit goes both
+ * ways. */
 #include "method/default_program.h"
 #include "method/method_keys.h"
 

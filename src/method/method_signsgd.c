@@ -1,5 +1,5 @@
-/* signSGD with majority vote: every rank sends the signs of its gradient, the result is the sign that
- * most ranks have, 0 where they are equally many. */
+/* signSGD with majority vote: every rank sends the signs of its gradient, the result is the sign
+ * that most ranks have, 0 where they are equally many. */
 #include "method/default_program.h"
 #include "method/method_keys.h"
 
@@ -9,8 +9,8 @@ static const tg_key keys[] = {
 };
 
 const tg__method_def tg__method_signsgd = {
-    .entry = {"signsgd", "signs, majority vote",
-              "Bernstein et al. 2018, arXiv:1802.04434, alg. 3", keys},
+    .entry = {"signsgd", "signs, majority vote", "Bernstein et al. 2018, arXiv:1802.04434, alg. 3",
+              keys},
     .card = {.sends = "the sign of each element",
              .bits = "1",
              .keeps = "nothing",

@@ -113,9 +113,9 @@ static void setup(const char *method, bool parts)
 static void test_mean(void **state)
 {
     (void)state;
-    static const char *const methods[] = {"dense", "fp16", "2bit", "topk:density=0.01",
-                                          "1bit:twoway=yes", "signum", "efsign",
-                                          "dgc:density=0.01,warmup=0"};
+    static const char *const methods[] = {
+        "dense",           "fp16",   "2bit",   "topk:density=0.01",
+        "1bit:twoway=yes", "signum", "efsign", "dgc:density=0.01,warmup=0"};
     static float mean[N];
     for (size_t m = 0; m < sizeof methods / sizeof *methods; m++) {
         setup(methods[m], false);

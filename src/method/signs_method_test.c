@@ -1,5 +1,5 @@
-/* Methods of one bit an element on plain arrays: Signum's average, EF-signSGD against the paper's own
- * loops, what owners keep, the learning rate in the residual's units. */
+/* Methods of one bit an element on plain arrays: Signum's average, EF-signSGD against the paper's
+ * own loops, what owners keep, the learning rate in the residual's units. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -73,7 +73,8 @@ static tg__task step(uint64_t t, double eta, bool coded)
     return task;
 }
 
-/* sign of m = beta*m + (1 - beta)*g; a dense step goes on with m and sends it; beta = 0 is signsgd. */
+/* sign of m = beta*m + (1 - beta)*g; a dense step goes on with m and sends it; beta = 0 is signsgd.
+ */
 static void signum_is_the_sign_of_the_average(void **state)
 {
     (void)state;
@@ -340,8 +341,8 @@ static const float *owner_of(int r)
 }
 
 /* All that was applied, what the ranks keep (their mean) and what the owners keep is the sum of the
- * mean gradients, to rounding. A step that one rank's NaN drops leaves the owners' residuals as they
- * were, bit for bit, and the finite gradients in their ranks'. */
+ * mean gradients, to rounding. A step that one rank's NaN drops leaves the owners' residuals as
+ * they were, bit for bit, and the finite gradients in their ranks'. */
 static void two_ways_lose_nothing(void **state)
 {
     (void)state;

@@ -36,8 +36,7 @@ static tg_status recode(void *arg, const float *mean, uint8_t *frame, size_t cap
 /* Strips are what a cut leaves of tensors. */
 static tg_status cut_segments(tg__twoway *t, const tg_segment *segments, size_t count)
 {
-    tg_encode_context ctx = {
-        .struct_size = sizeof ctx, .segments = segments, .nsegments = count};
+    tg_encode_context ctx = {.struct_size = sizeof ctx, .segments = segments, .nsegments = count};
     tg__part block = {.lo = t->lo, .hi = t->lo + t->n};
     tg__strip strip;
     size_t n = 0;
