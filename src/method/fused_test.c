@@ -78,13 +78,19 @@ static void stepwise(side *s, const tg_encode_context *ctx, const float *g, size
 static float g[MAX_N];
 static tg__pool *pool; /* of the fused side, in turn with none */
 
-/* Four tensors, one empty and one of a single element if there is room. */
+/* Four tensors, one empty and one of a single element if there is room; the first is a matrix,
+ * which parts cut inside a row, if the vector is long. */
 static void cut_tensors(tg_segment seg[4], size_t n)
 {
-    size_t at[] = {0, n / 2, n / 2, n / 2 + TG__MIN(n - n / 2, (size_t)1), n};
+    size_t half = n < 1000 ? n / 2 : n / 200 * 100;
+    size_t at[] = {0, half, half, half + TG__MIN(n - half, (size_t)1), n};
     for (size_t i = 0; i < 4; i++)
         seg[i] = (tg_segment){
             .begin = at[i], .n = at[i + 1] - at[i], .rows = at[i + 1] - at[i], .cols = 1};
+    if (n >= 1000) {
+        seg[0].rows = half / 100;
+        seg[0].cols = 100;
+    }
 }
 
 /* What the next gradient is like: alike for a while, then of all kinds, so that hints hit and miss.
