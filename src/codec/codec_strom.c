@@ -115,7 +115,7 @@ tg_status tg__strom_write(tg_codec *c, const tg_encode_context *ctx, const tg__t
         append(&own->list, at, r.lo, r.hi, t->now[r.segment]);
         at += tg__twobit_bytes(r.hi - r.lo);
     }
-    tg__thresholds_end(t, ctx, x, n);
+    tg__thresholds_end(t, ctx, x, n, source->leaves);
     return tg__levels_write(&own->list, TG__ID_strom, parts, nparts, view_p);
 }
 

@@ -173,7 +173,7 @@ void tg__twobit_write(tg_codec *c, const tg_encode_context *ctx, const tg__terna
     tg__thresholds_begin(&own->thresholds, ctx, x, n);
     for (size_t i = 0; i < nparts; i++)
         write_part(c, ctx, source, &parts[i]);
-    tg__thresholds_end(&own->thresholds, ctx, x, n);
+    tg__thresholds_end(&own->thresholds, ctx, x, n, source->leaves);
 }
 
 static tg_status encode(tg_codec *c, const tg_encode_context *ctx, const float *x, size_t n,
@@ -321,7 +321,7 @@ static void decode(const tg__frame *f, size_t lo, size_t hi, float *dst, bool ad
 static const tg_key keys[] = {
     TG__KEY_THRESHOLD("0.5"),
     TG__KEY_START,
-    TG__KEY_TARGET("0.2"),
+    TG__KEY_TARGET("0.1"),
     {.name = NULL},
 };
 

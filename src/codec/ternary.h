@@ -12,6 +12,7 @@ typedef struct tg__ternary {
                  uint8_t *planes);
     const float *x;
     float *r;
+    bool leaves; /* r keeps what is left over: code is one of the last two */
 } tg__ternary;
 
 /* Planes of x. */

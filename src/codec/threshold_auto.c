@@ -6,13 +6,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The gain falls from GAIN, which finds the threshold, to GAIN / SLOWER, which averages over the
- * batches: their gradients differ in size by more than a factor of ten. */
+/* GAIN for the first FAST_STEPS vectors finds the threshold; then it falls to GAIN / SLOWER, which
+ * averages over batches: their gradients may differ in size by more than a factor of ten. */
 #define GAIN 0.2
 #define FAST_STEPS 30.0
 #define SLOWER 10.0
-#define FACTOR 2.0
-#define SEEN_MOST 65536.0
+#define FACTOR 8.0 /* up, at most, in one step */
+#define LATE 0.25
+#define LATE_WEIGHT 64.0
+#define SEEN_MOST 65536.0f
+enum { BLOCK = 64, SAMPLES = 256 }; /* elements of a block; blocks at most that are looked at */
 
 /* A segment's memory. */
 enum { THRESHOLD, SEEN, FLOATS };
@@ -113,8 +116,22 @@ void tg__thresholds_begin(tg__thresholds *t, const tg_encode_context *ctx, const
     }
 }
 
+/* The fraction of x (n) with |x| >= limit, of some blocks. */
+static double fraction(const float *x, size_t n, float limit)
+{
+    uint8_t planes[BLOCK / 4];
+    size_t blocks = n / BLOCK, stride = blocks / SAMPLES + 1, count = 0, seen = 0;
+    for (size_t begin = 0; begin < n; begin += stride * BLOCK) {
+        size_t m = TG__MIN(n - begin, (size_t)BLOCK);
+        tg__kernel()->twobit_encode(x + begin, m, limit, planes);
+        count += tg__kernel()->count_bits(planes, tg__twobit_bytes(m));
+        seen += m;
+    }
+    return (double)count / (double)TG__MAX(seen, (size_t)1);
+}
+
 void tg__thresholds_end(const tg__thresholds *t, const tg_encode_context *ctx, const float *x,
-                        size_t n)
+                        size_t n, bool left)
 {
     if (!t->adapt || !ctx->memory)
         return;
@@ -123,12 +140,17 @@ void tg__thresholds_end(const tg__thresholds *t, const tg_encode_context *ctx, c
         if (t->sent[i] == 0 && tg__kernel()->abs_max(x + s.begin, s.n) == 0)
             continue;
         float *memory = ctx->memory + FLOATS * i;
+        double density = (double)t->sent[i] / (double)s.n, excess = density / t->target - 1;
+        if (t->sent[i] > 0) {
+            double late = fraction(x + s.begin, s.n, left ? t->now[i] : 2 * t->now[i]) / density;
+            excess = TG__MAX(excess, LATE_WEIGHT * (late - LATE));
+        }
         double seen = (double)memory[SEEN], gain = GAIN;
         if (seen >= FAST_STEPS)
             gain *= TG__MAX(FAST_STEPS / seen, 1 / SLOWER);
-        double factor = 1 + gain * ((double)t->sent[i] / ((double)s.n * t->target) - 1);
+        double factor = 1 + gain * excess;
         float last = memory[THRESHOLD] != 0 ? bounded((double)memory[THRESHOLD]) : t->now[i];
         memory[THRESHOLD] = bounded((double)last * TG__MIN(factor, FACTOR));
-        memory[SEEN] += memory[SEEN] < (float)SEEN_MOST;
+        memory[SEEN] += memory[SEEN] < SEEN_MOST;
     }
 }

@@ -1,12 +1,18 @@
 /* The thresholds of the ternary codecs (2bit, strom), one a segment: a fixed one, or one that is
  * adapted until the wanted fraction of the elements is sent.
  *
- * Adapting (threshold=auto) keeps one float a segment in the context's memory, 0 before it knows
- * anything:
+ * Adapting (threshold=auto) keeps two floats a segment in the context's memory, the threshold t (0
+ * before it is known) and how many vectors it has seen:
  *
  *     first     start, or rms(x) / sqrt(target): a sum of steps of that rms first leaves
  *               (-t, t) after about (t / rms)^2 = 1 / target steps
- *     then      t *= 1 + GAIN * (sent / (n * target) - 1), at most FACTOR
+ *     then      t *= 1 + gain * max(sent / (n * target) - 1, weight * (late - 1/4)), at most 8
+ *
+ * late is the part of what was sent that is still beyond t afterwards. An element sends no more
+ * than t in a step: where much is late the residual grows and what is sent is old news, so t rises
+ * whatever the density (a tensor whose gradient has fewer elements than the target never reaches
+ * it). The gain is large for the first vectors, to find t from a wrong start, then small, because
+ * batches differ.
  *
  * What is sent is rounded down to 8 significant bits. A segment of zeros tells nothing and leaves
  * its threshold alone; thresholds stay within [TG__THRESHOLD_LEAST, TG__THRESHOLD_MOST].
@@ -42,11 +48,10 @@ TG_NODISCARD tg_status tg__thresholds_reserve(tg__thresholds *t, const tg_encode
 /* Set now, clear sent. x (n) is only read to estimate. After tg__thresholds_reserve */
 void tg__thresholds_begin(tg__thresholds *t, const tg_encode_context *ctx, const float *x,
                           size_t n);
-/* All segments have been counted: adapt the context's memory. x (n) as in begin, or what is left of
- * it where nothing was sent: it is only asked whether a segment of which nothing was sent is all
- * zero. */
+/* All segments have been counted: adapt the context's memory. x (n): what was encoded, or (left)
+ * what the decoded values leave of it, with the same outcome. */
 void tg__thresholds_end(const tg__thresholds *t, const tg_encode_context *ctx, const float *x,
-                        size_t n);
+                        size_t n, bool left);
 
 /* The keys, for codecs and methods alike. */
 #define TG__KEY_THRESHOLD(text)                                                                  \

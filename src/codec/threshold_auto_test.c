@@ -134,6 +134,31 @@ static void recovers_from_a_wrong_start(void **state)
     }
 }
 
+/* Where fewer elements have a gradient than the target asks for, the threshold does not fall until
+ * nothing but old news is sent: what is left over stays within a few gradients. */
+static void an_unreachable_density_keeps_the_residual_small(void **state)
+{
+    (void)state;
+    const tg_encode_context ctx = {.struct_size = sizeof ctx, .memory = w.memory};
+    start("2bit:threshold=auto,target=0.1");
+    uint64_t seed = 6;
+    float most = 0;
+    for (uint64_t t = 0; t < 600; t++) {
+        for (size_t i = 0; i < N; i += 20)
+            w.r[i] += noise(&seed) + 0.3f;
+        tg__part part = {.dst = frame, .cap = tg__codec_bound(w.c, N), .hi = N};
+        assert_int_equal(tg__codec_encode(w.c, &ctx, w.r, N, &part, 1, NULL), TG_OK);
+        tg__frame_decode(frame, part.len, decoded, NULL);
+        for (size_t i = 0; i < N; i++) {
+            w.r[i] -= decoded[i];
+            most = t >= 100 && fabsf(w.r[i]) > most ? fabsf(w.r[i]) : most;
+        }
+    }
+    if (!(most < 15))
+        fail_msg("%g", (double)most);
+    tg_codec_destroy(w.c);
+}
+
 /* Zeros teach nothing: neither before the first gradient nor between two. */
 static void zeros_change_nothing(void **state)
 {
@@ -253,9 +278,13 @@ int main(int argc, char **argv)
     (void)argc;
     each_level(argv);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(finds_the_density),    cmocka_unit_test(recovers_from_a_wrong_start),
-        cmocka_unit_test(zeros_change_nothing), cmocka_unit_test(bounds),
-        cmocka_unit_test(without_memory),       cmocka_unit_test(threads_and_parts),
+        cmocka_unit_test(finds_the_density),
+        cmocka_unit_test(recovers_from_a_wrong_start),
+        cmocka_unit_test(an_unreachable_density_keeps_the_residual_small),
+        cmocka_unit_test(zeros_change_nothing),
+        cmocka_unit_test(bounds),
+        cmocka_unit_test(without_memory),
+        cmocka_unit_test(threads_and_parts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -131,7 +131,7 @@ static tg_status residual_twobit(tg__feedback *f, tg_codec *c, const tg_encode_c
                                  const float *g, size_t n, tg__part *parts, size_t nparts)
 {
     float *r = tg__feedback_pending(f);
-    tg__ternary source = {.code = tg__ternary_add, .x = g, .r = r};
+    tg__ternary source = {.code = tg__ternary_add, .x = g, .r = r, .leaves = true};
     TG_TRY(tg__twobit_reserve(c, ctx, parts, nparts));
     if (tg__twobit_estimates(c, ctx)) {
         tg__kernel()->add(r, g, n);
@@ -148,7 +148,7 @@ static tg_status residual_strom(tg__feedback *f, tg_codec *c, const tg_encode_co
                                 const float *g, size_t n, tg__part *parts, size_t nparts)
 {
     float *r = tg__feedback_pending(f);
-    tg__ternary source = {.code = tg__ternary_add, .x = g, .r = r};
+    tg__ternary source = {.code = tg__ternary_add, .x = g, .r = r, .leaves = true};
     TG_TRY(tg__strom_reserve(c, ctx, n, parts, nparts));
     if (tg__strom_estimates(c, ctx)) {
         tg__kernel()->add(r, g, n);
