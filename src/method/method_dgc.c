@@ -31,6 +31,13 @@ static const tg_key keys[] = {
 const tg__method_def tg__method_dgc = {
     .entry = {"dgc", "top-k with momentum correction, factor masking and warm-up",
               "Lin et al. 2018, arXiv:1712.01887", keys},
+    .card = {.sends = "as topk, of the accumulated velocity",
+             .bits = "0.029 (density 0.1 %)",
+             .keeps =
+                 "2 vectors: velocity and what was not sent of it; the optimizer's momentum goes",
+             .cost = "1 pass over 3 vectors; allgather: 1 round, 1 delay, (P-1) frames sent",
+             .use = "on very slow networks: momentum SGD at 99.9 % sparsity",
+             .limit = "density 1, values=f32: plain SGD with masking, momentum SGD without"},
     .program = &tg__default_program,
     .codec = "topk",
     .feedback = "velocity",

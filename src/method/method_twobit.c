@@ -18,6 +18,12 @@ static const tg_key keys[] = {
 const tg__method_def tg__method_twobit = {
     .entry = {"2bit", "three levels -threshold, 0, threshold with residual",
               "MXNet kvstore two-bit compression; BIT-SGD in CD-SGD (Yu et al. 2021)", keys},
+    .card = {.sends = "-threshold, 0 or +threshold for each element",
+             .bits = "2",
+             .keeps = "1 vector: the residual",
+             .cost = "1 pass; allgather: 1 round, 1 delay, n (P-1)/4 bytes sent",
+             .use = "when the bytes must be known beforehand and a threshold can be tuned",
+             .limit = "none; all that was sent and the residual add up to the gradients"},
     .program = &tg__default_program,
     .codec = "2bit",
     .feedback = "residual",
