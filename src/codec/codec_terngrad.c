@@ -154,7 +154,7 @@ static void encode_range(void *arg, size_t lo, size_t hi)
     }
 }
 
-/* Writes the table of the part's runs. Returns its bytes. */
+/* Writes the table of the part's runs to t->table. */
 static tg_status put_table(terngrad *t, const tg_encode_context *ctx, const tg__part *part,
                            size_t *bytes_p)
 {
@@ -250,7 +250,7 @@ static const uint8_t *packed_of(const tg__frame *f)
     return f->payload + table_bytes(tg__get32(f->payload));
 }
 
-/* dst[at - begin] for the block's elements. */
+/* The codes of the block of m elements that starts at `begin`. */
 static void get_block(const tg__frame *f, size_t begin, size_t m, int8_t codes[BLOCK])
 {
     tg__kernel()->unpack(codes, packed_of(f) + tg__pack_bytes(begin, WIDTH), m, WIDTH);

@@ -1,4 +1,4 @@
-/* int8, qsgd and terngrad: bytes made by independent code, limiting cases, means, refusals. */
+/* int8, qsgd and terngrad: bytes made by independent code, limiting cases, refusals. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -228,81 +228,6 @@ static void error_bounds(void **state)
     }
 }
 
-/* ---- means ------------------------------------------------------------------------------------
- */
-
-/* Sums over 10^6 draws of (decoded - mean wanted), in standard deviations: of all, and of each
- * residue class of 16 elements. scale(i): the unit of element i; limit: what x is clipped to. */
-static void check_means(const char *spec, const float *unit, double limit)
-{
-    enum { N = 1000, STEPS = 1000 };
-    double sum[16] = {0}, var[16] = {0}, all = 0, all_var = 0;
-    tg_codec *c = create(spec);
-    for (uint64_t t = 0; t < STEPS; t++) {
-        tg_encode_context ctx = at_step(t);
-        assert_int_equal(decode(encode(c, &ctx, N, frame), N), TG_OK);
-        for (size_t i = 0; i < N; i++) {
-            double want = fmin(limit, fmax(-limit, (double)x[i])), u = (double)unit[i];
-            double fraction = want / u - floor(want / u);
-            sum[i % 16] += ((double)out[i] - want) / u;
-            var[i % 16] += fraction * (1 - fraction);
-        }
-    }
-    for (size_t i = 0; i < 16; i++) {
-        double z = sum[i] / sqrt(var[i]);
-        if (!(fabs(z) < 4.5))
-            fail_msg("%s: class %zu: z = %g", spec, i, z);
-        all += sum[i];
-        all_var += var[i];
-    }
-    if (!(fabs(all / sqrt(all_var)) < 4.5))
-        fail_msg("%s: z = %g", spec, all / sqrt(all_var));
-    tg_codec_destroy(c);
-}
-
-static void qsgd_has_no_bias(void **state)
-{
-    (void)state;
-    static float unit[1000];
-    test_vector(x, 1000, TEST_GRADIENT, 77);
-    for (int bits = 2; bits <= 8; bits++) {
-        for (int l2 = 0; l2 < 2; l2++) {
-            char spec[64];
-            snprintf(spec, sizeof(spec), "qsgd:bits=%d,norm=%s,rounds=%d%s", bits,
-                     l2 ? "l2" : "max", bits % 2 ? 7 : 10, bits == 4 ? ",coding=elias" : "");
-            for (size_t b = 0; b < 1000; b += 512) {
-                size_t m = TG__MIN((size_t)512, 1000 - b);
-                tg__stats stats;
-                tg__kernel()->copy_stats(NULL, x + b, m, &stats);
-                double norm = l2 ? sqrt(stats.sum_sq) : (double)tg__kernel()->abs_max(x + b, m);
-                for (size_t i = b; i < b + m; i++)
-                    unit[i] = tg__quant_unit(norm, (1 << (bits - 1)) - 1);
-            }
-            check_means(spec, unit, INFINITY);
-        }
-    }
-}
-
-static void terngrad_has_no_bias_but_the_clipping(void **state)
-{
-    (void)state;
-    static float unit[1000];
-    double sq = 0;
-    test_vector(x, 1000, TEST_GRADIENT, 78);
-    float max = tg__kernel()->abs_max(x, 1000);
-    for (size_t i = 0; i < 1000; i++)
-        sq += (double)x[i] * (double)x[i];
-    for (size_t i = 0; i < 1000; i++)
-        unit[i] = max;
-    check_means("terngrad:clip=0", unit, INFINITY);
-    check_means("terngrad:clip=0,rounds=10", unit, INFINITY);
-    float limit = (float)(2.5 * sqrt(sq / 1000));
-    assert_true(limit < max);
-    for (size_t i = 0; i < 1000; i++)
-        unit[i] = limit;
-    check_means("terngrad", unit, (double)limit);
-}
-
 /* ---- the same bytes ----------------------------------------------------------------------------
  */
 
@@ -516,8 +441,6 @@ int main(int argc, char **argv)
         cmocka_unit_test(ternary_vectors_are_exact),
         cmocka_unit_test(tiny_and_huge),
         cmocka_unit_test(error_bounds),
-        cmocka_unit_test(qsgd_has_no_bias),
-        cmocka_unit_test(terngrad_has_no_bias_but_the_clipping),
         cmocka_unit_test(any_number_of_threads),
         cmocka_unit_test(cut_between_buckets),
         cmocka_unit_test(elias_is_another_coding_only),
