@@ -10,3 +10,5 @@ foreach(room base kernel state feedback schedule wire transport codec strategy e
 endforeach()
 add_executable(bench_codecs EXCLUDE_FROM_ALL bench/codecs.c ${objects})
 target_link_libraries(bench_codecs PRIVATE tg_flags Threads::Threads m)
+add_executable(bench_signs EXCLUDE_FROM_ALL bench/signs.c ${objects})
+target_link_libraries(bench_signs PRIVATE tg_flags Threads::Threads m)
