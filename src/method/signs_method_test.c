@@ -146,8 +146,18 @@ static void efsign_is_the_papers(void **state)
     }
 }
 
-/* With rescale=yes, eta * (what is owed) survives a change of eta; an unknown rate changes nothing;
- * what an older step puts back is in today's units. */
+/* The learning rate that a checkpoint keeps with the residual; 0: none. */
+static double saved_eta(void)
+{
+    double eta = 0;
+    for (size_t i = 0; i < slots->count; i++)
+        if (strstr(slots->slot[i].key, "eta") != NULL && slots->slot[i].len == sizeof eta)
+            memcpy(&eta, slots->slot[i].data, sizeof eta);
+    return eta;
+}
+
+/* With rescale=yes, eta * (what is owed) survives a change of eta; an unknown rate changes nothing.
+ */
 static void rates_change_the_units(void **state)
 {
     (void)state;
@@ -159,14 +169,17 @@ static void rates_change_the_units(void **state)
         bool rescales = strstr(methods[k], "yes") != NULL;
         memset(owed, 0, sizeof owed);
         for (uint64_t t = 0; t < 20; t++) {
-            double eta = t < 5 ? 0 : t < 10 ? 0.25 : 0.125, unit = rescales && t >= 10 ? 0.5 : 1;
+            double eta = t < 5 ? 0 : t < 10 ? 0.25 : 0.125;
             step(t, eta, t % 4 != 3);
+            for (size_t i = 0; rescales && t == 10 && i < N; i++)
+                owed[i] *= 2;
             for (size_t i = 0; t % 4 != 3 && i < N; i++)
-                owed[i] += unit * ((double)g[i] - (double)sent[i]);
+                owed[i] += (double)g[i] - (double)sent[i];
         }
         const float *r = tg__feedback_pending(m->feedback);
         for (size_t i = 0; i < N; i++)
-            assert_true(fabs((rescales ? 0.5 : 1) * (double)r[i] - owed[i]) < 2e-5);
+            assert_true(fabs((double)r[i] - owed[i]) < 2e-5);
+        assert_true(saved_eta() == (rescales ? 0.125 : 0));
         stop();
     }
 }
