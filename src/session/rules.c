@@ -59,7 +59,7 @@ tg_status tg__rules_init(tg__rules *r, const char *const *text, size_t n, const 
     TG_TRY(tg__alloc(n + 1, sizeof *r->rule, &r->rule));
     r->count = n + 1;
     for (size_t i = 0; i < n; i++)
-        TG_TRY(read_rule(r, &r->rule[i], text[i]));
+        TG_TRY(read_rule(r, &r->rule[i], text == NULL ? NULL : text[i]));
     TG_TRY(set_method(r, &r->rule[n], method));
     return check_exchanges(r);
 }

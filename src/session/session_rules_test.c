@@ -195,6 +195,17 @@ static void refusals(void **state)
     }
 }
 
+/* A configuration that counts rules and has none. */
+static void rules_missing(void **state)
+{
+    (void)state;
+    tg__rules r = {0};
+    assert_int_equal(tg__rules_init(&r, NULL, 2, "dense"), TG_E_SPEC);
+    tg__rules_free(&r);
+    assert_int_equal(tg__rules_init(&r, NULL, 0, "nosuch"), TG_E_SPEC);
+    tg__rules_free(&r);
+}
+
 static void ranks_must_agree(void **state)
 {
     (void)state;
@@ -284,8 +295,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(first_match_wins), cmocka_unit_test(mixtures),
         cmocka_unit_test(no_rule),          cmocka_unit_test(momentum_is_per_tensor),
-        cmocka_unit_test(refusals),         cmocka_unit_test(ranks_must_agree),
-        cmocka_unit_test(the_plan),
+        cmocka_unit_test(refusals),         cmocka_unit_test(rules_missing),
+        cmocka_unit_test(ranks_must_agree), cmocka_unit_test(the_plan),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
