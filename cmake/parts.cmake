@@ -1,4 +1,5 @@
 include(cmake/mpi.cmake)
 include(cmake/mpi_exchange.cmake)
 include(cmake/train.cmake)
+include(cmake/bench.cmake)
 include(cmake/cli.cmake OPTIONAL)

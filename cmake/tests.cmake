@@ -22,6 +22,4 @@ if(NOT TG_SANITIZE)
     set_tests_properties(install_test PROPERTIES TIMEOUT 300 ENVIRONMENT
         "OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1;OMPI_MCA_rmaps_base_oversubscribe=1")
 endif()
-include(cmake/bench.cmake OPTIONAL)
-include(cmake/bench_codecs.cmake OPTIONAL)
 include(cmake/fuzz.cmake OPTIONAL)

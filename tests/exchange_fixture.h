@@ -17,8 +17,8 @@ typedef struct fixture_case {
 } fixture_case;
 
 static const size_t fixture_sizes[] = {0, 1, 5, 16, 17, 1000, 4097};
-static const char *const fixture_codecs[] = {"f32", "topk:density=0.1", "2bit:threshold=0.5",
-                                             "fp16"};
+static const char *const fixture_codecs[] = {
+    "f32", "topk:density=0.1", "2bit:threshold=0.5", "fp16", "sign", "1bit"};
 static const char *const fixture_exchanges[] = {"direct", "ring", "allgather", "none", "broadcast"};
 
 enum { FIXTURE_CASES_MAX = 256 };

@@ -32,6 +32,8 @@ typedef struct fixture_job {
     uint64_t stop_at; /* rank 1 (or 0 if alone) asks to stop before this step; 0: never */
     int odd_rank; /* this rank runs odd_method / spoils its parameters at spoil_step; -1: none */
     const char *odd_method, *odd_optimizer;
+    const char *const *rules, *const *odd_rules; /* (nrules); odd: of odd_rank */
+    size_t nrules;
     uint64_t spoil_step;
     const char *fault; /* of rank odd_rank */
 } fixture_job;
@@ -43,6 +45,7 @@ typedef struct fixture_result {
     float w[FIXTURE_N];         /* global parameters at the end */
     float trail[64][FIXTURE_N]; /* parameters of the next forward pass after each step */
     tg_step_info info[64];
+    tg_method_info method[64]; /* the first of the info's */
 } fixture_result;
 
 static const size_t fixture_shape[FIXTURE_TENSORS][2] = {{20, 25}, {20, 1}, {9, 37}, {7, 1}};
@@ -146,6 +149,7 @@ static inline tg_status fixture_train(fixture_rank *r, tg_session *s, float *w, 
         if (t < 64) {
             memcpy(r->out->trail[t], w, FIXTURE_N * sizeof *w);
             r->out->info[t] = info;
+            r->out->method[t] = info.methods[0];
         }
         if (job->save_dir != NULL && t + 1 == job->save_at)
             TG_TRY(tg_session_save(s, job->save_dir, "extra", 6));
@@ -178,6 +182,8 @@ static inline tg_status fixture_session(fixture_rank *r)
                                 .driver = job->driver,
                                 .bucket_bytes = job->bucket_bytes,
                                 .hash_every = job->hash_every,
+                                .rules = odd && job->odd_rules ? job->odd_rules : job->rules,
+                                .nrules = job->nrules,
                                 .on_nonfinite = job->on_nonfinite};
     tg_session *s;
     TG_TRY(tg_session_create(&config, r->transport, &s));

@@ -56,6 +56,8 @@ def main():
         last_message = frame if envelope is not None and info["payload_bytes"] > 0 else last_message
     assert set(forms) == set(wire_decode.CODECS.values()), forms
     assert len(forms["topk"]) >= 6 and len(forms["2bit"]) == 3, forms
+    assert len(forms["atomo"]) == 3, forms
+    assert len(forms["sign"]) == 3 and len(forms["1bit"]) == 3, forms
     check_command_line(last_message)
     print("%d records read to the same bits" % (number + 1))
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Write tests/golden/golden_vectors.h and the seeds of tests/fuzz/corpus, by NumPy from docs/wire-format.md alone.
+"""Write tests/golden/golden_vectors.h by NumPy from docs/wire-format.md alone.
 
     make_golden.py            run in the root of the repository
 
@@ -11,7 +11,10 @@ import sys
 import numpy as np
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import golden_quant  # noqa: E402
+import golden_signs  # noqa: E402
 import wire_decode  # noqa: E402
+import golden_atomo  # noqa: E402
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 ID = {"f32": 1, "fp16": 2, "bf16": 3, "topk": 4, "2bit": 5}
@@ -190,25 +193,13 @@ def main():
     os.makedirs(os.path.join(ROOT, "tests/golden"), exist_ok=True)
     with open(os.path.join(ROOT, "tests/golden/golden_vectors.h"), "w") as file:
         file.write(HEADER % ("".join(frames), "".join(rows)))
-    corpus(seen, messages)
-
-
-def corpus(frames, messages):
-    def put(target, name, data):
-        folder = os.path.join(ROOT, "tests/fuzz/corpus", target)
-        os.makedirs(folder, exist_ok=True)
-        with open(os.path.join(folder, "golden_" + name), "wb") as file:
-            file.write(data)
-
-    for name, frame in frames.items():
-        put("fuzz_frame", name, frame)
-        if frame[0] == ID["topk"] and frame[1] == 0:
-            aux, n = struct.unpack_from("<HI", frame, 2)
-            k = struct.unpack_from("<I", frame, 12)[0]
-            at = 16 + k * (2 if aux & 15 else 4)
-            put("fuzz_index", name, struct.pack("<BBII", aux >> 4 & 15, aux >> 8 & 31, n, k) + frame[at:])
-    for i, message in enumerate(messages):
-        put("fuzz_envelope", str(i), message)
+    import golden_sparse  # builds on this module
+    golden_sparse.write()
+    import golden_strom  # builds on this module
+    golden_strom.write()
+    golden_atomo.write(ROOT, literal, wire_decode.decode_frame)
+    golden_quant.write(ROOT, {name: x for name, _, x, _ in vectors()}, wire_decode.decode_frame, literal)
+    golden_signs.write(ROOT, literal)
 
 
 if __name__ == "__main__":

@@ -13,11 +13,17 @@ import sys
 
 import numpy as np
 
-CODECS = {1: "f32", 2: "fp16", 3: "bf16", 4: "topk", 5: "2bit"}
+import wire_atomo
+import wire_quant
+import wire_signs
+import wire_sparse
+import wire_strom
+
+CODECS = {1: "f32", 2: "fp16", 3: "bf16", 4: "topk", 5: "2bit", 6: "int8", 7: "qsgd", 8: "terngrad", 9: "sign",
+          10: "1bit", 11: "strom", 12: "adacomp", 13: "atomo"}
 FORMS = {0: "coded", 1: "dense", 2: "zero"}
 FLAGS = {1: "NONFINITE", 2: "STOP", 4: "CLOSES"}
-VALUE_CODINGS = {0: ("f32", 4), 1: ("fp16", 2)}
-INDEX_CODINGS = {0: "raw", 1: "bitmap", 2: "rice"}
+INDEX_CODINGS = {0: "raw", 1: "bitmap", 2: "rice", 3: "ef"}
 
 
 class Invalid(Exception):
@@ -106,7 +112,10 @@ def decode_rice(param, n, k, code):
 
 def decode_indices(coding, param, n, k, code):
     need(coding in INDEX_CODINGS, "index coding %d" % coding)
-    indices = (decode_raw, decode_bitmap, decode_rice)[coding](param, n, k, code)
+    if coding == 3:
+        indices = wire_sparse.decode_elias_fano(need, param, n, k, code)
+    else:
+        indices = (decode_raw, decode_bitmap, decode_rice)[coding](param, n, k, code)
     need((np.diff(indices) > 0).all() and (indices < n).all(), "indices do not ascend below n")
     return indices
 
@@ -126,14 +135,12 @@ def decode_bf16(info, n, payload):
 def decode_topk(info, n, payload):
     aux = info["aux"]
     values, index, param = aux & 15, aux >> 4 & 15, aux >> 8 & 31
-    need(aux >> 13 == 0 and values in VALUE_CODINGS, "aux %#x" % aux)
+    need(aux >> 13 == 0, "aux %#x" % aux)
     need(len(payload) >= 4, "payload of %d bytes" % len(payload))
     k = struct.unpack_from("<I", payload)[0]
     need(1 <= k <= n, "k=%d of n=%d" % (k, n))
-    name, size = VALUE_CODINGS[values]
-    need(len(payload) >= 4 + size * k, "payload of %d bytes for k=%d" % (len(payload), k))
-    kept = np.frombuffer(payload[4:4 + size * k], "<f%d" % size).astype(np.float32)
-    indices = decode_indices(index, param, n, k, payload[4 + size * k:])
+    name, kept, used = wire_sparse.read_values(need, values, k, payload[4:])
+    indices = decode_indices(index, param, n, k, payload[4 + used:])
     info.update(k=k, values=name, index=INDEX_CODINGS[index])
     if INDEX_CODINGS[index] == "rice":
         info["rice_parameter"] = param
@@ -142,29 +149,18 @@ def decode_topk(info, n, payload):
     return x
 
 
-def decode_twobit(info, n, payload):
-    need(info["aux"] == 0, "aux %#x" % info["aux"])
-    tail = n % 64
-    size = 4 + n // 64 * 16 + (tail + 7) // 8 * 2
-    need(len(payload) == size, "2bit payload of %d bytes for n=%d" % (len(payload), n))
-    threshold = np.frombuffer(payload[:4], "<f4")[0]
-    need(np.isfinite(threshold) and threshold > 0, "threshold %r" % threshold)
-    x = np.zeros(n, np.float32)
-    for begin in range(0, n, 64):
-        count = min(64, n - begin)
-        width = (count + 7) // 8
-        at = 4 + begin // 64 * 16
-        plus, minus = (np.unpackbits(np.frombuffer(payload[p:p + width], np.uint8), bitorder="little")
-                       for p in (at, at + width))
-        need(not (plus & minus).any(), "2bit: a bit is set in both planes")
-        need(not (plus[count:] | minus[count:]).any(), "2bit: padding is not zero")
-        x[begin:begin + count][plus[:count] == 1] = threshold
-        x[begin:begin + count][minus[:count] == 1] = -threshold
-    info["threshold"] = float(threshold)
-    return x
-
-
-CODED = {2: decode_half, 3: decode_bf16, 4: decode_topk, 5: decode_twobit}
+CODED = {
+    2: decode_half,
+    3: decode_bf16,
+    4: decode_topk,
+    5: lambda info, n, payload: wire_strom.decode_twobit(need, info, n, payload),
+    11: lambda info, n, payload: wire_strom.decode_levels(need, decode_indices, info, n, payload),
+    12: lambda info, n, payload: wire_strom.decode_levels(need, decode_indices, info, n, payload),
+    13: lambda info, n, payload: wire_atomo.decode_atomo(info, n, payload, need),
+}
+CODED.update(wire_quant.coded(need))
+CODED.update({9: lambda *frame: wire_signs.decode_sign(need, *frame),
+              10: lambda *frame: wire_signs.decode_onebit(need, *frame)})
 
 
 def decode_frame(frame):

@@ -27,14 +27,16 @@ typedef struct tg_reducer_config {
     int64_t timeout_ms;         /* longest wait for one message; 0: 60,000 */
     const tg_segment *segments; /* (nsegments) tensors in the vector; NULL: one */
     size_t nsegments;
+    unsigned codec_threads; /* cores for encoding and decoding, the caller's among them; 0: one. The
+                               same bits for any number */
 } tg_reducer_config;
 
 /* method     spec string, e.g. "topk:density=0.01"
  * transport  borrowed; not used by anyone else until the reducer is destroyed
  * n          elements of every vector
  * config     NULL: seed 0, one segment, 60 s
- * Errors     TG_E_SPEC, TG_E_ARG, TG_E_NOMEM, TG_E_MISMATCH (ranks differ: names what and whom),
- * TG_E_PEER */
+ * Errors     TG_E_SPEC, TG_E_ARG (also codec_threads > 256), TG_E_NOMEM, TG_E_MISMATCH (ranks
+ * differ: names what and whom), TG_E_PEER */
 TG_API TG_NODISCARD tg_status tg_reducer_create(const char *method, tg_transport *transport,
                                                 size_t n, const tg_reducer_config *config,
                                                 tg_reducer **r_p);

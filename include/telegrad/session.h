@@ -56,10 +56,19 @@ typedef struct tg_session_config {
     uint64_t hash_every; /* compare hashes of the global parameters every so many steps; 0: never */
     const char *job; /* any text that must be equal on all ranks (model, data, batch); NULL: "" */
     tg_trace *trace; /* NULL: none; borrowed */
+    /* (nrules) "PATTERN=METHOD": trained tensors whose name matches the pattern (fnmatch(3)) are
+     * exchanged by that method ("f32" is dense), e.g. "*.bias=f32"; the first rule that matches
+     * counts, tensors that none matches use `method`. A rule without a tensor is an error when the
+     * session begins. exchange=none is for all tensors or for none. Copied. */
+    const char *const *rules;
+    size_t nrules;
+    unsigned codec_threads; /* cores for encoding and decoding; 0: one. May differ between ranks:
+                               the same bits for any number */
 } tg_session_config;
 
 /* transport is borrowed and not used by anyone else until the session is destroyed. Nothing is sent
- * yet. Errors TG_E_SPEC (also: method and optimizer name two different momenta), TG_E_ARG,
+ * yet. Errors TG_E_SPEC (also: method and optimizer name two different momenta), TG_E_ARG (also
+ * codec_threads > 256),
  * TG_E_UNSUPPORTED, TG_E_NOMEM */
 TG_API TG_NODISCARD tg_status tg_session_create(const tg_session_config *config,
                                                 tg_transport *transport, tg_session **s_p);
@@ -105,6 +114,22 @@ TG_API TG_NODISCARD tg_status tg_param_wait(tg_session *s, uint32_t id);
  * thread. */
 TG_API TG_NODISCARD tg_status tg_progress(tg_session *s);
 
+/* What the exchanges of one method did in a step: those delivered in it, of all buckets that go by
+ * it. kept / n is the density that was achieved, residual_norm / norm how many gradients' worth was
+ * not sent yet, encode_ns / n what an element cost. */
+typedef struct tg_method_info {
+    const char *method;   /* normal form; lives as long as the session */
+    uint64_t n;           /* elements exchanged in this run; 0: nothing of this method came */
+    uint64_t kept;        /* those that this rank's frames say something about; n if dense */
+    uint64_t bytes;       /* this rank's frames, with one envelope a bucket */
+    uint64_t bytes_sent;  /* all its messages, in all rounds, to all peers */
+    int64_t encode_ns;    /* compensate and encode */
+    int64_t decode_ns;    /* check, decode and combine, this rank's own frames included */
+    uint32_t fell_back;   /* buckets whose coded form was no smaller than the dense one */
+    double norm;          /* of what was handed in: the gradient, or what the strategy sends */
+    double residual_norm; /* of what was not sent yet; 0 unless want_residual_norm */
+} tg_method_info;
+
 /* What a step did. The fields marked (*) are about the exchanges delivered in this step, which a
  * delayed strategy started in an earlier one; all zero if none was. Times in nanoseconds. */
 typedef struct tg_step_info {
@@ -114,16 +139,22 @@ typedef struct tg_step_info {
     bool skipped;            /* (*) dropped: some rank's gradient was not finite */
     bool stop;               /* (*) some rank asked to stop: all ranks see it after the same step */
     bool coded;              /* (*) by the method's codec; false: dense (CD-SGD: every k-th) */
-    double density;          /* (*) fraction kept; 1 if dense */
+    double density;          /* (*) fraction asked for; 1 if dense */
+    uint64_t kept;           /* (*) elements that own frames say something about ... */
+    uint64_t elements;       /* (*) ... of so many */
+    uint32_t fell_back;      /* (*) buckets whose coded form was no smaller than the dense one */
     uint64_t coded_bytes; /* (*) own gradient as coded, frames and one envelope a bucket included */
     int64_t encode_ns;    /* (*) compensate and encode */
     int64_t exchange_ns;  /* (*) from launch to the aggregate */
+    int64_t decode_ns;    /* (*) of it: check, decode and combine */
     uint64_t bytes_sent;  /* handed to the transport since the last step */
     uint64_t bytes_dense; /* of the best dense exchange: 8 n (P-1)/P */
     double grad_norm;     /* of this step's local gradient */
     double residual_norm; /* of what was not sent yet */
     int64_t apply_ns;     /* strategy and optimizer */
     int64_t wait_ns;      /* the calling thread waited for exchanges */
+    const tg_method_info *methods; /* (nmethods) (*) by method; valid until the next tg_step */
+    size_t nmethods;
 } tg_step_info;
 
 /* Exchanges start in a fixed order of buckets, from the last to the first, whatever order gradients
@@ -172,6 +203,26 @@ TG_API TG_NODISCARD tg_status tg_session_save(tg_session *s, const char *dir, co
  * TG_E_MISMATCH (another model, method, world size, ...) */
 TG_API TG_NODISCARD tg_status tg_session_load(tg_session *s, const char *dir, const void **extra_p,
                                               size_t *len_p);
+
+/* How a trained tensor is exchanged, and what that costs. Strings and shape are the session's. */
+typedef struct tg_plan_tensor {
+    size_t struct_size; /* sizeof(tg_plan_tensor) */
+    const char *name;
+    const size_t *shape; /* (ndim) */
+    size_t ndim, n;
+    const char *method; /* normal form */
+    const char *rule;   /* the pattern that it matched; NULL: the session's method */
+    uint32_t bucket;    /* tensors of one bucket are exchanged together */
+    /* Of one rank's gradient in a step, frames and envelopes included, as tg_step_info.coded_bytes
+     * counts them: measured on a random gradient (normal, of deviation 1) at the final density.
+     * What a bucket's tensors share (a selection, an envelope) is divided between them. */
+    double bytes;
+} tg_plan_tensor;
+
+/* Call each(arg, tensor) for every trained tensor in the order added. Nothing is sent. What each
+ * returns ends the listing unless TG_OK. Errors TG_E_STATE (before begin), TG_E_NOMEM */
+TG_API TG_NODISCARD tg_status tg_session_plan(
+    tg_session *s, tg_status (*each)(void *arg, const tg_plan_tensor *tensor), void *arg);
 
 /* Drain: apply what is in flight; the parameters are the global ones from here on. Steps may
  * follow. Errors TG_E_STATE (in the middle of a step), TG_E_PEER, TG_E_CORRUPT */

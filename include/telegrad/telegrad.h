@@ -3,6 +3,7 @@
 #define TELEGRAD_H
 #include "telegrad/base.h"
 #include "telegrad/codec.h"
+#include "telegrad/compat.h"
 #include "telegrad/optimizer.h"
 #include "telegrad/reducer.h"
 #include "telegrad/registry.h"

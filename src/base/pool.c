@@ -7,11 +7,13 @@
 struct tg__pool {
     unsigned threads; /* the caller's among them */
     pthread_t *thread;
+    pthread_mutex_t user; /* held by the caller whose loop it is */
     pthread_mutex_t mutex;
     pthread_cond_t work, done;
     bool quit;
     uint64_t round; /* how many loops were begun */
-    unsigned busy;  /* threads that have not finished this round */
+    bool open;      /* the loop may be joined */
+    unsigned busy;  /* threads that joined it and have not finished */
     size_t tasks;
     atomic_size_t next;
     void (*fn)(void *arg, size_t i);
@@ -35,6 +37,9 @@ static void *work(void *arg)
         if (p->quit)
             break;
         seen = p->round;
+        if (!p->open) /* woken too late: nothing is left, and nobody waits */
+            continue;
+        p->busy++;
         pthread_mutex_unlock(&p->mutex);
         take_tasks(p);
         pthread_mutex_lock(&p->mutex);
@@ -56,6 +61,7 @@ static void stop(tg__pool *p, unsigned started)
     pthread_cond_destroy(&p->work);
     pthread_cond_destroy(&p->done);
     pthread_mutex_destroy(&p->mutex);
+    pthread_mutex_destroy(&p->user);
     free(p->thread);
     free(p);
 }
@@ -76,6 +82,7 @@ tg_status tg__pool_create(unsigned threads, tg__pool **pool_p)
         return status;
     }
     p->threads = threads;
+    pthread_mutex_init(&p->user, NULL);
     pthread_mutex_init(&p->mutex, NULL);
     pthread_cond_init(&p->work, NULL);
     pthread_cond_init(&p->done, NULL);
@@ -101,11 +108,16 @@ unsigned tg__pool_threads(const tg__pool *p)
     return p == NULL ? 1 : p->threads;
 }
 
+static void run_alone(size_t tasks, void (*fn)(void *arg, size_t i), void *arg)
+{
+    for (size_t i = 0; i < tasks; i++)
+        fn(arg, i);
+}
+
 void tg__pool_run(tg__pool *p, size_t tasks, void (*fn)(void *arg, size_t i), void *arg)
 {
-    if (p == NULL || tasks < 2) {
-        for (size_t i = 0; i < tasks; i++)
-            fn(arg, i);
+    if (p == NULL || tasks < 2 || pthread_mutex_trylock(&p->user) != 0) {
+        run_alone(tasks, fn, arg);
         return;
     }
     pthread_mutex_lock(&p->mutex);
@@ -113,15 +125,17 @@ void tg__pool_run(tg__pool *p, size_t tasks, void (*fn)(void *arg, size_t i), vo
     p->arg = arg;
     p->tasks = tasks;
     atomic_store(&p->next, 0);
-    p->busy = p->threads - 1;
+    p->open = true;
     p->round++;
     pthread_cond_broadcast(&p->work);
     pthread_mutex_unlock(&p->mutex);
     take_tasks(p);
     pthread_mutex_lock(&p->mutex);
+    p->open = false; /* all tasks are taken: who sleeps may sleep on */
     while (p->busy > 0)
         pthread_cond_wait(&p->done, &p->mutex);
     pthread_mutex_unlock(&p->mutex);
+    pthread_mutex_unlock(&p->user);
 }
 
 typedef struct pieces {

@@ -16,7 +16,9 @@ void tg__pool_destroy(tg__pool *pool); /* nothing is running; NULL is fine */
 unsigned tg__pool_threads(const tg__pool *pool);
 
 /* fn(arg, i) for every i < tasks, each once, in any order, by the pool's threads and the caller's;
- * returns when all are done. One thread at a time calls it, and fn does not. */
+ * returns when all are done.
+ * Threads  any: while the pool is at work for one of them (also from within fn), another does its
+ *          tasks alone */
 void tg__pool_run(tg__pool *pool, size_t tasks, void (*fn)(void *arg, size_t i), void *arg);
 
 /* fn(arg, lo, hi) over [0, n) in pieces: lo is a multiple of `chunk`, hi too or n. A piece may hold

@@ -9,9 +9,15 @@
 
 void tg__philox(const uint32_t counter[4], const uint32_t philox_key[2], uint32_t out[4])
 {
+    tg__philox_rounds(counter, philox_key, TG__PHILOX_ROUNDS, out);
+}
+
+void tg__philox_rounds(const uint32_t counter[4], const uint32_t philox_key[2], unsigned rounds,
+                       uint32_t out[4])
+{
     uint32_t c0 = counter[0], c1 = counter[1], c2 = counter[2], c3 = counter[3];
     uint32_t k0 = philox_key[0], k1 = philox_key[1];
-    for (int round = 0; round < TG__PHILOX_ROUNDS; round++) {
+    for (unsigned round = 0; round < rounds; round++) {
         uint64_t p0 = (uint64_t)TG__PHILOX_M0 * c0, p1 = (uint64_t)TG__PHILOX_M1 * c2;
         c0 = (uint32_t)(p1 >> 32) ^ c1 ^ k0;
         c1 = (uint32_t)p1;

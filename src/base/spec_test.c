@@ -117,6 +117,48 @@ static void normal_form(void **state)
                 "topk:density=0.01,values=f32,warmup=9007199254740992,exact=no");
 }
 
+/* A number, or a word that stands in its place. */
+static void numbers_or_words(void **state)
+{
+    (void)state;
+    static const tg_key keys[] = {{.name = "threshold",
+                                   .type = TG_KEY_REAL,
+                                   .def = "0.5",
+                                   .max = 4,
+                                   .min_open = true,
+                                   .choices = "auto|never"},
+                                  {.name = NULL}};
+    static const tg_entry entry = {.name = "2bit", .summary = "", .source = "", .keys = keys};
+    static const tg_entry *const list[] = {&entry};
+    static const struct {
+        const char *text, *normal, *word;
+        double number;
+    } cases[] = {{"2bit", "2bit:threshold=0.5", "", 0.5},
+                 {"2bit:threshold=4", "2bit:threshold=4", "", 4},
+                 {"2bit:threshold=auto", "2bit:threshold=auto", "auto", 0},
+                 {"2bit:threshold=never", "2bit:threshold=never", "never", 0}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        tg_spec *spec = NULL;
+        assert_int_equal(tg_spec_parse("codec", list, 1, cases[i].text, &spec), TG_OK);
+        assert_string_equal(tg_spec_text(spec), cases[i].normal);
+        assert_string_equal(tg_spec_word(spec, "threshold"), cases[i].word);
+        assert_true(tg_spec_real(spec, "threshold") == cases[i].number);
+        tg_spec_free(spec);
+    }
+    static const char *const bad[][2] = {{"aut", "not a finite decimal number; "},
+                                         {"0", ""},
+                                         {"au", "not a finite decimal number; "}};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        tg_spec *spec = NULL;
+        char text[64], want[128];
+        snprintf(text, sizeof text, "2bit:threshold=%s", bad[i][0]);
+        snprintf(want, sizeof want, "threshold=%s: %sallowed: 0 < threshold <= 4; or auto, never",
+                 bad[i][0], bad[i][1]);
+        assert_int_equal(tg_spec_parse("codec", list, 1, text, &spec), TG_E_SPEC);
+        assert_string_equal(tg_error(), want);
+    }
+}
+
 static void unknown_names(void **state)
 {
     (void)state;
@@ -353,13 +395,21 @@ static void locale_does_not_matter(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reads_values),   cmocka_unit_test(defaults),
-        cmocka_unit_test(normal_form),    cmocka_unit_test(unknown_names),
-        cmocka_unit_test(out_of_range),   cmocka_unit_test(bad_numbers),
-        cmocka_unit_test(bad_durations),  cmocka_unit_test(bad_syntax),
-        cmocka_unit_test(brackets),       cmocka_unit_test(long_texts),
-        cmocka_unit_test(many_names),     cmocka_unit_test(bad_default),
-        cmocka_unit_test(duration_steps), cmocka_unit_test(locale_does_not_matter),
+        cmocka_unit_test(reads_values),
+        cmocka_unit_test(defaults),
+        cmocka_unit_test(normal_form),
+        cmocka_unit_test(unknown_names),
+        cmocka_unit_test(numbers_or_words),
+        cmocka_unit_test(out_of_range),
+        cmocka_unit_test(bad_numbers),
+        cmocka_unit_test(bad_durations),
+        cmocka_unit_test(bad_syntax),
+        cmocka_unit_test(brackets),
+        cmocka_unit_test(long_texts),
+        cmocka_unit_test(many_names),
+        cmocka_unit_test(bad_default),
+        cmocka_unit_test(duration_steps),
+        cmocka_unit_test(locale_does_not_matter),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -69,17 +69,43 @@ static tg_status parse_int(const tg_key *key, const char *text, tg__spec_value *
                    range_of(key, key->min, "any whole number").text);
 }
 
+static tg_status keep_word(const char *word, size_t len, tg__spec_value *value)
+{
+    value->word = strndup(word, len);
+    if (!value->word)
+        return tg_fail(TG_E_NOMEM, "out of memory: a word of %zu bytes", len);
+    return TG_OK;
+}
+
+/* The word of key->choices that is text; all of them go into list. NULL: none is. */
+static const char *find_choice(const tg_key *key, const char *text, char list[TG__WORD_LIST])
+{
+    size_t want = strlen(text);
+    for (const char *p = key->choices; p && *p;) {
+        size_t len = strcspn(p, "|");
+        if (len == want && want && memcmp(p, text, len) == 0)
+            return p;
+        tg__word_list_add(list, p, len);
+        p += len + (p[len] == '|');
+    }
+    return NULL;
+}
+
 static tg_status parse_real(const tg_key *key, const char *text, tg__spec_value *value)
 {
     double v;
+    char list[TG__WORD_LIST] = "";
+    const char *word = find_choice(key, text, list);
+    if (word)
+        return keep_word(word, strlen(text), value);
     bool ok = tg__real_parse(text, &v);
     if (ok && in_range(key, key->min, v)) {
         value->real = v;
         return TG_OK;
     }
-    return tg_fail(TG_E_SPEC, "%s=%.64s: %sallowed: %s", key->name, text,
+    return tg_fail(TG_E_SPEC, "%s=%.64s: %sallowed: %s%s%s", key->name, text,
                    ok ? "" : "not a finite decimal number; ",
-                   range_of(key, key->min, "any finite number").text);
+                   range_of(key, key->min, "any finite number").text, list[0] ? "; or " : "", list);
 }
 
 /* False if it is no duration at all; the range is checked by the caller. */
@@ -116,27 +142,12 @@ static tg_status parse_duration(const tg_key *key, const char *text, tg__spec_va
                    key->name, text, ok ? "" : "not a duration; ", range_of(key, min, "").text);
 }
 
-static tg_status keep_word(const char *word, size_t len, tg__spec_value *value)
-{
-    value->word = strndup(word, len);
-    if (!value->word)
-        return tg_fail(TG_E_NOMEM, "out of memory: a word of %zu bytes", len);
-    return TG_OK;
-}
-
 static tg_status parse_choice(const tg_key *key, const char *text, tg__spec_value *value)
 {
     char list[TG__WORD_LIST] = "";
-    size_t want = strlen(text);
-    for (const char *p = key->choices;; p++) {
-        size_t len = strcspn(p, "|");
-        if (len == want && want && memcmp(p, text, len) == 0)
-            return keep_word(p, len, value);
-        tg__word_list_add(list, p, len);
-        p += len;
-        if (!*p)
-            break;
-    }
+    const char *word = find_choice(key, text, list);
+    if (word)
+        return keep_word(word, strlen(text), value);
     return tg_fail(TG_E_SPEC, "%s=%.64s: allowed: %s", key->name, text, list);
 }
 
@@ -199,8 +210,9 @@ void tg__spec_value_print(const tg_key *key, const tg__spec_value *value, FILE *
         fprintf(file, "%" PRId64, value->integer);
         break;
     case TG_KEY_REAL:
-        tg__real_text(value->real, real);
-        fputs(real, file);
+        if (!value->word)
+            tg__real_text(value->real, real);
+        fputs(value->word ? value->word : real, file);
         break;
     case TG_KEY_FLAG:
         fputs(value->integer ? "yes" : "no", file);

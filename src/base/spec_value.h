@@ -8,9 +8,9 @@
 typedef struct tg__spec_value {
     bool has, given;      /* has a value; it was written in the string */
     int64_t integer;      /* INT; FLAG: 0 or 1 */
-    double real;          /* REAL */
+    double real;          /* REAL; 0 if it is a word */
     tg_duration duration; /* DURATION; zero is always in steps */
-    char *word;           /* CHOICE; SPEC without brackets. Owned: free() */
+    char *word;           /* CHOICE; SPEC without brackets; REAL given as a word. Owned: free() */
 } tg__spec_value;
 
 /* Parse text as a value of key. On success the fields of key's type are set, has and given are not.

@@ -1,5 +1,6 @@
 #include "cli/cli_run.h"
 #include "cli/console.h"
+#include "cli/dump.h"
 #include "cli/progress.h"
 #include "cli/stop.h"
 #include <math.h>
@@ -10,6 +11,7 @@ struct watch {
     const struct run_about *about;
     const char *title;
     struct records *records;
+    struct dump *dump;
     struct progress progress;
     struct run_result *result;
 };
@@ -54,10 +56,18 @@ static tg_status on_epoch(void *arg, const train_epoch_info *info)
     return records_epoch(w->records, info);
 }
 
-static train_job job_of(const struct run_options *o, tg_trace *trace)
+static tg_status on_gradient(void *arg, uint64_t step, const train_gradient *tensor, size_t count)
+{
+    const struct watch *w = arg;
+    return dump_gradient(w->dump, step, tensor, count);
+}
+
+train_job run_job_of(const struct run_options *o, tg_trace *trace)
 {
     return (train_job){.model = o->model,
                        .method = o->method,
+                       .rules = o->rules,
+                       .nrules = o->rule_count,
                        .strategy = o->strategy,
                        .optimizer = o->optimizer,
                        .lr_schedule = o->lr_schedule,
@@ -71,6 +81,8 @@ static train_job job_of(const struct run_options *o, tg_trace *trace)
                        .resume_dir = o->resume_dir,
                        .timeout_ms = (int64_t)ceil(o->timeout * 1000),
                        .driver = o->driver,
+                       .codec_threads = (unsigned)o->codec_threads,
+                       .gradient_every = o->dump_every,
                        .evaluate = o->evaluate,
                        .trace = trace,
                        .stop = &stop_signal};
@@ -81,10 +93,13 @@ tg_status run_job(const struct run_about *about, const char *title, struct recor
 {
     struct run_result result = {0};
     struct watch w = {.about = about, .title = title, .records = records, .result = &result};
-    const train_events events = {&w, on_start, on_step, on_epoch};
-    const train_job job = job_of(about->options, trace);
+    const train_job job = run_job_of(about->options, trace);
+    if (about->options->dump_gradients && about->launch->rank == 0)
+        TG_TRY(dump_open(about->options->dump_gradients, &w.dump));
+    const train_events events = {&w, on_start, on_step, on_epoch, w.dump ? on_gradient : NULL};
     tg_status status =
         launch_run(about->launch, about->options, &job, about->data, &events, &result.end);
+    dump_close(w.dump);
     progress_end();
     if (status == TG_OK && about->launch->rank == 0)
         status = records_end(records, &result);

@@ -5,6 +5,9 @@
 
 #include "cli/records.h"
 
+/* The trainer's job that the options describe; it borrows their strings. trace: NULL for none. */
+train_job run_job_of(const struct run_options *o, tg_trace *trace);
+
 /* Train as `about` says. records: NULL for none. title: in front of the progress bar, "" for none.
  * trace: NULL for none. *result_p is set on success only, then released by run_result_free.
  * Errors those of train_run and of the records */

@@ -1,13 +1,15 @@
-/* telegrad methods: everything that the registry holds, for people and as JSON. */
+/* telegrad methods: everything that the registry holds, for people and as JSON; the methods as the
+ * table of docs/methods.md. */
 #include "cli/cli.h"
 #include "cli/console.h"
+#include "cli/methods_card.h"
 #include "cli/options.h"
 #include <jansson.h>
 #include <math.h>
 #include <string.h>
 
 struct methods_options {
-    bool json;
+    bool json, markdown;
     char **names; /* (count) */
     size_t count;
 };
@@ -26,8 +28,9 @@ static const tg_entry *const *kind_entries(int kind, size_t *count_p)
                                 : train_models(count_p);
 }
 
-static bool wanted(const struct methods_options *o, const tg_entry *entry)
+static bool wanted(const void *arg, const tg_entry *entry)
 {
+    const struct methods_options *o = arg;
     for (size_t i = 0; i < o->count; i++)
         if (strcmp(o->names[i], entry->name) == 0)
             return true;
@@ -101,12 +104,16 @@ static void print_allowed(const tg_key *key)
             printf(" %s %s", key->min_open ? ">" : ">=", bound(key->min, low));
         if (isfinite(key->max) && fabs(key->max) < 1e15)
             printf("%s <= %s", isfinite(key->min) ? "," : "", bound(key->max, high));
+        if (key->type == TG_KEY_REAL && key->choices)
+            printf(" or %s", key->choices);
     }
 }
 
-static void print_entry(const tg_entry *entry)
+static void print_entry(int kind, const tg_entry *entry)
 {
     printf("  %s: %s\n", entry->name, entry->summary);
+    if (kind == TG_KIND_METHOD)
+        methods_card_print(tg_registry_method_card(entry->name));
     for (const tg_key *key = entry->keys; key && key->name; key++) {
         printf("      %s%s%s  (", key->name, key->def ? "=" : "", key->def ? key->def : "");
         print_allowed(key);
@@ -128,9 +135,17 @@ static tg_status print_all(const struct methods_options *o)
             if (!headed)
                 printf("%s\n", kind_name(kind));
             headed = true;
-            print_entry(entries[i]);
+            print_entry(kind, entries[i]);
         }
     }
+    return TG_OK;
+}
+
+static tg_status print_markdown(const struct methods_options *o)
+{
+    size_t count;
+    const tg_entry *const *entries = tg_registry_entries(TG_KIND_METHOD, &count);
+    methods_card_markdown(entries, count, wanted, o);
     return TG_OK;
 }
 
@@ -166,9 +181,7 @@ static json_t *real(double v)
 static json_t *choices_json(const tg_key *key)
 {
     json_t *list = json_array();
-    const char *p = key->type == TG_KEY_CHOICE ? key->choices
-                    : key->type == TG_KEY_FLAG ? "yes|no"
-                                               : NULL;
+    const char *p = key->type == TG_KEY_FLAG ? "yes|no" : key->choices;
     while (list && p && *p) {
         size_t len = strcspn(p, "|");
         list = append(list, json_stringn(p, len));
@@ -185,7 +198,7 @@ static json_t *key_json(const tg_key *key)
     if (has_range(key))
         object = join(object, json_pack("{s:o, s:o, s:b}", "min", real(key->min), "max",
                                         real(key->max), "min_open", (int)key->min_open));
-    if (key->type == TG_KEY_CHOICE || key->type == TG_KEY_FLAG)
+    if (key->type == TG_KEY_FLAG || key->choices)
         object = join(object, json_pack("{s:o}", "choices", choices_json(key)));
     return object;
 }
@@ -201,6 +214,9 @@ static tg_status entry_json(int kind, const tg_entry *entry, json_t **object_p)
                                entry->summary, "source", entry->source ? entry->source : "", "spec",
                                tg_spec_text(spec), "keys", keys);
     tg_spec_free(spec);
+    if (kind == TG_KIND_METHOD)
+        object = join(object, json_pack("{s:o}", "card",
+                                        methods_card_json(tg_registry_method_card(entry->name))));
     if (!object)
         return tg_fail(TG_E_NOMEM, "out of memory: %s", entry->name);
     *object_p = object;
@@ -248,6 +264,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case 'j':
         o->json = true;
         return 0;
+    case 'm':
+        o->markdown = true;
+        return 0;
     case ARGP_KEY_ARGS:
         o->names = state->argv + state->next;
         o->count = (size_t)(state->argc - state->next);
@@ -259,7 +278,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 
 int cmd_methods(int argc, char **argv)
 {
-    static const struct argp_option list[] = {{.name = "json", .key = 'j'}, {0}};
+    static const struct argp_option list[] = {
+        {.name = "json", .key = 'j'}, {.name = "markdown", .key = 'm'}, {0}};
     const struct argp parser = {.options = list, .parser = parse};
     struct methods_options o = {0};
     int parsed = options_parse(&parser, "methods", help_methods, argc, argv, &o);
@@ -267,7 +287,7 @@ int cmd_methods(int argc, char **argv)
         return parsed;
     tg_status status = check_names(&o);
     if (status == TG_OK)
-        status = o.json ? print_json(&o) : print_all(&o);
+        status = o.markdown ? print_markdown(&o) : o.json ? print_json(&o) : print_all(&o);
     if (status == TG_OK && (fflush(stdout) != 0 || ferror(stdout)))
         status = tg_fail(TG_E_IO, "standard output cannot be written");
     if (status != TG_OK)

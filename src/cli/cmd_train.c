@@ -3,6 +3,7 @@
 #include "cli/console.h"
 #include "cli/format.h"
 #include "cli/cli_run.h"
+#include "cli/dry_run.h"
 #include "cli/outfile.h"
 #include "cli/stop.h"
 #include <inttypes.h>
@@ -54,6 +55,10 @@ static void print_cost(const struct run_result *result)
            format_bytes((double)end->bytes_sent).text, format_bytes(end->bytes_per_step).text);
     printf("ratio          %s of the gradient, %s of the traffic of a dense exchange\n",
            format_ratio(end->ratio, "x").text, format_ratio(end->ratio_wire, "x").text);
+    if (isfinite(end->kept))
+        printf("coding         %.3g %% of the elements kept; %.3g ns an element to encode, %.3g to "
+               "decode\n",
+               100 * end->kept, end->encode_ns_element, end->decode_ns_element);
 }
 
 static int print_result(const struct run_about *about, const struct run_result *result)
@@ -68,6 +73,8 @@ static int print_result(const struct run_about *about, const struct run_result *
     printf("workers        %d (%s), link %s\n", end->world, launch_transport_name(about->launch),
            o->link ? o->link : "none");
     printf("method         %s\n", result->method);
+    for (size_t i = 0; i < o->rule_count; i++)
+        printf("rule           %s\n", o->rules[i]);
     printf("strategy       %s\n", result->strategy);
     printf("optimizer      %s, %s\n", result->optimizer, result->lr_schedule);
     printf("steps          %" PRIu64 " of %" PRIu64 "%s\n", end->steps, result->steps_planned,
@@ -149,7 +156,10 @@ int cmd_train(int argc, char **argv)
         return cli_exit_status(status);
     }
     stop_install();
-    status = open_and_train(&launch, &o, &exit_status);
+    if (!o.dry_run)
+        status = open_and_train(&launch, &o, &exit_status);
+    else if (launch.rank == 0)
+        status = dry_run(&o);
     if (status != TG_OK)
         return launch_fail(&launch, status);
     launch_close(&launch);

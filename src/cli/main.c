@@ -8,7 +8,8 @@
 static const struct {
     const char *name;
     int (*run)(int argc, char **argv);
-} commands[] = {{"train", cmd_train}, {"compare", cmd_compare}, {"methods", cmd_methods}};
+} commands[] = {
+    {"train", cmd_train}, {"compare", cmd_compare}, {"methods", cmd_methods}, {"bench", cmd_bench}};
 
 int cli_exit_status(tg_status status)
 {
@@ -31,7 +32,7 @@ int main(int argc, char **argv)
         console_errors_wait(true);
     }
     if (argc < 2) {
-        console_error("no command: allowed: train, compare, methods; see telegrad --help");
+        console_error("no command: allowed: train, compare, methods, bench; see telegrad --help");
         return CLI_USAGE;
     }
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "help") == 0)
@@ -45,7 +46,7 @@ int main(int argc, char **argv)
         if (strcmp(argv[1], commands[i].name) == 0)
             return commands[i].run(argc - 1, argv + 1);
     console_error(
-        "unknown command \"%.64s\": allowed: train, compare, methods; see telegrad --help",
+        "unknown command \"%.64s\": allowed: train, compare, methods, bench; see telegrad --help",
         argv[1]);
     return CLI_USAGE;
 }

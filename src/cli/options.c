@@ -17,6 +17,8 @@ enum form {
     FORM_SECONDS, /* double */
     FORM_DRIVER,  /* tg_driver */
     FORM_NO_EVAL, /* no value */
+    FORM_FLAG,    /* no value: bool */
+    FORM_RULE,    /* PATTERN=METHOD, several */
     FORM_FAULT    /* RANK=SPEC, several */
 };
 
@@ -39,6 +41,7 @@ static const struct option_def table[] = {
     {"holdout", "N", BOTH, FORM_COUNT, AT(holdout), TG_KIND_COUNT, 0, 1e9},
     {"workers", "N", BOTH, FORM_COUNT, AT(workers), TG_KIND_COUNT, 1, 4096},
     {"method", "SPEC", EVERY, FORM_SPEC, AT(method), TG_KIND_METHOD, 0, 0},
+    {"rule", "PATTERN=METHOD", BOTH, FORM_RULE, AT(rules), TG_KIND_COUNT, 0, 0},
     {"strategy", "SPEC", EVERY, FORM_SPEC, AT(strategy), TG_KIND_STRATEGY, 0, 0},
     {"optimizer", "SPEC", EVERY, FORM_SPEC, AT(optimizer), TG_KIND_OPTIMIZER, 0, 0},
     {"lr-schedule", "SPEC", EVERY, FORM_SPEC, AT(lr_schedule), TG_KIND_LR_SCHEDULE, 0, 0},
@@ -56,6 +59,11 @@ static const struct option_def table[] = {
     {"save-every", "N", OPT_TRAIN, FORM_COUNT, AT(save_every), TG_KIND_COUNT, 1, 1e12},
     {"resume", "DIR", OPT_TRAIN, FORM_TEXT, AT(resume_dir), TG_KIND_COUNT, 0, 0},
     {"trace", "FILE", OPT_TRAIN, FORM_TEXT, AT(trace), TG_KIND_COUNT, 0, 0},
+    {"dry-run", NULL, OPT_TRAIN, FORM_FLAG, AT(dry_run), TG_KIND_COUNT, 0, 0},
+    {"json", NULL, OPT_TRAIN, FORM_FLAG, AT(json), TG_KIND_COUNT, 0, 0},
+    {"codec-threads", "N", BOTH, FORM_COUNT, AT(codec_threads), TG_KIND_COUNT, 1, 256},
+    {"dump-gradients", "DIR", OPT_TRAIN, FORM_TEXT, AT(dump_gradients), TG_KIND_COUNT, 0, 0},
+    {"dump-every", "N", OPT_TRAIN, FORM_COUNT, AT(dump_every), TG_KIND_COUNT, 1, 1e12},
     {"fault", "RANK=SPEC", OPT_TRAIN, FORM_FAULT, AT(faults), TG_KIND_COUNT, 0, 0},
 };
 
@@ -83,6 +91,7 @@ void options_defaults(struct run_options *o, uint64_t workers)
                               .seed = 1,
                               .log_every = 50,
                               .timeout = 60,
+                              .codec_threads = 1,
                               .driver = TG_DRIVER_AUTO,
                               .evaluate = true};
 }
@@ -170,6 +179,15 @@ static tg_status add_fault(struct run_options *o, const char *value)
     return TG_OK;
 }
 
+/* The session looks into it: options_check. */
+static tg_status add_rule(struct run_options *o, const char *value)
+{
+    if (o->rule_count == OPT_MAX_RULES)
+        return tg_fail(TG_E_SPEC, "--rule \"%.64s\": allowed: %d of them", value, OPT_MAX_RULES);
+    o->rules[o->rule_count++] = value;
+    return TG_OK;
+}
+
 static tg_status set_value(struct run_options *o, const struct option_def *option,
                            const char *value)
 {
@@ -198,6 +216,11 @@ static tg_status set_value(struct run_options *o, const struct option_def *optio
     case FORM_NO_EVAL:
         *(bool *)member = false;
         return TG_OK;
+    case FORM_FLAG:
+        *(bool *)member = true;
+        return TG_OK;
+    case FORM_RULE:
+        return add_rule(o, value);
     case FORM_FAULT:
         return add_fault(o, value);
     }
@@ -236,6 +259,8 @@ static tg_status check_session(const struct run_options *o)
 {
     tg_session_config config = {.struct_size = sizeof config,
                                 .method = o->method,
+                                .rules = o->rules,
+                                .nrules = o->rule_count,
                                 .strategy = o->strategy,
                                 .optimizer = o->optimizer,
                                 .seed = o->seed,
@@ -270,6 +295,14 @@ tg_status options_check(const struct run_options *o, bool mpi)
         return tg_fail(TG_E_SPEC,
                        "--save-every %" PRIu64 " without --save: allowed: with --save DIR",
                        o->save_every);
+    if (o->json && !o->dry_run)
+        return tg_fail(TG_E_SPEC, "--json without --dry-run: allowed: with --dry-run; the records "
+                                  "of a run are --out FILE");
+    if (o->dump_every && !o->dump_gradients)
+        return tg_fail(TG_E_SPEC,
+                       "--dump-every %" PRIu64
+                       " without --dump-gradients: allowed: with --dump-gradients DIR",
+                       o->dump_every);
     return check_session(o);
 }
 

@@ -10,6 +10,7 @@
 enum { OPT_TRAIN = 1, OPT_COMPARE = 2, OPT_RUN = 4 };
 
 #define OPT_MAX_FAULTS 16
+#define OPT_MAX_RULES 64
 
 struct run_fault {
     uint64_t rank;
@@ -23,11 +24,16 @@ struct run_options {
     const char *out, *save_dir, *resume_dir, *trace;
     uint64_t holdout, workers, batch, epochs, steps, seed, log_every, save_every;
     double timeout; /* seconds */
+    uint64_t codec_threads, dump_every;
+    const char *dump_gradients; /* directory */
     tg_driver driver;
     bool evaluate;
     struct run_fault faults[OPT_MAX_FAULTS];
     size_t fault_count;
-    uint32_t given; /* bit i: entry i of the table was set, not only defaulted */
+    const char *rules[OPT_MAX_RULES]; /* PATTERN=METHOD */
+    size_t rule_count;
+    bool dry_run, json; /* train: print the plan and do nothing else; as JSON */
+    uint32_t given;     /* bit i: entry i of the table was set, not only defaulted */
 };
 
 /* workers: 1 for train, 4 for compare. */

@@ -171,11 +171,20 @@ static json_t *about_surroundings(const struct run_about *a)
                      "transport", launch_transport_name(a->launch));
 }
 
+static json_t *rules_of(const struct run_options *o)
+{
+    json_t *rules = json_array();
+    for (size_t i = 0; i < o->rule_count; i++)
+        json_array_append_new(rules, records_text(o->rules[i]));
+    return rules;
+}
+
 /* What was asked for. */
 static json_t *about_settings(const struct run_options *o, const train_start_info *info)
 {
-    return json_pack("{s:o, s:s, s:s, s:s, s:s, s:o, s:i, s:i, s:I, s:I, s:I, s:o}",          /**/
+    return json_pack("{s:o, s:s, s:o, s:s, s:s, s:s, s:o, s:i, s:i, s:I, s:I, s:I, s:o}",     /**/
                      "model", records_text(o->model), "method", info->method,                 /**/
+                     "rules", rules_of(o),                                                    /**/
                      "strategy", info->strategy, "optimizer", info->optimizer, "lr_schedule", /**/
                      info->lr_schedule, "link", records_text(o->link), "world", info->world,  /**/
                      "workers", info->world, "batch", (json_int_t)o->batch,                   /**/
@@ -185,21 +194,23 @@ static json_t *about_settings(const struct run_options *o, const train_start_inf
 
 static json_t *about_run(const struct run_options *o, const train_start_info *info)
 {
-    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:f, s:s, s:b}",                               /**/
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:f, s:s, s:I, s:b}",                          /**/
                      "steps", (json_int_t)info->steps,                                         /**/
                      "steps_per_epoch", (json_int_t)info->steps_per_epoch,                     /**/
                      "first_step", (json_int_t)info->first_step,                               /**/
                      "params", (json_int_t)info->params, "tensors", (json_int_t)info->tensors, /**/
                      "timeout", o->timeout, "driver", options_driver_name(o->driver),          /**/
+                     "codec_threads", (json_int_t)o->codec_threads,                            /**/
                      "evaluate", (int)o->evaluate);
 }
 
 static json_t *about_files(const struct run_options *o)
 {
-    return json_pack("{s:o, s:o, s:I, s:o, s:o, s:o}",                               /**/
+    return json_pack("{s:o, s:o, s:I, s:o, s:o, s:I, s:o, s:o}",                     /**/
                      "out", records_text(o->out), "save", records_text(o->save_dir), /**/
                      "save_every", (json_int_t)o->save_every,                        /**/
-                     "resume", records_text(o->resume_dir),                          /**/
+                     "resume", records_text(o->resume_dir), "dump_gradients",        /**/
+                     records_text(o->dump_gradients), "dump_every", (json_int_t)o->dump_every,
                      "trace", records_text(o->trace), "faults", faults(o));
 }
 
@@ -225,13 +236,54 @@ tg_status records_start(struct records *r, const struct run_about *about,
 
 static json_t *step_times(const struct window *w)
 {
-    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}",                               /**/
+    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o}",                          /**/
                      "compute_ms", records_real(window_median(w, WINDOW_COMPUTE)),   /**/
                      "encode_ms", records_real(window_median(w, WINDOW_ENCODE)),     /**/
                      "exchange_ms", records_real(window_median(w, WINDOW_EXCHANGE)), /**/
+                     "decode_ms", records_real(window_median(w, WINDOW_DECODE)),     /**/
                      "apply_ms", records_real(window_median(w, WINDOW_APPLY)),       /**/
                      "wait_ms", records_real(window_median(w, WINDOW_WAIT)),         /**/
                      "step_ms", records_real(window_median(w, WINDOW_STEP)));
+}
+
+static double per(double part, uint64_t whole)
+{
+    return part / (double)whole; /* NAN, which is null, where there is nothing */
+}
+
+/* The exchanges delivered in this step, by method. */
+static json_t *step_methods(const tg_step_info *tg)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; list && i < tg->nmethods; i++) {
+        const tg_method_info *m = &tg->methods[i];
+        double ratio = tg->want_residual_norm && m->norm > 0 ? m->residual_norm / m->norm : NAN;
+        json_t *one =
+            json_pack("{s:s, s:I, s:I, s:o, s:I, s:I, s:I, s:o, s:o, s:o, s:o}", /**/
+                      "method", m->method, "n", (json_int_t)m->n, "kept", (json_int_t)m->kept,
+                      "density_kept", records_real(per((double)m->kept, m->n)), /**/
+                      "bytes", (json_int_t)m->bytes, "bytes_sent", (json_int_t)m->bytes_sent,
+                      "fell_back", (json_int_t)m->fell_back, "norm", records_real(m->norm),
+                      "residual_ratio", records_real(ratio), /**/
+                      "encode_ns_element", records_real(per((double)m->encode_ns, m->n)),
+                      "decode_ns_element", records_real(per((double)m->decode_ns, m->n)));
+        if (json_array_append_new(list, one) != 0) {
+            json_decref(list);
+            list = NULL;
+        }
+    }
+    return list;
+}
+
+/* What came of coding: over all methods, then by method. */
+static json_t *step_coding(const tg_step_info *tg)
+{
+    double ratio = tg->want_residual_norm && tg->grad_norm > 0 ? tg->residual_norm / tg->grad_norm
+                                                               : (double)NAN;
+    return json_pack("{s:o, s:o, s:I, s:o}",                                            /**/
+                     "density_kept", records_real(per((double)tg->kept, tg->elements)), /**/
+                     "residual_ratio", records_real(ratio),                             /**/
+                     "fell_back", (json_int_t)tg->fell_back, "methods", step_methods(tg));
 }
 
 tg_status records_step(struct records *r, const train_step_info *info)
@@ -254,6 +306,7 @@ tg_status records_step(struct records *r, const train_step_info *info)
         "coded", (int)tg->coded, "skipped", (int)tg->skipped,                                 /**/
         "seconds", records_real(info->seconds));
     record = join(begin(r, "step"), record);
+    record = join(record, step_coding(tg));
     record = join(record, step_times(&r->window));
     window_clear(&r->window);
     return records_add(r, record);
@@ -291,12 +344,15 @@ static json_t *end_quality(const struct run_result *result)
 static json_t *end_cost(const struct run_result *result)
 {
     const train_end_info *end = &result->end;
-    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:I, s:o, s:o, s:o}",                 /**/
+    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:o, s:o, s:o}",  /**/
                      "seconds", records_real(end->seconds),                           /**/
                      "step_ms_median", records_real(end->step_ms_median),             /**/
                      "compute_ms_median", records_real(end->compute_ms_median),       /**/
                      "step_coded_ms_median", records_real(end->step_coded_ms_median), /**/
                      "exchange_ms_median", records_real(end->exchange_ms_median),     /**/
+                     "density_kept", records_real(end->kept),                         /**/
+                     "encode_ns_element", records_real(end->encode_ns_element),       /**/
+                     "decode_ns_element", records_real(end->decode_ns_element),       /**/
                      "bytes_sent", (json_int_t)end->bytes_sent,                       /**/
                      "bytes_per_step", records_real(end->bytes_per_step),             /**/
                      "ratio", records_real(end->ratio),                               /**/

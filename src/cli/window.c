@@ -14,6 +14,7 @@ void window_add(struct window *w, const train_step_info *info)
     w->ms[WINDOW_COMPUTE][i] = info->compute_ms;
     w->ms[WINDOW_ENCODE][i] = (double)info->tg.encode_ns / 1e6;
     w->ms[WINDOW_EXCHANGE][i] = (double)info->tg.exchange_ns / 1e6;
+    w->ms[WINDOW_DECODE][i] = (double)info->tg.decode_ns / 1e6;
     w->ms[WINDOW_APPLY][i] = (double)info->tg.apply_ns / 1e6;
     w->ms[WINDOW_WAIT][i] = (double)info->tg.wait_ns / 1e6;
     w->ms[WINDOW_STEP][i] = info->step_ms;

@@ -8,6 +8,7 @@ enum window_column {
     WINDOW_COMPUTE,
     WINDOW_ENCODE,
     WINDOW_EXCHANGE,
+    WINDOW_DECODE,
     WINDOW_APPLY,
     WINDOW_WAIT,
     WINDOW_STEP,

@@ -1,5 +1,6 @@
 /* f32: the vector itself, in dense frames. Payloads may be summed unread. */
 #include "codec/codec_impl.h"
+#include "kernel/kernel.h"
 
 static size_t bound(const tg_codec *c, size_t n)
 {
@@ -7,13 +8,28 @@ static size_t bound(const tg_codec *c, size_t n)
     return TG__FRAME_HEAD + n * sizeof(float);
 }
 
+/* One part's copy, shared by the cores of a pool. */
+typedef struct job {
+    uint8_t *payload;
+    const float *x;
+} job;
+
+static void put_range(void *arg, size_t lo, size_t hi)
+{
+    const job *j = arg;
+    tg__floats_put(j->payload + lo * sizeof(float), j->x + lo, hi - lo);
+}
+
 static tg_status encode(tg_codec *c, const tg_encode_context *ctx, const float *x, size_t n,
                         tg__part *parts, size_t nparts, tg__view *view_p)
 {
     (void)ctx;
     for (size_t i = 0; i < nparts; i++) {
-        TG_TRY(tg__part_room(&parts[i], bound(c, parts[i].hi - parts[i].lo)));
-        tg__part_dense(&parts[i], TG__ID_f32, x + parts[i].lo);
+        size_t m = parts[i].hi - parts[i].lo;
+        TG_TRY(tg__part_room(&parts[i], bound(c, m)));
+        job j = {.payload = parts[i].dst + TG__FRAME_HEAD, .x = x + parts[i].lo};
+        tg__pool_chunks(c->pool, m, TG__CHUNK, put_range, &j);
+        tg__part_dense_placed(&parts[i], TG__ID_f32);
     }
     if (view_p)
         *view_p = (tg__view){.sparse = false, .dense = x, .k = n};

@@ -99,6 +99,21 @@ tg_status tg__array_check(const tg_array *x)
     return TG_OK;
 }
 
+static tg_status check_segments(const tg_encode_context *ctx, size_t n)
+{
+    size_t at = 0;
+    for (size_t i = 0; i < ctx->nsegments; i++) {
+        const tg_segment *s = &ctx->segments[i];
+        if (s->begin != at || s->n > n - at)
+            return tg_fail(TG_E_ARG, "encode context: segment %zu is [%zu, +%zu) of n=%zu: %s", i,
+                           s->begin, s->n, n, "segments ascend without gaps");
+        at += s->n;
+    }
+    if (at != n)
+        return tg_fail(TG_E_ARG, "encode context: segments end at %zu of n=%zu", at, n);
+    return TG_OK;
+}
+
 tg_status tg_codec_encode(tg_codec *c, const tg_encode_context *ctx, const tg_array *x, void *dst,
                           size_t dst_cap, size_t *len_p)
 {
@@ -109,12 +124,15 @@ tg_status tg_codec_encode(tg_codec *c, const tg_encode_context *ctx, const tg_ar
                        "encode context: struct_size=%zu: sizeof(tg_encode_context) is %zu",
                        ctx->struct_size, sizeof(*ctx));
     TG_TRY(tg__array_check(x));
+    if (ctx && ctx->segments)
+        TG_TRY(check_segments(ctx, x->n));
     tg__stats stats;
     tg__kernel()->copy_stats(NULL, x->data, x->n, &stats);
     if (!stats.finite)
         return tg_fail(TG_E_NONFINITE, "encode: the vector of %zu holds NaN or infinity", x->n);
+    static const float none[1];
     tg__part part = {.dst = dst, .cap = dst_cap, .lo = 0, .hi = x->n};
-    TG_TRY(tg__codec_encode(c, ctx, x->data, x->n, &part, 1, NULL));
+    TG_TRY(tg__codec_encode(c, ctx, x->n > 0 ? x->data : none, x->n, &part, 1, NULL));
     *len_p = part.len;
     return TG_OK;
 }
@@ -141,11 +159,15 @@ void tg__part_zero(tg__part *part, uint8_t wire_id)
     put_frame(part, wire_id, TG__FORM_ZERO, 0, 0);
 }
 
+void tg__part_dense_placed(tg__part *part, uint8_t wire_id)
+{
+    put_frame(part, wire_id, TG__FORM_DENSE, 0, (part->hi - part->lo) * sizeof(float));
+}
+
 void tg__part_dense(tg__part *part, uint8_t wire_id, const float *x)
 {
-    size_t n = part->hi - part->lo;
-    tg__floats_put(part->dst + TG__FRAME_HEAD, x, n);
-    put_frame(part, wire_id, TG__FORM_DENSE, 0, n * sizeof(float));
+    tg__floats_put(part->dst + TG__FRAME_HEAD, x, part->hi - part->lo);
+    tg__part_dense_placed(part, wire_id);
 }
 
 void tg__part_coded(tg__part *part, uint8_t wire_id, uint16_t aux, size_t payload_len)
@@ -237,6 +259,8 @@ void tg__floats_add(float *dst, const uint8_t *src, size_t n)
 
 tg_status tg__scratch(void *ptr_p, size_t *cap_p, size_t n, size_t size)
 {
+    if (n == 0)
+        n = 1; /* never NULL, to which not even 0 may be added */
     if (n <= *cap_p)
         return TG_OK;
     void *old, *grown;

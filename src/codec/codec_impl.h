@@ -35,7 +35,8 @@ enum {                   /* properties of a codec */
        TG__SPARSE = 2,   /* the view is sparse */
        TG__UNBIASED = 4, /* E[decode] = x */
        TG__LOSSLESS = 8, /* decode(encode(x)) == x, so feedback has nothing to remember */
-       TG__WHOLE = 16    /* decode cannot begin in the middle: lo is 0 and hi is n */
+       TG__WHOLE = 16,   /* decode cannot begin in the middle: lo is 0 and hi is n */
+       TG__CUTS = 32     /* what is decoded depends on where parts are cut (means of pieces) */
 };
 
 typedef struct tg__codec_ops tg__codec_ops;
@@ -113,6 +114,7 @@ TG_NODISCARD tg_status tg__part_room(const tg__part *part, size_t len);
 /* ... and part->kept: 0, or all; a coded frame of fewer sets it afterwards. */
 void tg__part_zero(tg__part *part, uint8_t wire_id);
 void tg__part_dense(tg__part *part, uint8_t wire_id, const float *x);
+void tg__part_dense_placed(tg__part *part, uint8_t wire_id); /* the values stand at dst + 12 */
 void tg__part_coded(tg__part *part, uint8_t wire_id, uint16_t aux, size_t payload_len);
 
 /* A run: the elements [lo, hi) that one segment and one part share. Runs come in order and cover

@@ -14,7 +14,7 @@
 #include <string.h>
 
 static const size_t lengths[] = {0, 1, 7, 8, 31, 33, 4097};
-enum { MAX_N = 4097, FRAME_MAX = 12 + 4 * MAX_N, VARIANTS_MAX = 32 };
+enum { MAX_N = 4097, FRAME_MAX = 12 + 4 * MAX_N, VARIANTS_MAX = 96 };
 
 /* Beside each codec's defaults. */
 static const char *const variants[] = {
@@ -25,8 +25,37 @@ static const char *const variants[] = {
     "topk:density=0.25,values=f32,index=bitmap",
     "topk:density=0.05,index=rice",
     "topk:density=1e-9",
+    "topk:density=0.3,values=int8",
+    "topk:density=0.25,values=4bit,index=bitmap",
+    "topk:density=0.2,values=2bit,index=rice",
+    "topk:density=0.3,values=1bit,index=ef",
+    "topk:density=0.01,index=ef",
+    "topk:density=0.1,scope=tensor",
     "2bit:threshold=0.01",
     "2bit:threshold=1",
+    "2bit:threshold=auto",
+    "2bit:threshold=auto,start=0.01",
+    "2bit:threshold=auto,target=0.5",
+    "strom:threshold=0.01",
+    "strom:threshold=1,index=bitmap",
+    "strom:threshold=1e-3,index=raw",
+    "strom:target=0.3,index=rice",
+    "strom:start=0.03,index=ef",
+    "adacomp:bin=1",
+    "adacomp:bin=500,index=raw",
+    "adacomp:bin=7,index=bitmap",
+    "terngrad:clip=0",
+    "terngrad:clip=1,rounds=10",
+    "qsgd:bits=2,norm=l2",
+    "qsgd:bits=3,bucket=1024",
+    "qsgd:bits=5,levels=8,rounds=10",
+    "qsgd:bits=6,norm=l2",
+    "qsgd:bits=7,bucket=4096,norm=l2,coding=elias",
+    "qsgd:bits=8,coding=elias",
+    "qsgd:bits=4,norm=l2,levels=1,coding=elias",
+    "sign:scale=tensor",
+    "sign:scale=row",
+    "1bit:threshold=mean",
 };
 
 /* Memory that a codec sees, each at the end or the start of its pages. */
@@ -78,6 +107,7 @@ static size_t all_specs(const char *specs[VARIANTS_MAX])
     assert_true(count >= 5);
     for (size_t i = 0; i < count; i++)
         specs[total++] = all[i]->entry.name;
+    assert_true(count + TG__COUNT(variants) <= VARIANTS_MAX);
     for (size_t i = 0; i < TG__COUNT(variants); i++)
         specs[total++] = variants[i];
     return total;
@@ -116,6 +146,8 @@ static void check_decoded(world *w, tg_codec *c, size_t n, size_t len)
     assert_int_equal(tg__frame_check(w->frame, len, n, 255), TG_E_MISMATCH);
     tg_array out = tg_array_f32(w->out, n);
     assert_int_equal(tg_frame_decode(w->frame, len, &out), TG_OK);
+    for (size_t i = 0; i < n; i++)
+        assert_true(isfinite(w->out[i]));
     if (c->ops->properties & TG__LOSSLESS)
         assert_floats(w->out, w->x, n);
     assert_floats(w->out, view_dense, n);
@@ -129,27 +161,42 @@ static void check_decoded(world *w, tg_codec *c, size_t n, size_t len)
     assert_intact(w);
 }
 
-/* Each part decodes to its piece of what the whole decodes to. */
+/* Each part decodes to its piece of the view; a sparse one selects as the whole does (values may be
+ * rounded frame by frame), a dense one decodes as the whole does. */
 static void check_parts(world *w, tg_codec *c, size_t n)
 {
     static uint8_t frames[4][FRAME_MAX];
     static float whole[MAX_N], piece[MAX_N];
     size_t cuts[] = {0, n / 5, n / 5, n / 2, n};
+    static uint32_t support[MAX_N];
     tg__part part = {.dst = frames[0], .cap = FRAME_MAX, .lo = 0, .hi = n}, parts[4];
-    assert_int_equal(tg__codec_encode(c, NULL, w->x, n, &part, 1, NULL), TG_OK);
+    tg__view view;
+    assert_int_equal(tg__codec_encode(c, NULL, w->x, n, &part, 1, &view), TG_OK);
     tg__frame_decode(frames[0], part.len, whole, NULL);
+    size_t k = view.sparse ? view.k : 0;
+    if (k > 0)
+        memcpy(support, view.idx, k * sizeof(support[0]));
     for (size_t i = 0; i < 4; i++)
         parts[i] = (tg__part){.dst = frames[i],
                               .cap = tg__codec_bound(c, cuts[i + 1] - cuts[i]),
                               .lo = cuts[i],
                               .hi = cuts[i + 1]};
-    assert_int_equal(tg__codec_encode(c, NULL, w->x, n, parts, 4, NULL), TG_OK);
+    assert_int_equal(tg__codec_encode(c, NULL, w->x, n, parts, 4, &view), TG_OK);
+    if (view.sparse) {
+        assert_int_equal(view.k, k);
+        if (k > 0)
+            assert_memory_equal(view.idx, support, k * sizeof(support[0]));
+        memset(whole, 0, sizeof(whole));
+        for (size_t i = 0; i < k; i++)
+            whole[view.idx[i]] = view.val[i];
+    }
     for (size_t i = 0; i < 4; i++) {
         size_t m = parts[i].hi - parts[i].lo;
         assert_true(parts[i].len <= parts[i].cap);
         assert_int_equal(tg__frame_check(frames[i], parts[i].len, m, c->ops->wire_id), TG_OK);
         tg__frame_decode(frames[i], parts[i].len, piece, NULL);
-        assert_floats(piece, whole + parts[i].lo, m);
+        if (!(c->ops->properties & TG__CUTS))
+            assert_floats(piece, whole + parts[i].lo, m);
     }
 }
 
@@ -315,6 +362,16 @@ static void bad_arguments_are_named(void **state)
     assert_int_equal(tg_codec_encode(c, NULL, NULL, frame, sizeof(frame), &len), TG_E_ARG);
     tg_encode_context ctx = {.struct_size = sizeof(ctx), .density = 2};
     assert_int_equal(tg_codec_encode(c, &ctx, &a, frame, sizeof(frame), &len), TG_E_ARG);
+    ctx.density = 0;
+    tg_segment odd_ones[][2] = {{{0, 2, 2, 1}, {2, 1, 1, 1}}, /* too short, too long, a gap */
+                                {{0, 2, 2, 1}, {2, 3, 3, 1}},
+                                {{0, 1, 1, 1}, {2, 2, 2, 1}}};
+    for (size_t i = 0; i < TG__COUNT(odd_ones); i++) {
+        ctx.segments = odd_ones[i];
+        ctx.nsegments = 2;
+        assert_int_equal(tg_codec_encode(c, &ctx, &a, frame, sizeof(frame), &len), TG_E_ARG);
+    }
+    ctx.segments = NULL;
     ctx.struct_size = 1;
     assert_int_equal(tg_codec_encode(c, &ctx, &a, frame, sizeof(frame), &len), TG_E_ARG);
     assert_int_equal(tg_codec_encode(c, NULL, &none, frame, sizeof(frame), &len), TG_OK);
@@ -367,6 +424,64 @@ static void density_of_the_call(void **state)
     tg_codec_destroy(c);
 }
 
+static const tg_segment tensors[] = {
+    {0, 700, 700, 1}, {700, 1, 1, 1}, {701, 0, 0, 1}, {701, 3396, 4, 849}};
+
+/* scope=tensor is each tensor by itself, in one frame. */
+static void tensors_compete_within(void **state)
+{
+    (void)state;
+    static float x[MAX_N], all[MAX_N], alone[MAX_N];
+    static uint8_t frame[FRAME_MAX];
+    tg_codec *by_tensor = create("topk:density=0.05,values=f32,scope=tensor"),
+             *by_bucket = create("topk:density=0.05,values=f32");
+    for (unsigned v = 0; v < TEST_VECTORS; v++) {
+        test_vector(x, MAX_N, (enum test_vector)v, v);
+        for (size_t i = 0; i < 700; i++)
+            x[i] *= 0.001f; /* would send nothing among all */
+        tg_encode_context ctx = {.struct_size = sizeof(ctx), .segments = tensors, .nsegments = 4};
+        tg_array ax = tg_array_f32(x, MAX_N), out = tg_array_f32(all, MAX_N);
+        size_t len;
+        assert_int_equal(tg_codec_encode(by_tensor, &ctx, &ax, frame, sizeof(frame), &len), TG_OK);
+        assert_int_equal(tg_frame_decode(frame, len, &out), TG_OK);
+        for (size_t t = 0; t < 4; t++) {
+            size_t lo = tensors[t].begin, n = tensors[t].n;
+            tg_array part = tg_array_f32(x + lo, n), piece = tg_array_f32(alone + lo, n);
+            assert_int_equal(tg_codec_encode(by_bucket, NULL, &part, frame, sizeof(frame), &len),
+                             TG_OK);
+            assert_int_equal(tg_frame_decode(frame, len, &piece), TG_OK);
+        }
+        assert_floats(all, alone, MAX_N);
+    }
+    tg_codec_destroy(by_tensor);
+    tg_codec_destroy(by_bucket);
+}
+
+/* One tensor: scope=tensor and scope=bucket give the same bytes; so does no list of tensors. */
+static void one_tensor_is_the_bucket(void **state)
+{
+    (void)state;
+    static float x[MAX_N];
+    static uint8_t a[FRAME_MAX], b[FRAME_MAX];
+    static const char *const specs[2] = {"topk:density=0.03,values=int8,scope=tensor",
+                                         "topk:density=0.03,values=int8"};
+    tg_codec *c[2] = {create(specs[0]), create(specs[1])};
+    static const tg_segment whole = {0, MAX_N, MAX_N, 1};
+    for (unsigned v = 0; v < TEST_VECTORS; v++) {
+        tg_encode_context ctx = {
+            .struct_size = sizeof(ctx), .segments = v % 2 ? &whole : NULL, .nsegments = v % 2};
+        test_vector(x, MAX_N, (enum test_vector)v, v);
+        tg_array ax = tg_array_f32(x, MAX_N);
+        size_t a_len, b_len;
+        assert_int_equal(tg_codec_encode(c[0], &ctx, &ax, a, sizeof(a), &a_len), TG_OK);
+        assert_int_equal(tg_codec_encode(c[1], &ctx, &ax, b, sizeof(b), &b_len), TG_OK);
+        assert_int_equal(a_len, b_len);
+        assert_memory_equal(a, b, a_len);
+    }
+    tg_codec_destroy(c[0]);
+    tg_codec_destroy(c[1]);
+}
+
 int main(int argc, char **argv)
 {
     (void)argc;
@@ -378,6 +493,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(bad_arguments_are_named),
         cmocka_unit_test(twobit_hand_vector),
         cmocka_unit_test(density_of_the_call),
+        cmocka_unit_test(tensors_compete_within),
+        cmocka_unit_test(one_tensor_is_the_bucket),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

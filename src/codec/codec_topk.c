@@ -2,8 +2,9 @@
  *
  *     k = min(n, max(1, floor(density * n + 0.5)))
  *
- * with fp16 or f32 values and coded indices (topk_frame.h). All parts share one selection over the
- * whole vector.
+ * of the whole vector or (scope=tensor) of each tensor; in one frame with coded values and indices
+ * (topk_frame.h). All parts share one selection over the whole vector; values are rounded frame by
+ * frame.
  *
  * Source: Aji and Heafield 2017, arXiv:1704.05021; Lin et al. 2018, arXiv:1712.01887, sec. 3 */
 #include "codec/codec_topk.h"
@@ -16,24 +17,26 @@
 
 typedef struct topk {
     double density;
+    bool by_tensor;
     int values, index;
     tg__topk select;
-    size_t half_cap, decoded_cap, rebased_cap;
-    uint16_t *half; /* values as they go out */
-    float *decoded; /* and as they will be read */
+    tg__topk_hint *hints; /* one for each competition */
+    size_t hints_cap;
     uint32_t *rebased;
+    size_t rebased_cap;
 } topk;
 
-static int index_coding(const char *word)
+/* The words of the key `values`, in the order of TG__VALUES_*. */
+static const char *const value_words[] = {"f32", "fp16", "int8", "4bit", "2bit", "1bit"};
+/* The words of the key `index`, in the order of TG__INDEX_*. */
+static const char *const index_words[] = {"raw", "bitmap", "rice", "ef"};
+
+static int number_of(const char *word, const char *const *words, size_t count, int otherwise)
 {
-    static const struct {
-        const char *word;
-        int coding;
-    } codings[] = {{"rice", TG__INDEX_RICE}, {"raw", TG__INDEX_RAW}, {"bitmap", TG__INDEX_BITMAP}};
-    for (size_t i = 0; i < TG__COUNT(codings); i++)
-        if (strcmp(codings[i].word, word) == 0)
-            return codings[i].coding;
-    return TG__INDEX_AUTO;
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(words[i], word) == 0)
+            return (int)i;
+    return otherwise;
 }
 
 static tg_status init(tg_codec *c)
@@ -41,9 +44,11 @@ static tg_status init(tg_codec *c)
     topk *own;
     TG_TRY(tg__alloc(1, sizeof(*own), &own));
     own->density = tg_spec_real(c->spec, "density");
-    own->values =
-        strcmp(tg_spec_word(c->spec, "values"), "f32") == 0 ? TG__VALUES_F32 : TG__VALUES_FP16;
-    own->index = index_coding(tg_spec_word(c->spec, "index"));
+    own->by_tensor = strcmp(tg_spec_word(c->spec, "scope"), "tensor") == 0;
+    own->values = number_of(tg_spec_word(c->spec, "values"), value_words, TG__COUNT(value_words),
+                            TG__VALUES_F32);
+    own->index = number_of(tg_spec_word(c->spec, "index"), index_words, TG__COUNT(index_words),
+                           TG__INDEX_AUTO);
     c->impl = own;
     return TG_OK;
 }
@@ -54,8 +59,7 @@ static void fini(tg_codec *c)
     if (!own)
         return;
     tg__topk_free(&own->select);
-    free(own->half);
-    free(own->decoded);
+    free(own->hints);
     free(own->rebased);
     free(own);
 }
@@ -67,48 +71,54 @@ static size_t bound(const tg_codec *c, size_t n)
     return TG__FRAME_HEAD + n * sizeof(float);
 }
 
-tg_status tg__topk_begin(tg_codec *c, const tg_encode_context *ctx, size_t n, tg__topk **t_p,
-                         size_t *k_p)
+/* The elements that compete with each other, in order: all, or those of each tensor. False after
+ * the last. */
+static bool next_competition(const topk *own, const tg_encode_context *ctx, size_t n, size_t i,
+                             size_t *lo_p, size_t *n_p, size_t *k_p)
+{
+    double density = ctx->density != 0 ? ctx->density : own->density;
+    bool by_tensor = own->by_tensor && ctx->segments;
+    if (i >= (by_tensor ? ctx->nsegments : 1))
+        return false;
+    *lo_p = by_tensor ? ctx->segments[i].begin : 0;
+    *n_p = by_tensor ? ctx->segments[i].n : n;
+    *k_p = tg__topk_count(density, *n_p);
+    return true;
+}
+
+tg_status tg__topk_begin(tg_codec *c, const tg_encode_context *ctx, size_t n)
 {
     topk *own = c->impl;
     double density = ctx->density != 0 ? ctx->density : own->density;
     if (!(density > 0 && density <= 1))
         return tg_fail(TG_E_ARG, "top-k: density=%g: allowed: 0 < density <= 1", density);
-    size_t k = tg__topk_count(density, n);
-    TG_TRY(tg__topk_reserve(&own->select, n, k));
-    TG_TRY(tg__scratch(&own->rebased, &own->rebased_cap, k, sizeof(*own->rebased)));
-    if (own->values == TG__VALUES_FP16) {
-        TG_TRY(tg__scratch(&own->half, &own->half_cap, k, sizeof(*own->half)));
-        TG_TRY(tg__scratch(&own->decoded, &own->decoded_cap, k, sizeof(*own->decoded)));
+    own->select.pool = c->pool;
+    size_t i = 0, lo, m, k, total = 0, room = 0;
+    for (; next_competition(own, ctx, n, i, &lo, &m, &k); i++) {
+        room = TG__MAX(room, total + tg__topk_room(&own->select, m, k));
+        total += k;
     }
-    *t_p = &own->select;
-    *k_p = k;
-    return TG_OK;
+    TG_TRY(tg__topk_reserve(&own->select, room));
+    TG_TRY(tg__scratch(&own->hints, &own->hints_cap, i, sizeof(*own->hints)));
+    return tg__scratch(&own->rebased, &own->rebased_cap, total, sizeof(*own->rebased));
 }
 
-void tg__topk_quantise(tg_codec *c, size_t k, tg__view *view_p)
+tg_status tg__topk_encode(tg_codec *c, const tg_encode_context *ctx, const tg__topk_source *s,
+                          size_t n, tg__part *parts, size_t nparts, tg__view *view_p)
 {
     topk *own = c->impl;
-    const tg__kernels *kernel = tg__kernel();
-    *view_p = (tg__view){.sparse = true, .idx = own->select.idx, .val = own->select.val, .k = k};
-    if (own->values == TG__VALUES_FP16) {
-        kernel->f16_encode(own->half, own->select.val, k);
-        kernel->f16_decode(own->decoded, own->half, k);
-        view_p->val = own->decoded;
-    }
-}
-
-tg_status tg__topk_write(tg_codec *c, const tg__view *view, tg__part *parts, size_t nparts)
-{
-    topk *own = c->impl;
-    tg__sparse sparse = {.idx = view->idx,
-                         .val = view->val,
-                         .half = own->half,
-                         .k = view->k,
+    size_t lo, m, k;
+    for (size_t i = 0; next_competition(own, ctx, n, i, &lo, &m, &k); i++)
+        if (m > 0)
+            TG_TRY(tg__topk_select(&own->select, &own->hints[i], s, lo, m, k));
+    tg__sparse sparse = {.idx = own->select.idx,
+                         .val = own->select.val,
+                         .k = own->select.count,
                          .values = own->values,
                          .index = own->index};
     for (size_t i = 0; i < nparts; i++)
         TG_TRY(tg__sparse_write(&parts[i], TG__ID_topk, &sparse, own->rebased));
+    *view_p = (tg__view){.sparse = true, .idx = sparse.idx, .val = sparse.val, .k = sparse.k};
     return TG_OK;
 }
 
@@ -128,16 +138,10 @@ static size_t pass(const tg__topk_source *s, size_t begin, size_t m, float thres
 static tg_status encode(tg_codec *c, const tg_encode_context *ctx, const float *x, size_t n,
                         tg__part *parts, size_t nparts, tg__view *view_p)
 {
-    tg__topk *select = NULL;
-    size_t k = 0;
     tg__view view;
     tg__topk_source source = {.x = x, .peek = peek, .pass = pass};
-    TG_TRY(tg__topk_begin(c, ctx, n, &select, &k));
-    TG_TRY(tg__topk_select(select, &source, n, k, &k));
-    tg__topk_quantise(c, k, &view);
-    TG_TRY(tg__topk_write(c, &view, parts, nparts));
-    if (view_p)
-        *view_p = view;
+    TG_TRY(tg__topk_begin(c, ctx, n));
+    TG_TRY(tg__topk_encode(c, ctx, &source, n, parts, nparts, view_p ? view_p : &view));
     return TG_OK;
 }
 
@@ -149,15 +153,20 @@ static const tg_key keys[] = {
      .max = 1,
      .min_open = true,
      .help = "fraction of the elements that is sent"},
+    {.name = "scope",
+     .type = TG_KEY_CHOICE,
+     .def = "bucket",
+     .choices = "bucket|tensor",
+     .help = "elements compete with all others, or within their tensor"},
     {.name = "values",
      .type = TG_KEY_CHOICE,
      .def = "fp16",
-     .choices = "f32|fp16",
+     .choices = "f32|fp16|int8|4bit|2bit|1bit",
      .help = "how the values are sent"},
     {.name = "index",
      .type = TG_KEY_CHOICE,
      .def = "auto",
-     .choices = "auto|rice|raw|bitmap",
+     .choices = "auto|rice|raw|bitmap|ef",
      .help = "how the indices are sent; auto: the smallest"},
     {.name = NULL},
 };

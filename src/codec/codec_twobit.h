@@ -2,17 +2,17 @@
 #ifndef TG_CODEC_TWOBIT_H
 #define TG_CODEC_TWOBIT_H
 
-#include "codec/codec_impl.h"
+#include "codec/ternary.h"
 
-/* The codec's threshold. */
-float tg__twobit_threshold(const tg_codec *c);
-
-/* Where the bit planes of a part's elements are to be written: in its frame, or in `small` if the
- * frame will be dense. The part has room for the codec's bound. */
-enum { TG__TWOBIT_SMALL = 16 };
-uint8_t *tg__twobit_place(const tg__part *part, uint8_t small[TG__TWOBIT_SMALL]);
-
-/* The planes stand where tg__twobit_place said: make the frame. */
-void tg__twobit_finish(tg__part *part, float threshold, const uint8_t *planes);
+/* Room in the frames and in memory for what follows, so that it cannot fail. Errors TG_E_SPACE,
+ * TG_E_NOMEM */
+TG_NODISCARD tg_status tg__twobit_reserve(tg_codec *c, const tg_encode_context *ctx,
+                                          const tg__part *parts, size_t nparts);
+/* Whether the thresholds are to be estimated: tg__twobit_write needs the vector first. */
+bool tg__twobit_estimates(const tg_codec *c, const tg_encode_context *ctx);
+/* Make the frames of source; x (n) is the vector for estimates, and afterwards what is left of it
+ * or itself. After tg__twobit_reserve with the same arguments. */
+void tg__twobit_write(tg_codec *c, const tg_encode_context *ctx, const tg__ternary *source,
+                      const float *x, size_t n, tg__part *parts, size_t nparts);
 
 #endif

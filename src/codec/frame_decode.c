@@ -69,6 +69,8 @@ static void decode_range(void *arg, size_t lo, size_t hi)
 static void decode(const uint8_t *frame, size_t len, float *dst, bool add, tg__pool *pool)
 {
     job j = {.f = checked(frame, len), .dst = dst, .add = add};
+    if (j.f.n == 0) /* dst may be NULL */
+        return;
     if (j.f.form == TG__FORM_CODED && tg__codec_by_id(j.f.codec)->properties & TG__WHOLE)
         decode_range(&j, 0, j.f.n);
     else

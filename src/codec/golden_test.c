@@ -9,7 +9,8 @@
 #include "base/mem.h"
 #include "codec/codec_impl.h"
 #include "each_level.h"
-#include <golden/golden_vectors.h> /* tests/golden */
+#include <golden/golden_sparse.h> /* tests/golden */
+#include <golden/golden_vectors.h>
 #include "wire/envelope.h"
 #include <string.h>
 
@@ -38,14 +39,13 @@ static size_t floats_from_hex(float *dst, const char *hex)
     return n;
 }
 
-static void frames(void **state)
+static void check_frames(const struct golden_frame *list, size_t count)
 {
-    (void)state;
     static uint8_t want[MAX_BYTES], got[MAX_BYTES];
     static float x[MAX_BYTES / 4], decoded[MAX_BYTES / 4], out[MAX_BYTES / 4];
     unsigned wrong = 0;
-    for (size_t i = 0; i < TG__COUNT(golden_frames); i++) {
-        const struct golden_frame *f = &golden_frames[i];
+    for (size_t i = 0; i < count; i++) {
+        const struct golden_frame *f = &list[i];
         size_t n = floats_from_hex(x, f->x), len = from_hex(want, f->frame), got_len = 0;
         assert_int_equal(floats_from_hex(decoded, f->decoded), n);
         tg_codec *c;
@@ -61,6 +61,18 @@ static void frames(void **state)
         wrong += !same;
     }
     assert_int_equal(wrong, 0);
+}
+
+static void frames(void **state)
+{
+    (void)state;
+    check_frames(golden_frames, TG__COUNT(golden_frames));
+}
+
+static void sparse_frames(void **state)
+{
+    (void)state;
+    check_frames(golden_sparse, TG__COUNT(golden_sparse));
 }
 
 static void messages(void **state)
@@ -92,6 +104,7 @@ int main(int argc, char **argv)
 {
     (void)argc;
     each_level(argv);
-    const struct CMUnitTest tests[] = {cmocka_unit_test(frames), cmocka_unit_test(messages)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(frames), cmocka_unit_test(sparse_frames),
+                                       cmocka_unit_test(messages)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

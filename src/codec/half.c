@@ -2,10 +2,12 @@
  * even addresses, so others go through a block on the stack. */
 #include "codec/half.h"
 #include "base/mem.h"
+#include "kernel/kernel.h"
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { BLOCK = 2048 };
+enum { BLOCK = 2048, STEP = 8192 }; /* elements */
 
 typedef struct half {
     float *decoded; /* the view */
@@ -66,6 +68,30 @@ static void get(const tg__half_format *h, const uint8_t *src, size_t n, float *d
     }
 }
 
+/* One part on its way, shared by the cores of a pool. */
+typedef struct job {
+    const tg__half_format *h;
+    const float *x;    /* (n) of the part */
+    uint8_t *payload;  /* (2 n) */
+    float *decoded;    /* (n), NULL: not wanted */
+    atomic_bool coded; /* some word is not 0 */
+} job;
+
+/* In steps that stay in the cache for what looks at them again. */
+static void encode_range(void *arg, size_t lo, size_t hi)
+{
+    job *j = arg;
+    for (size_t at = lo; at < hi; at += STEP) {
+        size_t m = TG__MIN(hi - at, (size_t)STEP);
+        put(j->h, j->payload + 2 * at, j->x + at, m);
+        if (!atomic_load_explicit(&j->coded, memory_order_relaxed) &&
+            !tg__all_zero(j->payload + 2 * at, 2 * m))
+            atomic_store_explicit(&j->coded, true, memory_order_relaxed);
+        if (j->decoded)
+            get(j->h, j->payload + 2 * at, m, j->decoded + at, false);
+    }
+}
+
 tg_status tg__half_encode(tg_codec *c, const tg__half_format *h, const float *x, size_t n,
                           tg__part *parts, size_t nparts, tg__view *view_p)
 {
@@ -75,15 +101,16 @@ tg_status tg__half_encode(tg_codec *c, const tg__half_format *h, const float *x,
     for (size_t i = 0; i < nparts; i++) {
         tg__part *part = &parts[i];
         size_t m = part->hi - part->lo;
-        uint8_t *payload = part->dst + TG__FRAME_HEAD;
         TG_TRY(tg__part_room(part, tg__half_bound(c, m)));
-        put(h, payload, x + part->lo, m);
-        if (tg__all_zero(payload, 2 * m))
-            tg__part_zero(part, h->wire_id);
-        else
+        job j = {.h = h,
+                 .x = x + part->lo,
+                 .payload = part->dst + TG__FRAME_HEAD,
+                 .decoded = view_p ? own->decoded + part->lo : NULL};
+        tg__pool_chunks(c->pool, m, TG__CHUNK, encode_range, &j);
+        if (j.coded)
             tg__part_coded(part, h->wire_id, 0, 2 * m);
-        if (view_p)
-            get(h, payload, m, own->decoded + part->lo, false);
+        else
+            tg__part_zero(part, h->wire_id);
     }
     if (view_p)
         *view_p = (tg__view){.sparse = false, .dense = own->decoded, .k = n};

@@ -5,12 +5,7 @@
 #include "wire/index.h"
 #include <string.h>
 
-enum { AT_VALUES = 4, BLOCK = 512 };
-
-static size_t value_bytes(int values)
-{
-    return values == TG__VALUES_F32 ? 4 : 2;
-}
+enum { AT_VALUES = 4 };
 
 /* The first of idx (k, ascending) that is not below limit. */
 static size_t lower_bound(const uint32_t *idx, size_t k, size_t limit)
@@ -39,14 +34,6 @@ static void write_dense(tg__part *part, uint8_t wire_id, const uint32_t *idx, co
     part->kept = k;
 }
 
-static void write_values(uint8_t *dst, const tg__sparse *s, size_t first, size_t k)
-{
-    if (s->values == TG__VALUES_F32)
-        tg__floats_put(dst, s->val + first, k);
-    else
-        memcpy(dst, s->half + first, 2 * k); /* words are little-endian already */
-}
-
 tg_status tg__sparse_write(tg__part *part, uint8_t wire_id, const tg__sparse *s, uint32_t *rebased)
 {
     size_t first = lower_bound(s->idx, s->k, part->lo);
@@ -64,17 +51,19 @@ tg_status tg__sparse_write(tg__part *part, uint8_t wire_id, const tg__sparse *s,
         idx = rebased;
     }
     tg__index_plan plan = tg__index_choose(s->index, idx, k, n);
-    size_t at_index = AT_VALUES + k * value_bytes(s->values), len = at_index + plan.len;
+    float *val = s->val + first;
+    size_t at_index = AT_VALUES + tg__values_len(s->values, val, k), len = at_index + plan.len;
     if (len >= n * sizeof(float)) {
         TG_TRY(tg__part_room(part, TG__FRAME_HEAD + n * sizeof(float)));
-        write_dense(part, wire_id, idx, s->val + first, k);
+        tg__values_write(s->values, val, k, NULL);
+        write_dense(part, wire_id, idx, val, k);
         return TG_OK;
     }
     TG_TRY(tg__part_room(part, TG__FRAME_HEAD + len));
     uint8_t *payload = part->dst + TG__FRAME_HEAD;
     tg__put32(payload, (uint32_t)k);
-    write_values(payload + AT_VALUES, s, first, k);
-    tg__index_write(&plan, idx, k, payload + at_index);
+    tg__values_write(s->values, val, k, payload + AT_VALUES);
+    tg__index_write(&plan, idx, k, n, payload + at_index);
     tg__part_coded(part, wire_id, (uint16_t)(s->values | plan.coding << 4 | plan.param << 8), len);
     part->kept = k;
     return TG_OK;
@@ -82,27 +71,21 @@ tg_status tg__sparse_write(tg__part *part, uint8_t wire_id, const tg__sparse *s,
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-/* The pieces of a coded frame. */
+/* The head of a coded frame. k may be anything here. */
 typedef struct pieces {
-    size_t k, index_len;
+    size_t k, rest; /* rest: bytes of values and index code */
     int values, index, param;
-    const uint8_t *val, *code;
+    const uint8_t *val;
 } pieces;
 
-/* k may be anything here; the other pieces only make sense if it was checked. */
 static pieces take_apart(const tg__frame *f)
 {
-    pieces p = {.k = tg__get32(f->payload),
-                .values = f->aux & 15,
-                .index = f->aux >> 4 & 15,
-                .param = f->aux >> 8 & 31,
-                .val = f->payload + AT_VALUES};
-    size_t at_index = AT_VALUES + p.k * value_bytes(p.values);
-    if (at_index <= f->payload_len) {
-        p.code = f->payload + at_index;
-        p.index_len = f->payload_len - at_index;
-    }
-    return p;
+    return (pieces){.k = tg__get32(f->payload),
+                    .rest = f->payload_len - AT_VALUES,
+                    .values = f->aux & 15,
+                    .index = f->aux >> 4 & 15,
+                    .param = f->aux >> 8 & 31,
+                    .val = f->payload + AT_VALUES};
 }
 
 tg_status tg__sparse_check(const tg__frame *f)
@@ -111,26 +94,13 @@ tg_status tg__sparse_check(const tg__frame *f)
         return tg_fail(TG_E_CORRUPT, "sparse frame: payload length=%zu: at least %d",
                        f->payload_len, AT_VALUES);
     pieces p = take_apart(f);
-    if (f->aux >> 13 != 0 || p.values > TG__VALUES_FP16)
-        return tg_fail(TG_E_CORRUPT, "sparse frame: aux=%#x: unknown coding of values", f->aux);
+    size_t used;
+    if (f->aux >> 13 != 0)
+        return tg_fail(TG_E_CORRUPT, "sparse frame: aux=%#x: upper bits must be 0", f->aux);
     if (p.k < 1 || p.k > f->n)
         return tg_fail(TG_E_CORRUPT, "sparse frame: k=%zu: allowed: 1..%u", p.k, f->n);
-    if (!p.code)
-        return tg_fail(TG_E_CORRUPT, "sparse frame: payload length=%zu: %zu values do not fit",
-                       f->payload_len, p.k);
-    return tg__index_check(p.index, p.param, f->n, p.k, p.code, p.index_len);
-}
-
-static void read_values(const pieces *p, size_t first, size_t count, float *val)
-{
-    const uint8_t *src = p->val + first * value_bytes(p->values);
-    if (p->values == TG__VALUES_F32) {
-        tg__floats_get(val, src, count);
-        return;
-    }
-    uint16_t half[BLOCK];
-    memcpy(half, src, 2 * count);
-    tg__kernel()->f16_decode(val, half, count);
+    TG_TRY(tg__values_check(p.values, p.k, p.val, p.rest, &used));
+    return tg__index_check(p.index, p.param, f->n, p.k, p.val + used, p.rest - used);
 }
 
 /* The frame was checked, so reading cannot fail; if the bytes changed meanwhile it stops within
@@ -140,18 +110,21 @@ void tg__sparse_decode(const tg__frame *f, size_t lo, size_t hi, float *dst, boo
     (void)lo; /* TG__WHOLE */
     (void)hi;
     pieces p = take_apart(f);
+    tg__values_reader values;
     tg__index_reader r;
-    uint32_t idx[BLOCK];
-    float val[BLOCK];
-    size_t count;
+    uint32_t idx[TG__VALUES_BLOCK];
+    float val[TG__VALUES_BLOCK];
+    size_t used, count;
     if (!add)
         memset(dst, 0, f->n * sizeof(*dst));
-    if (tg__index_read_begin(&r, p.index, p.param, f->n, p.k, p.code, p.index_len) != TG_OK)
+    tg__values_begin(&values, p.values, p.k, p.val, p.rest, &used);
+    if (used == SIZE_MAX ||
+        tg__index_read_begin(&r, p.index, p.param, f->n, p.k, p.val + used, p.rest - used) != TG_OK)
         return;
     for (size_t done = 0; done < p.k; done += count) {
-        if (tg__index_read(&r, idx, BLOCK, &count) != TG_OK)
+        if (tg__index_read(&r, idx, TG__VALUES_BLOCK, &count) != TG_OK)
             return;
-        read_values(&p, done, count, val);
+        tg__values_read(&values, val, count);
         if (add)
             tg__kernel()->scatter_add(dst, idx, val, count);
         else

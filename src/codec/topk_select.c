@@ -2,9 +2,9 @@
  *
  *   1. A threshold that some more than k elements reach: from the previous call, else from a
  * sample.
- *   2. One pass collects the elements that reach it: the candidates. When there are too many, all
- * but the k largest go, and the threshold rises to the least of those: no element below it can be
- * among the k largest any more.
+ *   2. One pass, in pieces for several cores if there are, collects the elements that reach it: the
+ * candidates. When there are too many, all but the k largest of the piece go, and its threshold
+ * rises to the least of those: no element below it can be among the k largest any more.
  *   3. Exact selection among the candidates: T = k-th largest magnitude by a radix histogram of its
  * bits (11, 10, 10); all above T are kept, and as many equal to T as are missing, lowest indices
  * first.
@@ -26,7 +26,9 @@ enum {
     SMALL = 8192,    /* so many candidates there is always room for */
     CHUNK = 16384,   /* elements between two looks at the number of candidates */
     SAMPLE_MIN = 4096,
-    SAMPLE_MAX = SMALL + CHUNK
+    SAMPLE_MAX = SMALL + CHUNK,
+    PIECES_PER_THREAD = 4, /* so that a slow core does not hold up the others */
+    PIECES_MAX = PIECES_PER_THREAD * TG__POOL_MAX
 };
 
 #define MAGNITUDE UINT32_C(0x7fffffff)
@@ -55,26 +57,37 @@ size_t tg__topk_count(double density, size_t n)
     return k < 1 ? TG__MIN(n, (size_t)1) : k < (double)n ? (size_t)k : n;
 }
 
-/* Candidates that the buffers hold: all, or 2 k and some and those of one chunk more. */
+/* Candidates out of n elements that there is room for: all, or 2 k and some and those of one chunk
+ * more. */
 static size_t room(size_t n, size_t k)
 {
     return TG__MIN(n, 2 * k + SMALL + CHUNK);
 }
 
-tg_status tg__topk_reserve(tg__topk *t, size_t n, size_t k)
+/* Elements that one task of a pass goes through; all without a pool. */
+static size_t piece_size(const tg__topk *t, size_t n)
 {
-    size_t cap = room(n, k);
-    if (!t->hist)
-        TG_TRY(tg__alloc(BINS, sizeof(*t->hist), &t->hist));
+    size_t most = n / TG__CHUNK, want = PIECES_PER_THREAD * (size_t)tg__pool_threads(t->pool);
+    if (!t->pool || most < 2)
+        return TG__MAX(n, (size_t)1);
+    size_t size = n / TG__MIN(want, most);
+    return (size + CHUNK - 1) / CHUNK * CHUNK;
+}
+
+size_t tg__topk_room(const tg__topk *t, size_t n, size_t k)
+{
+    size_t size = piece_size(t, n);
+    return (n + size - 1) / size * (room(size, k) + TG__SELECT_SLACK);
+}
+
+tg_status tg__topk_reserve(tg__topk *t, size_t cap)
+{
+    t->count = 0;
     if (cap <= t->cap && t->idx)
         return TG_OK;
-    free(t->idx);
-    free(t->val);
-    t->idx = NULL;
-    t->val = NULL;
-    t->cap = 0;
-    TG_TRY(tg__alloc(cap + TG__SELECT_SLACK, sizeof(*t->idx), &t->idx));
-    TG_TRY(tg__alloc(cap + TG__SELECT_SLACK, sizeof(*t->val), &t->val));
+    tg__topk_free(t);
+    TG_TRY(tg__alloc(cap, sizeof(*t->idx), &t->idx));
+    TG_TRY(tg__alloc(cap, sizeof(*t->val), &t->val));
     t->cap = cap;
     return TG_OK;
 }
@@ -83,7 +96,9 @@ void tg__topk_free(tg__topk *t)
 {
     free(t->idx);
     free(t->val);
-    free(t->hist);
+    t->idx = NULL;
+    t->val = NULL;
+    t->cap = 0;
 }
 
 /* ---- the k-th largest magnitude -------------------------------------------------------------- */
@@ -131,9 +146,9 @@ static bound coarse(const uint32_t *hist, size_t k)
 }
 
 /* 1 <= k <= n */
-static bound kth_largest(const float *x, size_t n, size_t k, uint32_t *hist)
+static bound kth_largest(const float *x, size_t n, size_t k)
 {
-    memset(hist, 0, BINS * sizeof(*hist));
+    uint32_t hist[BINS] = {0};
     tg__kernel()->histogram(x, n, hist);
     bound b = coarse(hist, k);
     refine(&b, x, n, k, 10, hist);
@@ -158,25 +173,71 @@ static size_t keep(uint32_t *idx, float *val, size_t n, const bound *b, size_t k
 
 /* ---- the pass -------------------------------------------------------------------------------- */
 
-/* Candidates of a whole pass, at least min(k, those that reach threshold). *seen_p: how many
- * reached the threshold of their time. */
-static size_t collect(tg__topk *t, const tg__topk_source *s, size_t n, size_t k, float threshold,
-                      size_t *seen_p)
+typedef struct pass {
+    const tg__topk *t;
+    const tg__topk_source *s;
+    size_t lo, n, k, size;
+    float threshold;
+    /* [out] of each piece: candidates left, and how many reached the threshold of their time */
+    size_t count[PIECES_MAX], seen[PIECES_MAX];
+} pass;
+
+/* Where the candidates of a piece stand. */
+static size_t place(const pass *p, size_t piece)
 {
-    size_t cap = room(n, k), limit = cap < n ? cap - CHUNK : n, count = 0;
-    *seen_p = 0;
+    return p->t->count + piece * (room(p->size, p->k) + TG__SELECT_SLACK);
+}
+
+/* Candidates of one piece: all among the k largest of the vector that lie in it, if they reach the
+ * threshold. */
+static void collect_piece(void *arg, size_t piece)
+{
+    pass *p = arg;
+    size_t n = TG__MIN(p->size, p->n - piece * p->size), lo = p->lo + piece * p->size;
+    size_t cap = room(p->size, p->k), limit = cap < n ? cap - CHUNK : n, count = 0, seen = 0;
+    uint32_t *idx = p->t->idx + place(p, piece);
+    float *val = p->t->val + place(p, piece), threshold = p->threshold;
     for (size_t begin = 0; begin < n; begin += CHUNK) {
         size_t m = TG__MIN(n - begin, (size_t)CHUNK);
-        size_t found = s->pass(s, begin, m, threshold, t->idx + count, t->val + count, cap - count);
+        size_t found =
+            p->s->pass(p->s, lo + begin, m, threshold, idx + count, val + count, cap - count);
         for (size_t i = count; i < count + found; i++)
-            t->idx[i] += (uint32_t)begin;
+            idx[i] += (uint32_t)(lo + begin);
         count += found;
-        *seen_p += found;
+        seen += found;
         if (count > limit) {
-            bound b = kth_largest(t->val, count, k, t->hist);
-            count = keep(t->idx, t->val, count, &b, k);
+            bound b = kth_largest(val, count, p->k);
+            count = keep(idx, val, count, &b, p->k);
             threshold = from_bits(b.bits + 1); /* what equals it comes too late */
         }
+    }
+    p->count[piece] = count;
+    p->seen[piece] = seen;
+}
+
+/* Candidates of a whole pass, behind those that are selected already: at least min(k, those that
+ * reach threshold). *seen_p: how many reached the threshold of their time. */
+static size_t collect(tg__topk *t, const tg__topk_source *s, size_t lo, size_t n, size_t k,
+                      float threshold, size_t *seen_p)
+{
+    pass p; /* its arrays stay as they are */
+    p.t = t;
+    p.s = s;
+    p.lo = lo;
+    p.n = n;
+    p.k = k;
+    p.size = piece_size(t, n);
+    p.threshold = threshold;
+    size_t pieces = (n + p.size - 1) / p.size, count;
+    tg__pool_run(t->pool, pieces, collect_piece, &p);
+    count = p.count[0];
+    *seen_p = p.seen[0];
+    for (size_t i = 1; i < pieces; i++) {
+        size_t at = place(&p, i);
+        memmove(t->idx + t->count + count, t->idx + at, p.count[i] * sizeof(*t->idx));
+        memmove(t->val + t->count + count, t->val + at, p.count[i] * sizeof(*t->val));
+        count += p.count[i];
+        *seen_p += p.seen[i];
     }
     return count;
 }
@@ -193,17 +254,17 @@ static size_t look(const tg__topk_source *s, size_t begin, size_t m, float thres
 }
 
 /* Candidates out of x as it is now; *count_p of them, at least k if so many are not 0. */
-static tg_status rerun(tg__topk *t, const float *x, size_t n, size_t k, size_t *count_p)
+static tg_status rerun(tg__topk *t, const float *x, size_t lo, size_t n, size_t k, size_t *count_p)
 {
-    memset(t->hist, 0, BINS * sizeof(*t->hist));
-    tg__kernel()->histogram(x, n, t->hist);
+    uint32_t hist[BINS] = {0};
+    tg__kernel()->histogram(x + lo, n, hist);
     for (uint32_t bin = INF_BITS >> 20; bin < BINS; bin++)
-        if (t->hist[bin] > 0)
+        if (hist[bin] > 0)
             return nonfinite();
-    bound b = coarse(t->hist, k);
+    bound b = coarse(hist, k);
     tg__topk_source source = {.x = x, .pass = look};
     size_t seen;
-    *count_p = collect(t, &source, n, k, from_bits(b.bits), &seen);
+    *count_p = collect(t, &source, lo, n, k, from_bits(b.bits), &seen);
     return TG_OK;
 }
 
@@ -211,48 +272,50 @@ static tg_status rerun(tg__topk *t, const float *x, size_t n, size_t k, size_t *
 
 /* The magnitude that about k (1 + 6 sqrt(stride / k)) elements reach, at most 2.5 k, by a jittered
  * sample. */
-static float sampled(tg__topk *t, const tg__topk_source *s, size_t n, size_t k)
+static float sampled(tg__topk *t, const tg__topk_source *s, size_t lo, size_t n, size_t k)
 {
+    float *sample = t->val + t->count; /* the candidates' room serves */
     size_t count = TG__MIN(TG__MAX(n / 1024, (size_t)SAMPLE_MIN), (size_t)SAMPLE_MAX);
     size_t stride = n / count;
     uint32_t state = UINT32_C(2463534242);
-    for (size_t j = 0; j < count; j++) { /* the candidates' room serves */
+    for (size_t j = 0; j < count; j++) {
         state ^= state << 13;
         state ^= state >> 17;
         state ^= state << 5;
-        t->val[j] = s->peek(s, j * stride + state % stride);
+        sample[j] = s->peek(s, lo + j * stride + state % stride);
     }
     double more = TG__MIN(1 + 6 * sqrt((double)stride / (double)k), 2.5);
     size_t rank = (size_t)((double)k * more / (double)stride);
     if (rank >= count)
         return 0;
-    return from_bits(kth_largest(t->val, count, TG__MAX(rank, (size_t)1), t->hist).bits);
+    return from_bits(kth_largest(sample, count, TG__MAX(rank, (size_t)1)).bits);
 }
 
-static float first_threshold(tg__topk *t, const tg__topk_source *s, size_t n, size_t k)
+static float first_threshold(tg__topk *t, tg__topk_hint *h, const tg__topk_source *s, size_t lo,
+                             size_t n, size_t k)
 {
     if (k >= n - n / 8)
         return 0;
-    if (t->hint > 0 && t->hint_n == n && t->hint_k == k)
-        return t->hint;
-    t->slack = SLACK_START;
-    return n <= SMALL ? 0 : sampled(t, s, n, k);
+    if (h->threshold > 0 && h->n == n && h->k == k)
+        return h->threshold;
+    h->slack = SLACK_START;
+    return n <= SMALL ? 0 : sampled(t, s, lo, n, k);
 }
 
 /* For the next call: a little below the smallest magnitude kept, so that 1.25 k to 2 k elements
  * reach it; the margin learns from how many did in this call. */
-static void remember(tg__topk *t, size_t n, size_t k, uint32_t kth_bits, size_t seen)
+static void remember(tg__topk_hint *h, size_t n, size_t k, uint32_t kth_bits, size_t seen)
 {
     size_t few = k + k / 4, many = k + k / 2 + TG__MIN(k / 2, (size_t)SMALL / 2);
     if (seen < k)
-        t->slack = TG__MIN(SLACK_MAX, 2 * t->slack + 0.01f);
+        h->slack = TG__MIN(SLACK_MAX, 2 * h->slack + 0.01f);
     else if (seen < few)
-        t->slack = TG__MIN(SLACK_MAX, 1.25f * t->slack);
+        h->slack = TG__MIN(SLACK_MAX, 1.25f * h->slack);
     else if (seen > many)
-        t->slack = TG__MAX(SLACK_MIN, 0.8f * t->slack);
-    t->hint = from_bits(kth_bits) * (1 - t->slack);
-    t->hint_n = n;
-    t->hint_k = k;
+        h->slack = TG__MAX(SLACK_MIN, 0.8f * h->slack);
+    h->threshold = from_bits(kth_bits) * (1 - h->slack);
+    h->n = n;
+    h->k = k;
 }
 
 static uint32_t least_magnitude(const float *x, size_t n)
@@ -263,27 +326,27 @@ static uint32_t least_magnitude(const float *x, size_t n)
     return least;
 }
 
-tg_status tg__topk_select(tg__topk *t, const tg__topk_source *s, size_t n, size_t k,
-                          size_t *count_p)
+tg_status tg__topk_select(tg__topk *t, tg__topk_hint *hint, const tg__topk_source *s, size_t lo,
+                          size_t n, size_t k)
 {
-    float threshold = first_threshold(t, s, n, k);
-    t->hint = 0;
-    size_t seen, count = collect(t, s, n, k, threshold, &seen);
+    uint32_t *idx = t->idx + t->count, kth = 0;
+    float *val = t->val + t->count, threshold = first_threshold(t, hint, s, lo, n, k);
+    hint->threshold = 0;
+    size_t seen, count = collect(t, s, lo, n, k, threshold, &seen);
     if (count < k && threshold > 0)
-        TG_TRY(rerun(t, s->x, n, k, &count));
-    uint32_t kth = 0;
+        TG_TRY(rerun(t, s->x, lo, n, k, &count));
     if (count > k) {
-        bound b = kth_largest(t->val, count, k, t->hist);
-        count = keep(t->idx, t->val, count, &b, k);
+        bound b = kth_largest(val, count, k);
+        count = keep(idx, val, count, &b, k);
         kth = b.bits;
     } else if (count == k) {
-        kth = least_magnitude(t->val, k);
+        kth = least_magnitude(val, k);
     }
     for (size_t i = 0; i < count; i++)
-        if (magnitude(t->val[i]) >= INF_BITS)
+        if (magnitude(val[i]) >= INF_BITS)
             return nonfinite();
     if (kth > 0)
-        remember(t, n, k, kth, seen);
-    *count_p = count;
+        remember(hint, n, k, kth, seen);
+    t->count += count;
     return TG_OK;
 }

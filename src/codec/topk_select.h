@@ -5,7 +5,7 @@
 #ifndef TG_CODEC_TOPK_SELECT_H
 #define TG_CODEC_TOPK_SELECT_H
 
-#include "telegrad/base.h"
+#include "base/pool.h"
 
 /* Where the vector comes from. */
 typedef struct tg__topk_source tg__topk_source;
@@ -14,32 +14,42 @@ struct tg__topk_source {
     /* Element i as it will be after `pass`, called before it; for samples */
     float (*peek)(const tg__topk_source *s, size_t i);
     /* Bring x[begin, begin + m) into being, and select on it as tg__kernels.select does (indices
-     * from begin). Called once for every range, in order. */
+     * from begin). Called once for every range, in order; with a pool in any order, by several
+     * threads at once. */
     size_t (*pass)(const tg__topk_source *s, size_t begin, size_t m, float threshold, uint32_t *idx,
                    float *val, size_t cap);
 };
 
-/* Scratch, and the hint of the previous call. The hint changes speed, never the result. */
+/* What a selection leaves to the next one on the same vector. It changes speed, never the result.
+ */
+typedef struct tg__topk_hint {
+    float threshold; /* 0: none */
+    float slack;     /* the next threshold is (1 - slack) times the smallest value kept */
+    size_t n, k;
+} tg__topk_hint;
+
+/* Scratch. */
 typedef struct tg__topk {
-    uint32_t *idx; /* candidates, then the selected ones, ascending */
+    uint32_t *idx; /* (count) selected, ascending; then candidates */
     float *val;
-    size_t cap;
-    uint32_t *hist; /* (2048) */
-    float hint;     /* threshold of the previous call, 0: none */
-    float slack;    /* the next threshold is (1 - slack) times the smallest value kept */
-    size_t hint_n, hint_k;
+    size_t count, cap;
+    tg__pool *pool; /* cores for the pass; the result is the same. NULL: the calling one. Borrowed
+                     */
 } tg__topk;
 
 /* min(n, max(1, floor(density * n + 0.5))); 0 for n = 0. density in (0, 1] */
 size_t tg__topk_count(double density, size_t n);
 
-/* Scratch for k of n. Errors TG_E_NOMEM */
-TG_NODISCARD tg_status tg__topk_reserve(tg__topk *t, size_t n, size_t k);
+/* Entries that selecting k of n takes while it runs; afterwards it keeps k. */
+size_t tg__topk_room(const tg__topk *t, size_t n, size_t k);
+/* Scratch of `room` entries, count = 0. Errors TG_E_NOMEM */
+TG_NODISCARD tg_status tg__topk_reserve(tg__topk *t, size_t room);
 void tg__topk_free(tg__topk *t);
 
-/* Select into t->idx, t->val (*count_p <= k: fewer if there are fewer that are not 0). Reserved
- * before. Errors TG_E_NONFINITE (an infinity, or a NaN if it was seen) */
-TG_NODISCARD tg_status tg__topk_select(tg__topk *t, const tg__topk_source *s, size_t n, size_t k,
-                                       size_t *count_p);
+/* Append the k largest of elements [lo, lo + n) to t->idx, t->val (fewer if there are fewer that
+ * are not 0); room for it after those that stand there. 1 <= k <= n. Errors TG_E_NONFINITE (an
+ * infinity, or a NaN if it was seen) */
+TG_NODISCARD tg_status tg__topk_select(tg__topk *t, tg__topk_hint *hint, const tg__topk_source *s,
+                                       size_t lo, size_t n, size_t k);
 
 #endif

@@ -23,6 +23,37 @@ static void mean_finish(float *acc, size_t n, int size)
     tg__kernel()->scale(acc, 1.0f / (float)size, n);
 }
 
+/* A vector shared by the cores of a pool. */
+typedef struct job {
+    const tg__combine *combine;
+    float *acc;
+    int size;
+} job;
+
+static void begin_range(void *arg, size_t lo, size_t hi)
+{
+    const job *j = arg;
+    j->combine->begin(j->acc + lo, hi - lo);
+}
+
+static void finish_range(void *arg, size_t lo, size_t hi)
+{
+    const job *j = arg;
+    j->combine->finish(j->acc + lo, hi - lo, j->size);
+}
+
+void tg__combine_begin(const tg__exchange *x, float *acc, size_t n)
+{
+    job j = {.combine = x->combine, .acc = acc};
+    tg__pool_chunks(x->pool, n, TG__CHUNK, begin_range, &j);
+}
+
+void tg__combine_finish(const tg__exchange *x, float *acc, size_t n)
+{
+    job j = {.combine = x->combine, .acc = acc, .size = x->size};
+    tg__pool_chunks(x->pool, n, TG__CHUNK, finish_range, &j);
+}
+
 const tg__combine tg__combine_mean = {
     .name = "mean",
     .begin = mean_begin,

@@ -34,17 +34,35 @@ typedef struct tg__wish {
     uint32_t id;
 } tg__wish;
 
+typedef struct tg__exchange tg__exchange;
+
 /* How decoded frames become the aggregate. Mean is the first; votes, medians and weighted means are
- * others. */
+ * others. begin and finish look at elements one by one: several cores may share a vector. */
 typedef struct tg__combine {
     const char *name;
     void (*begin)(float *acc, size_t n);
     /* in rank order; the frame has been checked */
     void (*add)(float *acc, size_t n, const uint8_t *frame, size_t len, int rank, tg__pool *pool);
     void (*finish)(float *acc, size_t n, int size);
+    /* NULL, or all of these at once, with the same bits: acc from the ranks' checked frames, whose
+     * list is overwritten. Exchanges that have all frames at hand call it. */
+    void (*all)(float *acc, size_t n, const uint8_t **frames, const size_t *lens, int size,
+                tg__pool *pool);
 } tg__combine;
+/* begin and finish on the cores of x->pool. */
+void tg__combine_begin(const tg__exchange *x, float *acc, size_t n);
+void tg__combine_finish(const tg__exchange *x, float *acc, size_t n);
 extern const tg__combine
     tg__combine_mean; /* zeros; += decoded; *= 1.0f / size (exact for powers of two) */
+extern const tg__combine tg__combine_vote; /* sign of the sum of signs; codec sign, scale=none */
+
+/* Two-way methods: turn a finished block (of exchange direct) into a coded frame. mean lies where
+ * the frame's payload will, so it is used up before the frame is written. */
+typedef tg_status tg__recode(void *arg, const float *mean, uint8_t *frame, size_t cap,
+                             size_t *len_p);
+
+extern const tg__combine
+    tg__combine_max; /* zeros; the larger of it and the f32 frame's; for scalers >= 0 */
 
 /* What one exchange costs a rank, for n elements of which a frame takes `frame` bytes (whole
  * vector), P ranks. */
@@ -54,7 +72,6 @@ typedef struct tg__cost {
     double bytes;  /* sent per rank, envelopes included */
 } tg__cost;
 
-typedef struct tg__exchange tg__exchange;
 typedef struct tg__exchange_ops {
     tg_entry entry;
     /* allocate for x->n, x->codec, x->size; set x->parts, nparts. Errors TG_E_NOMEM,
@@ -81,6 +98,9 @@ struct tg__exchange {
     tg__part *parts; /* (nparts) where the caller encodes its vector before start: cut and placed by
                         the exchange */
     size_t nparts;
+    tg__recode
+        *recode; /* NULL: finished blocks go out as dense f32. direct only, set by the maker */
+    void *recode_arg;
     void *impl;
 };
 

@@ -8,16 +8,17 @@
  * a ring. */
 #include "exchange/message.h"
 #include "base/mem.h"
+#include "kernel/parallel.h"
 #include <stdlib.h>
-#include <string.h>
 
 typedef struct allgather {
-    tg__messages own;    /* (1) */
-    tg__messages in;     /* (P); own unused */
-    size_t *in_len;      /* (P) bytes of the frame, 0: not here yet */
-    float *acc;          /* (n) */
-    int next;            /* ranks below it are in acc */
-    uint32_t told, over; /* of P-1 receives, then P-1 sends */
+    tg__messages own;       /* (1) */
+    tg__messages in;        /* (P); own unused */
+    size_t *in_len;         /* (P) bytes of the frame, 0: not here yet */
+    const uint8_t **frames; /* (P) when all are here, for combine->all */
+    float *acc;             /* (n) */
+    int next;               /* ranks below it are in acc */
+    uint32_t told, over;    /* of P-1 receives, then P-1 sends */
 } allgather;
 
 static tg_status allgather_init(tg__exchange *x)
@@ -29,6 +30,7 @@ static tg_status allgather_init(tg__exchange *x)
     TG_TRY(tg__parts_of_vector(x, &a->own));
     TG_TRY(tg__messages_alloc(&a->in, P, a->own.cap));
     TG_TRY(tg__alloc(P, sizeof *a->in_len, &a->in_len));
+    TG_TRY(tg__alloc(P, sizeof *a->frames, &a->frames));
     return tg__alloc(x->n, sizeof *a->acc, &a->acc);
 }
 
@@ -38,12 +40,31 @@ static void allgather_fini(tg__exchange *x)
     tg__messages_free(&a->own);
     tg__messages_free(&a->in);
     free(a->in_len);
+    free(a->frames);
     free(a->acc);
+}
+
+/* Wait for all, then combine them at once. */
+static void advance_all(tg__exchange *x)
+{
+    allgather *a = x->impl;
+    a->in_len[x->rank] = x->parts[0].len;
+    for (int q = 0; q < x->size; q++) {
+        if (a->in_len[q] == 0)
+            return;
+        a->frames[q] = q == x->rank ? x->parts[0].dst : tg__message_frame(&a->in, (size_t)q);
+    }
+    x->combine->all(a->acc, x->n, a->frames, a->in_len, x->size, x->pool);
+    a->next = x->size;
 }
 
 static void advance(tg__exchange *x)
 {
     allgather *a = x->impl;
+    if (x->combine->all) {
+        advance_all(x);
+        return;
+    }
     for (; a->next < x->size; a->next++) {
         size_t from = (size_t)a->next;
         if (a->next == x->rank)
@@ -54,7 +75,7 @@ static void advance(tg__exchange *x)
         else
             return;
     }
-    x->combine->finish(a->acc, x->n, x->size);
+    tg__combine_finish(x, a->acc, x->n);
 }
 
 static tg_status allgather_start(tg__exchange *x)
@@ -64,7 +85,7 @@ static tg_status allgather_start(tg__exchange *x)
         a->in_len[q] = 0;
     a->next = 0;
     a->told = a->over = 0;
-    x->combine->begin(a->acc, x->n);
+    tg__combine_begin(x, a->acc, x->n);
     advance(x);
     return TG_OK;
 }
@@ -110,8 +131,7 @@ static bool allgather_finished(const tg__exchange *x)
 static void allgather_result(tg__exchange *x, float *dst)
 {
     const allgather *a = x->impl;
-    if (x->n > 0)
-        memcpy(dst, a->acc, x->n * sizeof *dst);
+    tg__parallel_copy(x->pool, dst, a->acc, x->n);
 }
 
 static void allgather_cost(int size, size_t n, double frame, tg__cost *cost_p)

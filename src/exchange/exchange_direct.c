@@ -9,7 +9,7 @@
  * bytes. Blocks may be empty (n < 16 P): their frames travel all the same, because envelopes carry
  * flags. Source: the reduce-scatter + all-gather of Thakur, Rabenseifner and Gropp, "Optimization
  * of collective communication operations in MPICH", 2005, sec. 4, with direct instead of halving
- * and doubling messages. */
+ * and doubling messages. Two-way methods (x->recode) send the block coded in round 1 as well. */
 #include "exchange/message.h"
 #include "base/mem.h"
 #include <stdlib.h>
@@ -57,7 +57,7 @@ static void direct_fini(tg__exchange *x)
 }
 
 /* Add what has come, in rank order. */
-static void advance(tg__exchange *x)
+static tg_status advance(tg__exchange *x)
 {
     direct *d = x->impl;
     const size_t own = (size_t)x->rank;
@@ -71,10 +71,14 @@ static void advance(tg__exchange *x)
             x->combine->add(tg__f32_values(frame), d->block_n, tg__message_frame(&d->in, from),
                             d->in_len[from], d->next, x->pool);
         else
-            return;
+            return TG_OK;
     }
-    x->combine->finish(tg__f32_values(frame), d->block_n, x->size);
+    tg__combine_finish(x, tg__f32_values(frame), d->block_n);
+    if (x->recode)
+        return x->recode(x->recode_arg, tg__f32_values(frame), frame, d->blocks.cap,
+                         &d->block_len[own]);
     d->block_len[own] = tg__f32_frame(frame, d->block_n);
+    return TG_OK;
 }
 
 static tg_status direct_start(tg__exchange *x)
@@ -84,9 +88,9 @@ static tg_status direct_start(tg__exchange *x)
         d->in_len[q] = d->block_len[q] = 0;
     d->next = 0;
     d->told = d->over = 0;
-    x->combine->begin(tg__f32_values(tg__message_frame(&d->blocks, (size_t)x->rank)), d->block_n);
-    advance(x);
-    return TG_OK;
+    tg__combine_begin(x, tg__f32_values(tg__message_frame(&d->blocks, (size_t)x->rank)),
+                      d->block_n);
+    return advance(x);
 }
 
 static void describe(const tg__exchange *x, uint32_t id, tg__wish *wish)
@@ -139,10 +143,11 @@ static tg_status direct_done(tg__exchange *x, uint32_t id, size_t len)
         if (wish.round == 0) {
             TG_TRY(tg__check_received(wish.peer, frame, len, d->block_n, x->codec->ops->wire_id));
             d->in_len[wish.peer] = len;
-            advance(x);
+            TG_TRY(advance(x));
         } else {
             size_t n = tg__block_len(x->n, x->size, wish.peer);
-            TG_TRY(tg__check_received(wish.peer, frame, len, n, TG__ID_f32));
+            int want = x->recode ? x->codec->ops->wire_id : TG__ID_f32;
+            TG_TRY(tg__check_received(wish.peer, frame, len, n, want));
             d->block_len[wish.peer] = len;
         }
     }

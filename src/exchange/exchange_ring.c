@@ -84,7 +84,7 @@ static void add_own(tg__exchange *x, float *acc, size_t b, const uint8_t *frame,
 {
     ring *g = x->impl;
     size_t n = tg__block_len(x->n, x->size, (int)b);
-    x->combine->begin(acc, n);
+    tg__combine_begin(x, acc, n);
     if (frame)
         x->combine->add(acc, n, frame, len, tg__around(x, -1), x->pool);
     x->combine->add(acc, n, x->parts[b].dst, g->part_len[b], x->rank, x->pool);
@@ -97,7 +97,7 @@ static void finish_block(tg__exchange *x, const uint8_t *frame, size_t len)
     const size_t b = (size_t)x->rank, n = tg__block_len(x->n, x->size, x->rank);
     uint8_t *block = tg__message_frame(&g->blocks, b);
     add_own(x, tg__f32_values(block), b, frame, len);
-    x->combine->finish(tg__f32_values(block), n, x->size);
+    tg__combine_finish(x, tg__f32_values(block), n);
     g->block_len[b] = tg__f32_frame(block, n);
 }
 

@@ -143,7 +143,9 @@ static tg_status complete(tg__pump *p, tg__flight *f, tg__post *m, size_t bytes)
         TG_TRY(tg__envelope_open(m->msg, bytes, &want, &flags, &len));
         f->flags_in |= flags;
     }
+    int64_t begin = tg_now_ns(p->transport->clock);
     tg_status status = f->x->ops->done(f->x, m->id, len);
+    f->combine_ns += tg_now_ns(p->transport->clock) - begin;
     if (status != TG_OK)
         return tg_fail(status, "%s " TG__WHERE, tg_error(), TG__WHERE_ARGS(f, m->order));
     return TG_OK;
@@ -236,6 +238,7 @@ static tg_status launch(tg__pump *p, tg__flight *f)
     TG_TRY(prepare_posts(p, f));
     *link = f;
     TG_TRY(f->x->ops->start(f->x));
+    f->combine_ns = tg_now_ns(p->transport->clock) - f->begin_ns;
     TG_TRY(post_wishes(p, f));
     tg__late_watch(f, f->begin_ns);
     if (f->x->ops->finished(f->x)) {

@@ -21,6 +21,7 @@ typedef struct tg__flight {
     bool finished;       /* [out] */
     uint64_t bytes_sent; /* [out] envelopes included */
     int64_t begin_ns, end_ns; /* [out] by the transport's clock */
+    int64_t combine_ns; /* [out] of it in the exchange: checking, decoding and combining frames */
 
     struct tg__flight *next; /* from here on the pump's */
     struct tg__posts *posts;

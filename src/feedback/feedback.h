@@ -3,7 +3,7 @@
 #ifndef TG_FEEDBACK_H
 #define TG_FEEDBACK_H
 
-#include "telegrad/base.h"
+#include "base/pool.h"
 
 enum { TG__FEEDBACK_VECTORS = 2 };
 
@@ -13,6 +13,7 @@ typedef struct tg__feedback_params {
     bool nesterov, masking;
     double clip; /* 0: off; else each tensor is scaled to norm <= clip / sqrt(world) before */
     int world;
+    double beta; /* momentum feedback (Signum): share of the old average */
 } tg__feedback_params;
 
 typedef struct tg__feedback tg__feedback;
@@ -21,7 +22,7 @@ typedef struct tg__feedback_ops {
     size_t vectors; /* how many vectors of n it keeps: slots to allocate */
     /* slot names: "residual"; "velocity" (u), "accumulated" (v) */
     const char *names[TG__FEEDBACK_VECTORS];
-    size_t pending;     /* which of them holds what was not sent yet (r; v) */
+    size_t pending;     /* which of them holds what was not sent yet (r; v); >= vectors: none */
     bool owns_momentum; /* replaces the optimizer's momentum */
 
     /* p = what should be sent now. *p_p is either scratch (n, which it filled), one of the vectors,
@@ -41,6 +42,7 @@ struct tg__feedback {
     const tg__feedback_ops *ops;
     tg__feedback_params params;
     float *vec[TG__FEEDBACK_VECTORS]; /* (n) each, slots of the state */
+    tg__pool *pool;                   /* cores for whole vectors; NULL: the calling one. Borrowed */
 };
 
 const tg__feedback_ops *const *tg__feedbacks(size_t *count_p);

@@ -41,5 +41,5 @@ const tg__feedback_ops *tg__feedback_find(const char *name)
 
 float *tg__feedback_pending(const tg__feedback *f)
 {
-    return f->ops->vectors ? f->vec[f->ops->pending] : NULL;
+    return f->ops->pending < f->ops->vectors ? f->vec[f->ops->pending] : NULL;
 }

@@ -6,14 +6,14 @@
  *
  * Source: Seide et al. 2014; Aji and Heafield 2017, arXiv:1704.05021, alg. 1 */
 #include "feedback/feedback.h"
-#include "kernel/kernel.h"
+#include "kernel/parallel.h"
 
 enum { R };
 
 static void compensate(tg__feedback *f, const float *g, size_t n, float *scratch, const float **p_p)
 {
     (void)scratch;
-    tg__kernel()->add(f->vec[R], g, n);
+    tg__parallel_add(f->pool, f->vec[R], g, n);
     *p_p = f->vec[R];
 }
 
@@ -23,7 +23,7 @@ static void sent(tg__feedback *f, const float *p, size_t n, const uint32_t *idx,
     (void)p; /* is r */
     float *r = f->vec[R];
     if (!idx) {
-        tg__kernel()->sub(r, val, n);
+        tg__parallel_sub(f->pool, r, val, n);
         return;
     }
     for (size_t i = 0; i < k; i++)

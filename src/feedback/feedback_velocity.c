@@ -9,19 +9,16 @@
  *
  * Source: Lin et al. 2018, arXiv:1712.01887, sec. 3.2, 3.3 and alg. 4 */
 #include "feedback/feedback.h"
-#include "kernel/kernel.h"
-#include <math.h>
+#include "kernel/parallel.h"
 
 enum { U, V };
 
-/* The fused kernel that selects nothing (a NaN threshold): one arithmetic for both paths. */
+/* The fused kernel, selecting nothing: one arithmetic for both paths. */
 static void compensate(tg__feedback *f, const float *g, size_t n, float *scratch, const float **p_p)
 {
     (void)scratch;
-    uint32_t idx[TG__SELECT_SLACK];
-    float val[TG__SELECT_SLACK];
-    tg__kernel()->dgc_select(f->vec[U], f->vec[V], g, n, (float)f->params.momentum,
-                             f->params.nesterov, NAN, idx, val, 0);
+    tg__parallel_dgc(f->pool, f->vec[U], f->vec[V], g, n, (float)f->params.momentum,
+                     f->params.nesterov);
     *p_p = f->vec[V];
 }
 
@@ -39,7 +36,7 @@ static void sent(tg__feedback *f, const float *p, size_t n, const uint32_t *idx,
         }
         return;
     }
-    tg__kernel()->sub(v, val, n);
+    tg__parallel_sub(f->pool, v, val, n);
     for (size_t i = 0; masking && i < n; i++)
         if (val[i] != 0) /* a dense view has a zero where nothing was sent */
             u[i] = 0;

@@ -52,9 +52,15 @@ static void fill_avx2(tg__kernels *table)
     tg__stats_avx2(table);
     tg__select_avx2(table);
     tg__twobit_avx2(table);
+    tg__adacomp_avx2(table);
+    tg__sign_avx2(table);
+    tg__onebit_avx2(table);
     tg__half_avx2(table);
     tg__optim_avx2(table);
     tg__crc_avx2(table);
+    tg__bits_avx2(table);
+    tg__quant_avx2(table);
+    tg__pack_avx2(table);
 }
 
 static void fill_avx512(tg__kernels *table)
@@ -63,8 +69,12 @@ static void fill_avx512(tg__kernels *table)
     tg__stats_avx512(table);
     tg__select_avx512(table);
     tg__twobit_avx512(table);
+    tg__adacomp_avx512(table);
+    tg__sign_avx512(table);
+    tg__onebit_avx512(table);
     tg__half_avx512(table);
     tg__optim_avx512(table);
+    tg__quant_avx512(table);
 }
 #else
 static int cpu_level(void)
@@ -89,9 +99,15 @@ static void fill_ref(tg__kernels *table)
     tg__stats_ref(table);
     tg__select_ref(table);
     tg__twobit_ref(table);
+    tg__adacomp_ref(table);
+    tg__sign_ref(table);
+    tg__onebit_ref(table);
     tg__half_ref(table);
     tg__optim_ref(table);
     tg__crc_ref(table);
+    tg__bits_ref(table);
+    tg__quant_ref(table);
+    tg__pack_ref(table);
 }
 
 static int level_named(const char *name)

@@ -57,15 +57,26 @@ typedef struct tg__picked {
     size_t cap, count;
 } tg__picked;
 
-static inline void tg__pick(tg__picked *picked, tg__range range, size_t i, float x)
+static inline void tg__pick_one(tg__picked *picked, size_t i, float x)
 {
-    if (!tg__selected(range, x))
-        return;
     if (picked->count < picked->cap) {
         picked->idx[picked->count] = (uint32_t)i;
         picked->val[picked->count] = x;
     }
     picked->count++;
+}
+
+static inline void tg__pick(tg__picked *picked, tg__range range, size_t i, float x)
+{
+    if (tg__selected(range, x))
+        tg__pick_one(picked, i, x);
+}
+
+/* Add the maximum of a bin. */
+static inline void tg__bins_add(tg__bins *bins, float max)
+{
+    bins->sum += (double)max;
+    bins->count += max > 0;
 }
 
 /* DGC's momentum correction of one element; returns the new v. */

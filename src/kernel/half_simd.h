@@ -39,6 +39,8 @@ static inline void encode_fours(uint16_t *dst, const float *src, size_t n, bool 
 
 static inline void encode(uint16_t *dst, const float *src, size_t n, bool brain)
 {
+    if (n == 0) /* then both may be NULL, to which nothing may be added */
+        return;
     size_t head = (0 - (uintptr_t)dst) % 64 / 2;
     if (n >= STREAM_N && (uintptr_t)dst % 2 == 0) {
         encode_part(dst, src, head, brain);

@@ -22,6 +22,25 @@ typedef struct tg__stats {
     bool finite;    /* no NaN, no infinity */
 } tg__stats;
 
+typedef struct tg__bins {
+    double sum;   /* of the bins' maxima, in order */
+    size_t count; /* bins that are not all 0 */
+} tg__bins;
+/* Random numbers of 16 bits for the elements of a vector: that of element i, in group i / 128 at
+ * place e = i % 128, is half-word e / 16 (the low half of a word first) of the Philox block
+ * 16 * (i / 128) + e % 16 of a stream (base/philox.h). */
+typedef struct tg__draws {
+    uint32_t key[2];
+    unsigned rounds; /* of Philox: 7 or 10 */
+    uint64_t first;  /* i of the first element of the call */
+} tg__draws;
+#define TG__COLUMN_BLOCK 8u /* rows that a column's sum takes together */
+
+typedef struct tg__split {
+    double below, above; /* sums of the elements below the threshold, and of the others */
+    uint64_t nbelow;
+} tg__split;
+
 typedef struct tg__kernels {
     const char *level; /* "ref", "avx2", "avx512" */
 
@@ -52,6 +71,11 @@ typedef struct tg__kernels {
      * u = m*u + g; v = v + u; Nesterov: u = m*(u + g); v = (v + u) + g. Then select on v. */
     size_t (*dgc_select)(float *u, float *v, const float *g, size_t n, float m, bool nesterov,
                          float threshold, uint32_t *idx, float *val, size_t cap);
+    /* AdaComp's choice: x (n) in bins of `bin` elements (> 0), the last may be shorter; indices
+     * (ascending) and values x of the elements with |x + g| >= max |x| of their bin and x not 0.
+     * idx, val, cap and the result as in select; g may be x. */
+    size_t (*adacomp_select)(const float *x, const float *g, size_t n, size_t bin, uint32_t *idx,
+                             float *val, size_t cap, tg__bins *bins);
     /* hist[b] += how many x have (bits of |x|) >> 20 == b; hist has 2048 entries. NaNs count where
      * their bits say. */
     void (*histogram)(const float *x, size_t n, uint32_t *hist);
@@ -73,6 +97,42 @@ typedef struct tg__kernels {
     void (*twobit_decode)(float *dst, const uint8_t *bytes, size_t n, float tau);
     /* Whether no bit is set in both planes, nor beyond n. */
     bool (*twobit_valid)(const uint8_t *bytes, size_t n);
+    /* How many bits are set. */
+    size_t (*count_bits)(const uint8_t *bytes, size_t len);
+
+    /* One bit an element: bit i % 8 of byte i / 8; ceil(n / 8) bytes, those of the last one beyond
+     * n are 0. `first` < 8 is the bit of element 0. Thresholds and values are not NaN. bit i = x[i]
+     * < t */
+    void (*sign_pack)(const float *x, size_t n, float t, uint8_t *bits);
+    /* dst = (add: +=) bit ? minus : plus */
+    void (*sign_decode)(float *dst, const uint8_t *bits, size_t first, size_t n, float plus,
+                        float minus);
+    void (*sign_decode_add)(float *dst, const uint8_t *bits, size_t first, size_t n, float plus,
+                            float minus);
+    /* x -= x < t ? minus : plus */
+    void (*sign_settle)(float *x, size_t n, float t, float plus, float minus);
+    /* The majority of voters who say minus with a 1, whose bits begin at byte `at` of each: dst =
+     * -1, 0 (a tie, or no voters) or 1. voters < 2^31 */
+    void (*vote)(float *dst, const uint8_t *const *bits, size_t voters, size_t at, size_t n);
+    /* x = -1, 0 or 1: its sign; 0 for NaN */
+    void (*sign_of)(float *x, size_t n);
+    /* Sums and numbers of the elements below t and of all others, in lanes and chunks. */
+    void (*split_sums)(const float *x, size_t n, float t, tg__split *s);
+    /* The same of each column of a matrix, added to below, above, nbelow (cols): blocks of
+     * TG__COLUMN_BLOCK rows, each block summed in f64 from 0 in the order of its rows. x += g
+     * before, unless g is NULL: then x is only read. Rows are `stride` elements apart, t (cols). */
+    void (*column_sums)(float *x, const float *g, size_t stride, size_t rows, size_t cols,
+                        const float *t, double *below, double *above, uint32_t *nbelow);
+    /* Bits of x < t, rows row_bytes apart, ceil(cols / 8) bytes of each written; if subtract then x
+     * -= x < t ? minus : plus, else x is only read. t, plus, minus (cols) */
+    void (*column_settle)(float *x, size_t stride, size_t rows, size_t cols, const float *t,
+                          const float *plus, const float *minus, uint8_t *bits, size_t row_bytes,
+                          bool subtract);
+    /* dst[i] = (add: +=) bit ? minus[i] : plus[i], which are little-endian f32 at any alignment */
+    void (*column_decode)(float *dst, const uint8_t *bits, size_t first, size_t n,
+                          const uint8_t *plus, const uint8_t *minus);
+    void (*column_decode_add)(float *dst, const uint8_t *bits, size_t first, size_t n,
+                              const uint8_t *plus, const uint8_t *minus);
 
     /* IEEE binary16, round to nearest even; finite values beyond +-65504 (after rounding) become
      * +-65504; infinities stay; NaN becomes the quiet NaN 0x7e00 with the sign. Little-endian. */
@@ -84,6 +144,24 @@ typedef struct tg__kernels {
     void (*bf16_encode)(uint16_t *dst, const float *src, size_t n);
     void (*bf16_decode)(float *dst, const uint16_t *src, size_t n);
     void (*bf16_decode_add)(float *dst, const uint16_t *src, size_t n);
+
+    /* Codes of one byte: x * inverse, clamped to +-levels (NaN counts as +levels), rounded to
+     * nearest even. levels <= 127 */
+    void (*quant_nearest)(int8_t *codes, const float *x, size_t n, float inverse, int levels);
+    /* Rounded at random, up with the probability of the fraction: t = x * (65536 inverse) rounded
+     * to nearest even, code = floor((t + draw) / 65536), clamped to +-levels. Sums that are
+     * no int32 wrap round; t is INT32_MIN where x * (65536 inverse) is none, or NaN. */
+    void (*quant_random)(int8_t *codes, const float *x, size_t n, float inverse, int levels,
+                         const tg__draws *draws);
+    /* dst = code * unit */
+    void (*quant_decode)(float *dst, const int8_t *codes, size_t n, float unit);
+    void (*quant_decode_add)(float *dst, const int8_t *codes, size_t n, float unit);
+    /* The low `width` bits (1..8) of each code, as pack.h lays them out; and back, the sign bit of
+     * a width below 8 extended. bytes has tg__pack_bytes(n, width). */
+    void (*pack)(uint8_t *bytes, const int8_t *codes, size_t n, unsigned width);
+    void (*unpack)(int8_t *codes, const uint8_t *bytes, size_t n, unsigned width);
+    /* dst = src clamped to +-limit (NaN becomes limit); dst may be src */
+    void (*clamp)(float *dst, const float *src, size_t n, float limit);
 
     /* w = w - eta * (g + wd * w) */
     void (*sgd)(float *w, const float *g, size_t n, float eta, float wd);

@@ -201,7 +201,44 @@ CALL(bf16_decode_add, k->bf16_decode_add(w->f[0], w->h, w->n))
 CALL(sgd, k->sgd(w->f[0], w->f[1], w->n, 0.1f, factors[v]))
 CALL(sgd_to, k->sgd_to(w->f[0], v ? w->f[0] : w->f[1], w->f[2], w->n, 0.1f, 1e-4f))
 CALL(sgd_momentum, k->sgd_momentum(w->f[0], w->f[1], w->f[2], w->n, 0.1f, 0.9f, 1e-4f, v))
+CALL(clamp, k->clamp(w->f[0], v ? w->f[0] : w->f[1], w->n, 0.25f))
 CALL(crc32c, w->result[0] = k->crc32c(v, w->f[0], w->n * sizeof(float) - (w->n ? v : 0)))
+
+CALL(count_bits, w->result[0] = k->count_bits((const uint8_t *)w->f[0] + (w->n ? v : 0),
+                                              w->n * sizeof(float) - (w->n ? v : 0)))
+static void run_quant_nearest(const tg__kernels *k, world *w, unsigned v)
+{
+    static const int levels[] = {127, 7, 1, 0};
+    k->quant_nearest((int8_t *)w->bytes, w->f[0], TG__MIN(w->n, tg__twobit_bytes(w->n)),
+                     v ? 3.0f : 1000.0f, levels[v]);
+}
+
+static void run_quant_random(const tg__kernels *k, world *w, unsigned v)
+{
+    static const int levels[] = {127, 7, 1, 0};
+    static const uint64_t first[] = {0, 128 * 77, 13, 127};
+    const tg__draws draws = {
+        .key = {1234567, 0x89abcdef}, .rounds = v % 2 ? 7 : 10, .first = first[v / 4]};
+    k->quant_random((int8_t *)w->bytes, w->f[0], TG__MIN(w->n, tg__twobit_bytes(w->n)),
+                    v % 4 ? 3.0f : 1000.0f, levels[v % 4], &draws);
+}
+
+static void run_quant_decode(const tg__kernels *k, world *w, unsigned v)
+{
+    size_t n = TG__MIN(w->n, tg__twobit_bytes(w->n));
+    (v ? k->quant_decode : k->quant_decode_add)(w->f[0], (const int8_t *)w->bytes, n, 0.37f);
+}
+
+/* From the bytes of f[1] to the bytes of f[0], which suffice from 4 elements on; width v + 1. */
+static void run_pack(const tg__kernels *k, world *w, unsigned v)
+{
+    k->pack((uint8_t *)w->f[0], (const int8_t *)w->f[1], w->n < 4 ? 0 : w->n, v + 1);
+}
+
+static void run_unpack(const tg__kernels *k, world *w, unsigned v)
+{
+    k->unpack((int8_t *)w->f[0], (const uint8_t *)w->f[1], w->n < 4 ? 0 : w->n, v + 1);
+}
 
 static void run_sgd_preview_to(const tg__kernels *k, world *w, unsigned v)
 {
@@ -231,6 +268,86 @@ static void run_twobit_valid(const tg__kernels *k, world *w, unsigned v)
     w->result[0] = k->twobit_valid(w->bytes, w->n);
 }
 
+static const float splits[] = {0.0f, 0.25f, -1e-3f};
+
+CALL(sign_pack, k->sign_pack(w->f[0], w->n, splits[v], w->bytes))
+CALL(sign_settle, k->sign_settle(w->f[0], w->n, splits[v], 0.5f, -0.25f))
+CALL(sign_of, k->sign_of(w->f[0], w->n))
+
+/* Bits that begin in the middle of a byte. */
+static size_t bits_from(const world *w, unsigned v)
+{
+    return TG__MIN(w->n, (size_t)v);
+}
+
+CALL(sign_decode,
+     k->sign_decode(w->f[0], w->bytes, bits_from(w, v), w->n - bits_from(w, v), 0.5f, -0.25f))
+CALL(sign_decode_add,
+     k->sign_decode_add(w->f[0], w->bytes, bits_from(w, v), w->n - bits_from(w, v), 0.5f, -0.25f))
+
+/* The two values of each column, in the bytes of other vectors, at any alignment. */
+CALL(column_decode, k->column_decode(w->f[0], w->bytes, bits_from(w, v), w->n - bits_from(w, v),
+                                     (const uint8_t *)w->f[1] + (w->n > 8 ? v : 0),
+                                     (const uint8_t *)w->f[2] + (w->n > 8 ? 2 * v : 0)))
+CALL(column_decode_add,
+     k->column_decode_add(w->f[0], w->bytes, bits_from(w, v), w->n - bits_from(w, v),
+                          (const uint8_t *)w->f[1], (const uint8_t *)w->f[2]))
+
+/* NaN is any NaN. */
+static uint64_t double_bits(double x)
+{
+    uint64_t bits = 1;
+    if (!isnan(x))
+        memcpy(&bits, &x, sizeof(bits));
+    return bits;
+}
+
+static void run_split_sums(const tg__kernels *k, world *w, unsigned v)
+{
+    tg__split s;
+    k->split_sums(w->f[0], w->n, splits[v], &s);
+    w->result[0] = double_bits(s.below);
+    w->result[1] = double_bits(s.above);
+    w->result[2] = s.nbelow;
+}
+
+/* A matrix in f[0], its last columns left out when there are spare ones; the means of columns are
+ * compared through a hash. */
+static void run_columns(const tg__kernels *k, world *w, unsigned v)
+{
+    static const size_t widths[] = {1, 5, 16, 27, 40, 130};
+    enum { MAX_COLS = 130 };
+    size_t stride = widths[v % TG__COUNT(widths)], rows = w->n / stride;
+    size_t cols = v % 4 == 3 ? (stride + 1) / 2 : stride, row_bytes = (stride + 7) / 8;
+    double below[MAX_COLS] = {0}, above[MAX_COLS] = {0};
+    uint32_t nbelow[MAX_COLS] = {0};
+    float t[MAX_COLS] = {0}, plus[MAX_COLS] = {0}, minus[MAX_COLS] = {0};
+    for (size_t c = 0; c < cols; c++) {
+        t[c] = v % 3 ? 0 : (float)c * 0.01f - 0.3f;
+        plus[c] = (float)c * 0.5f;
+        minus[c] = -1 - plus[c];
+    }
+    k->column_sums(w->f[0], v % 2 ? w->f[1] : NULL, stride, rows, cols, t, below, above, nbelow);
+    for (size_t c = 0; c < cols; c++) {
+        uint64_t words[] = {double_bits(below[c]), double_bits(above[c]), nbelow[c]};
+        w->result[0] = tg__hash(w->result[0], words, sizeof(words));
+    }
+    if (rows * row_bytes <= tg__twobit_bytes(w->n))
+        k->column_settle(w->f[0], stride, rows, cols, t, plus, minus, w->bytes, row_bytes, v % 5);
+}
+
+/* The bytes are cut into as many voters as they give. */
+static void run_vote(const tg__kernels *k, world *w, unsigned v)
+{
+    static const size_t counts[] = {0, 1, 2, 3, 4, 7, 64, 255};
+    const uint8_t *bits[255];
+    size_t all = tg__twobit_bytes(w->n), voters = counts[v], bytes = all / 32, n = 8 * bytes;
+    for (size_t j = 0; j < voters; j++)
+        bits[j] = w->bytes + (all - bytes) * j / TG__MAX(voters, 2);
+    size_t at = bytes > 3 ? v % 3 : 0;
+    k->vote(w->f[0], bits, voters, at, n > 3 ? n - 8 * at - v % 4 : n);
+}
+
 /* The slack after the selected ones is anything. */
 static void forget_slack(world *w, size_t count)
 {
@@ -257,6 +374,17 @@ static void run_dgc_select(const tg__kernels *k, world *w, unsigned v)
                                   w->idx, w->val, w->cap));
 }
 
+static void run_adacomp_select(const tg__kernels *k, world *w, unsigned v)
+{
+    static const size_t bin[] = {50, 500, 1, 16, 37};
+    tg__bins bins;
+    size_t count = k->adacomp_select(w->f[0], v % 2 ? w->f[0] : w->f[1], w->n, bin[v], w->idx,
+                                     w->val, w->cap, &bins);
+    forget_slack(w, count);
+    memcpy(&w->result[1], &bins.sum, 8);
+    w->result[2] = bins.count;
+}
+
 static const struct kernel_case {
     const char *name;
     void (*run)(const tg__kernels *k, world *w, unsigned variant);
@@ -273,11 +401,23 @@ static const struct kernel_case {
     {"select", run_select, TG__COUNT(thresholds)},
     {"add_select", run_add_select, TG__COUNT(thresholds)},
     {"dgc_select", run_dgc_select, 2 * TG__COUNT(thresholds)},
+    {"adacomp_select", run_adacomp_select, 5},
     {"twobit_encode", run_twobit_encode, 1},
     {"twobit_add_encode", run_twobit_add_encode, 1},
     {"twobit_decode_add", run_twobit_decode_add, 1},
     {"twobit_decode", run_twobit_decode, 1},
     {"twobit_valid", run_twobit_valid, 9},
+    {"count_bits", run_count_bits, 3},
+    {"sign_pack", run_sign_pack, TG__COUNT(splits)},
+    {"sign_settle", run_sign_settle, TG__COUNT(splits)},
+    {"sign_of", run_sign_of, 1},
+    {"sign_decode", run_sign_decode, 8},
+    {"sign_decode_add", run_sign_decode_add, 8},
+    {"column_decode", run_column_decode, 8},
+    {"column_decode_add", run_column_decode_add, 8},
+    {"split_sums", run_split_sums, TG__COUNT(splits)},
+    {"columns", run_columns, 24},
+    {"vote", run_vote, 8},
     {"f16_encode", run_f16_encode, 1},
     {"f16_decode", run_f16_decode, 1},
     {"f16_decode_add", run_f16_decode_add, 1},
@@ -289,6 +429,12 @@ static const struct kernel_case {
     {"sgd_momentum", run_sgd_momentum, 2},
     {"sgd_preview_to", run_sgd_preview_to, 2},
     {"crc32c", run_crc32c, 4},
+    {"quant_nearest", run_quant_nearest, 4},
+    {"quant_random", run_quant_random, 16},
+    {"quant_decode", run_quant_decode, 2},
+    {"pack", run_pack, 8},
+    {"unpack", run_unpack, 8},
+    {"clamp", run_clamp, 2},
 };
 
 /* ---- the loops ------------------------------------------------------------------------------- */

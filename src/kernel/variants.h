@@ -25,15 +25,42 @@ void tg__select_ref(tg__kernels *table);
 void tg__select_avx2(tg__kernels *table);
 void tg__select_avx512(tg__kernels *table);
 
+/* adacomp_select */
+void tg__adacomp_ref(tg__kernels *table);
+void tg__adacomp_avx2(tg__kernels *table);
+void tg__adacomp_avx512(tg__kernels *table);
+
 /* twobit_* */
 void tg__twobit_ref(tg__kernels *table);
 void tg__twobit_avx2(tg__kernels *table);
 void tg__twobit_avx512(tg__kernels *table);
 
+/* count_bits */
+void tg__bits_ref(tg__kernels *table);
+void tg__bits_avx2(tg__kernels *table);
+/* sign_* vote */
+void tg__sign_ref(tg__kernels *table);
+void tg__sign_avx2(tg__kernels *table);
+void tg__sign_avx512(tg__kernels *table);
+
+/* split_sums column_* */
+void tg__onebit_ref(tg__kernels *table);
+void tg__onebit_avx2(tg__kernels *table);
+void tg__onebit_avx512(tg__kernels *table);
+
 /* f16_* bf16_* */
 void tg__half_ref(tg__kernels *table);
 void tg__half_avx2(tg__kernels *table);
 void tg__half_avx512(tg__kernels *table);
+
+/* quant_* clamp */
+void tg__quant_ref(tg__kernels *table);
+void tg__quant_avx2(tg__kernels *table);
+void tg__quant_avx512(tg__kernels *table);
+
+/* pack unpack */
+void tg__pack_ref(tg__kernels *table);
+void tg__pack_avx2(tg__kernels *table);
 
 /* sgd sgd_momentum sgd_to sgd_preview_to */
 void tg__optim_ref(tg__kernels *table);

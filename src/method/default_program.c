@@ -2,6 +2,7 @@
 #include "method/default_program.h"
 #include "base/mem.h"
 #include "kernel/kernel.h"
+#include "method/twoway.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +12,7 @@ typedef struct lane {
     tg__exchange *coded, *dense; /* the same object when the method is dense */
     float *aggregate;            /* (n) */
     bool was_coded, was_nonfinite;
+    double eta; /* of the residual that was encoded; 0: unknown */
 } lane;
 
 typedef struct program {
@@ -23,10 +25,11 @@ typedef struct program {
     float *scratch, *clipped; /* (n) each, made when first needed by the settings */
     lane *lanes;
     float *memory; /* the codec's, a slot; NULL: it wants none */
+    double *eta;   /* learning rate in whose units the residual is, a slot; NULL: not rescaled */
+    tg__twoway *twoway; /* NULL: no */
 } program;
 
-/* The codec's spec: those of the method's keys that the codec has as well. */
-static tg_status make_codec(tg__method *m, const char *name, tg_codec **codec_p)
+tg_status tg__make_codec(const tg__method *m, const char *name, tg_codec **codec_p)
 {
     size_t count, len = 0;
     const tg_entry *const *list = tg__codec_entries(&count);
@@ -43,7 +46,7 @@ static tg_status make_codec(tg__method *m, const char *name, tg_codec **codec_p)
         char number[64];
         if (!tg_spec_has(m->spec, key->name))
             continue;
-        if (key->type == TG_KEY_REAL) {
+        if (key->type == TG_KEY_REAL && tg_spec_word(m->spec, key->name)[0] == '\0') {
             snprintf(number, sizeof number, "%.17g", tg_spec_real(m->spec, key->name));
             value = number;
         } else if (key->type == TG_KEY_INT) {
@@ -63,11 +66,20 @@ static tg_status make_codec(tg__method *m, const char *name, tg_codec **codec_p)
     return tg_codec_create(text, codec_p);
 }
 
+static bool has_flag(const tg__method *m, const char *key)
+{
+    return tg_spec_has(m->spec, key) && tg_spec_flag(m->spec, key);
+}
+
 static tg_status make_lane(tg__method *m, program *p, lane *l)
 {
     const char *name = tg_spec_word(m->spec, "exchange");
-    const tg__exchange_ops *coded =
-        tg__exchange_find(strcmp(name, "auto") == 0 ? m->def->exchange : name);
+    bool automatic = strcmp(name, "auto") == 0, twoway = has_flag(m, "twoway");
+    if (twoway && !automatic && strcmp(name, "direct") != 0)
+        return tg_fail(TG_E_SPEC, "twoway=yes with exchange=%s: allowed: auto, direct", name);
+    const tg__exchange_ops *coded = tg__exchange_find(!automatic ? name
+                                                      : twoway   ? "direct"
+                                                                 : m->def->exchange);
     const tg__exchange_ops *dense = strcmp(name, "none") == 0 ? coded : tg__exchange_find("direct");
     const tg__method_setup *s = &m->setup;
     TG_TRY(tg__alloc(m->n, sizeof(float), &l->aggregate));
@@ -75,6 +87,8 @@ static tg_status make_lane(tg__method *m, program *p, lane *l)
                                m->def->combine == NULL ? &tg__combine_mean : m->def->combine,
                                &l->coded));
     l->coded->pool = s->pool;
+    if (twoway)
+        TG_TRY(tg__twoway_create(s, p->segments, p->codec, l->coded, &p->twoway));
     if (m->def->properties & TG__DENSE)
         l->dense = l->coded;
     else if (s->may_bypass)
@@ -101,16 +115,25 @@ static tg_status make_memory(tg__method *m, program *p)
     return status;
 }
 
+static tg_status make_eta(tg__method *m, program *p)
+{
+    if (!has_flag(m, "rescale") || m->setup.count == 0)
+        return TG_OK;
+    return tg__state_bytes(m->setup.state, TG__ROLE_REPLICATED, TG__RESCALE_COPY,
+                           m->setup.tensor[0], "eta", sizeof *p->eta, &p->eta);
+}
+
 static tg_status default_init(tg__method *m)
 {
     program *p;
     TG_TRY(tg__alloc(1, sizeof *p, &p));
     m->impl = p;
     const tg__method_setup *s = &m->setup;
-    TG_TRY(make_codec(m, m->def->codec, &p->codec));
+    TG_TRY(tg__make_codec(m, m->def->codec, &p->codec));
     TG_TRY(tg_codec_create("f32", &p->f32));
-    p->codec->pool = s->pool;
+    p->codec->pool = p->f32->pool = s->pool;
     TG_TRY(make_memory(m, p));
+    TG_TRY(make_eta(m, p));
     p->has_density = (m->def->properties & TG__SPARSIFIES) != 0;
     if (p->has_density)
         TG_TRY(tg__density_init(&p->density, tg_spec_real(m->spec, "density"),
@@ -142,6 +165,7 @@ static void default_fini(tg__method *m)
         free(p->lanes[i].aggregate);
     }
     free(p->lanes);
+    tg__twoway_destroy(p->twoway);
     free(p->scratch);
     free(p->clipped);
     free(p->segments);
@@ -161,6 +185,19 @@ static const float *clip(tg__method *m, program *p, const float *g)
     tg__clip_tensors(p->clipped, g, p->begin, m->setup.len, m->setup.count, params->clip,
                      params->world);
     return p->clipped;
+}
+
+/* eta * r is what the parameters are still owed: it stays when the learning rate changes. */
+static void rescale(tg__method *m, program *p, double eta)
+{
+    float *pending = tg__feedback_pending(m->feedback);
+    if (p->eta == NULL || !(eta > 0))
+        return;
+    if (*p->eta > 0 && *p->eta != eta && pending != NULL) {
+        tg__kernel()->scale(pending, (float)(*p->eta / eta), m->n);
+        tg__twoway_scale(p->twoway, (float)(*p->eta / eta));
+    }
+    *p->eta = eta;
 }
 
 static tg_status encode_coded(tg__method *m, program *p, tg__task *task, tg__exchange *x)
@@ -186,7 +223,11 @@ static tg_status encode_coded(tg__method *m, program *p, tg__task *task, tg__exc
     tg__view view = {0};
     ctx.gradient = clip(m, p, task->g);
     f->ops->compensate(f, ctx.gradient, m->n, p->scratch, &sent);
-    TG_TRY(tg__codec_encode(p->codec, &ctx, sent, m->n, x->parts, x->nparts, &view));
+    bool remembers = f->ops->vectors > 0;
+    TG_TRY(tg__codec_encode(p->codec, &ctx, sent, m->n, x->parts, x->nparts,
+                            remembers ? &view : NULL));
+    if (!remembers)
+        return TG_OK;
     if (view.sparse)
         f->ops->sent(f, sent, m->n, view.idx, view.val, view.k);
     else
@@ -208,6 +249,8 @@ static tg_status default_begin(tg__method *m, tg__task *task, tg__exchange **x_p
         for (size_t i = 0; i < x->nparts; i++)
             tg__part_zero(&x->parts[i], x->codec->ops->wire_id);
     } else if (task->coded) {
+        rescale(m, p, task->eta);
+        l->eta = p->eta == NULL ? 0 : *p->eta;
         TG_TRY(encode_coded(m, p, task, x));
     } else {
         const float *sent;
@@ -239,12 +282,21 @@ static tg_status default_undo(tg__method *m, const tg__task *task)
     program *p = m->impl;
     lane *l = &p->lanes[task->lane];
     float *pending = tg__feedback_pending(m->feedback);
+    if (l->was_coded)
+        tg__twoway_undo(p->twoway);
     if (!l->was_coded || l->was_nonfinite || pending == NULL)
         return TG_OK;
+    bool other_units = l->eta > 0 && *p->eta != l->eta; /* a later step has rescaled the residual */
     for (size_t i = 0; i < l->coded->nparts; i++) {
         const tg__part *part = &l->coded->parts[i];
         TG_TRY(tg__frame_check(part->dst, part->len, part->hi - part->lo, -1));
-        tg__frame_decode_add(part->dst, part->len, pending + part->lo, m->setup.pool);
+        if (!other_units) {
+            tg__frame_decode_add(part->dst, part->len, pending + part->lo, m->setup.pool);
+            continue;
+        }
+        tg__frame_decode(part->dst, part->len, p->scratch + part->lo, m->setup.pool);
+        tg__kernel()->axpy(pending + part->lo, (float)(l->eta / *p->eta), p->scratch + part->lo,
+                           part->hi - part->lo);
     }
     return TG_OK;
 }

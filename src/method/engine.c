@@ -69,6 +69,7 @@ static tg_status take_up(tg__engine *e, tg__op *op)
     tg__exchange *x = op->x;
     op->flags_in = 0;
     op->bytes_sent = 0;
+    op->decode_ns = 0;
     int64_t begin = tg_now_ns(e->transport->clock);
     if (op->method != NULL)
         TG_TRY(op->method->def->program->begin(op->method, &op->task, &x));
@@ -91,8 +92,10 @@ static tg_status advance(tg__engine *e, tg__op *op, bool *done_p)
     tg__exchange *x = NULL;
     op->bytes_sent += op->flight.bytes_sent;
     op->flags_in |= op->flight.flags_in;
+    int64_t begin = tg_now_ns(e->transport->clock);
     if (op->method != NULL)
         TG_TRY(op->method->def->program->next(op->method, &op->task, &x));
+    op->decode_ns += op->flight.combine_ns + (tg_now_ns(e->transport->clock) - begin);
     *done_p = x == NULL;
     if (x != NULL) {
         op->flight.sequence++;

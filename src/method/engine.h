@@ -26,6 +26,7 @@ typedef struct tg__op {
     uint16_t flags_in;
     uint64_t bytes_sent;
     int64_t encode_ns, begin_ns, end_ns;
+    int64_t decode_ns; /* between begin and end: checking, decoding and combining, all rounds */
     /* the engine's */
     tg__op_state state;
     tg__flight flight;

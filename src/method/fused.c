@@ -4,11 +4,19 @@
  *     TG_FUSED(residual, topk)    r += g and the candidates of top-k in one pass; then r[idx] -=
  * decoded TG_FUSED(velocity, topk)    u, v, candidates in one pass; then v[idx] -= decoded, u[idx]
  * = 0 TG_FUSED(residual, twobit)  r += g, codes of r, r -= decoded in one pass
+ *     TG_FUSED(residual, int8), TG_FUSED(residual, qsgd)    the same, bucket by bucket
+ *
+ *     TG_FUSED(residual, sign)    r += g, mean |r| and signs of a row; r -= decoded while cached
+ *     TG_FUSED(residual, onebit)  r += g and the sums of some columns; r -= decoded while cached
  *
  * A pass is never run twice: what it misses is found by a look at r or v as they are then. */
 #include "base/mem.h"
+#include "codec/codec_onebit.h"
+#include "codec/codec_sign.h"
+#include "codec/codec_strom.h"
 #include "codec/codec_topk.h"
 #include "codec/codec_twobit.h"
+#include "codec/quant.h"
 #include "kernel/kernel.h"
 #include "method/method.h"
 #include <string.h>
@@ -31,15 +39,6 @@ typedef struct accumulated {
     float momentum;
     bool nesterov;
 } accumulated;
-
-static tg_status topk_finish(tg_codec *c, accumulated *a, tg__topk *select, size_t n, size_t k,
-                             tg__view *view_p)
-{
-    a->source.x = a->x;
-    TG_TRY(tg__topk_select(select, &a->source, n, k, &k));
-    tg__topk_quantise(c, k, view_p);
-    return TG_OK;
-}
 
 /* The elements sent lie far apart: ask for them ahead. */
 enum { AHEAD = 32 };
@@ -78,17 +77,15 @@ static size_t residual_pass(const tg__topk_source *s, size_t begin, size_t m, fl
 static tg_status residual_topk(tg__feedback *f, tg_codec *c, const tg_encode_context *ctx,
                                const float *g, size_t n, tg__part *parts, size_t nparts)
 {
-    tg__topk *select = NULL;
-    size_t k = 0;
     tg__view view;
-    accumulated a = {.source = {.peek = residual_peek, .pass = residual_pass},
-                     .x = tg__feedback_pending(f),
-                     .g = g};
+    float *r = tg__feedback_pending(f);
+    accumulated a = {
+        .source = {.x = r, .peek = residual_peek, .pass = residual_pass}, .x = r, .g = g};
     TG_TRY(room(c, parts, nparts));
-    TG_TRY(tg__topk_begin(c, ctx, n, &select, &k));
-    TG_TRY(topk_finish(c, &a, select, n, k, &view));
+    TG_TRY(tg__topk_begin(c, ctx, n));
+    TG_TRY(tg__topk_encode(c, ctx, &a.source, n, parts, nparts, &view));
     subtract(a.x, &view);
-    return tg__topk_write(c, &view, parts, nparts);
+    return TG_OK;
 }
 
 static float velocity_peek(const tg__topk_source *s, size_t i)
@@ -110,49 +107,105 @@ static size_t velocity_pass(const tg__topk_source *s, size_t begin, size_t m, fl
 static tg_status velocity_topk(tg__feedback *f, tg_codec *c, const tg_encode_context *ctx,
                                const float *g, size_t n, tg__part *parts, size_t nparts)
 {
-    tg__topk *select = NULL;
-    size_t k = 0;
     tg__view view;
-    accumulated a = {.source = {.peek = velocity_peek, .pass = velocity_pass},
+    float *v = tg__feedback_pending(f);
+    accumulated a = {.source = {.x = v, .peek = velocity_peek, .pass = velocity_pass},
                      .u = f->vec[0],
-                     .x = tg__feedback_pending(f),
+                     .x = v,
                      .g = g,
                      .momentum = (float)f->params.momentum,
                      .nesterov = f->params.nesterov};
     TG_TRY(room(c, parts, nparts));
-    TG_TRY(tg__topk_begin(c, ctx, n, &select, &k));
-    TG_TRY(topk_finish(c, &a, select, n, k, &view));
+    TG_TRY(tg__topk_begin(c, ctx, n));
+    TG_TRY(tg__topk_encode(c, ctx, &a.source, n, parts, nparts, &view));
     subtract(a.x, &view);
     if (f->params.masking)
         clear(a.u, &view);
-    return tg__topk_write(c, &view, parts, nparts);
+    return TG_OK;
 }
 
 /* ---- 2-bit ----------------------------------------------------------------------------------- */
 
+/* r += g and the codes of r in one pass; a threshold that is to be estimated needs r before. */
 static tg_status residual_twobit(tg__feedback *f, tg_codec *c, const tg_encode_context *ctx,
                                  const float *g, size_t n, tg__part *parts, size_t nparts)
 {
-    (void)ctx;
-    (void)n;
-    float *r = tg__feedback_pending(f), threshold = tg__twobit_threshold(c);
-    TG_TRY(room(c, parts, nparts));
-    for (size_t i = 0; i < nparts; i++) {
-        tg__part *part = &parts[i];
-        uint8_t small[TG__TWOBIT_SMALL], *planes = tg__twobit_place(part, small);
-        tg__kernel()->twobit_add_encode(r + part->lo, g + part->lo, part->hi - part->lo, threshold,
-                                        planes);
-        tg__twobit_finish(part, threshold, planes);
+    float *r = tg__feedback_pending(f);
+    tg__ternary source = {.code = tg__ternary_add, .x = g, .r = r, .leaves = true};
+    TG_TRY(tg__twobit_reserve(c, ctx, parts, nparts));
+    if (tg__twobit_estimates(c, ctx)) {
+        tg__kernel()->add(r, g, n);
+        source.code = tg__ternary_left;
     }
+    tg__twobit_write(c, ctx, &source, r, n, parts, nparts);
+    return TG_OK;
+}
+
+/* ---- strom ----------------------------------------------------------------------------------- */
+
+/* As 2-bit: the rule is the same, the frame is another. */
+static tg_status residual_strom(tg__feedback *f, tg_codec *c, const tg_encode_context *ctx,
+                                const float *g, size_t n, tg__part *parts, size_t nparts)
+{
+    float *r = tg__feedback_pending(f);
+    tg__ternary source = {.code = tg__ternary_add, .x = g, .r = r, .leaves = true};
+    TG_TRY(tg__strom_reserve(c, ctx, n, parts, nparts));
+    if (tg__strom_estimates(c, ctx)) {
+        tg__kernel()->add(r, g, n);
+        source.code = tg__ternary_left;
+    }
+    return tg__strom_write(c, ctx, &source, r, n, parts, nparts, NULL);
+}
+
+/* ---- buckets of small integers --------------------------------------------------------------- */
+
+static tg_status residual_int8(tg__feedback *f, tg_codec *c, const tg_encode_context *ctx,
+                               const float *g, size_t n, tg__part *parts, size_t nparts)
+{
+    (void)n;
+    TG_TRY(room(c, parts, nparts));
+    return tg__quant_encode_residual(c, c->impl, ctx, tg__feedback_pending(f), g, parts, nparts);
+}
+
+static tg_status residual_qsgd(tg__feedback *f, tg_codec *c, const tg_encode_context *ctx,
+                               const float *g, size_t n, tg__part *parts, size_t nparts)
+{
+    return residual_int8(f, c, ctx, g, n, parts, nparts);
+}
+
+/* ---- one bit an element ---------------------------------------------------------------------- */
+
+static tg_status residual_sign(tg__feedback *f, tg_codec *c, const tg_encode_context *ctx,
+                               const float *g, size_t n, tg__part *parts, size_t nparts)
+{
+    (void)n;
+    TG_TRY(room(c, parts, nparts));
+    for (size_t i = 0; i < nparts; i++)
+        TG_TRY(tg__sign_write(c, ctx, tg__feedback_pending(f), g, &parts[i]));
+    return TG_OK;
+}
+
+static tg_status residual_onebit(tg__feedback *f, tg_codec *c, const tg_encode_context *ctx,
+                                 const float *g, size_t n, tg__part *parts, size_t nparts)
+{
+    (void)n;
+    TG_TRY(room(c, parts, nparts));
+    for (size_t i = 0; i < nparts; i++)
+        TG_TRY(tg__onebit_write(c, ctx, tg__feedback_pending(f), g, &parts[i]));
     return TG_OK;
 }
 
 /* ---- the list -------------------------------------------------------------------------------- */
 
-#define FUSED_LIST           \
-    TG_FUSED(residual, topk) \
-    TG_FUSED(velocity, topk) \
-    TG_FUSED(residual, twobit)
+#define FUSED_LIST             \
+    TG_FUSED(residual, topk)   \
+    TG_FUSED(velocity, topk)   \
+    TG_FUSED(residual, twobit) \
+    TG_FUSED(residual, strom)  \
+    TG_FUSED(residual, int8)   \
+    TG_FUSED(residual, qsgd)   \
+    TG_FUSED(residual, sign)   \
+    TG_FUSED(residual, onebit)
 
 static const struct {
     const char *feedback;

@@ -22,6 +22,7 @@ typedef struct side {
     float *vec[TG__FEEDBACK_VECTORS], *scratch;
     uint8_t *frame[PARTS];
     tg__part parts[PARTS];
+    float memory[8]; /* of codecs that remember something of each segment */
 } side;
 
 static void open_side(side *s, const char *feedback, const char *codec,
@@ -75,6 +76,22 @@ static void stepwise(side *s, const tg_encode_context *ctx, const float *g, size
 }
 
 static float g[MAX_N];
+static tg__pool *pool; /* of the fused side, in turn with none */
+
+/* Four tensors, one empty and one of a single element if there is room; the first is a matrix,
+ * which parts cut inside a row, if the vector is long. */
+static void cut_tensors(tg_segment seg[4], size_t n)
+{
+    size_t half = n < 1000 ? n / 2 : n / 200 * 100;
+    size_t at[] = {0, half, half, half + TG__MIN(n - half, (size_t)1), n};
+    for (size_t i = 0; i < 4; i++)
+        seg[i] = (tg_segment){
+            .begin = at[i], .n = at[i + 1] - at[i], .rows = at[i + 1] - at[i], .cols = 1};
+    if (n >= 1000) {
+        seg[0].rows = half / 100;
+        seg[0].cols = 100;
+    }
+}
 
 /* What the next gradient is like: alike for a while, then of all kinds, so that hints hit and miss.
  */
@@ -99,14 +116,23 @@ static void compare(const char *feedback, const char *codec, tg__feedback_params
             open_side(&b, feedback, codec, &params, n);
             tg__fused_fn fused = tg__fused_find(&b.f, b.c);
             assert_non_null(fused);
+            tg_segment seg[4];
+            cut_tensors(seg, n);
             for (unsigned step = 0; step < STEPS; step++) {
                 tg_encode_context ctx = {.struct_size = sizeof(ctx),
-                                         .density = step < 4 ? 0 : 0.003};
+                                         .density = step < 4 ? 0 : 0.003,
+                                         .segments = seg,
+                                         .nsegments = 4};
+                b.c->pool = step % 2 ? pool : NULL;
+                tg_encode_context ctx_b = ctx;
+                ctx.memory = a.memory;
+                ctx_b.memory = b.memory;
                 next_gradient(n, step);
                 cut(&a, n, nparts);
                 cut(&b, n, nparts);
                 stepwise(&a, &ctx, g, n, nparts);
-                assert_int_equal(fused(&b.f, b.c, &ctx, g, n, b.parts, nparts), TG_OK);
+                assert_int_equal(fused(&b.f, b.c, &ctx_b, g, n, b.parts, nparts), TG_OK);
+                assert_memory_equal(a.memory, b.memory, sizeof(a.memory));
                 for (size_t j = 0; j < nparts; j++) {
                     assert_int_equal(a.parts[j].len, b.parts[j].len);
                     assert_memory_equal(a.frame[j], b.frame[j], a.parts[j].len);
@@ -128,6 +154,9 @@ static void residual_topk(void **state)
     compare("residual", "topk:density=0.3,values=f32", params);
     compare("residual", "topk:density=1", params);
     compare("residual", "topk:density=0.001,index=rice", params);
+    compare("residual", "topk:density=0.02,values=int8", params);
+    compare("residual", "topk:density=0.02,scope=tensor", params);
+    compare("residual", "topk:density=0.1,values=2bit,index=ef,scope=tensor", params);
 }
 
 static void velocity_topk(void **state)
@@ -138,6 +167,8 @@ static void velocity_topk(void **state)
             .momentum = 0.9, .masking = i & 1, .nesterov = (i & 2) != 0, .world = 1};
         compare("velocity", "topk:density=0.01", params);
         compare("velocity", "topk:density=0.2,values=f32", params);
+        compare("velocity", "topk:density=0.01,values=int8,scope=tensor", params);
+        compare("velocity", "topk:density=0.05,values=1bit", params);
     }
 }
 
@@ -147,6 +178,45 @@ static void residual_twobit(void **state)
     tg__feedback_params params = {.world = 1};
     compare("residual", "2bit:threshold=0.02", params);
     compare("residual", "2bit:threshold=5", params);
+}
+
+static void residual_twobit_auto(void **state)
+{
+    (void)state;
+    tg__feedback_params params = {.world = 1};
+    compare("residual", "2bit:threshold=auto", params);
+    compare("residual", "2bit:threshold=auto,start=0.3,target=0.02", params);
+}
+
+static void residual_strom(void **state)
+{
+    (void)state;
+    tg__feedback_params params = {.world = 1};
+    compare("residual", "strom:threshold=0.02", params);
+    compare("residual", "strom:threshold=5,index=raw", params);
+    compare("residual", "strom", params);
+    compare("residual", "strom:start=1e-4,target=0.1", params);
+}
+
+static void residual_quant(void **state)
+{
+    (void)state;
+    tg__feedback_params params = {.world = 1};
+    compare("residual", "int8", params);
+    compare("residual", "qsgd", params);
+    compare("residual", "qsgd:bits=3,bucket=2048,norm=l2", params);
+    compare("residual", "qsgd:bits=6,norm=l2,levels=16,rounds=10", params);
+    compare("residual", "qsgd:bits=8,coding=elias", params);
+}
+
+static void residual_signs(void **state)
+{
+    (void)state;
+    static const char *const codecs[] = {"sign", "sign:scale=tensor", "sign:scale=row", "1bit",
+                                         "1bit:threshold=mean"};
+    tg__feedback_params params = {.world = 1};
+    for (size_t i = 0; i < TG__COUNT(codecs); i++)
+        compare("residual", codecs[i], params);
 }
 
 static void pairs_without_a_fused_pass(void **state)
@@ -171,7 +241,9 @@ static void pairs_without_a_fused_pass(void **state)
 static void no_room_touches_nothing(void **state)
 {
     (void)state;
-    static const char *const codecs[] = {"topk", "2bit:threshold=0.001"};
+    static const char *const codecs[] = {
+        "topk", "2bit:threshold=0.001", "2bit:threshold=auto", "strom:threshold=0.001", "int8",
+        "qsgd"};
     static float before[1000];
     tg__feedback_params params = {.world = 1};
     for (size_t i = 0; i < TG__COUNT(codecs); i++) {
@@ -194,8 +266,16 @@ static void no_room_touches_nothing(void **state)
 static void error_feedback_telescopes(void **state)
 {
     (void)state;
-    static const char *const codecs[] = {"topk:density=0.05", "topk:density=0.2,values=f32",
-                                         "2bit:threshold=0.5", "fp16", "bf16"};
+    static const char *const codecs[] = {"topk:density=0.05",
+                                         "topk:density=0.2,values=f32",
+                                         "topk:density=1,values=f32,scope=tensor",
+                                         "2bit:threshold=0.5",
+                                         "fp16",
+                                         "bf16",
+                                         "strom:threshold=0.5",
+                                         "int8",
+                                         "qsgd",
+                                         "qsgd:bits=5,norm=l2"};
     enum { N = 4097 };
     static float sum[N], total[N];
     tg__feedback_params params = {.world = 1};
@@ -255,14 +335,22 @@ int main(int argc, char **argv)
 {
     (void)argc;
     each_level(argv);
+    if (tg__pool_create(2, &pool) != TG_OK)
+        return 1;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(residual_topk),
         cmocka_unit_test(velocity_topk),
         cmocka_unit_test(residual_twobit),
+        cmocka_unit_test(residual_twobit_auto),
+        cmocka_unit_test(residual_strom),
+        cmocka_unit_test(residual_quant),
+        cmocka_unit_test(residual_signs),
         cmocka_unit_test(pairs_without_a_fused_pass),
         cmocka_unit_test(no_room_touches_nothing),
         cmocka_unit_test(error_feedback_telescopes),
         cmocka_unit_test(density_one_sends_everything),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    tg__pool_destroy(pool);
+    return failed;
 }

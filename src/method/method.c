@@ -1,7 +1,7 @@
 /* Methods by name: the list, parsing, and making one for a bucket. */
 #include "method/method.h"
 #include "base/mem.h"
-#include "kernel/kernel.h"
+#include "kernel/parallel.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -95,12 +95,15 @@ static tg_status make_feedback(tg__method *m)
     if (m->feedback->ops == NULL)
         return tg_fail(TG_E_SPEC, "unknown feedback \"%s\"", name);
     tg__feedback_params *params = &m->feedback->params;
+    m->feedback->pool = m->setup.pool;
     params->world = m->setup.size;
     if (m->feedback->ops->owns_momentum) {
         TG_TRY(take_momentum(m, params));
         params->masking = tg_spec_flag(m->spec, "masking");
         params->clip = tg_spec_real(m->spec, "clip");
     }
+    if (tg_spec_has(m->spec, "beta"))
+        params->beta = tg_spec_real(m->spec, "beta");
     for (size_t i = 0; i < m->feedback->ops->vectors; i++)
         TG_TRY(tg__state_block(m->setup.state, TG__ROLE_RANK, TG__RESCALE_SUM,
                                m->feedback->ops->names[i], m->setup.tensor, m->setup.len,
@@ -182,6 +185,6 @@ double tg__method_residual_norm(const tg__method *m)
     if (pending == NULL)
         return 0;
     tg__stats stats;
-    tg__kernel()->copy_stats(NULL, pending, m->n, &stats);
+    tg__parallel_copy_stats(m->setup.pool, NULL, pending, m->n, &stats);
     return sqrt(stats.sum_sq);
 }

@@ -8,12 +8,19 @@ static const tg_key keys[] = {
      .def = "none",
      .choices = "none|residual",
      .help = "residual: remember the rounding and send it later"},
+    TG__KEY_RESCALE("no"),
     TG__KEY_EXCHANGE_CODED,
     {.name = NULL},
 };
 
 const tg__method_def tg__method_bf16 = {
     .entry = {"bf16", "every element as bfloat16, summed in f32", "", keys},
+    .card = {.sends = "every element as the upper half of its f32",
+             .bits = "16",
+             .keeps = "nothing; with feedback=residual 1 vector",
+             .cost = "1 pass; allgather: 1 round, 1 delay, 2 n (P-1) bytes sent",
+             .use = "as fp16, where gradients leave its range of 6e-8 to 65,504",
+             .limit = "values of 8 significant bits are exact; sums are f32"},
     .program = &tg__default_program,
     .codec = "bf16",
     .feedback = "none",

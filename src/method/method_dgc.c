@@ -22,7 +22,8 @@ static const tg_key keys[] = {
      .min = 0,
      .max = 1e30,
      .help = "scale each tensor's gradient to norm <= clip/sqrt(P); 0: off"},
-    TG__KEY_VALUES,
+    TG__KEY_SCOPE,
+    TG__KEY_VALUES("int8"),
     TG__KEY_INDEX,
     TG__KEY_EXCHANGE_CODED,
     {.name = NULL},
@@ -31,6 +32,14 @@ static const tg_key keys[] = {
 const tg__method_def tg__method_dgc = {
     .entry = {"dgc", "top-k with momentum correction, factor masking and warm-up",
               "Lin et al. 2018, arXiv:1712.01887", keys},
+    .card = {.sends = "k = density * n values and their indices",
+             .bits = "0.0195 (density 0.001: 8.1 bits a value, 11.4 an index)",
+             .keeps = "2 vectors: velocity, accumulated",
+             .cost = "1 pass (u, v, select), 1 round, 1 one-way delay",
+             .use = "very slow links: three orders of magnitude fewer bytes at the accuracy of "
+                    "momentum SGD",
+             .limit = "density=1,values=f32: masking=yes is plain SGD, bit for bit; masking=no is "
+                      "momentum SGD, bit for bit on one rank"},
     .program = &tg__default_program,
     .codec = "topk",
     .feedback = "velocity",

@@ -21,16 +21,30 @@
         .help = "density falls to its value over this many steps or epochs (4ep)"     \
     }
 
-#define TG__KEY_VALUES                                                                 \
-    {                                                                                  \
-        .name = "values", .type = TG_KEY_CHOICE, .def = "fp16", .choices = "f32|fp16", \
-        .help = "how kept values are sent; their rounding stays in the memory"         \
+#define TG__KEY_SCOPE                                                                        \
+    {                                                                                        \
+        .name = "scope", .type = TG_KEY_CHOICE, .def = "bucket", .choices = "bucket|tensor", \
+        .help = "tensor: every tensor sends this fraction of its own elements, at least one" \
     }
 
-#define TG__KEY_INDEX                                                                             \
-    {                                                                                             \
-        .name = "index", .type = TG_KEY_CHOICE, .def = "auto", .choices = "auto|rice|raw|bitmap", \
-        .help = "index coding; auto: the smallest"                                                \
+#define TG__KEY_VALUES(text)                                                              \
+    {                                                                                     \
+        .name = "values", .type = TG_KEY_CHOICE, .def = text,                             \
+        .choices = "f32|fp16|int8|4bit|2bit|1bit",                                        \
+        .help = "how kept values are sent (int8 and less: in blocks of 512 with a scale " \
+                "of their own); their rounding stays in the memory"                       \
+    }
+
+#define TG__KEY_RESCALE(text)                                                               \
+    {                                                                                       \
+        .name = "rescale", .type = TG_KEY_FLAG, .def = text,                                \
+        .help = "multiply the residual by eta_old / eta_new when the learning rate changes" \
+    }
+
+#define TG__KEY_INDEX                                                                    \
+    {                                                                                    \
+        .name = "index", .type = TG_KEY_CHOICE, .def = "auto",                           \
+        .choices = "auto|rice|raw|bitmap|ef", .help = "index coding; auto: the smallest" \
     }
 
 #endif

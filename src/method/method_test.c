@@ -9,6 +9,7 @@
 #include "method/method.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -86,9 +87,23 @@ static void test_sums(void **state)
                                         "topk:density=0.3,values=f32,index=raw",
                                         "topk:density=0.02,warmup=2ep",
                                         "topk:density=0.01,index=bitmap,exchange=direct",
+                                        "topk:density=0.05,scope=tensor,index=ef",
+                                        "randomk:density=0.02,warmup=2ep",
+                                        "randomk:density=0.3,values=fp16,exchange=allgather",
                                         "2bit:threshold=0.75",
                                         "2bit:threshold=0.125",
+                                        "2bit:threshold=auto",
+                                        "2bit:threshold=auto,start=50",
+                                        "strom:target=0.1",
+                                        "adacomp:bin=5000", /* the mean of one bin is exact */
+                                        "strom:threshold=0.75",
+                                        "strom:threshold=0.125,index=rice,exchange=direct",
                                         "fp16:feedback=residual",
+                                        "int8:feedback=residual",
+                                        "int8:feedback=residual,exchange=direct",
+                                        "qsgd:feedback=residual",
+                                        "qsgd:bits=3,norm=l2,feedback=residual,exchange=direct",
+                                        "qsgd:bits=8,coding=elias,norm=l2,feedback=residual",
                                         "bf16:feedback=residual"};
     for (size_t c = 0; c < TG__COUNT(lossy); c++) {
         start(lossy[c]);
@@ -104,6 +119,31 @@ static void test_sums(void **state)
         for (size_t i = 0; i < N; i++)
             norm += (double)f.sum[i] * f.sum[i];
         assert_true(fabs(tg__method_residual_norm(f.m) - sqrt(norm)) <= 1e-9 * sqrt(norm));
+        stop();
+    }
+}
+
+/* Values in few bits: what was rounded away is sent later; sums agree but for the rounding of f32.
+ */
+static void test_rounded_sums(void **state)
+{
+    (void)state;
+    static const char *const values[] = {"int8", "4bit", "2bit", "1bit"};
+    for (size_t c = 0; c < TG__COUNT(values); c++) {
+        char text[64];
+        snprintf(text, sizeof text, "topk:density=0.1,values=%s,scope=%s", values[c],
+                 c % 2 ? "tensor" : "bucket");
+        start(text);
+        for (uint64_t t = 0; t < STEPS; t++) {
+            tg__task task;
+            dyadic_gradient(t);
+            step(t, true, &task);
+            for (size_t i = 0; i < N; i++)
+                f.sum[i] += f.g[i] - f.sent[i];
+        }
+        const float *r = tg__feedback_pending(f.m->feedback);
+        for (size_t i = 0; i < N; i++)
+            assert_true(fabsf(f.sum[i] - r[i]) <= 2e-5f);
         stop();
     }
 }
@@ -202,6 +242,10 @@ static void test_refusals(void **state)
         {"2bit:threshold=-1", NAN, "threshold=-1"},
         {"topk:values=int3", NAN, "fp16"},
         {"what", NAN, "dense"},
+        {"qsgd:bits=9", NAN, "bits=9"},
+        {"qsgd:bucket=768", NAN, "bucket=768"},
+        {"qsgd:bits=3,levels=4", NAN, "levels=4"},
+        {"terngrad:clip=-1", NAN, "clip=-1"},
         {"dense:density=1", NAN, "exchange"},
         {"topk:warmup=1.5", NAN, "warmup"},
     };
@@ -213,6 +257,27 @@ static void test_refusals(void **state)
             fail_msg("%s says \"%s\" without \"%s\"", cases[c].text, tg_error(), cases[c].say);
     }
     tg__state_destroy(f.state);
+}
+
+/* Each tensor sends its own share: 1 of 97 and 40 of 4000, whatever their sizes. */
+static void test_scope(void **state)
+{
+    (void)state;
+    start("dgc:density=0.01,warmup=0,scope=tensor,values=f32");
+    for (uint64_t t = 0; t < 5; t++) {
+        tg__task task;
+        dyadic_gradient(t);
+        for (size_t i = 0; i < 97; i++)
+            f.g[i] = 0x1p-20f * (float)(i + 1);
+        step(t, true, &task);
+        size_t sent[2] = {0};
+        for (size_t i = 0; i < N; i++)
+            sent[i >= 97] += f.sent[i] != 0;
+        assert_int_equal(sent[0], 1);
+        assert_int_equal(sent[1], 40);
+        assert_int_equal(task.kept, 41);
+    }
+    stop();
 }
 
 /* Every method's defaults are a valid spec, and every key of its codec that it shares has the same
@@ -233,9 +298,10 @@ static void test_registry(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sums),     cmocka_unit_test(test_bypass),
-        cmocka_unit_test(test_undo),     cmocka_unit_test(test_nonfinite),
-        cmocka_unit_test(test_density),  cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_sums),      cmocka_unit_test(test_rounded_sums),
+        cmocka_unit_test(test_bypass),    cmocka_unit_test(test_undo),
+        cmocka_unit_test(test_nonfinite), cmocka_unit_test(test_density),
+        cmocka_unit_test(test_scope),     cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_registry),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

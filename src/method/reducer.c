@@ -1,7 +1,7 @@
 /* The one-call reducer: one method over one bucket, driven inline by whoever calls. */
 #include "telegrad/reducer.h"
 #include "base/mem.h"
-#include "kernel/kernel.h"
+#include "kernel/parallel.h"
 #include "method/engine.h"
 #include "method/handshake.h"
 
@@ -13,6 +13,7 @@
 struct tg_reducer {
     tg_transport *transport;
     tg__engine *engine;
+    tg__pool *pool;
     tg__state *state;
     tg__method *method;
     size_t n;
@@ -87,7 +88,8 @@ static tg_status make_method(tg_reducer *r, const char *text, const tg_reducer_c
                                   .lanes = 1,
                                   .momentum = (double)NAN,
                                   .nesterov = -1,
-                                  .state = r->state};
+                                  .state = r->state,
+                                  .pool = r->pool};
         status = tg__method_create(text, &setup, &r->method);
     }
     free_layout(&l);
@@ -97,6 +99,7 @@ static tg_status make_method(tg_reducer *r, const char *text, const tg_reducer_c
 static tg_status create(tg_reducer *r, const char *method, const tg_reducer_config *c)
 {
     TG_TRY(tg__state_create(&r->state));
+    TG_TRY(tg__pool_create(TG__MAX(c->codec_threads, 1u), &r->pool));
     TG_TRY(make_method(r, method, c));
     int64_t timeout_ms = c->timeout_ms == 0 ? 60000 : c->timeout_ms;
     TG_TRY(tg__engine_create(r->transport, TG_DRIVER_INLINE, timeout_ms * INT64_C(1000000), NULL,
@@ -152,6 +155,7 @@ void tg_reducer_destroy(tg_reducer *r)
         tg__method_destroy(r->method);
         tg__state_destroy(r->state);
     }
+    tg__pool_destroy(r->pool);
     free(r);
 }
 
@@ -167,7 +171,7 @@ static tg_status conclude(tg_reducer *r, tg_status status)
                 status = tg_fail(TG_E_NONFINITE, "a gradient is not finite on %s",
                                  r->op.flags & TG__FLAG_NONFINITE ? "this rank" : "another rank");
         } else {
-            memcpy(r->mean, program->aggregate(r->method, &r->op.task), r->n * sizeof(float));
+            tg__parallel_copy(r->pool, r->mean, program->aggregate(r->method, &r->op.task), r->n);
             r->ratio = 4.0 * (double)r->n / (double)(r->op.task.coded_bytes + TG__ENVELOPE_BYTES);
         }
     }
@@ -183,7 +187,7 @@ tg_status tg_reducer_start(tg_reducer *r, const float *g, float *mean,
         return tg_fail(TG_E_STATE,
                        "tg_reducer_start: an operation is under way: wait for it first");
     tg__stats stats;
-    tg__kernel()->copy_stats(NULL, g, r->n, &stats);
+    tg__parallel_copy_stats(r->pool, NULL, g, r->n, &stats);
     r->op.method = r->method;
     r->op.task = (tg__task){.step = r->step, .g = g, .coded = true, .nonfinite = !stats.finite};
     r->op.step = r->step++;

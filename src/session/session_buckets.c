@@ -6,43 +6,78 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Consecutive trained tensors up to bucket_bytes; a larger tensor is alone. */
-static size_t assign(tg_session *s)
+static tensor *trained(const tg_session *s, size_t i)
 {
-    size_t bytes = 0, nbuckets = 0;
-    for (size_t i = 0; i < s->ntrained; i++) {
-        tensor *t = &s->tensor[s->trained[i]];
-        size_t more = t->n * sizeof(float);
-        if (nbuckets == 0 || bytes + more > s->config.bucket_bytes) {
-            nbuckets++;
-            bytes = 0;
-        }
-        t->bucket = (uint32_t)(nbuckets - 1);
-        t->offset = bytes / sizeof(float);
-        bytes += more;
-    }
-    return nbuckets;
+    return &s->tensor[s->trained[i]];
 }
 
-static void size_buckets(tg_session *s)
+/* Trained tensors of one method, up to bucket_bytes together; a larger tensor is alone. Buckets
+ * are numbered by their first tensor, so that the last is complete first in a backward pass. */
+static void assign(tg_session *s, const size_t *rule)
 {
     for (size_t i = 0; i < s->ntrained; i++) {
-        const tensor *t = &s->tensor[s->trained[i]];
-        bucket *b = &s->bucket[t->bucket];
-        if (b->count++ == 0)
-            b->first = (uint32_t)i;
-        b->n += t->n;
+        tensor *t = trained(s, i);
+        size_t b = s->nbuckets; /* the newest bucket of this method, if there is room in it */
+        while (b > 0 && s->bucket[b - 1].rule != rule[i])
+            b--;
+        if (b == 0 || (s->bucket[b - 1].n + t->n) * sizeof(float) > s->config.bucket_bytes) {
+            b = ++s->nbuckets;
+            s->bucket[b - 1].rule = rule[i];
+        }
+        t->bucket = (uint32_t)(b - 1);
+        t->offset = s->bucket[b - 1].n;
+        s->bucket[b - 1].n += t->n;
+        s->bucket[b - 1].count++;
         s->n += t->n;
     }
+}
+
+static void list_members(tg_session *s)
+{
+    uint32_t *at = s->member;
+    for (size_t b = 0; b < s->nbuckets; b++) {
+        s->bucket[b].member = at;
+        for (uint32_t i = 0; i < s->ntrained; i++)
+            if (trained(s, i)->bucket == b)
+                *at++ = i;
+    }
+}
+
+/* Which rule each trained tensor falls under, then the buckets. */
+static tg_status make_buckets(tg_session *s)
+{
+    const char **name;
+    size_t *rule = NULL;
+    TG_TRY(tg__alloc(s->ntrained, sizeof *name, &name));
+    for (size_t i = 0; i < s->ntrained; i++)
+        name[i] = trained(s, i)->name;
+    tg_status status = tg__rules_all_used(&s->rules, name, s->ntrained);
+    if (status == TG_OK)
+        status = tg__alloc(s->ntrained, sizeof *rule, &rule);
+    if (status == TG_OK)
+        status = tg__alloc(s->ntrained, sizeof *s->bucket, &s->bucket);
+    if (status == TG_OK)
+        status = tg__alloc(s->ntrained, sizeof *s->member, &s->member);
+    if (status == TG_OK) {
+        for (size_t i = 0; i < s->ntrained; i++)
+            rule[i] = s->rules.rule[tg__rules_find(&s->rules, name[i])].same;
+        assign(s, rule);
+        list_members(s);
+    }
+    free(rule);
+    free(name);
+    return status;
 }
 
 /* Gradients side by side need no copy, unless something is folded into them. */
 static tg_status place_gradients(tg_session *s, bucket *b)
 {
-    const float *base = s->tensor[s->trained[b->first]].grad;
-    bool adjacent = s->fold_decay == 0;
+    const float *base = trained(s, b->member[0])->grad;
+    if (s->rules.rule[b->rule].def->properties & TG__OWNS_MOMENTUM)
+        b->fold_decay = s->optimizer->weight_decay;
+    bool adjacent = b->fold_decay == 0;
     for (uint32_t i = 0; i < b->count; i++) {
-        const tensor *t = &s->tensor[s->trained[b->first + i]];
+        const tensor *t = trained(s, b->member[i]);
         adjacent = adjacent && t->grad == base + t->offset;
     }
     if (!adjacent)
@@ -64,30 +99,23 @@ int tg__session_nesterov(const tg_session *s)
     return tg_spec_given(optimizer, "nesterov") ? tg_spec_flag(optimizer, "nesterov") : -1;
 }
 
-static tg_status make_method(tg_session *s, uint32_t index)
+tg_status tg__session_method(const tg_session *s, const bucket *b, uint32_t index,
+                             tg__method_setup setup, tg__method **m_p)
 {
-    bucket *b = &s->bucket[index];
-    tg__method_setup setup = {
-        .rank = s->transport->rank,
-        .size = s->transport->size,
-        .seed = s->config.seed,
-        .steps_per_epoch = s->config.steps_per_epoch,
-        .bucket = index,
-        .count = b->count,
-        .lanes = s->lanes,
-        .may_bypass = s->strategy->ops->bypasses,
-        .momentum = tg__session_momentum(s),
-        .nesterov = tg__session_nesterov(s),
-        .state = s->state,
-    };
     const char **name;
     size_t *len;
+    setup.seed = s->config.seed;
+    setup.steps_per_epoch = s->config.steps_per_epoch;
+    setup.bucket = index;
+    setup.count = b->count;
+    setup.momentum = tg__session_momentum(s);
+    setup.nesterov = tg__session_nesterov(s);
     TG_TRY(tg__alloc(b->count, sizeof *name, &name));
     tg_status status = tg__alloc(3 * (size_t)b->count, sizeof *len, &len);
     if (status == TG_OK) {
         size_t *rows = len + b->count, *cols = rows + b->count;
         for (uint32_t i = 0; i < b->count; i++) {
-            const tensor *t = &s->tensor[s->trained[b->first + i]];
+            const tensor *t = trained(s, b->member[i]);
             name[i] = t->name;
             len[i] = t->n;
             rows[i] = t->rows;
@@ -97,37 +125,52 @@ static tg_status make_method(tg_session *s, uint32_t index)
         setup.len = len;
         setup.rows = rows;
         setup.cols = cols;
-        status = tg__method_create(s->config.method, &setup, &b->method);
+        status = tg__method_create(s->rules.rule[b->rule].method, &setup, m_p);
         free(len);
     }
     free(name);
-    if (status == TG_OK && b->method->def->program->max_lanes != 0 &&
-        s->lanes > b->method->def->program->max_lanes)
-        status = tg_fail(TG_E_UNSUPPORTED,
-                         "strategy \"%s\" has %zu exchanges in flight, method \"%s\" allows %u",
-                         s->config.strategy, s->lanes, s->config.method,
-                         b->method->def->program->max_lanes);
     return status;
 }
 
-/* The strategy's vectors: one block a name, sliced by tensor. */
+static tg_status make_method(tg_session *s, uint32_t index)
+{
+    bucket *b = &s->bucket[index];
+    const tg__method_setup setup = {.rank = s->transport->rank,
+                                    .size = s->transport->size,
+                                    .lanes = s->lanes,
+                                    .may_bypass = s->strategy->ops->bypasses,
+                                    .state = s->state,
+                                    .pool = s->pool};
+    TG_TRY(tg__session_method(s, b, index, setup, &b->method));
+    const unsigned most = b->method->def->program->max_lanes;
+    if (most != 0 && s->lanes > most)
+        return tg_fail(TG_E_UNSUPPORTED,
+                       "strategy \"%s\" has %zu exchanges in flight, method \"%s\" allows %u",
+                       s->config.strategy, s->lanes, s->rules.rule[b->rule].method, most);
+    return TG_OK;
+}
+
+/* The strategy's vectors: one block a name, sliced by tensor, a bucket's tensors side by side. */
 static tg_status make_slots(tg_session *s)
 {
     const char **name;
     size_t *len = NULL;
     TG_TRY(tg__alloc(s->ntrained, sizeof *name, &name));
     tg_status status = tg__alloc(s->ntrained, sizeof *len, &len);
-    for (size_t i = 0; status == TG_OK && i < s->ntrained; i++) {
-        name[i] = s->tensor[s->trained[i]].name;
-        len[i] = s->tensor[s->trained[i]].n;
-    }
     for (size_t r = 0; status == TG_OK && r < s->strategy->nslots; r++) {
         float *base;
         const tg__slot_request *q = &s->strategy->request[r];
+        for (size_t i = 0; i < s->ntrained; i++) {
+            const tensor *t = trained(s, s->member[i]);
+            bool needed =
+                !q->optimizers || r < tg_optimizer_slots(s->wtensor[s->member[i]].optimizer);
+            name[i] = t->name;
+            len[i] = needed ? t->n : 0;
+        }
         status =
             tg__state_block(s->state, q->role, q->rescale, q->name, name, len, s->ntrained, &base);
         for (size_t i = 0; status == TG_OK && i < s->ntrained; i++) {
-            s->strategy->slot[r][i] = base;
+            s->strategy->slot[r][s->member[i]] = base;
             base += len[i];
         }
     }
@@ -149,17 +192,23 @@ static tg_status list_trained(tg_session *s)
 
 static tg_status make_strategy(tg_session *s)
 {
+    const tg_optimizer *most = s->plain; /* the one with the most slots that some tensor has */
     TG_TRY(tg__alloc(s->ntrained, sizeof *s->wtensor, &s->wtensor));
     for (size_t i = 0; i < s->ntrained; i++) {
-        const tensor *t = &s->tensor[s->trained[i]];
+        const tensor *t = trained(s, i);
+        const bucket *b = &s->bucket[t->bucket];
+        bool owned = s->rules.rule[b->rule].def->properties & TG__OWNS_MOMENTUM;
         s->wtensor[i] = (tg__wtensor){.w = t->param,
-                                      .g = s->bucket[t->bucket].g + t->offset,
+                                      .g = b->g + t->offset,
                                       .n = t->n,
                                       .offset = t->offset,
-                                      .bucket = t->bucket};
+                                      .bucket = t->bucket,
+                                      .optimizer = owned ? s->plain : s->optimizer};
+        if (!owned)
+            most = s->optimizer;
     }
-    TG_TRY(tg__strategy_create(s->config.strategy, s->applied, s->config.steps_per_epoch,
-                               s->wtensor, s->ntrained, s->nbuckets, &s->strategy));
+    TG_TRY(tg__strategy_create(s->config.strategy, most, s->config.steps_per_epoch, s->wtensor,
+                               s->ntrained, s->nbuckets, &s->strategy));
     s->lanes = s->strategy->in_flight;
     s->actions.cap = s->nbuckets;
     TG_TRY(tg__alloc(s->nbuckets, sizeof *s->actions.item, &s->actions.item));
@@ -169,12 +218,10 @@ static tg_status make_strategy(tg_session *s)
 tg_status tg__session_build(tg_session *s)
 {
     TG_TRY(list_trained(s));
-    s->nbuckets = assign(s);
+    TG_TRY(make_buckets(s));
     if (s->nbuckets > UINT16_MAX)
         return tg_fail(TG_E_ARG, "%zu buckets: allowed: at most %d; use a larger bucket_bytes",
                        s->nbuckets, UINT16_MAX);
-    TG_TRY(tg__alloc(s->nbuckets, sizeof *s->bucket, &s->bucket));
-    size_buckets(s);
     for (size_t b = 0; b < s->nbuckets; b++)
         TG_TRY(place_gradients(s, &s->bucket[b]));
     TG_TRY(make_strategy(s));
@@ -183,7 +230,7 @@ tg_status tg__session_build(tg_session *s)
         TG_TRY(tg__alloc(s->lanes, sizeof *s->bucket[b].lane, &s->bucket[b].lane));
     }
     s->next_ready = s->nbuckets;
-    return TG_OK;
+    return tg__session_report_make(s);
 }
 
 void tg__session_unbuild(tg_session *s)
@@ -198,6 +245,8 @@ void tg__session_unbuild(tg_session *s)
         free(s->bucket[b].staging);
     }
     free(s->bucket);
+    free(s->member);
+    tg__session_report_free(s);
     tg__strategy_destroy(s->strategy);
     free(s->wtensor);
     free(s->actions.item);

@@ -16,17 +16,6 @@ static lane_op *next_due(tg_session *s, uint64_t due, uint64_t from_order)
     return first;
 }
 
-static void note(tg_step_info *info, const tg__op *op)
-{
-    if (info == NULL)
-        return;
-    info->coded = op->task.coded;
-    info->coded_bytes += op->task.coded_bytes + TG__ENVELOPE_BYTES;
-    info->density = op->task.density;
-    info->encode_ns += op->encode_ns;
-    info->exchange_ns += op->end_ns - op->begin_ns;
-}
-
 /* Wait for all that is due; which steps were flagged by any rank, in any bucket, is known only
  * then. */
 static tg_status await_due(tg_session *s, uint64_t due, tg_step_info *info)
@@ -37,7 +26,8 @@ static tg_status await_due(tg_session *s, uint64_t due, tg_step_info *info)
         any = true;
         if (!o->loaded)
             TG_TRY(tg__engine_wait(s->engine, &o->op));
-        note(info, &o->op);
+        if (info != NULL)
+            tg__session_report_op(s, o, info);
         if (info != NULL && (o->op.flags_in | o->op.flags) & TG__FLAG_STOP)
             info->stop = true;
     }

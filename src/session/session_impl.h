@@ -3,9 +3,12 @@
 #define TG_SESSION_IMPL_H
 
 #include <stdatomic.h>
+#include <stdio.h>
 
 #include "method/engine.h"
 #include "method/handshake.h"
+#include "session/rules.h"
+#include "session/watch.h"
 #include "strategy/strategy.h"
 #include "telegrad/session.h"
 
@@ -31,28 +34,41 @@ typedef struct lane_op {
     float *inbox; /* (n) */
     uint64_t due, order;
     double lr;
+    double norm_sq; /* of what was handed in */
 } lane_op;
 
-/* Consecutive trained tensors exchanged together. */
+/* Trained tensors of one method that are exchanged together. */
 typedef struct bucket {
-    uint32_t first, count; /* among the trained tensors */
-    size_t n;
-    float *staging; /* (n) copy of the gradients; NULL: they lie side by side already */
-    const float *g; /* (n) staging or the first tensor's gradient */
+    const uint32_t *member; /* (count) numbers among the trained tensors, ascending */
+    uint32_t count;
+    size_t n, rule;    /* rule: the entry that all of them share */
+    double fold_decay; /* weight decay that goes into the local gradient (method owns momentum) */
+    float *staging;    /* (n) copy of the gradients; NULL: they lie side by side already */
+    const float *g;    /* (n) staging or the first tensor's gradient */
     tg__method *method;
     size_t missing; /* tensors not ready yet in this step */
+    double grad_sq; /* of those that are */
+    size_t group;   /* which method of the session it goes by */
     lane_op *lane;  /* (lanes) */
 } bucket;
+
+/* The buckets that go by one method: what step info and warnings speak of. */
+typedef struct method_group {
+    double norm_sq, residual_sq; /* of this step */
+    uint64_t fallen;             /* elements of the buckets whose coded form was dense */
+    bool coded, due;             /* this step was coded; its residual is to be looked at */
+    bool remembers, has_threshold;
+    tg__watch watch;
+} method_group;
 
 struct tg_session {
     tg_session_config config; /* strings copied */
     tg_transport *transport;
     tg__engine *engine;
+    tg__pool *pool;          /* NULL: one core */
     tg_optimizer *optimizer; /* as configured */
-    tg_optimizer *applied;   /* what the strategy uses: without momentum where the method owns it */
-    double fold_decay; /* weight decay that goes into the local gradient (method owns momentum) */
-    tg_spec *method_spec;
-    const tg__method_def *method_def;
+    tg_optimizer *plain;     /* without momentum, for methods that own it; NULL: none does */
+    tg__rules rules;
     tg__strategy *strategy;
     tg__state *state;
     tensor *tensor;
@@ -61,7 +77,12 @@ struct tg_session {
     size_t ntrained;
     tg__wtensor *wtensor; /* (ntrained) */
     bucket *bucket;
+    uint32_t *member;          /* (ntrained) of the buckets, one after the other */
     size_t nbuckets, lanes, n; /* n: trained elements */
+    method_group *group;       /* (nmethods) and what of them is told in tg_step_info */
+    tg_method_info *method_info;
+    size_t nmethods;
+    size_t delivered; /* elements, in this step */
     tg__actions actions;
 
     bool begun, evaluating;
@@ -69,7 +90,6 @@ struct tg_session {
     double lr;
     size_t next_ready; /* buckets are planned from the last to the first: how many are left */
     bool nonfinite;    /* this rank's gradient of this step */
-    double grad_sq;
     atomic_int stop_requested; /* set from any thread, and from signal handlers */
     bool stop_now;             /* what the closing envelopes of this step say */
     int64_t apply_ns, wait_ns; /* of this step so far */
@@ -98,15 +118,30 @@ void tg__session_unbuild(tg_session *s);
 /* The momentum that the optimizer spec names; NAN if it names none. */
 double tg__session_momentum(const tg_session *s);
 int tg__session_nesterov(const tg_session *s); /* 1, 0; -1: the spec names none */
+/* The method of the tensors in b as bucket `index`. setup: what does not follow from b.
+ * (session_buckets.c) */
+TG_NODISCARD tg_status tg__session_method(const tg_session *s, const bucket *b, uint32_t index,
+                                          tg__method_setup setup, tg__method **m_p);
+/* The rules as lines "rule=PATTERN=METHOD", for texts that must agree. (session_setup.c) */
+void tg__session_print_rules(const tg_session *s, FILE *f);
 /* Handshake: everything that must be equal on all ranks, `start` ("begin" or "load") among it.
  * (session_setup.c) */
 TG_NODISCARD tg_status tg__session_handshake(tg_session *s, const char *start);
-/* Deliver every exchange due at or before step `due` in the order submitted. (session_step.c) */
+/* Deliver every exchange due at or before step `due` in the order submitted; info NULL: between
+ * steps. (session_deliver.c) */
 TG_NODISCARD tg_status tg__session_deliver(tg_session *s, uint64_t due, tg_step_info *info);
 /* Submit what the strategy asked for when all gradients were in; whether anything waits for
  * delivery. */
 TG_NODISCARD tg_status tg__session_submit(tg_session *s);
 bool tg__session_waiting(const tg_session *s);
+/* Figures and warnings of a step, by method. (session_report.c)
+ * make: when the buckets have their methods. In a step: begin, op for each exchange delivered, end.
+ */
+TG_NODISCARD tg_status tg__session_report_make(tg_session *s);
+void tg__session_report_free(tg_session *s);
+void tg__session_report_begin(tg_session *s, tg_step_info *info);
+void tg__session_report_op(tg_session *s, const lane_op *o, tg_step_info *info);
+TG_NODISCARD tg_status tg__session_report_end(tg_session *s, tg_step_info *info);
 /* Mean over ranks of the AVERAGED tensors into their params, rank 0's of the others.
  * (session_eval.c) */
 TG_NODISCARD tg_status tg__session_sync_statistics(tg_session *s);

@@ -57,20 +57,29 @@ static tg_status copy_config(tg_session *s, const tg_session_config *config)
     return TG_OK;
 }
 
+static bool owns_momentum(const tg__rule *rule)
+{
+    return (rule->def->properties & TG__OWNS_MOMENTUM) != 0;
+}
+
 /* Where velocity feedback owns the momentum, the optimizer applies neither momentum nor weight
  * decay: decay goes into the local gradient before it is accumulated (Lin et al. 2018). */
 static tg_status split_optimizer(tg_session *s)
 {
-    const tg_spec *spec = tg_optimizer_spec(s->optimizer);
-    TG_TRY(tg__method_check_momentum(s->method_def, s->method_spec, tg__session_momentum(s),
-                                     tg__session_nesterov(s)));
-    if (!(s->method_def->properties & TG__OWNS_MOMENTUM))
-        return tg_optimizer_create(s->config.optimizer, &s->applied);
-    s->fold_decay = tg_spec_real(spec, "weight_decay");
-    if (tg_spec_given(spec, "momentum"))
-        tg_log(TG_LOG_INFO, "%s takes over the optimizer's momentum", tg_spec_name(s->method_spec));
-    TG_TRY(tg__optimizer_without_momentum(s->optimizer, &s->applied));
-    s->applied->weight_decay = 0;
+    bool owned = false;
+    for (size_t i = 0; i < s->rules.count; i++) {
+        const tg__rule *rule = &s->rules.rule[i];
+        TG_TRY(tg__method_check_momentum(rule->def, rule->spec, tg__session_momentum(s),
+                                         tg__session_nesterov(s)));
+        if (!owned && owns_momentum(rule) &&
+            tg_spec_given(tg_optimizer_spec(s->optimizer), "momentum"))
+            tg_log(TG_LOG_INFO, "%s takes over the optimizer's momentum", tg_spec_name(rule->spec));
+        owned = owned || owns_momentum(rule);
+    }
+    if (!owned)
+        return TG_OK;
+    TG_TRY(tg__optimizer_without_momentum(s->optimizer, &s->plain));
+    s->plain->weight_decay = 0;
     return TG_OK;
 }
 
@@ -79,7 +88,8 @@ static tg_status create(tg_session *s, const tg_session_config *config, tg_trans
     s->transport = transport;
     TG_TRY(tg__kernel_check());
     TG_TRY(copy_config(s, config));
-    TG_TRY(tg__method_parse(s->config.method, &s->method_spec, &s->method_def));
+    TG_TRY(tg__rules_init(&s->rules, config->rules, config->nrules, s->config.method));
+    s->config.rules = NULL; /* the caller's may go */
     TG_TRY(tg_optimizer_create(s->config.optimizer, &s->optimizer));
     TG_TRY(split_optimizer(s));
     tg_spec *strategy;
@@ -89,6 +99,7 @@ static tg_status create(tg_session *s, const tg_session_config *config, tg_trans
     tg_spec_free(strategy); /* made when the tensors are known */
     s->lr = tg_spec_real(tg_optimizer_spec(s->optimizer), "lr");
     TG_TRY(tg__state_create(&s->state));
+    TG_TRY(tg__pool_create(TG__MAX(config->codec_threads, 1u), &s->pool));
     return tg__engine_create(transport, s->config.driver, s->config.timeout_ms * INT64_C(1000000),
                              s->config.trace, &s->engine);
 }
@@ -120,6 +131,7 @@ void tg_session_destroy(tg_session *s)
      * process's end. */
     if (tg__engine_destroy(s->engine))
         tg__session_unbuild(s);
+    tg__pool_destroy(s->pool);
     for (size_t i = 0; i < s->ntensors; i++) {
         free(s->tensor[i].name);
         free(s->tensor[i].kept);
@@ -127,8 +139,8 @@ void tg_session_destroy(tg_session *s)
     free(s->tensor);
     free(s->trained);
     tg_optimizer_destroy(s->optimizer);
-    tg_optimizer_destroy(s->applied);
-    tg_spec_free(s->method_spec);
+    tg_optimizer_destroy(s->plain);
+    tg__rules_free(&s->rules);
     free((void *)(uintptr_t)s->config.method);
     free((void *)(uintptr_t)s->config.strategy);
     free((void *)(uintptr_t)s->config.optimizer);
@@ -209,6 +221,12 @@ tg_status tg_session_add(tg_session *s, const tg_tensor *t, uint32_t *id_p)
     return TG_OK;
 }
 
+void tg__session_print_rules(const tg_session *s, FILE *f)
+{
+    for (size_t i = 0; i + 1 < s->rules.count; i++)
+        fprintf(f, "rule=%s=%s\n", s->rules.rule[i].pattern, tg_spec_text(s->rules.rule[i].spec));
+}
+
 /* The text that all ranks must share, a line a setting. */
 static char *describe(const tg_session *s, const char *start)
 {
@@ -219,12 +237,13 @@ static char *describe(const tg_session *s, const char *start)
         return NULL;
     fprintf(f, "world=%d\nstart=%s\n%s\n", s->transport->size, start, s->config.job);
     fprintf(f, "method=%s\nstrategy=%s\noptimizer=%s\nseed=%llu\nsteps_per_epoch=%llu\n",
-            tg_spec_text(s->method_spec), tg_spec_text(s->strategy->spec),
+            tg_spec_text(tg__rules_default(&s->rules)->spec), tg_spec_text(s->strategy->spec),
             tg_spec_text(tg_optimizer_spec(s->optimizer)), (unsigned long long)s->config.seed,
             (unsigned long long)s->config.steps_per_epoch);
     fprintf(f, "bucket_bytes=%zu\non_nonfinite=%d\non_unready=%d\nhash_every=%llu\n",
             s->config.bucket_bytes, s->config.on_nonfinite, s->config.on_unready,
             (unsigned long long)s->config.hash_every);
+    tg__session_print_rules(s, f);
     for (size_t i = 0; i < s->ntensors; i++) {
         const tensor *t = &s->tensor[i];
         fprintf(f, "tensor %s=kind %d, shape", t->name, t->kind);

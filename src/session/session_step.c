@@ -1,6 +1,6 @@
 /* One step: gradients come in, exchanges go out, aggregates are delivered to the strategy. */
 #include "session/session_impl.h"
-#include "kernel/kernel.h"
+#include "kernel/parallel.h"
 
 #include <math.h>
 #include <string.h>
@@ -36,13 +36,6 @@ static lane_op *free_lane(bucket *b, size_t lanes, size_t *lane_p)
     return NULL;
 }
 
-static bool vector_finite(const float *x, size_t n)
-{
-    tg__stats stats;
-    tg__kernel()->copy_stats(NULL, x, n, &stats);
-    return stats.finite;
-}
-
 static tg_status submit(tg_session *s, const tg__action *a, bool closes)
 {
     bucket *b = &s->bucket[a->bucket];
@@ -52,7 +45,14 @@ static tg_status submit(tg_session *s, const tg__action *a, bool closes)
         return tg_fail(TG_E_STATE, "strategy \"%s\" has more than %zu exchanges in flight",
                        s->config.strategy, s->lanes);
     /* The flag speaks of what is exchanged: the gradient, or the strategy's own buffer. */
-    bool nonfinite = a->buffer == NULL ? s->nonfinite : !vector_finite(a->buffer, b->n);
+    bool nonfinite = s->nonfinite;
+    l->norm_sq = b->grad_sq;
+    if (a->buffer != NULL) {
+        tg__stats stats;
+        tg__parallel_copy_stats(s->pool, NULL, a->buffer, b->n, &stats);
+        nonfinite = !stats.finite;
+        l->norm_sq = stats.sum_sq;
+    }
     tg__op *op = &l->op;
     op->method = b->method;
     op->task = (tg__task){.step = s->t,
@@ -121,11 +121,11 @@ static tg_status take_gradient(tg_session *s, tensor *t)
     if (staged != NULL) /* the last step's may not have been read yet */
         for (size_t l = 0; l < s->lanes; l++)
             TG_TRY(tg__engine_wait_begun(s->engine, &b->lane[l].op));
-    tg__kernel()->copy_stats(staged, t->grad, t->n, &stats);
-    s->grad_sq += stats.sum_sq;
+    tg__parallel_copy_stats(s->pool, staged, t->grad, t->n, &stats);
+    b->grad_sq += stats.sum_sq;
     s->nonfinite = s->nonfinite || !stats.finite;
-    if (s->fold_decay != 0)
-        tg__kernel()->axpy(staged, (float)s->fold_decay, t->param, t->n);
+    if (b->fold_decay != 0)
+        tg__kernel()->axpy(staged, (float)b->fold_decay, t->param, t->n);
     t->ready = true;
     b->missing--;
     return plan_ready(s);
@@ -216,13 +216,11 @@ static void rate_step(tg_session *s)
         }
 }
 
-static double residual_norm(const tg_session *s)
+static double grad_norm(const tg_session *s)
 {
     double sum = 0;
-    for (size_t b = 0; b < s->nbuckets; b++) {
-        double norm = tg__method_residual_norm(s->bucket[b].method);
-        sum += norm * norm;
-    }
+    for (size_t b = 0; b < s->nbuckets; b++)
+        sum += s->bucket[b].grad_sq;
     return sqrt(sum);
 }
 
@@ -245,13 +243,14 @@ static tg_status compare_hashes(tg_session *s)
 
 static void open_step(tg_session *s)
 {
-    for (size_t b = 0; b < s->nbuckets; b++)
+    for (size_t b = 0; b < s->nbuckets; b++) {
         s->bucket[b].missing = s->bucket[b].count;
+        s->bucket[b].grad_sq = 0;
+    }
     for (size_t i = 0; i < s->ntrained; i++)
         s->tensor[s->trained[i]].ready = false;
     s->next_ready = s->nbuckets;
     s->nonfinite = false;
-    s->grad_sq = 0;
     s->apply_ns = s->wait_ns = 0;
 }
 
@@ -259,25 +258,23 @@ static tg_status step(tg_session *s, tg_step_info *info)
 {
     TG_TRY(complete_gradients(s));
     rate_step(s);
+    tg__session_report_begin(s, info);
     TG_TRY(tg__session_deliver(s, s->t, info));
-    if (info != NULL && info->want_residual_norm)
-        info->residual_norm = residual_norm(s);
+    TG_TRY(tg__session_report_end(s, info));
     int64_t begin = tg_now_ns(s->transport->clock);
     s->strategy->ops->step(s->strategy, s->t, !s->nonfinite, s->lr, &s->actions);
     int64_t end = tg_now_ns(s->transport->clock);
     s->apply_ns += end - begin;
     TG_TRY(submit_actions(s, true));
     TG_TRY(tg__engine_progress(s->engine));
-    if (info != NULL) {
-        uint64_t bytes = tg__engine_bytes(s->engine);
-        info->step = s->t;
-        info->grad_norm = sqrt(s->grad_sq);
-        info->bytes_sent = bytes - s->bytes_reported;
-        info->bytes_dense = (uint64_t)tg__dense_bytes(s->transport->size, s->n);
-        info->apply_ns = s->apply_ns;
-        info->wait_ns = s->wait_ns;
-        s->bytes_reported = bytes;
-    }
+    uint64_t bytes = tg__engine_bytes(s->engine);
+    info->step = s->t;
+    info->grad_norm = grad_norm(s);
+    info->bytes_sent = bytes - s->bytes_reported;
+    info->bytes_dense = (uint64_t)tg__dense_bytes(s->transport->size, s->n);
+    info->apply_ns = s->apply_ns;
+    info->wait_ns = s->wait_ns;
+    s->bytes_reported = bytes;
     s->t++;
     open_step(s);
     return compare_hashes(s);
@@ -286,16 +283,14 @@ static tg_status step(tg_session *s, tg_step_info *info)
 tg_status tg_step(tg_session *s, tg_step_info *info)
 {
     TG_TRY(usable(s, "tg_step"));
-    if (info != NULL) {
-        if (info->struct_size != sizeof *info)
-            return tg_fail(TG_E_ARG, "tg_step: info->struct_size=%zu: allowed: %zu",
-                           info->struct_size, sizeof *info);
-        bool want = info->want_residual_norm;
-        memset(info, 0, sizeof *info);
-        info->struct_size = sizeof *info;
-        info->want_residual_norm = want;
-        info->density = 1;
-    }
+    tg_step_info unseen = {.struct_size = sizeof unseen};
+    if (info == NULL)
+        info = &unseen;
+    if (info->struct_size != sizeof *info)
+        return tg_fail(TG_E_ARG, "tg_step: info->struct_size=%zu: allowed: %zu", info->struct_size,
+                       sizeof *info);
+    *info =
+        (tg_step_info){.struct_size = sizeof *info, .want_residual_norm = info->want_residual_norm};
     TG_TRY(check_ready(s));
     tg_status status = step(s, info);
     return status == TG_OK ? TG_OK : tg__session_failed(s, status);

@@ -46,7 +46,7 @@ static void local_sgd(const tg__strategy *s, size_t i, double eta)
 {
     const tg__wtensor *x = &s->tensor[i];
     tg__kernel()->sgd_to(x->w, global_of(s, i), x->g, x->n, (float)eta,
-                         (float)s->optimizer->weight_decay);
+                         (float)tg__strategy_optimizer(s, i)->weight_decay);
 }
 
 static void local_preview(const tg__strategy *s, size_t i, double eta)
@@ -54,7 +54,8 @@ static void local_preview(const tg__strategy *s, size_t i, double eta)
     const tg__wtensor *x = &s->tensor[i];
     float *vec[TG__OPTIMIZER_SLOTS];
     tg__strategy_vectors(s, i, vec);
-    s->optimizer->ops->preview(s->optimizer, eta, x->w, global_of(s, i), x->g, x->n, vec);
+    const tg_optimizer *o = tg__strategy_optimizer(s, i);
+    o->ops->preview(o, eta, x->w, global_of(s, i), x->g, x->n, vec);
 }
 
 static void local_dcasgd(const tg__strategy *s, size_t i, double rate)
@@ -62,7 +63,8 @@ static void local_dcasgd(const tg__strategy *s, size_t i, double rate)
     const delayed *d = s->impl;
     const tg__wtensor *x = &s->tensor[i];
     const float *g = x->g, *global = global_of(s, i);
-    const float eta = (float)rate, wd = (float)s->optimizer->weight_decay, lambda = d->lambda;
+    const float eta = (float)rate, wd = (float)tg__strategy_optimizer(s, i)->weight_decay,
+                lambda = d->lambda;
     float *w = x->w; /* holds the parameters at which g was computed */
     for (size_t e = 0; e < x->n; e++) {
         float compensation = lambda * g[e] * g[e] * (global[e] - w[e]);
@@ -139,7 +141,8 @@ void tg__delayed_result(tg__strategy *s, uint64_t of_step, uint32_t bucket, cons
         if (x->bucket != bucket)
             continue;
         tg__strategy_vectors(s, i, vec);
-        tg_optimizer_step(s->optimizer, lr, global_of(s, i), agg + x->offset, x->n, vec);
+        tg_optimizer_step(tg__strategy_optimizer(s, i), lr, global_of(s, i), agg + x->offset, x->n,
+                          vec);
     }
 }
 

@@ -46,6 +46,7 @@ typedef struct tg__wtensor {
     const float *g;   /* this step's local gradient (session's copy or the caller's buffer) */
     size_t n, offset; /* offset of the tensor in its bucket */
     uint32_t bucket;
+    const tg_optimizer *optimizer; /* of this tensor; NULL: the strategy's */
 } tg__wtensor;
 
 /* A vector that the strategy wants kept: one for each trained tensor, those of a bucket side by
@@ -54,6 +55,7 @@ typedef struct tg__slot_request {
     const char *name; /* "global", "momentum" */
     tg__role role;
     tg__rescale rescale;
+    bool optimizers; /* the optimizer's own: tensors whose optimizer has fewer need none */
 } tg__slot_request;
 
 typedef struct tg__strategy tg__strategy;
@@ -79,7 +81,7 @@ typedef struct tg__strategy_ops {
 struct tg__strategy {
     const tg__strategy_ops *ops;
     const tg_spec *spec;
-    const tg_optimizer *optimizer; /* without momentum where the method owns it */
+    const tg_optimizer *optimizer; /* of tensors that name none; with the most slots of all */
     uint64_t steps_per_epoch;
     size_t nbuckets;
     tg__wtensor *tensor; /* (ntensors), trained ones */
@@ -116,6 +118,8 @@ TG_NODISCARD tg_status tg__strategy_add_slot(tg__strategy *s, const char *name, 
                                              tg__rescale rescale);
 /* Ask for the optimizer's slots (replicated), which must be the first. Errors TG_E_NOMEM */
 TG_NODISCARD tg_status tg__strategy_add_optimizer(tg__strategy *s);
+/* The optimizer of tensor i: without momentum where its method owns that. */
+const tg_optimizer *tg__strategy_optimizer(const tg__strategy *s, size_t i);
 /* The vectors of tensor i in the optimizer's slots, for tg_optimizer_step. */
 void tg__strategy_vectors(const tg__strategy *s, size_t i, float *vec[TG__OPTIMIZER_SLOTS]);
 /* Return an EXCHANGE of the bucket's gradient of this step. All have one priority: the order of the

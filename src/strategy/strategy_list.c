@@ -99,10 +99,17 @@ tg_status tg__strategy_add_slot(tg__strategy *s, const char *name, tg__role role
 
 tg_status tg__strategy_add_optimizer(tg__strategy *s)
 {
-    for (size_t i = 0; i < tg_optimizer_slots(s->optimizer); i++)
+    for (size_t i = 0; i < tg_optimizer_slots(s->optimizer); i++) {
         TG_TRY(tg__strategy_add_slot(s, tg_optimizer_slot_name(s->optimizer, i),
                                      TG__ROLE_REPLICATED, TG__RESCALE_COPY));
+        s->request[s->nslots - 1].optimizers = true;
+    }
     return TG_OK;
+}
+
+const tg_optimizer *tg__strategy_optimizer(const tg__strategy *s, size_t i)
+{
+    return s->tensor[i].optimizer != NULL ? s->tensor[i].optimizer : s->optimizer;
 }
 
 void tg__strategy_vectors(const tg__strategy *s, size_t i, float *vec[TG__OPTIMIZER_SLOTS])

@@ -28,7 +28,7 @@ static void result(tg__strategy *s, uint64_t of_step, uint32_t bucket, const flo
         if (x->bucket != bucket)
             continue;
         tg__strategy_vectors(s, i, vec);
-        tg_optimizer_step(s->optimizer, lr, x->w, agg + x->offset, x->n, vec);
+        tg_optimizer_step(tg__strategy_optimizer(s, i), lr, x->w, agg + x->offset, x->n, vec);
     }
 }
 

@@ -61,6 +61,8 @@ static inline double run_seconds(const run *r)
 
 /* Everything up to the first step: model, session, handshake, checkpoint. */
 TG_NODISCARD tg_status run_setup(run *r);
+/* Add all tensors of m to the session; id (m->ntensors) their numbers in it. */
+TG_NODISCARD tg_status run_register(tg_session *s, const model *m, uint32_t *id);
 /* Free everything, whatever of it was made, but the session. */
 void run_free(run *r);
 
@@ -78,6 +80,10 @@ TG_NODISCARD tg_status run_agree_on_stop(run *r, bool *stop_p);
 
 /* A checkpoint in job->save_dir, with what run_setup needs to go on. */
 TG_NODISCARD tg_status run_save(run *r);
+
+/* Tell rank 0's callback of the gradient that stands in the model, if this step's is wanted.
+ * (run_gradient.c) */
+TG_NODISCARD tg_status run_report_gradient(const run *r);
 
 /* One training step: batch, forward, backward, exchange; records and reports it. */
 TG_NODISCARD tg_status run_step_once(run *r, tg_step_info *info);

@@ -67,6 +67,8 @@ static tg_status make_session(run *r)
         /* As written, not in normal form: there a default would look like a wish, and a momentum
          * that nobody named contradict the method's. */
         .method = r->job->method,
+        .rules = r->job->rules,
+        .nrules = r->job->nrules,
         .strategy = r->job->strategy,
         .optimizer = r->job->optimizer,
         .seed = r->job->seed,
@@ -75,9 +77,14 @@ static tg_status make_session(run *r)
         .driver = r->job->driver,
         .job = text,
         .trace = r->job->trace,
+        .codec_threads = r->job->codec_threads,
     };
     TG_TRY(tg_session_create(&config, r->transport, &r->session));
-    const model *m = r->model;
+    return run_register(r->session, r->model, r->id);
+}
+
+tg_status run_register(tg_session *s, const model *m, uint32_t *id)
+{
     for (size_t i = 0; i < m->ntensors; i++) {
         const model_tensor *t = &m->tensors[i];
         const tg_tensor tensor = {.struct_size = sizeof tensor,
@@ -87,7 +94,7 @@ static tg_status make_session(run *r)
                                   .kind = TG_TENSOR_TRAINED,
                                   .param = tg_array_f32(m->params + t->offset, t->n),
                                   .grad = tg_array_f32(m->grads + t->offset, t->n)};
-        TG_TRY(tg_session_add(r->session, &tensor, &r->id[i]));
+        TG_TRY(tg_session_add(s, &tensor, &id[i]));
     }
     return TG_OK;
 }

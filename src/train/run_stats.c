@@ -66,6 +66,16 @@ static double any_bytes(const run_step *step)
     return step->coded_bytes > 0 ? (double)step->coded_bytes : NAN;
 }
 
+/* Of an element; of coded steps, whose figures are known (not from a checkpoint). */
+static double encode_element(const run_step *step)
+{
+    return step->coded && step->kept > 0 ? step->encode_ns / (double)step->elements : NAN;
+}
+static double decode_element(const run_step *step)
+{
+    return step->coded && step->kept > 0 ? step->decode_ns / (double)step->elements : NAN;
+}
+
 /* Median of f over steps [from, count). scratch (count) */
 static double median_of(const run_stats *s, size_t from, figure *f, double *scratch)
 {
@@ -91,7 +101,15 @@ tg_status run_stats_figures(const run_stats *s, size_t nparams, double sent, tra
     if (isnan(bytes)) /* nothing was coded: the dense method */
         bytes = median_of(s, half, any_bytes, scratch);
     end->ratio = 4.0 * (double)nparams / bytes;
+    end->encode_ns_element = median_of(s, half, encode_element, scratch);
+    end->decode_ns_element = median_of(s, half, decode_element, scratch);
     free(scratch);
+    double kept = 0, elements = 0;
+    for (size_t i = half; i < s->count; i++) {
+        kept += s->steps[i].coded ? (double)s->steps[i].kept : 0;
+        elements += s->steps[i].coded ? (double)s->steps[i].elements : 0;
+    }
+    end->kept = kept / elements; /* NAN if no step was coded */
     for (size_t i = 0; i < s->count; i++) {
         late += i >= half ? (double)s->steps[i].bytes_sent : 0;
         dense += (double)s->steps[i].bytes_dense;

@@ -8,6 +8,8 @@ typedef struct run_step {
     double step_ms, compute_ms, exchange_ms;
     uint64_t bytes_sent; /* since the last step, without sums and saves */
     uint64_t bytes_dense, coded_bytes;
+    uint64_t elements, kept; /* of what was delivered in this step */
+    double encode_ns, decode_ns;
     bool coded; /* what was delivered in this step; coded_bytes 0: nothing was */
 } run_step;
 

@@ -85,6 +85,7 @@ tg_status run_step_once(run *r, tg_step_info *info)
     double loss;
     int64_t compute_ns;
     TG_TRY(compute(r, &loss, &compute_ns));
+    TG_TRY(run_report_gradient(r));
     if (!r->apart && r->job->stop && !r->stop_asked &&
         __atomic_load_n(r->job->stop, __ATOMIC_RELAXED)) {
         tg_session_request_stop(r->session);
@@ -114,6 +115,10 @@ tg_status run_step_once(run *r, tg_step_info *info)
                              .bytes_sent = info->bytes_sent - apart,
                              .bytes_dense = info->bytes_dense,
                              .coded_bytes = info->coded_bytes,
+                             .elements = info->elements,
+                             .kept = info->kept,
+                             .encode_ns = (double)info->encode_ns,
+                             .decode_ns = (double)info->decode_ns,
                              .coded = info->coded};
     TG_TRY(run_stats_add(&r->stats, &record));
     if (!r->events || !r->events->step)

@@ -34,6 +34,8 @@ bool train_data_find(const char *name, const char **dir_p);
 typedef struct train_job {
     const char *model; /* "lenet5", "mlp:hidden=256" */
     const char *method, *strategy, *optimizer, *lr_schedule;
+    const char *const *rules; /* (nrules) "PATTERN=METHOD" by tensor name: see session.h */
+    size_t nrules;
     size_t batch;    /* samples per rank and step */
     uint64_t epochs; /* ignored if steps > 0 */
     uint64_t steps;  /* total steps; 0: epochs decides */
@@ -50,6 +52,8 @@ typedef struct train_job {
      * method whose exchange is `none` that is a multiple of 16. NULL: never; on all ranks or none.
      */
     const volatile sig_atomic_t *stop;
+    unsigned codec_threads;  /* cores for encoding and decoding; 0: one */
+    uint64_t gradient_every; /* steps between two gradients told; 0: the first of each epoch */
 } train_job;
 
 typedef struct train_start_info {
@@ -102,10 +106,22 @@ typedef struct train_end_info {
     double ratio_wire;
     double step_coded_ms_median; /* steps whose awaited exchange was coded; NAN if none */
     double exchange_ms_median;
+    /* Of the coded steps of the second half, as ratio: fraction of the elements that was kept, and
+     * medians of what an element cost to encode (feedback included) and to decode and combine. NAN
+     * if none. */
+    double kept, encode_ns_element, decode_ns_element;
     uint64_t skipped_nonfinite;
     uint64_t params_hash;
     bool interrupted;
 } train_end_info;
+
+/* A tensor's gradient of one step, of this rank's batch alone. */
+typedef struct train_gradient {
+    const char *name;
+    const size_t *shape; /* (ndim) */
+    size_t ndim, n;
+    const float *grad; /* (n) */
+} train_gradient;
 
 /* Called on rank 0 only, from its thread. Any may be NULL. */
 typedef struct train_events {
@@ -114,6 +130,8 @@ typedef struct train_events {
     tg_status (*step)(
         void *arg, const train_step_info *info); /* every step; the callee thins out by log_every */
     tg_status (*epoch)(void *arg, const train_epoch_info *info);
+    /* The gradient of step 1, 2, ... before it is exchanged: see gradient_every */
+    tg_status (*gradient)(void *arg, uint64_t step, const train_gradient *tensor, size_t count);
 } train_events;
 
 /* Train rank transport->rank. All ranks call it with equal jobs. end_p is set on every rank
@@ -125,6 +143,12 @@ typedef struct train_events {
 TG_NODISCARD tg_status train_run(const train_job *job, const train_data *data,
                                  tg_transport *transport, const train_events *events,
                                  train_end_info *end_p);
+
+/* What the job would exchange: tg_session_plan of its tensors, without data, ranks or training.
+ * Errors: those of the job's strings, of tg_session_plan, and what each returns */
+TG_NODISCARD tg_status train_plan(const train_job *job,
+                                  tg_status (*each)(void *arg, const tg_plan_tensor *tensor),
+                                  void *arg);
 
 /* The models, for `telegrad models` and messages. */
 const tg_entry *const *train_models(size_t *count_p);

@@ -102,7 +102,7 @@ static inline void run_over(tg_transport **transport, const train_job *const *jo
                             witness *w, rank_run *run)
 {
     pthread_t thread[RANKS_MAX];
-    const train_events events = {w, on_start, on_step, on_epoch};
+    const train_events events = {.arg = w, .start = on_start, .step = on_step, .epoch = on_epoch};
     for (int i = 0; i < ranks; i++) {
         run[i] = (rank_run){.job = job[i], .transport = transport[i], .events = &events};
         assert_int_equal(pthread_create(&thread[i], NULL, run_rank, &run[i]), 0);

@@ -1,6 +1,9 @@
-/* Index lists: choice of the coding, raw words and bitmaps; Rice is in rice.c. */
+/* Index lists: choice of the coding, raw words and bitmaps; Rice is in rice.c, Elias-Fano in
+ * elias_fano.c. */
 #include "wire/index.h"
 #include "base/mem.h"
+#include "wire/bits.h"
+#include "wire/elias_fano.h"
 #include "wire/rice.h"
 #include <string.h>
 
@@ -20,6 +23,8 @@ size_t tg__index_bound(int coding, size_t n, size_t k)
         return bitmap;
     case TG__INDEX_RICE:
         return rice;
+    case TG__INDEX_EF:
+        return tg__ef_len(n, k);
     default:
         return TG__MIN(raw, TG__MIN(bitmap, rice));
     }
@@ -36,6 +41,8 @@ tg__index_plan tg__index_choose(int coding, const uint32_t *idx, size_t k, size_
         return raw;
     if (coding == TG__INDEX_BITMAP)
         return bitmap;
+    if (coding == TG__INDEX_EF) /* AUTO never: Rice is not longer */
+        return (tg__index_plan){TG__INDEX_EF, 0, tg__ef_len(n, k)};
     if (k > 0) {
         uint64_t bits;
         rice.param = tg__rice_choose(idx, k, &bits);
@@ -47,7 +54,8 @@ tg__index_plan tg__index_choose(int coding, const uint32_t *idx, size_t k, size_
     return rice.len < best.len ? rice : best;
 }
 
-void tg__index_write(const tg__index_plan *plan, const uint32_t *idx, size_t k, uint8_t *dst)
+void tg__index_write(const tg__index_plan *plan, const uint32_t *idx, size_t k, size_t n,
+                     uint8_t *dst)
 {
     switch (plan->coding) {
     case TG__INDEX_RAW:
@@ -58,6 +66,9 @@ void tg__index_write(const tg__index_plan *plan, const uint32_t *idx, size_t k, 
         memset(dst, 0, plan->len);
         for (size_t i = 0; i < k; i++)
             dst[idx[i] / 8] |= (uint8_t)(1u << idx[i] % 8);
+        break;
+    case TG__INDEX_EF:
+        tg__ef_write(idx, k, n, dst);
         break;
     default:
         tg__rice_write(idx, k, plan->param, dst, plan->len);
@@ -71,7 +82,7 @@ tg_status tg__index_encode(int coding, const uint32_t *idx, size_t k, size_t n, 
     if (plan.len > cap)
         return tg_fail(TG_E_SPACE, "indices: %zu bytes: %zu are needed for %zu of %zu", cap,
                        plan.len, k, n);
-    tg__index_write(&plan, idx, k, dst);
+    tg__index_write(&plan, idx, k, n, dst);
     *coding_p = plan.coding;
     *param_p = plan.param;
     *len_p = plan.len;
@@ -89,6 +100,8 @@ tg_status tg__index_read_begin(tg__index_reader *r, int coding, int param, size_
         .src = src, .len = len, .n = n, .k = k, .coding = coding, .param = param};
     if (coding == TG__INDEX_RICE) {
         TG_TRY(tg__rice_begin(&reader));
+    } else if (coding == TG__INDEX_EF) {
+        TG_TRY(tg__ef_begin(&reader));
     } else if (coding == TG__INDEX_RAW || coding == TG__INDEX_BITMAP) {
         size_t want = coding == TG__INDEX_RAW ? k * 4 : bitmap_bytes(n);
         if (len != want)
@@ -99,7 +112,8 @@ tg_status tg__index_read_begin(tg__index_reader *r, int coding, int param, size_
             return tg_fail(TG_E_CORRUPT, "indices: coding %d: parameter=%d: must be 0", coding,
                            param);
     } else {
-        return tg_fail(TG_E_CORRUPT, "indices: coding=%d: known: 0 raw, 1 bitmap, 2 rice", coding);
+        return tg_fail(TG_E_CORRUPT, "indices: coding=%d: known: 0 raw, 1 bitmap, 2 rice, 3 ef",
+                       coding);
     }
     *r = reader;
     return TG_OK;
@@ -119,29 +133,18 @@ static tg_status read_raw(tg__index_reader *r, uint32_t *idx, size_t count)
     return TG_OK;
 }
 
-/* 64 bits from byte `at`, zeros beyond the end. */
-static uint64_t word_at(const tg__index_reader *r, size_t at)
-{
-    if (at + 8 <= r->len)
-        return tg__get64(r->src + at);
-    uint64_t word = 0;
-    for (size_t j = at; j < r->len; j++)
-        word |= (uint64_t)r->src[j] << 8 * (j - at);
-    return word;
-}
-
 /* pos: the next bit to look at. */
 static tg_status read_bitmap(tg__index_reader *r, uint32_t *idx, size_t count)
 {
     size_t i = 0, at = (size_t)(r->pos / 64) * 8;
-    uint64_t word = word_at(r, at) & UINT64_MAX << r->pos % 64;
+    uint64_t word = tg__bits_from(r->src, r->len, at) & UINT64_MAX << r->pos % 64;
     while (i < count) {
         if (word == 0) {
             at += 8;
             if (at >= r->len)
                 return tg_fail(TG_E_CORRUPT, "indices: bitmap: only %zu of %zu bits are set",
                                r->done + i, r->k);
-            word = word_at(r, at);
+            word = tg__bits_from(r->src, r->len, at);
             continue;
         }
         uint64_t value = (uint64_t)at * 8 + (unsigned)__builtin_ctzll(word);
@@ -158,9 +161,9 @@ static tg_status read_bitmap(tg__index_reader *r, uint32_t *idx, size_t count)
 static tg_status end_bitmap(const tg__index_reader *r)
 {
     size_t at = (size_t)(r->pos / 64) * 8;
-    uint64_t word = at < r->len ? word_at(r, at) & UINT64_MAX << r->pos % 64 : 0;
+    uint64_t word = at < r->len ? tg__bits_from(r->src, r->len, at) & UINT64_MAX << r->pos % 64 : 0;
     while (word == 0 && (at += 8) < r->len)
-        word = word_at(r, at);
+        word = tg__bits_from(r->src, r->len, at);
     if (word != 0)
         return tg_fail(TG_E_CORRUPT, "indices: bitmap: more than %zu bits are set", r->k);
     return TG_OK;
@@ -174,10 +177,14 @@ tg_status tg__index_read(tg__index_reader *r, uint32_t *idx, size_t cap, size_t 
             TG_TRY(end_bitmap(r));
         if (r->coding == TG__INDEX_RICE)
             TG_TRY(tg__rice_end(r));
+        if (r->coding == TG__INDEX_EF)
+            TG_TRY(tg__ef_end(r));
     } else if (r->coding == TG__INDEX_RAW) {
         TG_TRY(read_raw(r, idx, count));
     } else if (r->coding == TG__INDEX_BITMAP) {
         TG_TRY(read_bitmap(r, idx, count));
+    } else if (r->coding == TG__INDEX_EF) {
+        TG_TRY(tg__ef_read(r, idx, count));
     } else {
         TG_TRY(tg__rice_read(r, idx, count));
     }

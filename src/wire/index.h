@@ -5,7 +5,11 @@
  * rice    Golomb-Rice code of the gaps idx[i] - idx[i-1] - 1 (idx[-1] = -1) with a parameter b
  * (0..31): the quotient gap >> b as that many 0 bits and a 1 bit, then the b low bits of the gap,
  * lowest first. Bit j of the code is bit j % 8 of byte j / 8; the last byte is filled up with 0
- * bits. See docs/wire-format.md. Source: Golomb 1966, "Run-length encodings"; Rice and Plaunt 1971.
+ * bits.
+ * ef      Elias-Fano with l = floor(log2(n / k)): the l low bits of every index, lowest first, then
+ * k + (n >> l) + 1 bits of which bit (idx[i] >> l) + i is 1 for each i and the others are 0; bytes
+ * filled as with Rice. See docs/wire-format.md. Source: Golomb 1966, "Run-length encodings"; Rice
+ * and Plaunt 1971.
  */
 #ifndef TG_WIRE_INDEX_H
 #define TG_WIRE_INDEX_H
@@ -16,7 +20,8 @@ enum {
     TG__INDEX_RAW = 0,
     TG__INDEX_BITMAP = 1,
     TG__INDEX_RICE = 2,
-    TG__INDEX_CODINGS = 3,
+    TG__INDEX_EF = 3,
+    TG__INDEX_CODINGS = 4,
     TG__INDEX_AUTO = 15
 };
 
@@ -34,7 +39,8 @@ typedef struct tg__index_plan {
  * (among equals the one with the lowest number). Threads: pure */
 tg__index_plan tg__index_choose(int coding, const uint32_t *idx, size_t k, size_t n);
 /* Write what was planned for the same arguments: plan->len bytes at dst. */
-void tg__index_write(const tg__index_plan *plan, const uint32_t *idx, size_t k, uint8_t *dst);
+void tg__index_write(const tg__index_plan *plan, const uint32_t *idx, size_t k, size_t n,
+                     uint8_t *dst);
 
 /* Encode idx (k, ascending, distinct, < n) at dst. AUTO takes the smallest. *coding_p, *param_p
  * (Rice's b, else 0), *len_p describe what was written. Errors TG_E_SPACE */

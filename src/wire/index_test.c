@@ -9,6 +9,7 @@
 #include "base/mem.h"
 #include "kernel/guarded.h"
 #include "vectors.h"
+#include "wire/elias_fano.h"
 #include "wire/rice.h"
 #include <math.h>
 #include <stdlib.h>
@@ -96,7 +97,7 @@ static void round_trip(int wish, size_t n, size_t k, bool damage)
         for (size_t bit = 0; bit < 8 * len; bit++) {
             code[bit / 8] ^= (uint8_t)(1u << bit % 8);
             (void)read_all(coding, param, n, k, code, len, 7);
-            for (int other = 0; other < 4; other++)
+            for (int other = 0; other <= TG__INDEX_CODINGS; other++)
                 (void)read_all(other, param + (int)(bit % 3), n, k, code, len, 64);
             code[bit / 8] ^= (uint8_t)(1u << bit % 8);
         }
@@ -108,7 +109,8 @@ static void every_coding_round_trips(void **state)
 {
     (void)state;
     static const size_t ns[] = {0, 1, 2, 7, 8, 9, 31, 63, 64, 65, 200, 4097, 100003};
-    static const int wishes[] = {TG__INDEX_RAW, TG__INDEX_BITMAP, TG__INDEX_RICE, TG__INDEX_AUTO};
+    static const int wishes[] = {TG__INDEX_RAW, TG__INDEX_BITMAP, TG__INDEX_RICE, TG__INDEX_EF,
+                                 TG__INDEX_AUTO};
     for (size_t i = 0; i < TG__COUNT(ns); i++) {
         size_t n = ns[i], ks[] = {0, TG__MIN(n, (size_t)1), n / 100, n / 10, n / 2, n - n / 8, n};
         for (size_t j = 0; j < TG__COUNT(ks); j++)
@@ -132,6 +134,7 @@ static void far_indices_round_trip(void **state)
         for (size_t j = 0; j < ks[i]; j++)
             list[j] = lists[i][j];
         round_trip(TG__INDEX_RICE, n, ks[i], false);
+        round_trip(TG__INDEX_EF, n, ks[i], false);
         round_trip(TG__INDEX_AUTO, n, ks[i], false);
     }
 }
@@ -233,6 +236,29 @@ static void hand_made_rice_code(void **state)
     assert_int_equal(read_all(TG__INDEX_RICE, 4, 3000, 1, zeros, 20, 8), TG_E_CORRUPT);
 }
 
+/* Indices 2, 3, 12 of 20: l = 2. Low parts 2, 3, 0: bits 0 1, 1 1, 0 0. High parts 0, 0, 3, so bits
+ * 0, 1, 5 of 3 + 5 + 1 = 9. In order 0,1,1,1,0,0,1,1 0,0,0,1,0,0,0 -> bytes 0xce, 0x08. */
+static void hand_made_elias_fano_code(void **state)
+{
+    (void)state;
+    static const uint8_t code[] = {0xce, 0x08}, padded[] = {0xce, 0x88}, more[] = {0xce, 0x48},
+                         fewer[] = {0xce, 0x00}, falling[] = {0xc7, 0x08}, longer[] = {0xce, 8, 0};
+    list[0] = 2, list[1] = 3, list[2] = 12;
+    uint8_t out[2];
+    assert_int_equal(tg__ef_len(20, 3), 2);
+    tg__ef_write(list, 3, 20, out);
+    assert_memory_equal(out, code, 2);
+    assert_int_equal(read_all(TG__INDEX_EF, 0, 20, 3, code, 2, 8), TG_OK);
+    assert_int_equal(read_all(TG__INDEX_EF, 0, 13, 3, code, 2, 8), TG_OK); /* l = 2 as well */
+    assert_int_equal(read_all(TG__INDEX_EF, 0, 12, 3, code, 2, 8), TG_E_CORRUPT);
+    assert_int_equal(read_all(TG__INDEX_EF, 1, 20, 3, code, 2, 8), TG_E_CORRUPT);
+    assert_int_equal(read_all(TG__INDEX_EF, 0, 20, 3, padded, 2, 8), TG_E_CORRUPT);
+    assert_int_equal(read_all(TG__INDEX_EF, 0, 20, 3, more, 2, 8), TG_E_CORRUPT);
+    assert_int_equal(read_all(TG__INDEX_EF, 0, 20, 3, fewer, 2, 8), TG_E_CORRUPT);
+    assert_int_equal(read_all(TG__INDEX_EF, 0, 20, 3, falling, 2, 8), TG_E_CORRUPT);
+    assert_int_equal(read_all(TG__INDEX_EF, 0, 20, 3, longer, 3, 8), TG_E_CORRUPT);
+}
+
 static void raw_words_must_ascend_below_n(void **state)
 {
     (void)state;
@@ -262,7 +288,21 @@ static void rice_is_within_two_percent_of_entropy(void **state)
         assert_true(bits <= 1.02 * least);
         assert_true(bits >= 0.98 * least); /* the yardstick is right */
         assert_int_equal(tg__index_choose(TG__INDEX_AUTO, list, k, n).coding, TG__INDEX_RICE);
+        double ef = 8.0 * (double)tg__ef_len(n, k);
+        assert_true(ef >= bits && ef <= 1.15 * least);
     }
+}
+
+/* Why AUTO does not look at it. */
+static void elias_fano_is_never_shorter_than_rice(void **state)
+{
+    (void)state;
+    static const size_t ks[] = {1, 2, 5, 100, 999, 1500, 3000};
+    for (size_t i = 0; i < TG__COUNT(ks); i++)
+        for (int how = 0; how < 3; how++) {
+            size_t k = choose(3000, ks[i], how, i);
+            assert_true(tg__index_choose(TG__INDEX_RICE, list, k, 3000).len <= tg__ef_len(3000, k));
+        }
 }
 
 int main(void)
@@ -274,7 +314,9 @@ int main(void)
         cmocka_unit_test(rice_parameter_is_the_best),
         cmocka_unit_test(hand_made_rice_code),
         cmocka_unit_test(raw_words_must_ascend_below_n),
+        cmocka_unit_test(hand_made_elias_fano_code),
         cmocka_unit_test(rice_is_within_two_percent_of_entropy),
+        cmocka_unit_test(elias_fano_is_never_shorter_than_rice),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,7 @@
 """The list of methods: complete, well-formed, and every default may be written as it is listed."""
 import json
+import pathlib
+import re
 import unittest
 from cli_tool import CliTest, refuse_constant
 
@@ -28,7 +30,7 @@ class Methods(CliTest):
                     self.assertTrue(key["help"])
                     if key["type"] in ("choice", "flag"):
                         self.assertIn(key["default"], key["choices"])
-                    if key["type"] in ("integer", "real") and key["default"] is not None:
+                    if key["type"] in ("integer", "real") and key["default"] not in (None, *key.get("choices", ())):
                         value = float(key["default"])
                         low, high = key["min"], key["max"]
                         self.assertTrue(low is None or (value > low if key["min_open"] else value >= low))
@@ -65,6 +67,25 @@ class Methods(CliTest):
         self.assertIn("density=0.001", text)
         self.assertIn("0 < " if "0 < " in text else "> 0", text)
         self.assertNotIn("ssgd", text)
+
+    def test_cards(self):
+        for entry in self.all()["method"]:
+            card = entry["card"]
+            self.assertEqual(set(card), {"sends", "bits", "keeps", "cost", "use", "limit"})
+            text = self.ok("methods", entry["name"])
+            for name, value in card.items():
+                self.assertTrue(value, (entry["name"], name))
+                self.assertRegex(text, r"\n      %s +%s\n" % (name, re.escape(value)))
+
+    def test_document_has_the_table(self):
+        document = pathlib.Path(__file__).resolve().parents[2] / "docs" / "methods.md"
+        table = re.search(r"^<!-- methods -->\n(.*?)^<!-- end -->$", document.read_text(encoding="utf-8"), re.S | re.M)
+        self.assertEqual(table[1], self.ok("methods", "--markdown"), "run scripts/methods-table")
+        self.assertEqual(table[1].count("\n"), 2 + len(self.all()["method"]))
+
+    def test_markdown_of_one(self):
+        lines = self.ok("methods", "--markdown", "dense").splitlines()
+        self.assertEqual((len(lines), lines[2].startswith("| `dense` |")), (3, True))
 
 
 if __name__ == "__main__":

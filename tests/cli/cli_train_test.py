@@ -14,11 +14,14 @@ START = {"type", "version", "cpu", "time", "host_threads", "model", "data", "dat
          "seed", "driver", "timeout", "log_every", "data_spec", "evaluate", "out", "save", "save_every", "resume",
          "trace", "faults"}
 STEP = {"type", "step", "epoch", "loss", "lr", "density", "bytes_sent", "bytes_dense", "residual_norm",
-        "grad_norm", "compute_ms", "encode_ms", "exchange_ms", "apply_ms", "wait_ms"}
+        "grad_norm", "compute_ms", "encode_ms", "exchange_ms", "decode_ms", "apply_ms", "wait_ms", "density_kept",
+        "residual_ratio", "fell_back", "methods"}
+METHOD = {"method", "n", "kept", "density_kept", "bytes", "bytes_sent", "fell_back", "norm", "residual_ratio",
+          "encode_ns_element", "decode_ns_element"}
 EPOCH = {"type", "train_loss", "test_accuracy", "test_loss", "seconds", "bytes_sent"}
 END = {"type", "method", "strategy", "world", "steps", "epochs", "test_accuracy", "test_loss", "seconds",
        "step_ms_median", "compute_ms_median", "bytes_sent", "ratio", "ratio_wire", "skipped_nonfinite",
-       "params_hash", "interrupted"}
+       "params_hash", "interrupted", "density_kept", "encode_ns_element", "decode_ns_element"}
 
 
 class Train(CliTest):
@@ -53,6 +56,36 @@ class Train(CliTest):
                          list(range(4, steps + 1, 4)))
         self.assertIn(end["params_hash"], text)
         self.assertIn("glyphs (generated)", text)
+        for line in lines:
+            if line["type"] == "step":
+                (method,) = line["methods"]
+                self.assertEqual(set(method), METHOD)
+                self.assertEqual((method["n"], method["method"]), (first["params"], first["method"]))
+                self.assertAlmostEqual(method["kept"] / method["n"], 0.01, 3)
+                self.assertAlmostEqual(line["density_kept"], 0.01, 3)
+                self.assertEqual(method["bytes"], line["coded_bytes"])
+                self.assertTrue(method["encode_ns_element"] > 0 and method["decode_ns_element"] > 0)
+                self.assertAlmostEqual(line["residual_ratio"], line["residual_norm"] / line["grad_norm"], 5)
+        self.assertIn("1 % of the elements kept", text)
+
+    def warnings(self, *args):
+        done = run("train", "--data", "glyphs:train=2048,test=64", "--batch", "16", "--model", "mlp:hidden=32", "--no-eval",
+                   "--steps", "400", "--optimizer", "sgd:lr=0.05", *args)
+        self.assertEqual(done.returncode, 0)
+        return done.stderr.splitlines()
+
+    def test_warns_of_a_growing_residual(self):
+        for workers in "1", "2":
+            (line,) = self.warnings("--workers", workers, "--method", "2bit:threshold=0.00001")
+            for word in "warning", "2bit:threshold=1e-05", "residual grows", "larger threshold":
+                self.assertIn(word, line)
+        for method in "topk:density=0.001", "topk:density=0.01", "dgc:density=0.001,warmup=40", "2bit", "fp16":
+            self.assertEqual(self.warnings("--method", method), [], method)
+
+    def test_warns_of_dense_frames(self):
+        (line,) = self.warnings("--method", "topk:density=0.99,values=f32,index=raw")
+        for word in "warning", "topk:density=0.99", "in 20 of 20 steps", "no smaller than the dense":
+            self.assertIn(word, line)
 
     def test_last_step_is_recorded(self):
         _, lines = self.train("--steps", "7", "--no-eval")

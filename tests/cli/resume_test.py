@@ -10,6 +10,7 @@ from same_hash_test import params_hash
 
 JOBS = [["--method", "dgc:density=0.01,warmup=6"],
         ["--method", "2bit:threshold=0.01", "--strategy", "cd:k=3,warmup=4"],
+        ["--method", "strom:target=0.02"],
         ["--method", "topk:density=0.02", "--strategy", "ssgd", "--lr-schedule", "cosine"]]
 COMMON = ["--model", "mlp:hidden=32", *TINY, "--workers", "2", "--no-eval"]
 

@@ -5,9 +5,12 @@ import unittest
 import mpi_tool
 from cli_tool import CliTest, TINY
 
-METHODS = ["dense", "dense:exchange=ring", "fp16", "bf16", "2bit:threshold=0.01", "topk:density=0.01",
-           "dgc:density=0.01,warmup=4"]
+METHODS = ["dense", "dense:exchange=ring", "fp16", "bf16", "2bit:threshold=0.01", "2bit:threshold=auto",
+           "topk:density=0.01", "topk:density=0.01,values=1bit,scope=tensor", "randomk:density=0.01", "strom",
+           "adacomp", "atomo:rank=2", "dgc:density=0.01,warmup=4", "int8", "qsgd:feedback=residual",
+           "qsgd:bits=6,norm=l2,coding=elias", "terngrad", "1bit:twoway=yes", "signum", "efsign"]
 STRATEGIES = ["ssgd", "od:warmup=2", "cd:k=3,warmup=2"]
+RULES = ["--method", "dgc:density=0.01,warmup=4", "--rule", "*.bias=f32", "--rule", "fc2*=randomk:density=0.1"]
 JOB = ["--model", "mlp:hidden=32", *TINY, "--steps", "8", "--no-eval"]
 
 
@@ -25,6 +28,11 @@ class SameHash(CliTest):
                 job = ["--workers", "3", "--method", method, "--strategy", strategy]
                 hashes = {self.one(*job), self.one(*job, TG_CPU="ref"), self.one(*job, "--driver", "inline")}
                 self.assertEqual(len(hashes), 1, (method, strategy))
+
+    def test_rules(self):
+        job = ["--workers", "3", *RULES]
+        hashes = {self.one(*job), self.one(*job), self.one(*job, TG_CPU="ref"), self.one(*job, "--driver", "inline")}
+        self.assertEqual(len(hashes), 1)
 
     def test_every_level_with_the_real_model(self):
         job = ["--model", "lenet5", "--workers", "2", "--method", "dgc:density=0.001,warmup=2"]
@@ -46,6 +54,9 @@ class SameHash(CliTest):
                 done = mpi_tool.mpirun((4, ["train", *JOB, *job]))
                 self.assertEqual(done.returncode, 0, done.stderr)
                 self.assertEqual(params_hash(done.stdout), self.one("--workers", "4", *job), job)
+        done = mpi_tool.mpirun((4, ["train", *JOB, *RULES]))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(params_hash(done.stdout), self.one("--workers", "4", *RULES))
 
 
 if __name__ == "__main__":

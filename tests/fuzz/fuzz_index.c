@@ -1,5 +1,6 @@
-/* coding, parameter, n, k, then any bytes as an index list: refused, or k ascending indices below n
- * that give the same bytes when they are written again: there is one code for one list. */
+/* A byte of no meaning, parameter, n, k, then any bytes as an index list in the coding FUZZ_INDEX:
+ * refused, or k ascending indices below n that give the same bytes when they are written again:
+ * there is one code for one list. */
 #include "base/mem.h"
 #include "wire/index.h"
 #include <stdlib.h>
@@ -13,7 +14,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     if (size < HEAD)
         return 0;
-    int coding = data[0] % 4, param = data[1] % 34 - 1;
+    int coding = FUZZ_INDEX, param = data[1] % 34 - 1;
     size_t n = tg__get32(data + 2) % (1u << 29), k = tg__get32(data + 6) % (1u << 16);
     size_t len = size - HEAD, cap = 1 + (size_t)data[1] % 97, done = 0, count;
     uint8_t *code = malloc(len ? len : 1), *again = malloc(len ? len : 1);
@@ -40,7 +41,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         abort();
     if (status == TG_OK) {
         tg__index_plan plan = {coding, param, len};
-        tg__index_write(&plan, idx, k, again);
+        tg__index_write(&plan, idx, k, n, again);
         if (len > 0 && memcmp(code, again, len) != 0)
             abort();
     }

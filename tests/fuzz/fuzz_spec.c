@@ -1,7 +1,9 @@
-/* Any text as a spec string of a strategy, an optimizer, a learning-rate schedule: refused with a
+/* Any text as a spec string of everything that the registry knows: refused with a
  * message, or understood, and then its normal form is its own normal form. */
 #include "base/mem.h"
 #include "strategy/strategy.h"
+#include "telegrad/codec.h"
+#include "telegrad/registry.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -54,6 +56,16 @@ static void try_optimizer(const char *text)
         check_refused(status);
 }
 
+static void try_codec(const char *text)
+{
+    tg_codec *c;
+    tg_status status = tg_codec_create(text, &c);
+    if (status == TG_OK)
+        tg_codec_destroy(c);
+    else
+        check_refused(status);
+}
+
 static void try_lr_schedule(const char *text)
 {
     tg_lr_schedule *s;
@@ -77,12 +89,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         memcpy(text, data, size);
     text[size] = '\0';
     size_t count;
-    const tg_entry *const *entries = tg__strategy_entries(&count);
-    try_parse("strategy", entries, count, text);
-    entries = tg__optimizer_entries(&count);
-    try_parse("optimizer", entries, count, text);
-    entries = tg__lr_schedule_entries(&count);
-    try_parse("lr schedule", entries, count, text);
+    for (int kind = 0; kind < TG_KIND_COUNT; kind++) {
+        const tg_entry *const *entries = tg_registry_entries((tg_kind)kind, &count);
+        try_parse(tg_kind_name((tg_kind)kind), entries, count, text);
+    }
+    try_codec(text);
     try_strategy(text);
     try_optimizer(text);
     try_lr_schedule(text);

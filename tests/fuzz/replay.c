@@ -51,7 +51,9 @@ int main(int argc, char **argv)
     unsigned count = 0;
     for (int i = 1; i < argc; i++) {
         struct stat info;
-        if (stat(argv[i], &info) == 0 && S_ISDIR(info.st_mode)) {
+        if (stat(argv[i], &info) != 0)
+            continue; /* no corpus yet: the seeds are there */
+        if (S_ISDIR(info.st_mode)) {
             count += run_folder(argv[i]);
         } else {
             run_file(argv[i]);

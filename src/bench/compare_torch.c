@@ -1,0 +1,202 @@
+/* PyTorch's side runs in a Python process of its own, on the same core, and waits while ours does:
+ * the rows are measured in turn. It gets the vector as a file and one operation a line. */
+#include "base/mem.h"
+#include "bench/bench_impl.h"
+#include <errno.h>
+#include <math.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern char **environ;
+
+extern const char bench_torch_script[]; /* torch_codec.py, carried in by cmake/bench.cmake */
+
+static const struct pair {
+    const char *name, *theirs, *method;
+} pairs[] = {
+    {"top-k 0.1 %", "topk", NULL}, /* a codec alone */
+    {"DGC 0.1 %", "dgc", "dgc:density=0.001,warmup=0"},
+    {"signs packed", "sign", "signsgd"},
+    {"fp16", "fp16", "fp16:feedback=none"},
+    {"8-bit stochastic", "q8", "qsgd:bits=8,feedback=none"},
+    {"1-bit + residual", "onebit", "1bit"},
+};
+#define TOPK "topk:density=0.001"
+
+/* ---- the other process ----------------------------------------------------------------------- */
+
+typedef struct peer {
+    pid_t pid;
+    int fd;
+    FILE *in;
+    char file[64]; /* the vector; "": none */
+} peer;
+
+static tg_status write_vector(peer *p, const float *x, size_t n)
+{
+    const char *dir = getenv("TMPDIR");
+    char path[sizeof p->file];
+    int len = snprintf(path, sizeof path, "%s/telegrad-bench-XXXXXX", dir && *dir ? dir : "/tmp");
+    if (len < 0 || (size_t)len >= sizeof path)
+        return tg_fail(TG_E_IO, "TMPDIR=%s: the name is too long", dir);
+    int fd = mkstemp(path);
+    if (fd < 0)
+        return tg_fail(TG_E_IO, "cannot make %s: %s", path, strerror(errno));
+    memcpy(p->file, path, sizeof path);
+    FILE *file = fdopen(fd, "wb");
+    bool good = file && fwrite(x, sizeof *x, n, file) == n;
+    int error = errno;
+    if (file ? fclose(file) != 0 : close(fd) != 0)
+        good = false;
+    return good ? TG_OK : tg_fail(TG_E_IO, "cannot write %s: %s", path, strerror(error));
+}
+
+/* A line of it, without its end; NULL: it says nothing more. */
+static char *listen_to(peer *p, char *line, size_t room)
+{
+    if (!fgets(line, (int)room, p->in))
+        return NULL;
+    line[strcspn(line, "\n")] = '\0';
+    return line;
+}
+
+static tg_status spawn(peer *p, const bench *b, const char *python)
+{
+    int fds[2];
+    char n[32], seconds[32];
+    posix_spawn_file_actions_t actions;
+    snprintf(n, sizeof n, "%zu", b->n);
+    snprintf(seconds, sizeof seconds, "%g", b->o->seconds);
+    const char *argv[] = {python, "-c", bench_torch_script, p->file, n, seconds, NULL};
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) != 0)
+        return tg_fail(TG_E_IO, "cannot make a socket pair: %s", strerror(errno));
+    p->fd = fds[0];
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, fds[1], STDIN_FILENO);
+    posix_spawn_file_actions_adddup2(&actions, fds[1], STDOUT_FILENO);
+    int error = posix_spawnp(&p->pid, python, &actions, NULL, (char **)(uintptr_t)argv, environ);
+    posix_spawn_file_actions_destroy(&actions);
+    close(fds[1]);
+    if (error) {
+        p->pid = 0;
+        return tg_fail(TG_E_UNSUPPORTED,
+                       "cannot run %s: %s: install it (Debian: python3 python3-torch), or name "
+                       "another by --python",
+                       python, strerror(error));
+    }
+    p->in = fdopen(p->fd, "r");
+    return p->in ? TG_OK : tg_fail(TG_E_IO, "cannot read from %s: %s", python, strerror(errno));
+}
+
+static tg_status start(peer *p, const bench *b, const char *python)
+{
+    char line[256];
+    TG_TRY(write_vector(p, b->g[0], b->n));
+    TG_TRY(spawn(p, b, python));
+    const char *said = listen_to(p, line, sizeof line);
+    if (said && strncmp(said, "ready ", 6) == 0)
+        return TG_OK;
+    return tg_fail(TG_E_UNSUPPORTED,
+                   "%s has no PyTorch (%s): install it (Debian: python3-torch), or name another "
+                   "by --python",
+                   python,
+                   !said                               ? "it ended without a word"
+                   : strncmp(said, "missing ", 8) == 0 ? said + 8
+                                                       : said);
+}
+
+static void stop(peer *p)
+{
+    if (p->in)
+        fclose(p->in);
+    else if (p->fd >= 0)
+        close(p->fd);
+    if (p->pid > 0)
+        waitpid(p->pid, NULL, 0); /* it ends with its input */
+    if (p->file[0])
+        unlink(p->file);
+}
+
+static tg_status ask(peer *p, const char *operation, double *ms_p, double *copy_ms_p)
+{
+    char line[256];
+    int len = snprintf(line, sizeof line, "%s\n", operation);
+    if (send(p->fd, line, (size_t)len, MSG_NOSIGNAL) != len || !listen_to(p, line, sizeof line) ||
+        sscanf(line, "%lf %lf", ms_p, copy_ms_p) != 2)
+        return tg_fail(TG_E_STATE, "PyTorch failed in \"%s\"", operation);
+    return TG_OK;
+}
+
+/* ---- rows ------------------------------------------------------------------------------------ */
+
+static tg_status measure_ours(bench *b, const struct pair *pair, bench_row *row)
+{
+    tg_status status;
+    if (pair->method) {
+        work_method w;
+        row->missing = !work_method_exists(pair->method);
+        status = work_method_open(&w, b, pair->method);
+        if (status == TG_OK)
+            status = bench_measure(b, work_method_encode, &w, row);
+        work_method_close(&w);
+    } else {
+        work_codec w;
+        status = work_codec_open(&w, b, TOPK);
+        if (status == TG_OK)
+            status = bench_measure(b, work_codec_encode, &w, row);
+        work_codec_close(&w);
+    }
+    return status;
+}
+
+static tg_status compare(bench *b, peer *p, const struct pair *pair,
+                         tg_status (*report)(void *arg, const bench_comparison *row))
+{
+    const double none = (double)NAN;
+    char text[1024];
+    if (!bench_wanted(b, "torch", pair->name))
+        return TG_OK;
+    bench_row row = bench_row_of(b, "torch", pair->name);
+    bench_comparison out = {pair->name, row.level, NULL, false, b->n, none, none, none, none, none};
+    if (measure_ours(b, pair, &row) == TG_OK) {
+        out.ours_ms = row.ns / 1e6;
+        out.ours_copy_ms = out.ours_ms / row.copy.median;
+    } else {
+        snprintf(text, sizeof text, "%s", tg_error());
+        out.error = text;
+        out.missing = row.missing;
+    }
+    TG_TRY(ask(p, pair->theirs, &out.theirs_ms, &out.theirs_copy_ms));
+    out.factor = out.theirs_ms / out.ours_ms;
+    return report(b->o->arg, &out);
+}
+
+static tg_status one_size(bench *b, const char *python,
+                          tg_status (*report)(void *arg, const bench_comparison *row))
+{
+    peer p = {.fd = -1};
+    tg_status status = start(&p, b, python);
+    for (size_t i = 0; i < TG__COUNT(pairs) && status == TG_OK; i++)
+        status = compare(b, &p, &pairs[i], report);
+    stop(&p);
+    return status;
+}
+
+tg_status bench_compare_torch(const bench_options *o, const char *python,
+                              tg_status (*row)(void *arg, const bench_comparison *row))
+{
+    TG_TRY(bench_prepare(o));
+    for (size_t i = 0; i < o->count; i++) {
+        bench b;
+        TG_TRY(bench_open(&b, o, o->n[i]));
+        tg_status status = one_size(&b, python, row);
+        bench_close(&b);
+        TG_TRY(status);
+    }
+    return TG_OK;
+}

@@ -1,0 +1,252 @@
+/* What every codec must keep when it is given a context: random numbers, segments, memory, several
+ * cores; and how far decoded values may be from what was encoded. Loops over the registry. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "base/mem.h"
+#include "codec/codec_impl.h"
+#include "codec_specs.h"
+#include "each_level.h"
+#include "kernel/kernel.h"
+#include "vectors.h"
+#include <math.h>
+
+enum { MAX_N = 3 * 65536 + 777, PARTS = 3, SEGMENTS = 3, STEPS = 2 };
+static const size_t lengths[] = {0, 1, 2, 33, 4097, MAX_N};
+
+static float x[MAX_N], memory[1 << 20];
+static uint64_t hash = TG__HASH_START; /* of all frames */
+
+/* Odd borders, a matrix, a vector, a single element. */
+static size_t cut_segments(size_t n, tg_segment s[SEGMENTS])
+{
+    size_t rows = 7, cols = n / 2 / rows, middle = rows * cols;
+    if (middle == 0 || n - middle < 2) {
+        s[0] = (tg_segment){.n = n, .rows = n, .cols = 1};
+        return 1;
+    }
+    s[0] = (tg_segment){.n = middle, .rows = rows, .cols = cols};
+    s[1] = (tg_segment){.begin = middle, .n = n - middle - 1, .rows = n - middle - 1, .cols = 1};
+    s[2] = (tg_segment){.begin = n - 1, .n = 1, .rows = 1, .cols = 1};
+    return 3;
+}
+
+typedef struct frames {
+    uint8_t *bytes[STEPS][PARTS];
+    size_t len[STEPS][PARTS];
+} frames;
+
+static void frames_free(frames *f)
+{
+    for (int t = 0; t < STEPS; t++)
+        for (int p = 0; p < PARTS; p++)
+            free(f->bytes[t][p]);
+}
+
+static void assert_same(const float *a, const float *b, size_t n)
+{
+    if (n > 0)
+        assert_memory_equal(a, b, n * sizeof *a);
+}
+
+/* The frames decode to what the codec says that it encoded; with several cores the same. */
+static void check_decoded(const tg_codec *c, const tg__part *parts, size_t nparts,
+                          const tg__view *view, size_t n, tg__pool *pool)
+{
+    static float want[MAX_N], got[MAX_N], twice[MAX_N];
+    memset(want, 0, n * sizeof *want);
+    for (size_t i = 0; view->sparse && i < view->k; i++) {
+        assert_true(view->idx[i] < n && (i == 0 || view->idx[i] > view->idx[i - 1]));
+        want[view->idx[i]] = view->val[i];
+    }
+    if (!view->sparse && n > 0)
+        memcpy(want, view->dense, n * sizeof *want);
+    for (size_t p = 0; p < nparts; p++) {
+        const tg__part *part = &parts[p];
+        size_t m = part->hi - part->lo;
+        assert_true(part->len <= part->cap && part->kept <= m);
+        assert_int_equal(tg__frame_check(part->dst, part->len, m, c->ops->wire_id), TG_OK);
+        tg__frame_decode(part->dst, part->len, got, NULL);
+        assert_same(got, want + part->lo, m);
+        tg__frame_decode(part->dst, part->len, twice, pool);
+        assert_same(twice, got, m);
+        tg__frame_decode_add(part->dst, part->len, twice, pool);
+        for (size_t i = 0; i < m; i++) {
+            assert_true(isfinite(got[i]));
+            assert_true(twice[i] == got[i] + got[i]);
+        }
+    }
+}
+
+/* Two steps, so that a codec that remembers has something to remember. */
+static void encode(const char *spec, size_t n, size_t nparts, unsigned threads, frames *out)
+{
+    const size_t cuts[] = {0, nparts == 1 ? n : n / 3, n * 2 / 3, n};
+    tg_segment segments[SEGMENTS];
+    tg__pool *pool = NULL;
+    tg_codec *c = NULL;
+    assert_int_equal(tg__pool_create(3, &pool), TG_OK);
+    assert_int_equal(tg_codec_create(spec, &c), TG_OK);
+    assert_int_equal(tg_codec_set_threads(c, threads), TG_OK);
+    tg_encode_context ctx = {.struct_size = sizeof ctx,
+                             .rng = {.seed = 5, .purpose = TG_PURPOSE_CODEC},
+                             .segments = segments,
+                             .nsegments = cut_segments(n, segments),
+                             .memory = memory};
+    size_t remembered = ctx.nsegments * tg_codec_memory(c);
+    assert_true(remembered <= TG__COUNT(memory));
+    memset(memory, 0, remembered * sizeof *memory);
+    for (uint64_t t = 0; t < STEPS; t++) {
+        tg__part parts[PARTS];
+        tg__view view = {0};
+        ctx.rng.step = t;
+        test_vector(x, n, TEST_GRADIENT, t + 1);
+        for (size_t p = 0; p < nparts; p++) {
+            size_t lo = cuts[p], hi = nparts == 1 ? n : cuts[p + 1];
+            parts[p] = (tg__part){.cap = tg__codec_bound(c, hi - lo), .lo = lo, .hi = hi};
+            out->bytes[t][p] = parts[p].dst = malloc(parts[p].cap);
+            assert_non_null(parts[p].dst);
+        }
+        tg_status status = tg__codec_encode(c, &ctx, x, n, parts, nparts, &view);
+        if (nparts > 1 && status == TG_E_UNSUPPORTED)
+            break; /* a codec of whole vectors */
+        assert_int_equal(status, TG_OK);
+        check_decoded(c, parts, nparts, &view, n, pool);
+        for (size_t p = 0; p < nparts; p++)
+            out->len[t][p] = parts[p].len;
+        for (size_t i = 0; i < remembered; i++)
+            assert_true(isfinite(memory[i]));
+    }
+    tg_codec_destroy(c);
+    tg__pool_destroy(pool);
+}
+
+static void check_spec(const char *spec, size_t n)
+{
+    for (size_t nparts = 1; nparts <= PARTS; nparts += PARTS - 1) {
+        frames alone = {0}, shared = {0};
+        encode(spec, n, nparts, 1, &alone);
+        encode(spec, n, nparts, 3, &shared);
+        for (int t = 0; t < STEPS; t++)
+            for (size_t p = 0; p < nparts; p++) {
+                if (alone.len[t][p] != shared.len[t][p] ||
+                    memcmp(alone.bytes[t][p], shared.bytes[t][p], alone.len[t][p]) != 0)
+                    fail_msg("%s, n = %zu, part %zu of %zu: three cores give other bytes", spec, n,
+                             p, nparts);
+                hash = tg__hash(hash, alone.bytes[t][p], alone.len[t][p]);
+            }
+        frames_free(&alone);
+        frames_free(&shared);
+    }
+}
+
+static void test_contexts(void **state)
+{
+    (void)state;
+    char spec[CODEC_SPEC_MAX];
+    size_t count;
+    const tg__codec_ops *const *all = tg__codecs(&count);
+    for (size_t i = 0; i < count; i++)
+        for (size_t s = 0; codec_spec(&all[i]->entry, s, spec); s++)
+            for (size_t l = 0; l < TG__COUNT(lengths); l++)
+                check_spec(spec, lengths[l]);
+}
+
+/* Levels run one after the other, as programs of their own: each adds its hash to a file, and finds
+ * those before it there. */
+static void test_same_bytes_at_every_level(void **state)
+{
+    (void)state;
+    const char *path = getenv("TG_TEST_HASHES");
+    if (!path)
+        return; /* one level alone was asked for */
+    unsigned long long other;
+    FILE *file = fopen(path, "a+");
+    assert_non_null(file);
+    while (fscanf(file, "%llx", &other) == 1)
+        assert_true(other == (unsigned long long)hash);
+    fprintf(file, "%llx\n", (unsigned long long)hash);
+    assert_int_equal(fclose(file), 0);
+}
+
+/* ---- errors ---------------------------------------------------------------------------------- */
+
+/* |decoded - x| <= relative * |x| + share * (largest |x|) + absolute, of each element, in the
+ * default settings. What is unbiased has its own test. */
+static const struct {
+    const char *codec;
+    double relative, share, absolute;
+} errors[] = {
+    {"f32", 0, 0, 0},          {"fp16", 0x1p-11, 0, 0x1p-25},
+    {"bf16", 0x1p-8, 0, 0},    {"topk", 1, 0, 0},
+    {"2bit", 1, 0, 0},         {"strom", 1, 0, 0},
+    {"int8", 0, 1.0 / 253, 0}, {"1bit", 0, 1, 0},
+    {"sign", 1, 1, 1},         {"adacomp", 1, 1, 0},
+    {"terngrad", 1, 1, 0},
+};
+
+static void check_error(const tg__codec_ops *ops, size_t row, enum test_vector kind)
+{
+    static float decoded[4097];
+    static uint8_t frame[12 + 4 * 4097];
+    const size_t n = TG__COUNT(decoded);
+    tg_codec *c = NULL;
+    size_t len;
+    double largest = 0;
+    assert_int_equal(tg_codec_create(ops->entry.name, &c), TG_OK);
+    test_vector(x, n, kind, 3);
+    tg_array ax = tg_array_f32(x, n), out = tg_array_f32(decoded, n);
+    assert_int_equal(tg_codec_encode(c, NULL, &ax, frame, sizeof frame, &len), TG_OK);
+    assert_int_equal(tg_frame_decode(frame, len, &out), TG_OK);
+    for (size_t i = 0; i < n; i++)
+        largest = fmax(largest, fabs((double)x[i]));
+    for (size_t i = 0; i < n; i++) {
+        double error = fabs((double)decoded[i] - (double)x[i]);
+        double bound = errors[row].relative * fabs((double)x[i]) + errors[row].share * largest +
+                       errors[row].absolute;
+        if (!(error <= bound * (1 + 1e-6)))
+            fail_msg("%s: %g becomes %g: an error of at most %g is promised", ops->entry.name,
+                     (double)x[i], (double)decoded[i], bound);
+    }
+    tg_codec_destroy(c);
+}
+
+static void test_errors(void **state)
+{
+    (void)state;
+    size_t count;
+    const tg__codec_ops *const *all = tg__codecs(&count);
+    for (size_t i = 0; i < count; i++) {
+        size_t row = 0;
+        while (row < TG__COUNT(errors) && strcmp(errors[row].codec, all[i]->entry.name) != 0)
+            row++;
+        if (row == TG__COUNT(errors) && !(all[i]->properties & TG__UNBIASED))
+            fail_msg("codec %s: say in errors[] how far its values may be off", all[i]->entry.name);
+        for (int kind = 0; row < TG__COUNT(errors) && kind < TEST_WILD; kind++)
+            check_error(all[i], row, (enum test_vector)kind);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    char path[] = "/tmp/telegrad-context-XXXXXX";
+    (void)argc;
+    const char *level = getenv("TG_CPU");
+    if (!level || !*level) {
+        int file = mkstemp(path);
+        if (file < 0 || close(file) != 0 || setenv("TG_TEST_HASHES", path, 1) != 0)
+            return 1;
+        int failed = each_level_count(argv);
+        unlink(path);
+        return failed;
+    }
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_contexts),
+        cmocka_unit_test(test_same_bytes_at_every_level),
+        cmocka_unit_test(test_errors),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

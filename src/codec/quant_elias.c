@@ -1,0 +1,110 @@
+#include "codec/quant_elias.h"
+#include "base/mem.h"
+
+/* ---- writing --------------------------------------------------------------------------------- */
+
+typedef struct bits {
+    uint64_t word;
+    unsigned count;
+} bits;
+
+static void append(bits *b, uint64_t more, unsigned count)
+{
+    b->word |= more << b->count;
+    b->count += count;
+}
+
+static void append_gamma(bits *b, uint32_t v)
+{
+    unsigned low = 31 - (unsigned)__builtin_clz(v);
+    append(b, (uint64_t)1 << low | (uint64_t)(v - (UINT32_C(1) << low)) << (low + 1), 2 * low + 1);
+}
+
+/* Whole bytes go to dst, at which 8 may be written. */
+static size_t flush(bits *b, uint8_t *dst)
+{
+    size_t whole = b->count / 8;
+    tg__put64(dst, b->word);
+    b->word >>= 8 * whole;
+    b->count %= 8;
+    return whole;
+}
+
+size_t tg__elias_put(uint8_t *dst, size_t cap, const int8_t *codes, size_t m)
+{
+    bits b = {0};
+    size_t len = 0, following = 0;
+    for (size_t i = 0; i < m; i++) {
+        while (i + 8 <= m && tg__get64((const uint8_t *)codes + i) == 0)
+            i += 8;
+        if (i >= m || codes[i] == 0)
+            continue;
+        append_gamma(&b, (uint32_t)(i - following + 1)); /* at most 7 + 33 + 1 + 13 bits */
+        append(&b, codes[i] < 0, 1);
+        append_gamma(&b, (uint32_t)(codes[i] < 0 ? -codes[i] : codes[i]));
+        following = i + 1;
+        len += flush(&b, dst + len);
+        if (len > cap)
+            return 0;
+    }
+    append_gamma(&b, (uint32_t)(m - following + 1));
+    len += flush(&b, dst + len);
+    if (len + (b.count > 0) > cap)
+        return 0;
+    if (b.count > 0)
+        dst[len++] = (uint8_t)b.word;
+    return len;
+}
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+/* The next 57 bits at least; 0 beyond the end. */
+static uint64_t peek(const tg__elias *e)
+{
+    size_t byte = e->at / 8, left = e->len - byte;
+    if (left >= 8)
+        return tg__get64(e->src + byte) >> e->at % 8;
+    uint64_t word = 0;
+    for (size_t i = 0; i < left; i++)
+        word |= (uint64_t)e->src[byte + i] << 8 * i;
+    return word >> e->at % 8;
+}
+
+/* A number from the bits of *word_p, which it takes off; 0 if it has more than `most` low bits. */
+static uint32_t take_gamma(tg__elias *e, uint64_t *word_p, unsigned most)
+{
+    unsigned low = *word_p ? (unsigned)__builtin_ctzll(*word_p) : 64;
+    if (low > most)
+        return 0;
+    uint32_t mask = (UINT32_C(1) << low) - 1;
+    uint32_t v = (mask + 1) | ((uint32_t)(*word_p >> (low + 1)) & mask);
+    *word_p >>= 2 * low + 1;
+    e->at += 2 * low + 1;
+    return v;
+}
+
+bool tg__elias_next(tg__elias *e)
+{
+    uint64_t word = peek(e);
+    uint32_t gap = take_gamma(e, &word, 16);
+    if (gap == 0 || gap - 1 > e->m - e->following || e->at > 8 * e->len)
+        return false;
+    e->place = e->following + gap - 1;
+    if (e->place == e->m) /* the end: what is left are bits that fill a byte */
+        return (e->at + 7) / 8 == e->len && peek(e) == 0;
+    e->following = e->place + 1;
+    bool negative = word & 1;
+    word >>= 1;
+    e->at++;
+    uint32_t magnitude = take_gamma(e, &word, 6);
+    if (magnitude == 0 || e->at > 8 * e->len)
+        return false;
+    e->code = negative ? -(int)magnitude : (int)magnitude;
+    return true;
+}
+
+bool tg__elias_begin(tg__elias *e, const uint8_t *src, size_t len, size_t m)
+{
+    *e = (tg__elias){.src = src, .len = len, .m = m};
+    return tg__elias_next(e);
+}

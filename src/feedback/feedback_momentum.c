@@ -1,0 +1,58 @@
+/* Signum's momentum: m = beta*m + (1 - beta)*g, and m is what is sent, step by step. Nothing waits
+ * to be sent: what the codec loses of m is made up for by the steps to come, since m forgets
+ * slowly.
+ *
+ * A dense step (bypass) sends m as well, which it has gone on to. A step that is dropped stays in
+ * m: the gradient was finite, and half of it is forgotten after log 2 / (1 - beta) steps.
+ *
+ * Source: Bernstein et al. 2018, arXiv:1802.04434, alg. 2 */
+#include "feedback/feedback.h"
+#include "base/mem.h"
+#include "kernel/kernel.h"
+
+enum { M, BLOCK = 4096 };
+
+static void compensate(tg__feedback *f, const float *g, size_t n, float *scratch, const float **p_p)
+{
+    (void)scratch;
+    const tg__kernels *k = tg__kernel();
+    float *m = f->vec[M], beta = (float)f->params.beta, rest = (float)(1 - f->params.beta);
+    for (size_t i = 0, left; i < n; i += left) {
+        left = TG__MIN(n - i, (size_t)BLOCK);
+        k->scale(m + i, beta, left);
+        k->axpy(m + i, rest, g + i, left);
+    }
+    *p_p = m;
+}
+
+static void sent(tg__feedback *f, const float *p, size_t n, const uint32_t *idx, const float *val,
+                 size_t k)
+{
+    (void)f;
+    (void)p;
+    (void)n;
+    (void)idx;
+    (void)val;
+    (void)k;
+}
+
+static const tg_key keys[] = {
+    {.name = "beta",
+     .type = TG_KEY_REAL,
+     .def = "0.9",
+     .min = 0,
+     .max = 0.999999,
+     .help = "share of the old average that stays in a step"},
+    {.name = NULL},
+};
+
+const tg__feedback_ops tg__feedback_momentum = {
+    .entry = {"momentum", "Signum: the moving average of the gradients is sent",
+              "Bernstein et al. 2018, arXiv:1802.04434, alg. 2", keys},
+    .vectors = 1,
+    .names = {"momentum"},
+    .pending = TG__FEEDBACK_VECTORS, /* none */
+    .compensate = compensate,
+    .sent = sent,
+    .bypass = compensate,
+};

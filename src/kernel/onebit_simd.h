@@ -1,0 +1,156 @@
+/* Template of onebit_avx2.c and onebit_avx512.c: onebit_ref.c in vectors. */
+
+enum { VECS = TG__LANES / WIDTH };
+
+static void split_sums(const float *x, size_t n, float t, tg__split *s)
+{
+    const vec vt = vec_splat(t);
+    *s = (tg__split){0};
+    for (size_t begin = 0; begin < n; begin += TG__CHUNK) {
+        size_t m = TG__MIN(n - begin, (size_t)TG__CHUNK), i = 0;
+        wide low[VECS], high[VECS];
+        tg__split_lanes lanes;
+        for (size_t j = 0; j < VECS; j++)
+            low[j] = high[j] = wide_zero();
+        for (; i + TG__LANES <= m; i += TG__LANES)
+            for (size_t j = 0; j < VECS; j++) {
+                vec p = vec_get(x + begin + i + WIDTH * j, WIDTH);
+                vmask below = vec_less(p, vt);
+                wide_split(&low[j], &high[j], below, p);
+                s->nbelow += (uint64_t)_mm_popcnt_u32(mask_bits(below));
+            }
+        for (size_t j = 0; j < VECS; j++) {
+            wide_put(lanes.below + WIDTH * j, low[j]);
+            wide_put(lanes.above + WIDTH * j, high[j]);
+        }
+        tg__split_add(&lanes, &s->nbelow, x + begin, t, i, m);
+        tg__split_sum(&lanes, s);
+    }
+}
+
+/* The sums of a block of rows, WIDTH columns (or `left` of them). So many rows at once are more
+ * streams than the hardware follows: the next block is asked for ahead, into the second cache. */
+static inline void sum_block(float *x, const float *g, size_t stride, size_t rows, size_t left,
+                             vec t, double *below, double *above, uint32_t *nbelow)
+{
+    wide low = wide_zero(), high = wide_zero();
+    counts count = counts_zero();
+    for (size_t r = 0; r < rows; r++) {
+        float *at = x + r * stride;
+        _mm_prefetch((const char *)(at + TG__COLUMN_BLOCK * stride), _MM_HINT_T1);
+        vec p = vec_get(at, left);
+        if (g) {
+            _mm_prefetch((const char *)(g + (r + TG__COLUMN_BLOCK) * stride), _MM_HINT_T1);
+            p = vec_add(p, vec_get(g + r * stride, left));
+            vec_put(at, left, p);
+        }
+        vmask m = vec_less(p, t);
+        wide_split(&low, &high, m, p);
+        count = counts_add(count, m);
+    }
+    if (left >= WIDTH) {
+        wide_put_sum(below, low);
+        wide_put_sum(above, high);
+        counts_put_sum(nbelow, count);
+        return;
+    }
+    double sums[2][WIDTH];
+    uint32_t ns[WIDTH];
+    wide_put(sums[0], low);
+    wide_put(sums[1], high);
+    counts_put(ns, count);
+    for (size_t j = 0; j < left; j++) {
+        below[j] += sums[0][j];
+        above[j] += sums[1][j];
+        nbelow[j] += ns[j];
+    }
+}
+
+static void column_sums(float *x, const float *g, size_t stride, size_t rows, size_t cols,
+                        const float *t, double *below, double *above, uint32_t *nbelow)
+{
+    for (size_t begin = 0; begin < rows; begin += TG__COLUMN_BLOCK) {
+        size_t m = TG__MIN(rows - begin, (size_t)TG__COLUMN_BLOCK);
+        EACH_VEC(cols, {
+            size_t at = begin * stride + i;
+            sum_block(x + at, g ? g + at : NULL, stride, m, left, vec_get(t + i, left), below + i,
+                      above + i, nbelow + i);
+        });
+    }
+}
+
+static inline void settle_block(float *x, size_t stride, size_t rows, size_t left, vec t, vec plus,
+                                vec minus, uint8_t *bits, size_t row_bytes, bool subtract)
+{
+    const uintptr_t back = TG__COLUMN_BLOCK * stride * sizeof *x;
+    for (size_t r = 0; r < rows; r++, x += stride, bits += row_bytes) {
+        _mm_prefetch((const char *)((uintptr_t)x - back), _MM_HINT_T1);
+        vec p = vec_get(x, left);
+        vmask m = vec_less(p, t);
+        uint32_t low = mask_bits(m);
+        bits[0] = (uint8_t)low;
+        if (WIDTH == 16 && left > 8)
+            bits[1] = (uint8_t)(low >> 8);
+        if (subtract)
+            vec_put(x, left, vec_sub(p, vec_pick(m, minus, plus)));
+    }
+}
+
+/* From the last rows to the first: the last ones that were looked at may still be in a cache. Lanes
+ * beyond the last column are 0 and not below their threshold, 0. */
+static void column_settle(float *x, size_t stride, size_t rows, size_t cols, const float *t,
+                          const float *plus, const float *minus, uint8_t *bits, size_t row_bytes,
+                          bool subtract)
+{
+    for (size_t end = rows, m; end > 0; end -= m) {
+        m = (end - 1) % TG__COLUMN_BLOCK + 1;
+        size_t begin = end - m;
+        EACH_VEC(cols, {
+            settle_block(x + begin * stride + i, stride, m, left, vec_get(t + i, left),
+                         vec_get(plus + i, left), vec_get(minus + i, left),
+                         bits + begin * row_bytes + i / 8, row_bytes, subtract);
+        });
+    }
+}
+
+static inline void decode(float *dst, const uint8_t *bits, size_t first, size_t n,
+                          const uint8_t *plus, const uint8_t *minus, bool add)
+{
+    size_t head = first % 8 ? TG__MIN(n, 8 - first % 8) : 0;
+    for (size_t i = 0; i < head; i++) {
+        float x = tg__float_at(tg__bit(bits, first + i) ? minus : plus, i);
+        dst[i] = add ? dst[i] + x : x;
+    }
+    bits += (first + head) / 8;
+    dst += head;
+    const float *up = (const float *)(const void *)(plus + 4 * head);
+    const float *down = (const float *)(const void *)(minus + 4 * head);
+    EACH_VEC(n - head, {
+        uint32_t m = bits[i / 8];
+        if (WIDTH == 16 && left > 8)
+            m |= (uint32_t)bits[i / 8 + 1] << 8;
+        vec x = vec_pick(mask_from(m), vec_get(down + i, left), vec_get(up + i, left));
+        vec_put(dst + i, left, add ? vec_add(vec_get(dst + i, left), x) : x);
+    });
+}
+
+static void column_decode(float *dst, const uint8_t *bits, size_t first, size_t n,
+                          const uint8_t *plus, const uint8_t *minus)
+{
+    decode(dst, bits, first, n, plus, minus, false);
+}
+
+static void column_decode_add(float *dst, const uint8_t *bits, size_t first, size_t n,
+                              const uint8_t *plus, const uint8_t *minus)
+{
+    decode(dst, bits, first, n, plus, minus, true);
+}
+
+static void fill(tg__kernels *table)
+{
+    table->split_sums = split_sums;
+    table->column_sums = column_sums;
+    table->column_settle = column_settle;
+    table->column_decode = column_decode;
+    table->column_decode_add = column_decode_add;
+}

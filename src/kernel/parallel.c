@@ -1,0 +1,96 @@
+#include "kernel/parallel.h"
+#include "base/mem.h"
+#include <math.h>
+#include <string.h>
+
+/* One call's arguments; a kernel uses those it has. */
+typedef struct job {
+    float *dst, *u;
+    const float *src;
+    float a;
+    bool nesterov;
+    tg__stats *stats; /* one a chunk */
+    size_t base;      /* element of the first */
+} job;
+
+#define RUN(pool, n, fn, ...) tg__pool_chunks(pool, n, TG__CHUNK, fn, &(job){__VA_ARGS__})
+
+static void add(void *arg, size_t lo, size_t hi)
+{
+    const job *j = arg;
+    tg__kernel()->add(j->dst + lo, j->src + lo, hi - lo);
+}
+
+void tg__parallel_add(tg__pool *pool, float *dst, const float *src, size_t n)
+{
+    RUN(pool, n, add, .dst = dst, .src = src);
+}
+
+static void sub(void *arg, size_t lo, size_t hi)
+{
+    const job *j = arg;
+    tg__kernel()->sub(j->dst + lo, j->src + lo, hi - lo);
+}
+
+void tg__parallel_sub(tg__pool *pool, float *dst, const float *src, size_t n)
+{
+    RUN(pool, n, sub, .dst = dst, .src = src);
+}
+
+static void copy(void *arg, size_t lo, size_t hi)
+{
+    const job *j = arg;
+    memcpy(j->dst + lo, j->src + lo, (hi - lo) * sizeof *j->dst);
+}
+
+void tg__parallel_copy(tg__pool *pool, float *dst, const float *src, size_t n)
+{
+    RUN(pool, n, copy, .dst = dst, .src = src);
+}
+
+static void chunk_stats(void *arg, size_t lo, size_t hi)
+{
+    const job *j = arg;
+    for (size_t at = lo; at < hi; at += TG__CHUNK)
+        tg__kernel()->copy_stats(j->dst == NULL ? NULL : j->dst + j->base + at,
+                                 j->src + j->base + at, TG__MIN(hi - at, (size_t)TG__CHUNK),
+                                 &j->stats[at / TG__CHUNK]);
+}
+
+/* A chunk's sums do not depend on the others', so they can be added here, in order. */
+void tg__parallel_copy_stats(tg__pool *pool, float *dst, const float *src, size_t n,
+                             tg__stats *stats)
+{
+    enum { CHUNKS = 128 };
+    tg__stats chunk[CHUNKS], sum = {.finite = true};
+    if (pool == NULL) {
+        tg__kernel()->copy_stats(dst, src, n, stats);
+        return;
+    }
+    for (size_t base = 0; base < n; base += CHUNKS * (size_t)TG__CHUNK) {
+        size_t m = TG__MIN(n - base, CHUNKS * (size_t)TG__CHUNK);
+        RUN(pool, m, chunk_stats, .dst = dst, .src = src, .base = base, .stats = chunk);
+        for (size_t c = 0; c * TG__CHUNK < m; c++) {
+            sum.sum_sq += chunk[c].sum_sq;
+            sum.sum_abs += chunk[c].sum_abs;
+            sum.finite = sum.finite && chunk[c].finite;
+        }
+    }
+    *stats = sum;
+}
+
+/* A threshold that is NaN selects nothing. */
+static void dgc(void *arg, size_t lo, size_t hi)
+{
+    const job *j = arg;
+    uint32_t idx[TG__SELECT_SLACK];
+    float val[TG__SELECT_SLACK];
+    tg__kernel()->dgc_select(j->u + lo, j->dst + lo, j->src + lo, hi - lo, j->a, j->nesterov, NAN,
+                             idx, val, 0);
+}
+
+void tg__parallel_dgc(tg__pool *pool, float *u, float *v, const float *g, size_t n, float m,
+                      bool nesterov)
+{
+    RUN(pool, n, dgc, .u = u, .dst = v, .src = g, .a = m, .nesterov = nesterov);
+}

@@ -1,0 +1,17 @@
+/* Kernels over the cores of a pool, in pieces of whole chunks: the same bits as the kernel on one
+ * core, for any number of threads (pool NULL: the calling one). */
+#ifndef TG_KERNEL_PARALLEL_H
+#define TG_KERNEL_PARALLEL_H
+
+#include "base/pool.h"
+#include "kernel/kernel.h"
+
+void tg__parallel_add(tg__pool *pool, float *dst, const float *src, size_t n);
+void tg__parallel_sub(tg__pool *pool, float *dst, const float *src, size_t n);
+void tg__parallel_copy(tg__pool *pool, float *dst, const float *src, size_t n);
+void tg__parallel_copy_stats(tg__pool *pool, float *dst, const float *src, size_t n,
+                             tg__stats *stats);
+void tg__parallel_dgc(tg__pool *pool, float *u, float *v, const float *g, size_t n, float m,
+                      bool nesterov); /* dgc_select's arithmetic, nothing selected */
+
+#endif

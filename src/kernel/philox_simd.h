@@ -1,0 +1,53 @@
+/* Template of quant_avx2.c and quant_avx512.c: WIDTH Philox blocks at once. The including file has
+ * vint, a vector of WIDTH 32-bit words, and the i64_* functions below that see it as WIDTH / 2
+ * lanes of 64 bits.
+ *
+ * Blocks of even and of odd number are computed apart, each in 64-bit lanes of which the low word
+ * counts: a product then stands where its low word is needed, and its high word is one shift away.
+ */
+
+typedef struct half {
+    vint c0, c1, c2, c3;
+} half;
+
+/* Two rounds of (c0, 0, 0, 0). The first makes c0 the same in all lanes, and c1 0, so the second
+ * multiplies once. */
+static inline half two_rounds(vint c0, const tg__philox_keys *keys)
+{
+    const vint m0 = int_splat((int32_t)TG__PHILOX_M0), m1 = int_splat((int32_t)TG__PHILOX_M1);
+    const uint64_t same = (uint64_t)TG__PHILOX_M0 * keys->k0[0];
+    const uint32_t high = (uint32_t)(same >> 32) ^ keys->k1[1];
+    vint p0 = i64_mul(c0, m0);
+    vint p1 = i64_mul(int_xor(i64_high(p0), int_splat((int32_t)keys->k1[0])), m1);
+    return (half){.c0 = int_xor(i64_high(p1), int_splat((int32_t)keys->k0[1])),
+                  .c1 = p1,
+                  .c2 = int_xor(p0, int_splat((int32_t)high)),
+                  .c3 = int_splat((int32_t)(uint32_t)same)};
+}
+
+static inline half one_round(half s, vint k0, vint k1)
+{
+    vint p0 = i64_mul(s.c0, int_splat((int32_t)TG__PHILOX_M0));
+    vint p1 = i64_mul(s.c2, int_splat((int32_t)TG__PHILOX_M1));
+    return (half){.c0 = int_xor3(i64_high(p1), s.c1, k0),
+                  .c1 = p1,
+                  .c2 = int_xor3(i64_high(p0), s.c3, k1),
+                  .c3 = p0};
+}
+
+/* Blocks first .. first + WIDTH - 1: word k of block i in lane i of word[k]. */
+static inline void philox(uint32_t first, const tg__philox_keys *keys, vint word[4])
+{
+    const vint begin = int_splat((int32_t)first);
+    half even = two_rounds(int_add(begin, i64_counters(0)), keys);
+    half odd = two_rounds(int_add(begin, i64_counters(1)), keys);
+    for (unsigned i = 2; i < keys->rounds; i++) {
+        const vint k0 = int_splat((int32_t)keys->k0[i]), k1 = int_splat((int32_t)keys->k1[i]);
+        even = one_round(even, k0, k1);
+        odd = one_round(odd, k0, k1);
+    }
+    word[0] = i64_merge(even.c0, odd.c0);
+    word[1] = i64_merge(even.c1, odd.c1);
+    word[2] = i64_merge(even.c2, odd.c2);
+    word[3] = i64_merge(even.c3, odd.c3);
+}

@@ -1,0 +1,128 @@
+/* Quantisers, AVX-512. */
+#include "kernel/quant_group.h"
+#include "kernel/simd_avx512.h"
+#include "kernel/variants.h"
+
+typedef __m512i vint;
+
+static inline vec vec_min(vec a, vec b)
+{
+    return _mm512_min_ps(a, b);
+}
+
+static inline vec vec_max(vec a, vec b)
+{
+    return _mm512_max_ps(a, b);
+}
+
+static inline vint int_splat(int32_t a)
+{
+    return _mm512_set1_epi32(a);
+}
+
+static inline vint int_add(vint a, vint b)
+{
+    return _mm512_add_epi32(a, b);
+}
+
+static inline vint int_and(vint a, vint b)
+{
+    return _mm512_and_si512(a, b);
+}
+
+static inline vint int_xor(vint a, vint b)
+{
+    return _mm512_xor_si512(a, b);
+}
+
+static inline vint int_xor3(vint a, vint b, vint c)
+{
+    return _mm512_ternarylogic_epi32(a, b, c, 0x96);
+}
+
+static inline vint int_upper_half(vint a)
+{
+    return _mm512_srli_epi32(a, 16);
+}
+
+/* Divided by 65536, towards minus infinity. */
+static inline vint int_floor_half(vint a)
+{
+    return _mm512_srai_epi32(a, 16);
+}
+
+/* To nearest even. */
+static inline vint int_round(vec x)
+{
+    return _mm512_cvtps_epi32(x);
+}
+
+static inline vint i64_mul(vint a, vint b)
+{
+    return _mm512_mul_epu32(a, b);
+}
+
+static inline vint i64_high(vint a)
+{
+    return _mm512_srli_epi64(a, 32);
+}
+
+/* Lane i of 64 bits: 2 i + odd. */
+static inline vint i64_counters(int odd)
+{
+    return _mm512_add_epi64(_mm512_setr_epi64(0, 2, 4, 6, 8, 10, 12, 14), _mm512_set1_epi64(odd));
+}
+
+/* The low words of the lanes of both, by turns. */
+static inline vint i64_merge(vint even, vint odd)
+{
+    return _mm512_mask_shuffle_epi32(even, 0xaaaa, odd, _MM_PERM_CDAB);
+}
+
+static inline vec bytes_get(const int8_t *p, size_t left)
+{
+    __m128i b = left >= WIDTH ? _mm_loadu_si128((const __m128i *)(const void *)p)
+                              : _mm_maskz_loadu_epi8(vec_lanes(left), p);
+    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(b));
+}
+
+static inline void bytes_put(int8_t *p, size_t left, vint x)
+{
+    __m128i b = _mm512_cvtepi32_epi8(x);
+    if (left >= WIDTH)
+        _mm_storeu_si128((__m128i *)(void *)p, b);
+    else
+        _mm_mask_storeu_epi8(p, vec_lanes(left), b);
+}
+
+static inline vint bytes_splat(int8_t a)
+{
+    return _mm512_set1_epi8(a);
+}
+
+/* Four vectors of 16 codes as 64 bytes in order, saturated. */
+static inline vint bytes_narrow(const vint q[4])
+{
+    const vint order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+    vint low = _mm512_packs_epi32(q[0], q[1]), high = _mm512_packs_epi32(q[2], q[3]);
+    return _mm512_permutexvar_epi32(order, _mm512_packs_epi16(low, high));
+}
+
+static inline vint bytes_clamp(vint x, vint limit)
+{
+    vint minus = _mm512_sub_epi8(_mm512_setzero_si512(), limit);
+    return _mm512_max_epi8(_mm512_min_epi8(x, limit), minus);
+}
+
+/* The codes of vector i to p + 16 i. */
+static inline void bytes_put_four(int8_t *p, vint x)
+{
+    _mm512_storeu_si512(p, x);
+}
+
+#include "kernel/quant_simd.h"
+
+void tg__quant_avx512(tg__kernels *table)
+{
+    fill(table);
+}

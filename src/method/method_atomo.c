@@ -1,0 +1,36 @@
+/* ATOMO: of each matrix about `rank` singular vectors, drawn at random, scaled to be unbiased. */
+#include "method/default_program.h"
+
+static const tg_key keys[] = {
+    {.name = "rank",
+     .type = TG_KEY_INT,
+     .def = "3",
+     .min = 1,
+     .max = 65536,
+     .help = "atoms of a matrix that are kept on average; the paper's s"},
+    {.name = "exchange",
+     .type = TG_KEY_CHOICE,
+     .def = "auto",
+     .choices = "auto|allgather|none",
+     .help = "auto: allgather (atoms belong to whole matrices); none: ranks drift apart"},
+    {.name = NULL},
+};
+
+const tg__method_def tg__method_atomo = {
+    .entry = {"atomo", "random singular vectors of each matrix, unbiased, no memory",
+              "Wang et al. 2018, arXiv:1806.04090", keys},
+    .card =
+        {
+            .sends = "about rank atoms u v^T of each matrix, f32; vectors dense",
+            .bits = "96 (rows + cols) / (rows cols) of a matrix at rank 3",
+            .keeps = "nothing",
+            .cost = "a singular value decomposition of each matrix, O(n min(rows, cols)); 1 round, "
+                    "1 delay",
+            .use = "few large matrices and a slow link, where unbiased updates matter",
+            .limit = "rank atoms no smaller than the matrix: sent dense, so ssgd exactly",
+        },
+    .program = &tg__default_program,
+    .codec = "atomo",
+    .feedback = "none",
+    .exchange = "allgather",
+};

@@ -1,0 +1,35 @@
+/* EF-signSGD: p = g + r; send mean |p| * sign(p); r = p - sent.
+ *
+ * The paper keeps its residual in units of the update: p' = eta*g + r', w -= sent'. Here it is in
+ * units of the gradient, as for every method, so that any strategy and optimizer may follow; r is
+ * multiplied by eta_old / eta_new when the learning rate changes, which makes eta*r the paper's r'
+ * to rounding. rescale=no leaves r as it is. */
+#include "method/default_program.h"
+#include "method/method_keys.h"
+
+static const tg_key keys[] = {
+    {.name = "scale",
+     .type = TG_KEY_CHOICE,
+     .def = "row",
+     .choices = "tensor|row",
+     .help = "mean |p| of each row of a matrix (rows of zeros stay zero), or as in the paper"},
+    TG__KEY_RESCALE("yes"),
+    TG__KEY_EXCHANGE_CODED,
+    {.name = NULL},
+};
+
+const tg__method_def tg__method_efsign = {
+    .entry = {"efsign", "signs times their mean magnitude, with residual",
+              "Karimireddy et al. 2019, arXiv:1901.09847, alg. 1", keys},
+    .card = {.sends = "the sign of each element, the mean magnitude of each row",
+             .bits = "1 + 32 / row length",
+             .keeps = "1: the residual",
+             .cost = "1 pass; 1 round, 1 delay",
+             .use = "1 bit an element where signsgd loses accuracy; keeps SGD's learning rate",
+             .limit = "rows of one magnitude are lossless; sum of eta * sent + eta * r = sum of "
+                      "eta * g, to rounding"},
+    .program = &tg__default_program,
+    .codec = "sign",
+    .feedback = "residual",
+    .exchange = "allgather",
+};

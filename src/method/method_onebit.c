@@ -1,0 +1,35 @@
+/* 1-bit SGD: r += g; each element as one of its column's two means; r -= sent. twoway: the owners
+ * of the blocks quantise the mean once more, with a residual of their own, so that 1 bit goes both
+ * ways. */
+#include "method/default_program.h"
+#include "method/method_keys.h"
+
+static const tg_key keys[] = {
+    {.name = "threshold",
+     .type = TG_KEY_CHOICE,
+     .def = "zero",
+     .choices = "zero|mean",
+     .help = "what an element is compared with: 0, or its column's mean"},
+    {.name = "twoway",
+     .type = TG_KEY_FLAG,
+     .def = "no",
+     .help = "exchange=direct with the mean quantised as well, by the owner of each block"},
+    TG__KEY_RESCALE("no"),
+    TG__KEY_EXCHANGE_CODED,
+    {.name = NULL},
+};
+
+const tg__method_def tg__method_onebit = {
+    .entry = {"1bit", "one bit an element, two means a column, with residual",
+              "Seide et al. 2014, 1-bit stochastic gradient descent, Interspeech", keys},
+    .card = {.sends = "which of its column's two means is meant for each element",
+             .bits = "1 + 64 / column length",
+             .keeps = "1: the residual; twoway: 1/P more twice, the owner's",
+             .cost = "1 pass; 1 round, 1 delay; twoway: 2 rounds, 2 delays, 2 n/8 bytes for any P",
+             .use = "large dense layers; twoway from 4 ranks on",
+             .limit = "columns of two values of opposite sign are lossless"},
+    .program = &tg__default_program,
+    .codec = "1bit",
+    .feedback = "residual",
+    .exchange = "allgather",
+};

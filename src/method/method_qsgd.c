@@ -1,0 +1,32 @@
+/* QSGD: a few levels of each bucket's norm, rounded at random without bias, so that no memory of
+ * the error is needed; summed in f32. */
+#include "codec/codec_qsgd.h"
+#include "method/default_program.h"
+#include "method/method_keys.h"
+
+static const tg_key keys[] = {
+    TG__QSGD_KEYS,
+    {.name = "feedback",
+     .type = TG_KEY_CHOICE,
+     .def = "none",
+     .choices = "none|residual",
+     .help = "residual: remember the rounding and send it later"},
+    TG__KEY_RESCALE("no"),
+    TG__KEY_EXCHANGE_CODED,
+    {.name = NULL},
+};
+
+const tg__method_def tg__method_qsgd = {
+    .entry = {"qsgd", "a few levels of each bucket's norm, rounded at random without bias",
+              "Alistarh et al. 2017, arXiv:1610.02132", keys},
+    .card = {.sends = "4-bit levels, a bf16 unit for every 512",
+             .bits = "4.03",
+             .keeps = "nothing; feedback=residual: 1 residual",
+             .cost = "1 pass, 1 round, 1 delay",
+             .use = "8 times fewer bytes with a theory of convergence and no state",
+             .limit = "exact on levels of a power-of-two unit; E[decoded] = gradient"},
+    .program = &tg__default_program,
+    .codec = "qsgd",
+    .feedback = "none",
+    .exchange = "allgather",
+};

@@ -1,0 +1,45 @@
+/* Random-k: the same k random elements on all ranks, summed without indices; the rest stays in r,
+ * or without feedback the sum is scaled by n/k. */
+#include "method/method_keys.h"
+#include "method/shared_support_program.h"
+
+static const tg_key keys[] = {
+    TG__KEY_DENSITY("0.01"),
+    TG__KEY_WARMUP("0"),
+    {.name = "values",
+     .type = TG_KEY_CHOICE,
+     .def = "f32",
+     .choices = "f32|fp16",
+     .help = "how a rank's values are sent to where they are summed"},
+    {.name = "feedback",
+     .type = TG_KEY_CHOICE,
+     .def = "residual",
+     .choices = "none|residual",
+     .help = "none: nothing is remembered, and the sum is scaled by n/k (unbiased)"},
+    {.name = "exchange",
+     .type = TG_KEY_CHOICE,
+     .def = "auto",
+     .choices = "auto|direct|ring|allgather|none",
+     .help = "of the k values; auto: direct; none: no exchange, ranks drift apart"},
+    {.name = NULL},
+};
+
+const tg__method_def tg__method_randomk = {
+    .entry = {"randomk", "the same random elements on all ranks, summed densely",
+              "Wangni et al. 2018, arXiv:1710.09854; Stich et al. 2018, arXiv:1809.07599", keys},
+    .card =
+        {
+            .sends = "k values at random places that all ranks know",
+            .bits = "32 density = 0.32 at 1 %",
+            .keeps = "1 vector: r (feedback=none: nothing)",
+            .cost = "r += g, k draws, a gather; 2 rounds, 2 delays: 8 k (P-1)/P bytes a rank for "
+                    "any P",
+            .use = "many ranks: the volume does not grow with P; a baseline for top-k",
+            .limit = "density 1 is ssgd exactly",
+        },
+    .program = &tg__shared_support_program,
+    .codec = "f32",
+    .feedback = "residual",
+    .exchange = "direct",
+    .properties = TG__SPARSIFIES,
+};

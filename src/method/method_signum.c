@@ -1,0 +1,31 @@
+/* Signum: m = beta*m + (1 - beta)*g on every rank; signs of m, majority vote. A dense step sends m.
+ */
+#include "method/default_program.h"
+#include "method/method_keys.h"
+
+static const tg_key keys[] = {
+    {.name = "beta",
+     .type = TG_KEY_REAL,
+     .def = "0.9",
+     .min = 0,
+     .max = 0.999999,
+     .help = "share of the old average that stays in a step; the optimizer needs no momentum"},
+    TG__KEY_EXCHANGE_CODED,
+    {.name = NULL},
+};
+
+const tg__method_def tg__method_signum = {
+    .entry = {"signum", "signs of each rank's momentum, majority vote",
+              "Bernstein et al. 2018, arXiv:1802.04434, alg. 2 and 3", keys},
+    .card = {.sends = "the sign of each element of the momentum",
+             .bits = "1",
+             .keeps = "1: the momentum",
+             .cost = "2 passes; 1 round, 1 delay; votes are counted as bits",
+             .use = "as signsgd, with noisier gradients",
+             .limit = "beta = 0 is signsgd"},
+    .program = &tg__default_program,
+    .codec = "sign",
+    .feedback = "momentum",
+    .exchange = "allgather",
+    .combine = &tg__combine_vote,
+};

@@ -1,0 +1,30 @@
+/* TernGrad: -s, 0 or s with the right mean, where s is agreed on among the ranks. */
+#include "codec/codec_terngrad.h"
+#include "method/method_keys.h"
+#include "method/shared_scale_program.h"
+
+static const tg_key keys[] = {
+    TG__TERNGRAD_KEYS,
+    {.name = "scaler",
+     .type = TG_KEY_CHOICE,
+     .def = "shared",
+     .choices = "shared|local",
+     .help = "shared: the largest of all ranks', which a round before the codes tells; local: each "
+             "rank's own, one round less"},
+    TG__KEY_EXCHANGE_CODED,
+    {.name = NULL},
+};
+
+const tg__method_def tg__method_terngrad = {
+    .entry = {"terngrad", "-s, 0 or s at random, one s for each tensor and all ranks",
+              "Wen et al. 2017, arXiv:1705.07878", keys},
+    .card = {.sends = "ternary codes; first the scalers, an f32 for each tensor",
+             .bits = "2",
+             .keeps = "nothing",
+             .cost = "2 passes, 2 rounds, 2 delays (scaler=local: 1 round, 1 delay)",
+             .use = "16 times fewer bytes without state; noisy where few elements are large",
+             .limit = "exact on entries 0, s, -s without clipping; E[decoded] = clipped gradient"},
+    .program = &tg__shared_scale_program,
+    .codec = "terngrad",
+    .exchange = "allgather",
+};

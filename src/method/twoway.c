@@ -1,0 +1,129 @@
+/* The owner's side of two-way 1-bit SGD: p = mean + o; send C(p); o = p - D(C(p)).
+ *
+ * Source: Seide et al. 2014, 1-bit stochastic gradient descent, Interspeech, sec. 3.2 */
+#include "method/twoway.h"
+#include "base/mem.h"
+#include "codec/strips.h"
+#include "kernel/kernel.h"
+#include <stdlib.h>
+#include <string.h>
+
+struct tg__twoway {
+    tg_codec *codec;
+    size_t lo, n;         /* the block */
+    float *owner;         /* (n) the slot */
+    float *before;        /* (n) its values before the last step */
+    tg_segment *segments; /* (nsegments) the tensors as the block cuts them */
+    size_t nsegments;
+};
+
+static tg_status recode(void *arg, const float *mean, uint8_t *frame, size_t cap, size_t *len_p)
+{
+    tg__twoway *t = arg;
+    tg_encode_context ctx = {
+        .struct_size = sizeof ctx, .segments = t->segments, .nsegments = t->nsegments};
+    tg__part part = {.dst = frame, .cap = cap, .lo = 0, .hi = t->n};
+    tg__view view = {0};
+    if (t->n > 0)
+        memcpy(t->before, t->owner, t->n * sizeof *t->owner);
+    tg__kernel()->add(t->owner, mean, t->n);
+    TG_TRY(tg__codec_encode(t->codec, &ctx, t->owner, t->n, &part, 1, &view));
+    tg__kernel()->sub(t->owner, view.dense, t->n);
+    *len_p = part.len;
+    return TG_OK;
+}
+
+/* Strips are what a cut leaves of tensors. */
+static tg_status cut_segments(tg__twoway *t, const tg_segment *segments, size_t count)
+{
+    tg_encode_context ctx = {.struct_size = sizeof ctx, .segments = segments, .nsegments = count};
+    tg__part block = {.lo = t->lo, .hi = t->lo + t->n};
+    tg__strip strip;
+    size_t n = 0;
+    for (tg__strips s = tg__strips_of(&ctx, &block, 2); tg__strips_next(&s, &strip);)
+        n++;
+    TG_TRY(tg__alloc(n, sizeof *t->segments, &t->segments));
+    for (tg__strips s = tg__strips_of(&ctx, &block, 2); tg__strips_next(&s, &strip);) {
+        bool vector = strip.rows == 1;
+        t->segments[t->nsegments++] = (tg_segment){.begin = strip.lo - t->lo,
+                                                   .n = strip.rows * strip.cols,
+                                                   .rows = vector ? strip.cols : strip.rows,
+                                                   .cols = vector ? 1 : strip.cols};
+    }
+    return TG_OK;
+}
+
+/* A slot for each tensor that the block touches. */
+static tg_status make_slot(tg__twoway *t, const tg__method_setup *setup, const tg_segment *segments)
+{
+    const char **name;
+    size_t *len, count = 0;
+    TG_TRY(tg__alloc(setup->count, sizeof *name, &name));
+    tg_status status = tg__alloc(setup->count, sizeof *len, &len);
+    for (size_t i = 0; status == TG_OK && i < setup->count; i++) {
+        size_t lo = TG__MAX(segments[i].begin, t->lo);
+        size_t hi = TG__MIN(segments[i].begin + segments[i].n, t->lo + t->n);
+        if (lo < hi) {
+            name[count] = setup->tensor[i];
+            len[count++] = hi - lo;
+        }
+    }
+    if (status == TG_OK && count > 0)
+        status = tg__state_block(setup->state, TG__ROLE_OWNER, TG__RESCALE_COPY, "owner residual",
+                                 name, len, count, &t->owner);
+    free(name);
+    free(len);
+    return status;
+}
+
+static tg_status fill(tg__twoway *t, const tg__method_setup *setup, const tg_segment *segments)
+{
+    TG_TRY(cut_segments(t, segments, setup->count));
+    TG_TRY(tg__alloc(t->n, sizeof *t->before, &t->before));
+    return make_slot(t, setup, segments);
+}
+
+tg_status tg__twoway_create(const tg__method_setup *setup, const tg_segment *segments,
+                            tg_codec *codec, tg__exchange *x, tg__twoway **t_p)
+{
+    const tg__part *own = &x->parts[x->rank];
+    if (setup->lanes > 1)
+        return tg_fail(TG_E_UNSUPPORTED,
+                       "twoway=yes with %zu exchanges in flight: the owner's residual allows 1",
+                       setup->lanes);
+    tg__twoway *t;
+    TG_TRY(tg__alloc(1, sizeof *t, &t));
+    t->codec = codec;
+    t->lo = own->lo;
+    t->n = own->hi - own->lo;
+    tg_status status = fill(t, setup, segments);
+    if (status != TG_OK) {
+        tg__twoway_destroy(t);
+        return status;
+    }
+    x->recode = recode;
+    x->recode_arg = t;
+    *t_p = t;
+    return TG_OK;
+}
+
+void tg__twoway_destroy(tg__twoway *t)
+{
+    if (t) {
+        free(t->segments);
+        free(t->before);
+    }
+    free(t);
+}
+
+void tg__twoway_undo(tg__twoway *t)
+{
+    if (t && t->n > 0)
+        memcpy(t->owner, t->before, t->n * sizeof *t->owner);
+}
+
+void tg__twoway_scale(tg__twoway *t, float factor)
+{
+    if (t && t->n > 0)
+        tg__kernel()->scale(t->owner, factor, t->n);
+}

@@ -1,0 +1,21 @@
+/* Two-way quantisation: the owner of a block of exchange `direct` adds its residual to the mean,
+ * encodes it and keeps what that lost. One task at a time. */
+#ifndef TG_TWOWAY_H
+#define TG_TWOWAY_H
+
+#include "method/method.h"
+
+typedef struct tg__twoway tg__twoway;
+
+/* Make the owner's slot for this rank's block of x, and hook into x. segments (count): the bucket's
+ * tensors; borrowed codec. Errors TG_E_NOMEM, TG_E_UNSUPPORTED (more than one lane) */
+TG_NODISCARD tg_status tg__twoway_create(const tg__method_setup *setup, const tg_segment *segments,
+                                         tg_codec *codec, tg__exchange *x, tg__twoway **t_p);
+void tg__twoway_destroy(tg__twoway *t); /* NULL is fine; not the slot */
+
+/* The step was dropped: the owner's residual is what it was before the step. NULL is fine */
+void tg__twoway_undo(tg__twoway *t);
+/* Multiply the owner's residual. NULL is fine */
+void tg__twoway_scale(tg__twoway *t, float factor);
+
+#endif

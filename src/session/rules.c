@@ -1,0 +1,119 @@
+/* Rules by name patterns. `f32` is what many call the method `dense`. */
+#include "session/rules.h"
+#include "base/mem.h"
+
+#include <fnmatch.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static tg_status copy(const char *text, size_t len, char **copy_p)
+{
+    *copy_p = strndup(text, len);
+    return *copy_p == NULL ? tg_fail(TG_E_NOMEM, "out of memory for a rule") : TG_OK;
+}
+
+static tg_status set_method(tg__rules *r, tg__rule *rule, const char *method)
+{
+    const char *meant = strcmp(method, "f32") == 0 ? "dense" : method;
+    TG_TRY(copy(meant, strlen(meant), &rule->method));
+    TG_TRY(tg__method_parse(rule->method, &rule->spec, &rule->def));
+    while (strcmp(tg_spec_text(r->rule[rule->same].spec), tg_spec_text(rule->spec)) != 0)
+        rule->same++; /* at the latest it is found itself */
+    return TG_OK;
+}
+
+static tg_status read_rule(tg__rules *r, tg__rule *rule, const char *text)
+{
+    const char *equals = text == NULL ? NULL : strchr(text, '=');
+    if (equals == NULL || equals == text || equals[1] == 0 || strpbrk(text, "\n") != NULL)
+        return tg_fail(TG_E_SPEC,
+                       "rule \"%.100s\": allowed: PATTERN=METHOD, e.g. *.bias=f32 or "
+                       "fc*=dgc:density=0.001",
+                       text == NULL ? "" : text);
+    TG_TRY(copy(text, (size_t)(equals - text), &rule->pattern));
+    if (set_method(r, rule, equals + 1) != TG_OK) {
+        char why[400];
+        snprintf(why, sizeof why, "%s", tg_error());
+        return tg_fail(TG_E_SPEC, "rule \"%.100s\": %s", text, why);
+    }
+    return TG_OK;
+}
+
+/* Ranks that exchange nothing of some tensors could not agree on when to stop or skip. */
+static tg_status check_exchanges(const tg__rules *r)
+{
+    const tg__rule *other = tg__rules_default(r);
+    bool none = strcmp(tg_spec_word(other->spec, "exchange"), "none") == 0;
+    for (size_t i = 0; i < r->count; i++)
+        if ((strcmp(tg_spec_word(r->rule[i].spec, "exchange"), "none") == 0) != none)
+            return tg_fail(TG_E_SPEC,
+                           "rule \"%s=%s\" and method \"%s\": exchange=none is for all tensors or "
+                           "for none",
+                           r->rule[i].pattern, r->rule[i].method, other->method);
+    return TG_OK;
+}
+
+tg_status tg__rules_init(tg__rules *r, const char *const *text, size_t n, const char *method)
+{
+    TG_TRY(tg__alloc(n + 1, sizeof *r->rule, &r->rule));
+    r->count = n + 1;
+    for (size_t i = 0; i < n; i++)
+        TG_TRY(read_rule(r, &r->rule[i], text == NULL ? NULL : text[i]));
+    TG_TRY(set_method(r, &r->rule[n], method));
+    return check_exchanges(r);
+}
+
+void tg__rules_free(tg__rules *r)
+{
+    for (size_t i = 0; i < r->count; i++) {
+        free(r->rule[i].pattern);
+        free(r->rule[i].method);
+        tg_spec_free(r->rule[i].spec);
+    }
+    free(r->rule);
+    *r = (tg__rules){0};
+}
+
+size_t tg__rules_find(const tg__rules *r, const char *name)
+{
+    size_t i = 0;
+    while (i + 1 < r->count && fnmatch(r->rule[i].pattern, name, 0) != 0)
+        i++;
+    return i;
+}
+
+static tg_status unused(const tg__rule *rule, const char *const *name, size_t n)
+{
+    char list[300] = "";
+    size_t at = 0, taken = n;
+    for (size_t i = 0; i < n && taken == n; i++)
+        if (fnmatch(rule->pattern, name[i], 0) == 0)
+            taken = i;
+    if (taken < n)
+        return tg_fail(TG_E_SPEC,
+                       "the rule for \"%s\": rules before it take all tensors that it matches "
+                       "(\"%s\")",
+                       rule->pattern, name[taken]);
+    for (size_t i = 0; i < n && at + 4 < sizeof list; i++) {
+        bool fits = at + strlen(name[i]) + 8 < sizeof list;
+        at += (size_t)snprintf(list + at, sizeof list - at, "%s%s", i == 0 ? "" : ", ",
+                               fits ? name[i] : "...");
+        if (!fits)
+            break;
+    }
+    return tg_fail(TG_E_SPEC, "the rule for \"%s\" matches no tensor: there are %s", rule->pattern,
+                   list);
+}
+
+tg_status tg__rules_all_used(const tg__rules *r, const char *const *name, size_t n)
+{
+    for (size_t i = 0; i + 1 < r->count; i++) {
+        size_t t = 0;
+        while (t < n && tg__rules_find(r, name[t]) != i)
+            t++;
+        if (t == n)
+            return unused(&r->rule[i], name, n);
+    }
+    return TG_OK;
+}

@@ -1,0 +1,125 @@
+/* What each tensor costs: a random gradient (normal, of deviation 1) encoded by the methods
+ * themselves, alone in the world.
+ *
+ * A bucket's bytes are measured; its tensors share them by what each would take alone, or where
+ * tensors compete for what is sent (sparsifiers), by their sizes. */
+#include "session/session_impl.h"
+#include "base/mem.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#define LATE (UINT64_MAX / 2) /* a step after every warm-up */
+
+enum { DRAWS = 16 }; /* steps that are averaged where they differ (ATOMO's number of atoms) */
+
+static tg_status play(tg__method *m, const float *g, uint64_t step, double eta, double *bytes_p)
+{
+    tg__task task = {.step = step, .g = g, .coded = true, .eta = eta};
+    tg__exchange *x = NULL;
+    TG_TRY(m->def->program->begin(m, &task, &x));
+    while (x != NULL) { /* one rank: an exchange is over when it starts */
+        TG_TRY(x->ops->start(x));
+        TG_TRY(m->def->program->next(m, &task, &x));
+    }
+    *bytes_p = (double)task.coded_bytes;
+    return TG_OK;
+}
+
+static tg_status play_some(tg__method *m, const float *g, double eta, double *bytes_p)
+{
+    double first, bytes, sum;
+    TG_TRY(play(m, g, LATE, eta, &first));
+    TG_TRY(play(m, g, LATE + 1, eta, &bytes));
+    sum = first + bytes;
+    *bytes_p = sum / 2;
+    if (fabs(bytes - first) < 0.05 * first)
+        return TG_OK;
+    for (uint64_t i = 2; i < DRAWS; i++) {
+        TG_TRY(play(m, g, LATE + i, eta, &bytes));
+        sum += bytes;
+    }
+    *bytes_p = sum / DRAWS;
+    return TG_OK;
+}
+
+/* Bytes of the frames of b's tensors as one bucket. */
+static tg_status measure(const tg_session *s, const bucket *b, double *bytes_p)
+{
+    const tg_rng_key key = {.seed = s->config.seed, .purpose = TG_PURPOSE_TEST};
+    tg__method_setup setup = {.size = 1, .lanes = 1};
+    tg__method *m = NULL;
+    float *g = NULL;
+    TG_TRY(tg__state_create(&setup.state));
+    tg_status status = tg__session_method(s, b, 0, setup, &m);
+    if (status == TG_OK)
+        status = tg__alloc(b->n, sizeof *g, &g);
+    if (status == TG_OK) {
+        for (size_t i = 0; i < b->n; i++)
+            g[i] = (float)tg_rng_normal(&key, i);
+        status = play_some(m, g, s->lr, bytes_p);
+    }
+    free(g);
+    tg__method_destroy(m);
+    tg__state_destroy(setup.state);
+    return status;
+}
+
+/* bytes (ntrained) of the bucket's members. */
+static tg_status share(const tg_session *s, const bucket *b, double *bytes)
+{
+    const bool competes = (s->rules.rule[b->rule].def->properties & TG__SPARSIFIES) != 0;
+    double all, sum = 0;
+    TG_TRY(measure(s, b, &all));
+    all += TG__ENVELOPE_BYTES;
+    for (uint32_t i = 0; i < b->count; i++) {
+        const size_t t = b->member[i];
+        const bucket alone = {
+            .member = &b->member[i], .count = 1, .n = s->wtensor[t].n, .rule = b->rule};
+        bytes[t] = (double)alone.n;
+        if (!competes && b->count > 1)
+            TG_TRY(measure(s, &alone, &bytes[t]));
+        sum += bytes[t];
+    }
+    for (uint32_t i = 0; i < b->count; i++)
+        bytes[b->member[i]] *= all / sum;
+    return TG_OK;
+}
+
+static tg_status list(tg_session *s, const double *bytes,
+                      tg_status (*each)(void *arg, const tg_plan_tensor *tensor), void *arg)
+{
+    for (size_t i = 0; i < s->ntrained; i++) {
+        const tensor *t = &s->tensor[s->trained[i]];
+        const tg__rule *rule = &s->rules.rule[tg__rules_find(&s->rules, t->name)];
+        const tg_plan_tensor row = {.struct_size = sizeof row,
+                                    .name = t->name,
+                                    .shape = t->shape,
+                                    .ndim = t->ndim,
+                                    .n = t->n,
+                                    .method = tg_spec_text(rule->spec),
+                                    .rule = rule->pattern,
+                                    .bucket = t->bucket,
+                                    .bytes = bytes[i]};
+        TG_TRY(each(arg, &row));
+    }
+    return TG_OK;
+}
+
+tg_status tg_session_plan(tg_session *s, tg_status (*each)(void *arg, const tg_plan_tensor *tensor),
+                          void *arg)
+{
+    TG_TRY(tg__session_check(s));
+    if (!s->begun || each == NULL)
+        return s->begun ? tg_fail(TG_E_ARG, "tg_session_plan: each must not be NULL")
+                        : tg_fail(TG_E_STATE, "tg_session_plan before tg_session_begin");
+    double *bytes;
+    TG_TRY(tg__alloc(s->ntrained, sizeof *bytes, &bytes));
+    tg_status status = TG_OK;
+    for (size_t b = 0; b < s->nbuckets && status == TG_OK; b++)
+        status = share(s, &s->bucket[b], bytes);
+    if (status == TG_OK)
+        status = list(s, bytes, each, arg);
+    free(bytes);
+    return status;
+}

@@ -1,0 +1,154 @@
+/* What a step's exchanges did, by method: figures for the caller, and warnings for the log. */
+#include "session/session_impl.h"
+#include "base/mem.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+tg_status tg__session_report_make(tg_session *s)
+{
+    TG_TRY(tg__alloc(s->nbuckets, sizeof *s->group, &s->group));
+    TG_TRY(tg__alloc(s->nbuckets, sizeof *s->method_info, &s->method_info));
+    for (size_t i = 0; i < s->nbuckets; i++) {
+        bucket *b = &s->bucket[i];
+        const tg__feedback *f = b->method->feedback;
+        const char *text = tg_spec_text(b->method->spec);
+        while (b->group < s->nmethods && strcmp(s->method_info[b->group].method, text) != 0)
+            b->group++;
+        if (b->group < s->nmethods)
+            continue;
+        method_group *g = &s->group[s->nmethods];
+        s->method_info[s->nmethods++].method = text;
+        bool velocity = f != NULL && f->ops->owns_momentum;
+        tg__watch_init(&g->watch, velocity ? 1 / (1 - f->params.momentum) : 1);
+        g->remembers = f != NULL && tg__feedback_pending(f) != NULL;
+        g->has_threshold = tg_spec_has(b->method->spec, "threshold");
+    }
+    return TG_OK;
+}
+
+void tg__session_report_free(tg_session *s)
+{
+    free(s->group);
+    free(s->method_info);
+}
+
+void tg__session_report_begin(tg_session *s, tg_step_info *info)
+{
+    for (size_t i = 0; i < s->nmethods; i++) {
+        method_group *g = &s->group[i];
+        g->norm_sq = g->residual_sq = 0;
+        g->fallen = 0;
+        g->coded = false;
+        s->method_info[i] = (tg_method_info){.method = s->method_info[i].method};
+    }
+    s->delivered = 0;
+    info->density = 0;
+    info->methods = s->method_info;
+    info->nmethods = s->nmethods;
+}
+
+/* Some frames of tiny parts may be dense without harm. */
+static bool fell_back(const tg__task *task, size_t n)
+{
+    return task->fell_back && task->coded_bytes >= n * sizeof(float) / 2;
+}
+
+void tg__session_report_op(tg_session *s, const lane_op *o, tg_step_info *info)
+{
+    const tg__op *op = &o->op;
+    const size_t n = s->bucket[op->bucket].n;
+    method_group *g = &s->group[s->bucket[op->bucket].group];
+    tg_method_info *m = &s->method_info[s->bucket[op->bucket].group];
+    m->bytes += op->task.coded_bytes + TG__ENVELOPE_BYTES;
+    info->coded_bytes += op->task.coded_bytes + TG__ENVELOPE_BYTES;
+    info->density += op->task.density * (double)n; /* a sum until the end */
+    s->delivered += n;
+    info->coded = op->task.coded;
+    if (o->loaded) /* from a checkpoint, which does not tell more */
+        return;
+    m->n += n;
+    m->kept += op->task.kept;
+    m->bytes_sent += op->bytes_sent;
+    m->encode_ns += op->encode_ns;
+    m->decode_ns += op->decode_ns;
+    info->elements += n;
+    info->kept += op->task.kept;
+    info->encode_ns += op->encode_ns;
+    info->decode_ns += op->decode_ns;
+    info->exchange_ns += op->end_ns - op->begin_ns;
+    g->norm_sq += o->norm_sq;
+    g->coded = op->task.coded;
+    if (fell_back(&op->task, n)) {
+        m->fell_back++;
+        info->fell_back++;
+        g->fallen += n;
+    }
+}
+
+/* Norms of what was not sent yet; no begin() may be running beside this. */
+static tg_status look_at_residuals(tg_session *s)
+{
+    for (size_t b = 0; b < s->nbuckets; b++) {
+        for (size_t l = 0; l < s->lanes; l++)
+            if (!s->bucket[b].lane[l].loaded)
+                TG_TRY(tg__engine_wait_begun(s->engine, &s->bucket[b].lane[l].op));
+        double norm = tg__method_residual_norm(s->bucket[b].method);
+        s->group[s->bucket[b].group].residual_sq += norm * norm;
+    }
+    return TG_OK;
+}
+
+static void warn_dense(const tg_session *s, size_t i)
+{
+    const tg__watch *w = &s->group[i].watch;
+    tg_log(TG_LOG_WARN,
+           "%s: in %llu of %llu steps the coded form was no smaller than the dense one, which was "
+           "sent in its place: a lower density or fewer bits would make it smaller",
+           s->method_info[i].method, (unsigned long long)w->dense, (unsigned long long)w->coded);
+}
+
+static void warn_growth(const tg_session *s, size_t i)
+{
+    const method_group *g = &s->group[i];
+    tg_log(TG_LOG_WARN,
+           "%s: the residual grows without bound: after step %llu its norm is %.3g times the "
+           "gradient's, because a step cannot send as much as comes in: %s",
+           s->method_info[i].method, (unsigned long long)s->t + 1,
+           sqrt(g->residual_sq / g->norm_sq),
+           g->has_threshold ? "take a larger threshold, or threshold=auto where the method has it"
+                            : "let it send more, or lower the learning rate");
+}
+
+tg_status tg__session_report_end(tg_session *s, tg_step_info *info)
+{
+    bool any_due = false;
+    for (size_t i = 0; i < s->nmethods; i++)
+        s->method_info[i].norm = sqrt(s->group[i].norm_sq);
+    info->density = s->delivered > 0 ? info->density / (double)s->delivered : 1;
+    for (size_t i = 0; s->transport->rank == 0 && i < s->nmethods; i++) { /* who speaks for all */
+        method_group *g = &s->group[i];
+        const tg_method_info *m = &s->method_info[i];
+        g->due =
+            g->coded && tg__watch_step(&g->watch, m->n, m->kept, m->norm, 2 * g->fallen > m->n);
+        g->due = g->due && g->remembers;
+        any_due = any_due || g->due;
+        if (tg__watch_dense(&g->watch))
+            warn_dense(s, i);
+    }
+    if (!any_due && !info->want_residual_norm)
+        return TG_OK;
+    TG_TRY(look_at_residuals(s));
+    for (size_t i = 0; i < s->nmethods; i++) {
+        method_group *g = &s->group[i];
+        if (g->due && tg__watch_residual(&g->watch, sqrt(g->residual_sq)))
+            warn_growth(s, i);
+        if (!info->want_residual_norm)
+            continue;
+        s->method_info[i].residual_norm = sqrt(g->residual_sq);
+        info->residual_norm += g->residual_sq; /* a sum until the end */
+    }
+    info->residual_norm = sqrt(info->residual_norm);
+    return TG_OK;
+}

@@ -1,0 +1,130 @@
+/* Any finite floats through one codec, FUZZ_CODEC: the frames are valid, fit, are the same again,
+ * and decode to what the codec said it encoded. */
+#include "codec_specs.h"
+#include "fuzz_tools.h"
+
+typedef struct input {
+    tg_encode_context ctx;
+    tg_segment segments[2];
+    bool with_context;
+    size_t n, cut;
+    float *x;
+} input;
+
+static bool read_input(const uint8_t *data, size_t size, input *in)
+{
+    size_t n = TG__MIN((size_t)tg__get16(data + 2), (size_t)FUZZ_ENCODE_MAX);
+    size_t have = (size - FUZZ_ENCODE_HEAD) / sizeof(float);
+    size_t middle = tg__get16(data + 6) % (n + 1);
+    if (n > 0 && have == 0)
+        return false;
+    *in = (input){.with_context = data[1] & 1, .n = n, .cut = tg__get16(data + 4) % (n + 1)};
+    in->x = fuzz_floats(n);
+    for (size_t i = 0; i < n; i++) {
+        uint32_t bits = tg__get32(data + FUZZ_ENCODE_HEAD + i % have * 4);
+        if ((bits & 0x7f800000u) == 0x7f800000u)
+            bits ^= 0x40000000u; /* finite */
+        memcpy(&in->x[i], &bits, sizeof bits);
+    }
+    if (middle > 0 && middle < n) /* a vector, and a matrix of two rows if it can be one */
+        in->segments[0] = (tg_segment){.begin = 0, .n = middle, .rows = middle, .cols = 1};
+    size_t begin = middle < n ? middle : 0, left = n - begin, rows = left % 2 ? 1 : 2;
+    size_t last = begin > 0;
+    in->segments[last] = (tg_segment){.begin = begin, .n = left, .rows = rows, .cols = left / rows};
+    in->ctx = (tg_encode_context){
+        .struct_size = sizeof in->ctx,
+        .rng = {.seed = data[9], .purpose = TG_PURPOSE_CODEC, .step = 3},
+        .density = data[8] / 255.0,
+        .segments = n > 0 ? in->segments : NULL,
+        .nsegments = n > 0 ? last + 1 : 0,
+    };
+    return true;
+}
+
+static void write_dense(const tg__view *view, size_t n, float *dst)
+{
+    if (!view->sparse && n > 0)
+        memcpy(dst, view->dense, n * sizeof *dst);
+    for (size_t i = 0; view->sparse && i < view->k; i++) {
+        if (view->idx[i] >= n || (i > 0 && view->idx[i] <= view->idx[i - 1]))
+            abort();
+        dst[view->idx[i]] = view->val[i];
+    }
+}
+
+/* The frames are valid and decode to the view. */
+static void check_frames(const tg_codec *c, const input *in, const tg__part *parts, size_t nparts,
+                         const tg__view *view)
+{
+    float *want = fuzz_floats(in->n), *got = fuzz_floats(in->n);
+    write_dense(view, in->n, want);
+    for (size_t i = 0; i < nparts; i++) {
+        const tg__part *p = &parts[i];
+        size_t n = p->hi - p->lo;
+        if (p->len > p->cap || p->kept > n ||
+            tg__frame_check(p->dst, p->len, n, c->ops->wire_id) != TG_OK)
+            abort();
+        tg__frame_decode(p->dst, p->len, got + p->lo, NULL);
+    }
+    if (in->n > 0 && memcmp(want, got, in->n * sizeof *got) != 0)
+        abort();
+    if (c->ops->properties & TG__LOSSLESS && in->n > 0 &&
+        memcmp(in->x, got, in->n * sizeof *got) != 0)
+        abort();
+    free(want);
+    free(got);
+}
+
+/* Encode into nparts parts cut at in->cut, and check them. *hash_p: of the frames. */
+static void encode(tg_codec *c, input *in, size_t nparts, uint64_t *hash_p)
+{
+    const size_t cuts[] = {0, nparts == 2 ? in->cut : in->n, in->n};
+    tg__part parts[2];
+    tg__view view = {0};
+    *hash_p = TG__HASH_START;
+    for (size_t i = 0; i < nparts; i++) {
+        size_t bound = tg__codec_bound(c, cuts[i + 1] - cuts[i]);
+        parts[i] = (tg__part){
+            .dst = fuzz_copy(NULL, bound), .cap = bound, .lo = cuts[i], .hi = cuts[i + 1]};
+    }
+    tg_status status =
+        tg__codec_encode(c, in->with_context ? &in->ctx : NULL, in->x, in->n, parts, nparts, &view);
+    if (status == TG_OK)
+        check_frames(c, in, parts, nparts, &view);
+    else if (status != TG_E_UNSUPPORTED || nparts == 1) /* a codec of whole vectors may say so */
+        abort();
+    for (size_t i = 0; i < nparts; i++) {
+        *hash_p = tg__hash(*hash_p, parts[i].dst, parts[i].len);
+        free(parts[i].dst);
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    char spec[CODEC_SPEC_MAX];
+    input in;
+    if (size < FUZZ_ENCODE_HEAD ||
+        !codec_spec(&tg__codec_by_id(FUZZ_CODEC)->entry, data[0], spec) ||
+        !read_input(data, size, &in))
+        return 0;
+    tg_codec *c;
+    if (tg_codec_create(spec, &c) != TG_OK)
+        abort();
+    for (size_t nparts = 1; nparts <= 2; nparts++) {
+        uint64_t first, again;
+        size_t remembered = tg_codec_memory(c) * TG__MAX(in.ctx.nsegments, (size_t)1);
+        float *memory = fuzz_floats(remembered), *fresh = fuzz_floats(remembered);
+        in.ctx.memory = memory;
+        encode(c, &in, nparts, &first);
+        in.ctx.memory = fresh;
+        encode(c, &in, nparts, &again);
+        if (first != again)
+            abort();
+        encode(c, &in, nparts, &again); /* remembers the last */
+        free(memory);
+        free(fresh);
+    }
+    tg_codec_destroy(c);
+    free(in.x);
+    return 0;
+}

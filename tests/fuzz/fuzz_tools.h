@@ -1,0 +1,55 @@
+/* What the fuzz targets share. */
+#ifndef TESTS_FUZZ_TOOLS_H
+#define TESTS_FUZZ_TOOLS_H
+
+#include "base/mem.h"
+#include "codec/codec_impl.h"
+#include "kernel/kernel.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+/* A block of its own, so that a sanitizer sees its ends. */
+static inline void *fuzz_copy(const void *bytes, size_t len)
+{
+    void *p = malloc(len ? len : 1);
+    if (!p)
+        abort();
+    if (bytes && len > 0)
+        memcpy(p, bytes, len);
+    return p;
+}
+
+static inline float *fuzz_floats(size_t n)
+{
+    float *p = calloc(n ? n : 1, sizeof *p);
+    if (!p)
+        abort();
+    return p;
+}
+
+/* A refusal says why. */
+static inline void fuzz_refused(tg_status status)
+{
+    if (status != TG_OK && !*tg_error())
+        abort();
+}
+
+/* ---- input of fuzz_codec_NAME: a coded frame of that codec
+ *
+ *     0  2  aux        2  4  n       6  4  payload length, reached by repeating what follows; 0: as
+ * it is */
+enum { FUZZ_DECODE_HEAD = 10 };
+
+/* ---- input of fuzz_encode_NAME: what is encoded and how
+ *
+ *     0  1  number of the spec (see codec_specs.h)     1  1  bit 0: with a context
+ *     2  2  n                                            4  2  cut between two parts
+ *     6  2  cut between two segments                     8  1  density, in 1/255
+ *     9  1  seed                                        10     floats, repeated as often as needed
+ */
+enum { FUZZ_ENCODE_HEAD = 10, FUZZ_ENCODE_MAX = 4200 };
+
+#endif

@@ -1,0 +1,192 @@
+/* Write inputs to start from for every fuzz target, made by the library: valid frames of every
+ * codec of the registry in all their settings, index lists, spec strings, files.
+ *
+ *     fuzz_seeds FOLDER      writes FOLDER/TARGET/NAME */
+#include "codec_specs.h"
+#include "fuzz_tools.h"
+#include "telegrad/registry.h"
+#include "vectors.h"
+#include "wire/envelope.h"
+#include "wire/index.h"
+#include <errno.h>
+#include <sys/stat.h>
+
+static const char *folder;
+
+static void must(bool fine, const char *what)
+{
+    if (fine)
+        return;
+    fprintf(stderr, "fuzz_seeds: %s: %s %s\n", what, strerror(errno), tg_error());
+    exit(1);
+}
+
+static void put(const char *target, const char *kind, size_t number, const void *bytes, size_t len)
+{
+    char path[4096];
+    snprintf(path, sizeof path, "%s/%s", folder, target);
+    must(mkdir(path, 0777) == 0 || errno == EEXIST, path);
+    snprintf(path, sizeof path, "%s/%s/%s-%zu", folder, target, kind, number);
+    FILE *file = fopen(path, "wb");
+    must(file && fwrite(bytes, 1, len, file) == len && fclose(file) == 0, path);
+}
+
+/* The name of a codec in its targets' names: that of its file. */
+static const char *file_name(uint8_t id)
+{
+    switch (id) {
+#define TG_CODEC(name, wire_id) \
+    case wire_id:               \
+        return #name;
+#include "codec/codecs.def"
+#undef TG_CODEC
+    }
+    return "";
+}
+
+/* ---- codecs ---------------------------------------------------------------------------------- */
+
+static void seed_decoder(const char *target, size_t number, const uint8_t *frame, size_t len)
+{
+    uint8_t bytes[8192];
+    size_t payload = len - TG__FRAME_HEAD;
+    if (frame[1] != TG__FORM_CODED || FUZZ_DECODE_HEAD + payload > sizeof bytes)
+        return;
+    tg__put16(bytes, tg__get16(frame + 2));
+    tg__put32(bytes + 2, tg__get32(frame + 4));
+    tg__put32(bytes + 6, 0);
+    memcpy(bytes + FUZZ_DECODE_HEAD, frame + TG__FRAME_HEAD, payload);
+    put(target, "frame", number, bytes, FUZZ_DECODE_HEAD + payload);
+}
+
+static void seed_encoder(const char *target, size_t number, size_t spec, const float *x, size_t n)
+{
+    uint8_t bytes[FUZZ_ENCODE_HEAD + 64 * sizeof(float)];
+    size_t floats = TG__MIN(n, (size_t)64);
+    memset(bytes, 0, FUZZ_ENCODE_HEAD);
+    bytes[0] = (uint8_t)spec;
+    bytes[1] = number % 2;
+    tg__put16(bytes + 2, (uint16_t)n);
+    tg__put16(bytes + 4, (uint16_t)(n / 3));
+    tg__put16(bytes + 6, (uint16_t)(n / 2));
+    bytes[8] = (uint8_t)(number % 3 * 100);
+    bytes[9] = (uint8_t)number;
+    tg__floats_put(bytes + FUZZ_ENCODE_HEAD, x, floats);
+    put(target, "vector", number, bytes, FUZZ_ENCODE_HEAD + floats * sizeof(float));
+}
+
+static void seed_codec(const tg__codec_ops *ops)
+{
+    static const size_t lengths[] = {1, 20, 130, 1100};
+    static float x[1100];
+    char spec[CODEC_SPEC_MAX], decode[64], encode[64];
+    snprintf(decode, sizeof decode, "fuzz_codec_%s", file_name(ops->wire_id));
+    snprintf(encode, sizeof encode, "fuzz_encode_%s", file_name(ops->wire_id));
+    put(decode, "empty", 0, "\0\0\1\0\0\0\0\0\0",
+        FUZZ_DECODE_HEAD); /* also where no form is coded */
+    size_t number = 0;
+    for (size_t s = 0; codec_spec(&ops->entry, s, spec); s++)
+        for (size_t l = 0; l < TG__COUNT(lengths); l++, number++) {
+            tg_codec *c;
+            size_t n = lengths[l], len;
+            test_vector(x, n, (enum test_vector)(number % TEST_VECTORS), number);
+            seed_encoder(encode, number, s, x, n);
+            must(tg_codec_create(spec, &c) == TG_OK, spec);
+            uint8_t *frame = fuzz_copy(NULL, tg_codec_bound(c, n));
+            tg_array ax = tg_array_f32(x, n);
+            must(tg_codec_encode(c, NULL, &ax, frame, tg_codec_bound(c, n), &len) == TG_OK, spec);
+            seed_decoder(decode, number, frame, len);
+            if (l == 1)
+                put("fuzz_frame", file_name(ops->wire_id), s, frame, len);
+            free(frame);
+            tg_codec_destroy(c);
+        }
+}
+
+/* ---- the others ------------------------------------------------------------------------------ */
+
+static void seed_index(int coding, const char *target)
+{
+    static const uint32_t gaps[] = {1, 3, 40, 1000};
+    for (size_t g = 0; g < TG__COUNT(gaps); g++) {
+        uint32_t idx[30], n;
+        uint64_t random = g + 1;
+        uint8_t bytes[10 + 8192];
+        int used, param;
+        size_t k = 30, len;
+        for (size_t i = 0; i < k; i++)
+            idx[i] = (i > 0 ? idx[i - 1] + 1 : 0) + test_random(&random) % gaps[g];
+        n = idx[k - 1] + 1 + (uint32_t)g;
+        if (tg__index_encode(coding, idx, k, n, bytes + 10, sizeof bytes - 10, &used, &param,
+                             &len) != TG_OK)
+            continue;
+        bytes[0] = (uint8_t)used;
+        bytes[1] = (uint8_t)(param + 1);
+        tg__put32(bytes + 2, n);
+        tg__put32(bytes + 6, (uint32_t)k);
+        put(target, "list", g, bytes, 10 + len);
+    }
+}
+
+static void seed_specs(void)
+{
+    size_t number = 0;
+    for (int kind = 0; kind < TG_KIND_COUNT; kind++) {
+        size_t count;
+        const tg_entry *const *entries = tg_registry_entries((tg_kind)kind, &count);
+        for (size_t i = 0; i < count; i++) {
+            tg_spec *spec;
+            if (tg_registry_parse((tg_kind)kind, entries[i]->name, &spec) != TG_OK)
+                continue; /* it has a key that must be given */
+            put("fuzz_spec", "spec", number++, tg_spec_text(spec), strlen(tg_spec_text(spec)));
+            tg_spec_free(spec);
+        }
+    }
+}
+
+static void seed_envelopes(void)
+{
+    for (uint16_t flags = 0; flags < 3; flags++) {
+        uint8_t msg[TG__ENVELOPE_BYTES + 20] = {0};
+        tg__envelope e = {.session = 9, .step = 5, .sender = 3, .flags = flags, .slice = 1};
+        tg__envelope_seal(msg, &e, 20);
+        put("fuzz_envelope", "envelope", flags, msg, sizeof msg);
+    }
+}
+
+/* One image and its label. */
+static void seed_idx(void)
+{
+    static const uint8_t labels[] = {0, 0, 8, 1, 0, 0, 0, 1, 7},
+                         images[] = {0, 0, 8, 3, 0, 0, 0, 1, 0, 0, 0, 28, 0, 0, 0, 28};
+    uint8_t bytes[4 + sizeof labels + sizeof images + 784] = {0};
+    tg__put32(bytes, sizeof labels);
+    memcpy(bytes + 4, labels, sizeof labels);
+    memcpy(bytes + 4 + sizeof labels, images, sizeof images);
+    put("fuzz_idx", "files", 0, bytes, sizeof bytes);
+    put("fuzz_idx", "files", 1, bytes, sizeof bytes - 1);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct {
+        int coding;
+        const char *target;
+    } codings[] = {FUZZ_INDEX_TARGETS};
+    if (argc != 2) {
+        fprintf(stderr, "usage: %s FOLDER\n", argv[0]);
+        return 2;
+    }
+    folder = argv[1];
+    must(mkdir(folder, 0777) == 0 || errno == EEXIST, folder);
+    size_t count;
+    const tg__codec_ops *const *all = tg__codecs(&count);
+    for (size_t i = 0; i < count; i++)
+        seed_codec(all[i]);
+    for (size_t i = 0; i < TG__COUNT(codings); i++)
+        seed_index(codings[i].coding, codings[i].target);
+    seed_specs();
+    seed_envelopes();
+    seed_idx();
+    return 0;
+}

@@ -1,0 +1,87 @@
+"""Frames of codecs 11 and 12 (few magnitudes) and 2bit frames of several runs, from docs/wire-format.md alone: a part of
+wire_decode.py, whose `need(condition, reason)` the functions are given."""
+import struct
+
+import numpy as np
+
+
+def read_runs(need, count, last, data):
+    """[(end, f32)] of `count` runs at the beginning of data; the ends ascend to `last`."""
+    need(len(data) >= 8 * count, "%d bytes for %d runs" % (len(data), count))
+    runs = [struct.unpack_from("<If", data, 8 * j) for j in range(count)]
+    ends = [0] + [end for end, _ in runs]
+    need(all(a < b for a, b in zip(ends, ends[1:])) and ends[-1] == last, "runs end at %r of %d" % (ends[1:], last))
+    need(all(0 < value < float("inf") for _, value in runs), "runs of %r" % [value for _, value in runs])
+    return runs
+
+
+def read_levels(need, k, data):
+    """k values, and the bytes they take."""
+    need(len(data) >= 4, "no count of runs")
+    count = struct.unpack_from("<I", data)[0]
+    runs = read_runs(need, count, k, data[4:])
+    need(all(a[1] != b[1] for a, b in zip(runs, runs[1:])), "neighbouring runs of one magnitude")
+    at, used = 4 + 8 * count, 4 + 8 * count + (k + 7) // 8
+    need(len(data) >= used, "%d bytes for %d signs" % (len(data) - at, k))
+    bits = np.unpackbits(np.frombuffer(data[at:used], np.uint8), bitorder="little")
+    need(not bits[k:].any(), "signs: padding is not zero")
+    magnitudes, begin = np.zeros(k, np.float32), 0
+    for end, value in runs:
+        magnitudes[begin:end] = value
+        begin = end
+    return np.where(bits[:k] == 1, -magnitudes, magnitudes), used
+
+
+def decode_levels(need, decode_indices, info, n, payload):
+    aux = info["aux"]
+    need(aux >> 13 == 0 and aux & 15 == 6, "aux %#x: values of coding 6" % aux)
+    need(len(payload) >= 4, "payload of %d bytes" % len(payload))
+    k = struct.unpack_from("<I", payload)[0]
+    need(1 <= k <= n, "k=%d of n=%d" % (k, n))
+    values, used = read_levels(need, k, payload[4:])
+    indices = decode_indices(aux >> 4 & 15, aux >> 8 & 31, n, k, payload[4 + used:])
+    info.update(k=k, values="level", index=("raw", "bitmap", "rice", "ef")[aux >> 4 & 15])
+    x = np.zeros(n, np.float32)
+    x[indices] = values
+    return x
+
+
+def plane_bytes(n):
+    return n // 64 * 16 + (n % 64 + 7) // 8 * 2
+
+
+def decode_planes(need, n, threshold, planes):
+    """n values; planes has exactly their bytes."""
+    x = np.zeros(n, np.float32)
+    for begin in range(0, n, 64):
+        count = min(64, n - begin)
+        width = (count + 7) // 8
+        at = begin // 64 * 16
+        plus, minus = (np.unpackbits(np.frombuffer(planes[p:p + width], np.uint8), bitorder="little")
+                       for p in (at, at + width))
+        need(not (plus & minus).any(), "2bit: a bit is set in both planes")
+        need(not (plus[count:] | minus[count:]).any(), "2bit: padding is not zero")
+        x[begin:begin + count][plus[:count] == 1] = threshold
+        x[begin:begin + count][minus[:count] == 1] = -threshold
+    return x
+
+
+def decode_twobit(need, info, n, payload):
+    """Both forms of codec 5."""
+    need(info["aux"] in (0, 1), "aux %#x" % info["aux"])
+    need(len(payload) >= 4, "payload of %d bytes" % len(payload))
+    if info["aux"] == 0:
+        runs, at = read_runs(need, 1, n, struct.pack("<I", n) + payload[:4]), 4
+    else:
+        count = struct.unpack_from("<I", payload)[0]
+        need(count >= 2, "%d runs" % count)
+        runs, at = read_runs(need, count, n, payload[4:]), 4 + 8 * count
+    pieces, begin = [], 0
+    for end, threshold in runs:
+        size = plane_bytes(end - begin)
+        need(len(payload) >= at + size, "2bit payload of %d bytes for n=%d" % (len(payload), n))
+        pieces.append(decode_planes(need, end - begin, threshold, payload[at:at + size]))
+        at, begin = at + size, end
+    need(at == len(payload), "2bit payload of %d bytes for n=%d" % (len(payload), n))
+    info["thresholds"] = [threshold for _, threshold in runs]
+    return np.concatenate(pieces)
