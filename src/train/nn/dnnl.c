@@ -298,9 +298,13 @@ tg_status nn_act_backward(nn_act *a, const float *dst, const float *ddst, float 
 static tg_status gemm(char transa, char transb, size_t m, size_t n, size_t k, const float *a,
                       size_t lda, const float *b, size_t ldb, float *c)
 {
-    DNNL_TRY("a matrix product",
-             dnnl_sgemm(transa, transb, (dnnl_dim_t)m, (dnnl_dim_t)n, (dnnl_dim_t)k, 1, a,
-                        (dnnl_dim_t)lda, b, (dnnl_dim_t)ldb, 0, c, (dnnl_dim_t)n));
+    sigset_t old;
+    op_hold_signals(&old);
+    const dnnl_status_t status =
+        dnnl_sgemm(transa, transb, (dnnl_dim_t)m, (dnnl_dim_t)n, (dnnl_dim_t)k, 1, a,
+                   (dnnl_dim_t)lda, b, (dnnl_dim_t)ldb, 0, c, (dnnl_dim_t)n);
+    op_let_signals(&old);
+    DNNL_TRY("a matrix product", status);
     return TG_OK;
 }
 

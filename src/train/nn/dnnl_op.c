@@ -11,6 +11,26 @@ tg_status op_failed(dnnl_status_t status, const char *what)
                    DNNL_VERSION_MAJOR, DNNL_VERSION_MINOR, DNNL_VERSION_PATCH, what, (int)status);
 }
 
+/* ---- signals ----------------------------------------------------------------------------------
+ */
+
+void op_hold_signals(sigset_t *old)
+{
+    /* Faults of the computation itself stay open: a blocked one kills the process without a word
+     * from its handler. */
+    static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS};
+    sigset_t held;
+    sigfillset(&held);
+    for (size_t i = 0; i < TRAIN_COUNT(faults); i++)
+        sigdelset(&held, faults[i]);
+    pthread_sigmask(SIG_BLOCK, &held, old);
+}
+
+void op_let_signals(const sigset_t *old)
+{
+    pthread_sigmask(SIG_SETMASK, old, NULL);
+}
+
 /* ---- ops --------------------------------------------------------------------------------------
  */
 
@@ -129,7 +149,7 @@ static tg_status reorder_run(nn *n, const port *p)
     return TG_OK;
 }
 
-tg_status op_run(nn *n, op *o, const float *const *data)
+static tg_status execute(nn *n, op *o, const float *const *data)
 {
     dnnl_exec_arg_t args[OP_PORTS + 1];
     int count = 0;
@@ -153,6 +173,15 @@ tg_status op_run(nn *n, op *o, const float *const *data)
     }
     DNNL_TRY("waiting", dnnl_stream_wait(n->stream));
     return TG_OK;
+}
+
+tg_status op_run(nn *n, op *o, const float *const *data)
+{
+    sigset_t old;
+    op_hold_signals(&old);
+    const tg_status status = execute(n, o, data);
+    op_let_signals(&old);
+    return status;
 }
 
 tg_status op_layout(dnnl_memory_desc_t *md, int ndims, const dnnl_dims_t dims,

@@ -6,6 +6,7 @@
 
 #include "train/nn/nn.h"
 #include <oneapi/dnnl/dnnl.h>
+#include <signal.h>
 
 #if DNNL_VERSION_MAJOR != 2
 #error "dnnl.c and dnnl_op.c need oneDNN 2.x"
@@ -55,6 +56,13 @@ void op_pd_destroy(dnnl_primitive_desc_t pd); /* NULL is fine */
 
 /* data (nports): the caller's arrays in the order of the joints; NULL for internal ones. */
 TG_NODISCARD tg_status op_run(nn *n, op *o, const float *const *data);
+
+/* Signals that come to this thread in between wait until op_let_signals. Around all that runs
+ * oneDNN's generated code: before version 3.11.2 its f32 matrix products on x86-64, those of
+ * longer sums, use the stack pointer for a buffer in the heap, and the system would write a
+ * handler's frame over whatever lies before that buffer (oneDNN issue 4845; signals_test.c). */
+void op_hold_signals(sigset_t *old);
+void op_let_signals(const sigset_t *old);
 
 /* An f32 array's layout. */
 TG_NODISCARD tg_status op_layout(dnnl_memory_desc_t *md, int ndims, const dnnl_dims_t dims,

@@ -7,7 +7,9 @@
  * overlap unless said, and outputs are overwritten.
  *
  * Errors   of every fallible function: TG_E_NOMEM; TG_E_UNSUPPORTED if the library refuses a shape
- * Threads  an nn and everything made with it belong to the thread that made it */
+ * Threads  an nn and everything made with it belong to the thread that made it
+ * Signals  that come to the thread while a layer computes wait until the layer is done, except its
+ *          own faults */
 #ifndef TG_NN_H
 #define TG_NN_H
 
