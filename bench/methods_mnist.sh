@@ -1,7 +1,8 @@
 #!/bin/sh
 # Every method on LeNet-5 / MNIST: 4 workers, 3 epochs, three seeds; accuracy beside dense in one table.
-# Rates were chosen with --holdout 10000 (the last tenth of the training set), never on the test set.
+# Rates were chosen with HOLDOUT=10000 (the last tenth of the training set), never on the test set.
 #   bench/methods_mnist.sh OUT_DIR [ROW...]      needs MNIST (TELEGRAD_DATA or data/); about a minute a run on two cores
+#   SEEDS="1" HOLDOUT=10000 LR=0.05 bench/methods_mnist.sh OUT_DIR topk      how a rate was tried
 set -eu
 here=$(dirname "$0")
 out=${1:?usage: bench/methods_mnist.sh OUT_DIR [ROW...]}
@@ -10,19 +11,37 @@ rows=$*
 telegrad=${TELEGRAD:-$here/../build/release/telegrad}
 mkdir -p "$out"
 
-run() { # row, method, lr
+run() { # row, method, lr, momentum
     case " ${rows:-$1} " in *" $1 "*) ;; *) return 0 ;; esac
     for seed in ${SEEDS:-1 2 3}; do
-        file=$out/$1-$seed.jsonl
+        file=$out/$1${LR:+@$LR}-$seed.jsonl
         [ -f "$file" ] || "$telegrad" train --data mnist --workers 4 --batch 32 --epochs 3 --lr-schedule cosine \
-            --seed $seed --method "$2" --optimizer "sgd:lr=${LR:-$3},momentum=0.9" --log-every 100 ${HOLDOUT:+--holdout $HOLDOUT} \
-            --out "$file" >/dev/null || echo "$1, seed $seed: stopped" >&2
+            --seed "$seed" --method "$2" --optimizer "sgd:lr=${LR:-$3},momentum=$4" --log-every 100 \
+            ${HOLDOUT:+--holdout $HOLDOUT} --out "$file" >/dev/null || echo "$1, seed $seed: stopped" >&2
     done
 }
 
-run dense dense 0.1
-run fp16 fp16 0.1
-run bf16 bf16 0.1
-run topk topk:density=0.01 0.1
-run naive topk:density=0.001,feedback=none 0.1
+run dense dense 0.1 0.9
+run fp16 fp16 0.1 0.9
+run bf16 bf16 0.1 0.9
+run int8 int8 0.1 0.9
+run qsgd qsgd 0.1 0.9
+run terngrad terngrad 0.1 0.9
+run 2bit 2bit:threshold=auto 0.05 0.9
+run 1bit 1bit 0.1 0.9
+run 1bit-twoway 1bit:twoway=yes 0.1 0.9
+run signsgd signsgd 0.001 0
+run signum signum 0.001 0
+run efsign efsign 0.1 0.9
+run topk topk 0.1 0.9
+run topk-1bit topk:values=1bit 0.1 0.9
+run randomk randomk:density=0.1 0.1 0.9
+run strom strom 0.05 0.9
+run adacomp adacomp 0.1 0.9
+run dgc dgc:warmup=1ep 0.1 0.9
+run atomo atomo 0.1 0.9
+run topk-0.1% topk:density=0.001 0.1 0.9
+run naive-0.1% topk:density=0.001,feedback=none 0.1 0.9
+run topk-0.01% topk:density=0.0001 0.1 0.9
+run naive-0.01% topk:density=0.0001,feedback=none 0.1 0.9
 [ -n "${QUIET:-}" ] || python3 "$here/summarise.py" "$out"/*.jsonl
