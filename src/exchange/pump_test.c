@@ -9,7 +9,7 @@
 
 /* ---- faults ---------------------------------------------------------------------------------- */
 
-enum { TIMEOUT_MS = 300 };
+enum { TIMEOUT_MS = 1000 };
 
 /* Exchange until something fails. */
 static tg_status run_until_failure(job *j)
