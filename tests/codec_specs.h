@@ -1,34 +1,76 @@
 /* For tests: the settings of every codec of the registry, without a list of their own: the
- * defaults, then each choice and flag of each key alone. */
+ * defaults, then each word of each key alone, and the bounds of each whole number; and tensors that
+ * codecs tell apart. */
 #ifndef TESTS_CODEC_SPECS_H
 #define TESTS_CODEC_SPECS_H
 
-#include "telegrad/base.h"
+#include "telegrad/codec.h"
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 enum { CODEC_SPEC_MAX = 200 };
 
+/* Word number i of a key: its choices, or the bounds of a whole number; false behind the last. */
+static inline bool codec_spec_word(const tg_key *key, size_t i, char word[32])
+{
+    const char *p = key->type == TG_KEY_FLAG ? "yes|no" : key->choices ? key->choices : "";
+    if (key->type == TG_KEY_INT) {
+        snprintf(word, 32, "%" PRId64, (int64_t)(i == 0 ? key->min : key->max));
+        return i < 2;
+    }
+    for (; *p; i--) {
+        size_t len = strcspn(p, "|");
+        snprintf(word, 32, "%.*s", (int)len, p);
+        if (i == 0)
+            return true;
+        p += len + (p[len] == '|');
+    }
+    return false;
+}
+
+/* Bounds need not go together with the other keys' defaults (qsgd:levels=127). */
+static inline bool codec_spec_taken(const char *spec)
+{
+    tg_codec *c;
+    if (tg_codec_create(spec, &c) != TG_OK)
+        return false;
+    tg_codec_destroy(c);
+    return true;
+}
+
 /* Number 0, 1, ... of an entry; returns false behind the last. */
 static inline bool codec_spec(const tg_entry *entry, size_t number, char spec[CODEC_SPEC_MAX])
 {
+    char word[32];
     size_t at = 0;
     snprintf(spec, CODEC_SPEC_MAX, "%s", entry->name);
     if (number == at++)
         return true;
-    for (const tg_key *key = entry->keys; key && key->name; key++) {
-        const char *p = key->type == TG_KEY_CHOICE ? key->choices
-                        : key->type == TG_KEY_FLAG ? "yes|no"
-                                                   : "";
-        while (*p) {
-            size_t len = strcspn(p, "|");
-            snprintf(spec, CODEC_SPEC_MAX, "%s:%s=%.*s", entry->name, key->name, (int)len, p);
+    for (const tg_key *key = entry->keys; key && key->name; key++)
+        for (size_t i = 0; codec_spec_word(key, i, word); i++) {
+            snprintf(spec, CODEC_SPEC_MAX, "%s:%s=%s", entry->name, key->name, word);
+            if (key->type == TG_KEY_INT && !codec_spec_taken(spec))
+                continue;
             if (number == at++)
                 return true;
-            p += len + (p[len] == '|');
         }
-    }
     return false;
+}
+
+/* Tensors of n elements: a matrix of 7 rows, a vector, a single element. Returns how many. */
+enum { CODEC_SEGMENTS = 3 };
+static inline size_t codec_segments(size_t n, tg_segment s[CODEC_SEGMENTS])
+{
+    size_t rows = 7, cols = n / 2 / rows, middle = rows * cols;
+    if (middle == 0 || n - middle < 2) {
+        s[0] = (tg_segment){.n = n, .rows = n, .cols = 1};
+        return 1;
+    }
+    s[0] = (tg_segment){.n = middle, .rows = rows, .cols = cols};
+    s[1] = (tg_segment){.begin = middle, .n = n - middle - 1, .rows = n - middle - 1, .cols = 1};
+    s[2] = (tg_segment){.begin = n - 1, .n = 1, .rows = 1, .cols = 1};
+    return 3;
 }
 
 #endif

@@ -66,13 +66,13 @@ static void vector(FILE *file, tg_codec *c, const float *x, size_t n, unsigned n
 }
 
 /* Matrices, for codecs that look at them. */
-static void matrices(FILE *file, float *x, unsigned number)
+static void matrices(FILE *file, const char *spec, float *x, unsigned number)
 {
     static const tg_segment segments[] = {
         {0, 2000, 40, 50}, {2000, 50, 50, 1}, {2050, 950, 19, 50}};
     tg_encode_context ctx = {.struct_size = sizeof ctx, .segments = segments, .nsegments = 3};
     tg_codec *c;
-    must(tg_codec_create("atomo", &c));
+    must(tg_codec_create(spec, &c));
     for (unsigned v = 0; v < 2 * TEST_VECTORS; v++) {
         ctx.rng.step = v;
         test_vector(x, MAX_N, (enum test_vector)(v % TEST_VECTORS), number);
@@ -107,6 +107,8 @@ int main(int argc, char **argv)
         "sign:scale=row",
         "1bit:threshold=mean",
     };
+    static const char *const of_matrices[] = {"atomo", "1bit", "1bit:threshold=mean",
+                                              "sign:scale=row"};
     static const size_t ns[] = {0, 1, 2, 63, 64, 65, 500, MAX_N};
     static float x[MAX_N];
     FILE *file = argc == 2 ? fopen(argv[1], "wb") : NULL;
@@ -127,6 +129,7 @@ int main(int argc, char **argv)
             }
         tg_codec_destroy(c);
     }
-    matrices(file, x, number);
+    for (size_t s = 0; s < TG__COUNT(of_matrices); s++)
+        matrices(file, of_matrices[s], x, number + 2 * TEST_VECTORS * (unsigned)s);
     return fclose(file) == 0 ? 0 : 1;
 }

@@ -107,6 +107,9 @@ static tg_status check_segments(const tg_encode_context *ctx, size_t n)
         if (s->begin != at || s->n > n - at)
             return tg_fail(TG_E_ARG, "encode context: segment %zu is [%zu, +%zu) of n=%zu: %s", i,
                            s->begin, s->n, n, "segments ascend without gaps");
+        if (s->n > 0 && (s->rows == 0 || s->n % s->rows != 0 || s->cols != s->n / s->rows))
+            return tg_fail(TG_E_ARG, "encode context: segment %zu is %zu x %zu of %zu elements", i,
+                           s->rows, s->cols, s->n);
         at += s->n;
     }
     if (at != n)

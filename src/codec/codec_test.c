@@ -365,7 +365,9 @@ static void bad_arguments_are_named(void **state)
     ctx.density = 0;
     tg_segment odd_ones[][2] = {{{0, 2, 2, 1}, {2, 1, 1, 1}}, /* too short, too long, a gap */
                                 {{0, 2, 2, 1}, {2, 3, 3, 1}},
-                                {{0, 1, 1, 1}, {2, 2, 2, 1}}};
+                                {{0, 1, 1, 1}, {2, 2, 2, 1}},
+                                {{0, 2, 2, 2}, {2, 2, 2, 1}}, /* no matrix of 2 elements */
+                                {{0, 2, 0, 2}, {2, 2, 2, 1}}};
     for (size_t i = 0; i < TG__COUNT(odd_ones); i++) {
         ctx.segments = odd_ones[i];
         ctx.nsegments = 2;

@@ -5,10 +5,10 @@
 #include "telegrad/codec.h"
 #include <math.h>
 
-/* Errors TG_E_ARG */
+/* pointers: none is NULL that is used. Errors TG_E_ARG */
 static inline tg_status tg__compat_check(const char *what, size_t n, float threshold, bool pointers)
 {
-    if (n > 0 && !pointers)
+    if (!pointers)
         return tg_fail(TG_E_ARG, "%s: a pointer is NULL", what);
     if (n > TG_MAX_ELEMENTS)
         return tg_fail(TG_E_ARG, "%s: n=%zu: at most %zu", what, n, TG_MAX_ELEMENTS);

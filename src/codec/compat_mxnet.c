@@ -20,7 +20,8 @@ tg_status tg_mxnet_2bit_encode(float *residual, const float *g, size_t n, float 
                                void *dst, size_t dst_cap)
 {
     size_t len = tg_mxnet_2bit_bytes(n);
-    TG_TRY(tg__compat_check("tg_mxnet_2bit_encode", n, threshold, residual && g && dst));
+    TG_TRY(
+        tg__compat_check("tg_mxnet_2bit_encode", n, threshold, (residual && g && dst) || n == 0));
     if (dst_cap < len)
         return tg_fail(TG_E_SPACE, "tg_mxnet_2bit_encode: %zu bytes: %zu are needed for n=%zu",
                        dst_cap, len, n);
@@ -40,7 +41,7 @@ tg_status tg_mxnet_2bit_decode_add(const void *src, size_t len, size_t n, float 
                                    float *dst)
 {
     const uint8_t *bytes = src;
-    TG_TRY(tg__compat_check("tg_mxnet_2bit_decode_add", n, threshold, src && dst));
+    TG_TRY(tg__compat_check("tg_mxnet_2bit_decode_add", n, threshold, (src && dst) || n == 0));
     if (len != tg_mxnet_2bit_bytes(n))
         return tg_fail(TG_E_CORRUPT, "2-bit words: %zu bytes: %zu for n=%zu", len,
                        tg_mxnet_2bit_bytes(n), n);

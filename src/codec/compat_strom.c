@@ -9,7 +9,7 @@ tg_status tg_strom_encode(float *residual, const float *g, size_t n, float thres
 {
     size_t count = 0;
     TG_TRY(tg__compat_check("tg_strom_encode", n, threshold,
-                            residual && g && (dst || dst_cap == 0) && count_p));
+                            ((residual && g && (dst || dst_cap == 0)) || n == 0) && count_p));
     for (size_t i = 0; i < n; i++) {
         float r = residual[i] + g[i];
         count += r >= threshold || r <= -threshold;
@@ -33,7 +33,8 @@ tg_status tg_strom_encode(float *residual, const float *g, size_t n, float thres
 tg_status tg_strom_decode_add(const uint32_t *words, size_t count, size_t n, float threshold,
                               float *dst)
 {
-    TG_TRY(tg__compat_check("tg_strom_decode_add", n, threshold, (words || count == 0) && dst));
+    TG_TRY(tg__compat_check("tg_strom_decode_add", n, threshold,
+                            (words || count == 0) && (dst || n == 0)));
     for (size_t j = 0; j < count; j++)
         if ((words[j] & ~NEGATIVE) >= n)
             return tg_fail(TG_E_CORRUPT, "Strom's words: index %u in word %zu: below n=%zu",

@@ -143,6 +143,9 @@ static void bad_arguments_are_refused(void **state)
     assert_int_equal(tg_strom_decode_add(NULL, 1, 2, 1, r), TG_E_ARG);
     assert_true(r[0] == 1 && r[1] == 2);
     assert_int_equal(tg_strom_decode_add(NULL, 0, 2, 1, r), TG_OK);
+    assert_int_equal(tg_strom_decode_add(NULL, 1, 0, 1, NULL), TG_E_ARG);
+    assert_int_equal(tg_strom_encode(NULL, NULL, 0, 1, NULL, 0, NULL), TG_E_ARG);
+    assert_int_equal(tg_strom_encode(NULL, NULL, 0, 1, NULL, 0, &count), TG_OK);
     assert_int_equal(tg_mxnet_2bit_encode(NULL, NULL, 0, 1, NULL, 0), TG_OK);
 }
 

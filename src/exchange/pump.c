@@ -59,7 +59,7 @@ static tg__envelope envelope_of(const tg__pump *p, const tg__flight *f, int send
         .sender = (uint32_t)sender,
         .slice = order >> 6,
         .bucket = f->bucket,
-        .round = (uint16_t)(order & 63),
+        .round = (uint16_t)((uint32_t)f->program_round << 6 | (order & 63)),
     };
 }
 

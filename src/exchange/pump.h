@@ -15,6 +15,7 @@ typedef struct tg__flight {
                           mod 4096, from all others under way on any rank */
     uint64_t step;
     uint16_t bucket;
+    uint16_t program_round; /* which exchange of its method's program this is, below 1024 */
     uint16_t flags_out;  /* what this rank says; OR-ed with what came in before each send, so that
                             flags travel on */
     uint16_t flags_in;   /* [out] OR of all that was received */

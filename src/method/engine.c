@@ -99,6 +99,7 @@ static tg_status advance(tg__engine *e, tg__op *op, bool *done_p)
     *done_p = x == NULL;
     if (x != NULL) {
         op->flight.sequence++;
+        op->flight.program_round++;
         return launch(e, op, x);
     }
     op->end_ns = tg_now_ns(e->transport->clock);
@@ -291,6 +292,7 @@ tg_status tg__engine_submit(tg__engine *e, tg__op *op)
     tg_status status = failure(e);
     if (status == TG_OK) {
         op->flight.sequence = e->sequence;
+        op->flight.program_round = 0;
         e->sequence += op->method == NULL ? 1 : op->method->def->program->rounds;
         op->state = TG__OP_QUEUED;
         tg__op **link = &e->queue;

@@ -5,12 +5,24 @@
 
 typedef struct input {
     tg_encode_context ctx;
-    tg_segment segments[2];
+    tg_segment segments[3];
     bool with_context;
     size_t n, cut;
     float *x;
 } input;
 
+/* Behind those before it; none without elements. */
+static void add_segment(input *in, size_t *count_p, size_t rows, size_t cols)
+{
+    const tg_segment *before = *count_p > 0 ? &in->segments[*count_p - 1] : NULL;
+    if (rows * cols > 0)
+        in->segments[(*count_p)++] = (tg_segment){.begin = before ? before->begin + before->n : 0,
+                                                  .n = rows * cols,
+                                                  .rows = rows,
+                                                  .cols = cols};
+}
+
+/* Tensors: a vector, a matrix, what is left. */
 static bool read_input(const uint8_t *data, size_t size, input *in)
 {
     size_t n = TG__MIN((size_t)tg__get16(data + 2), (size_t)FUZZ_ENCODE_MAX);
@@ -26,17 +38,16 @@ static bool read_input(const uint8_t *data, size_t size, input *in)
             bits ^= 0x40000000u; /* finite */
         memcpy(&in->x[i], &bits, sizeof bits);
     }
-    if (middle > 0 && middle < n) /* a vector, and a matrix of two rows if it can be one */
-        in->segments[0] = (tg_segment){.begin = 0, .n = middle, .rows = middle, .cols = 1};
-    size_t begin = middle < n ? middle : 0, left = n - begin, rows = left % 2 ? 1 : 2;
-    size_t last = begin > 0;
-    in->segments[last] = (tg_segment){.begin = begin, .n = left, .rows = rows, .cols = left / rows};
+    size_t rows = TG__MAX(data[1] >> 1, 1), cols = (n - middle) / rows, count = 0;
+    add_segment(in, &count, middle, 1);
+    add_segment(in, &count, rows, cols);
+    add_segment(in, &count, n - middle - rows * cols, 1);
     in->ctx = (tg_encode_context){
         .struct_size = sizeof in->ctx,
         .rng = {.seed = data[9], .purpose = TG_PURPOSE_CODEC, .step = 3},
         .density = data[8] / 255.0,
         .segments = n > 0 ? in->segments : NULL,
-        .nsegments = n > 0 ? last + 1 : 0,
+        .nsegments = count,
     };
     return true;
 }

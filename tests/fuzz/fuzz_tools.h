@@ -45,7 +45,7 @@ enum { FUZZ_DECODE_HEAD = 10 };
 
 /* ---- input of fuzz_encode_NAME: what is encoded and how
  *
- *     0  1  number of the spec (see codec_specs.h)     1  1  bit 0: with a context
+ *     0  1  number of the spec (see codec_specs.h)     1  1  bit 0: with a context; above: rows
  *     2  2  n                                            4  2  cut between two parts
  *     6  2  cut between two segments                     8  1  density, in 1/255
  *     9  1  seed                                        10     floats, repeated as often as needed

@@ -65,7 +65,7 @@ static void seed_encoder(const char *target, size_t number, size_t spec, const f
     size_t floats = TG__MIN(n, (size_t)64);
     memset(bytes, 0, FUZZ_ENCODE_HEAD);
     bytes[0] = (uint8_t)spec;
-    bytes[1] = number % 2;
+    bytes[1] = number % 2 ? 0 : 1 | 7 << 1;
     tg__put16(bytes + 2, (uint16_t)n);
     tg__put16(bytes + 4, (uint16_t)(n / 3));
     tg__put16(bytes + 6, (uint16_t)(n / 2));
@@ -75,32 +75,46 @@ static void seed_encoder(const char *target, size_t number, size_t spec, const f
     put(target, "vector", number, bytes, FUZZ_ENCODE_HEAD + floats * sizeof(float));
 }
 
+/* One vector's frame: without a context (odd numbers), or with one. */
+static void seed_vector(const tg__codec_ops *ops, size_t number, size_t s, const char *spec,
+                        size_t n)
+{
+    static float x[1100];
+    const char *name = file_name(ops->wire_id);
+    char decode[64], encode[64];
+    tg_segment segments[CODEC_SEGMENTS];
+    const tg_encode_context ctx = {
+        .struct_size = sizeof ctx, .segments = segments, .nsegments = codec_segments(n, segments)};
+    tg_codec *c;
+    size_t len;
+    snprintf(decode, sizeof decode, "fuzz_codec_%s", name);
+    snprintf(encode, sizeof encode, "fuzz_encode_%s", name);
+    test_vector(x, n, (enum test_vector)(number / 2 % TEST_VECTORS), number / 2);
+    seed_encoder(encode, number, s, x, n);
+    must(tg_codec_create(spec, &c) == TG_OK, spec);
+    uint8_t *frame = fuzz_copy(NULL, tg_codec_bound(c, n));
+    tg_array ax = tg_array_f32(x, n);
+    must(tg_codec_encode(c, number % 2 ? NULL : &ctx, &ax, frame, tg_codec_bound(c, n), &len) ==
+             TG_OK,
+         spec);
+    seed_decoder(decode, number, frame, len);
+    if (n == 20)
+        put("fuzz_frame", name, number, frame, len);
+    free(frame);
+    tg_codec_destroy(c);
+}
+
 static void seed_codec(const tg__codec_ops *ops)
 {
     static const size_t lengths[] = {1, 20, 130, 1100};
-    static float x[1100];
-    char spec[CODEC_SPEC_MAX], decode[64], encode[64];
+    char spec[CODEC_SPEC_MAX], decode[64];
     snprintf(decode, sizeof decode, "fuzz_codec_%s", file_name(ops->wire_id));
-    snprintf(encode, sizeof encode, "fuzz_encode_%s", file_name(ops->wire_id));
     put(decode, "empty", 0, "\0\0\1\0\0\0\0\0\0",
         FUZZ_DECODE_HEAD); /* also where no form is coded */
     size_t number = 0;
     for (size_t s = 0; codec_spec(&ops->entry, s, spec); s++)
-        for (size_t l = 0; l < TG__COUNT(lengths); l++, number++) {
-            tg_codec *c;
-            size_t n = lengths[l], len;
-            test_vector(x, n, (enum test_vector)(number % TEST_VECTORS), number);
-            seed_encoder(encode, number, s, x, n);
-            must(tg_codec_create(spec, &c) == TG_OK, spec);
-            uint8_t *frame = fuzz_copy(NULL, tg_codec_bound(c, n));
-            tg_array ax = tg_array_f32(x, n);
-            must(tg_codec_encode(c, NULL, &ax, frame, tg_codec_bound(c, n), &len) == TG_OK, spec);
-            seed_decoder(decode, number, frame, len);
-            if (l == 1)
-                put("fuzz_frame", file_name(ops->wire_id), s, frame, len);
-            free(frame);
-            tg_codec_destroy(c);
-        }
+        for (size_t l = 0; l < 2 * TG__COUNT(lengths); l++)
+            seed_vector(ops, number++, s, spec, lengths[l / 2]);
 }
 
 /* ---- the others ------------------------------------------------------------------------------ */
