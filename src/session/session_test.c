@@ -262,6 +262,28 @@ static void test_nonfinite(void **state)
     }
 }
 
+/* A step of rate 0 moves no parameters, so it takes nothing from a residual that is kept in units
+ * of the rate: what it sent would be lost. */
+static void test_rate_of_0(void **state)
+{
+    (void)state;
+    static const char *const specs[] = {"efsign", "topk:density=0.1,rescale=yes",
+                                        "1bit:twoway=yes,rescale=yes"};
+    for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
+        fixture_job job = fixture_defaults();
+        job.method = specs[i];
+        job.world = 2;
+        job.rest_at = 5;
+        run(&job);
+        const tg_step_info *info = result[1].info;
+        assert_memory_equal(result[1].trail[5], result[1].trail[4], sizeof result[1].trail[4]);
+        assert_true(info[4].residual_norm > 0);
+        assert_true(info[5].residual_norm == info[4].residual_norm);
+        assert_true(info[5].kept == 0 && info[6].kept > 0);
+        assert_true(info[6].residual_norm != info[4].residual_norm);
+    }
+}
+
 /* What a dropped step gives back is what the rank encoded, however the exchange used its buffers:
  * all exchanges go on alike (dyadic data and 4 ranks, so that the order of sums does not count). */
 static void test_nonfinite_by_exchange(void **state)
@@ -452,6 +474,7 @@ int main(void)
         cmocka_unit_test(test_resume),
         cmocka_unit_test(test_resume_refused),
         cmocka_unit_test(test_nonfinite),
+        cmocka_unit_test(test_rate_of_0),
         cmocka_unit_test(test_nonfinite_by_exchange),
         cmocka_unit_test(test_nonfinite_delayed),
         cmocka_unit_test(test_stop),
