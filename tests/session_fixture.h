@@ -35,6 +35,7 @@ typedef struct fixture_job {
     const char *const *rules, *const *odd_rules; /* (nrules); odd: of odd_rank */
     size_t nrules;
     uint64_t spoil_step;
+    uint64_t rest_at;  /* the learning rate of this step is 0; 0: of none */
     const char *fault; /* of rank odd_rank */
 } fixture_job;
 
@@ -136,6 +137,8 @@ static inline tg_status fixture_train(fixture_rank *r, tg_session *s, float *w, 
             tg_session_request_stop(s);
         if (r->rank == job->odd_rank && job->spoil_step != 0 && t == job->spoil_step)
             w[3] += 1;
+        if (job->rest_at != 0 && t >= job->rest_at)
+            TG_TRY(tg_session_set_lr(s, t == job->rest_at ? 0 : 0.25));
         fixture_gradient(job, r->rank, t, w, flat);
         for (int i = FIXTURE_TENSORS - 1, at = FIXTURE_N; i >= 0; i--) {
             size_t n = fixture_shape[i][0] * fixture_shape[i][1];

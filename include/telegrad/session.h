@@ -166,8 +166,9 @@ typedef struct tg_step_info {
  * TG_E_PEER, TG_E_CORRUPT */
 TG_API TG_NODISCARD tg_status tg_step(tg_session *s, tg_step_info *info);
 
-/* From the next tg_step on; the first value is the optimizer spec's lr. The same on all ranks.
- * Errors TG_E_ARG */
+/* From the next tg_step on; the first value is the optimizer spec's lr. The same on all ranks. Set
+ * it before the step's first tg_grad_ready where a method has rescale=yes: gradients are encoded
+ * with the rate as it is then. Errors TG_E_ARG */
 TG_API TG_NODISCARD tg_status tg_session_set_lr(tg_session *s, double lr);
 
 /* Between begin and end the parameters hold the global weights (and averaged statistics). All ranks

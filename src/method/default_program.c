@@ -187,7 +187,9 @@ static const float *clip(tg__method *m, program *p, const float *g)
     return p->clipped;
 }
 
-/* eta * r is what the parameters are still owed: it stays when the learning rate changes. */
+/* eta * r is what the parameters are still owed: it stays when the learning rate changes. (With a
+ * rate of 0 nothing can be sent off it, and the gradient counts for nothing: such a step sends
+ * zeros.) */
 static void rescale(tg__method *m, program *p, double eta)
 {
     float *pending = tg__feedback_pending(m->feedback);
@@ -245,12 +247,15 @@ static tg_status default_begin(tg__method *m, tg__task *task, tg__exchange **x_p
     task->density = 1;
     task->coded_bytes = task->kept = 0;
     task->fell_back = false;
-    if (task->nonfinite) {
+    bool rests = task->coded && task->no_update && p->eta != NULL;
+    tg__twoway_rest(p->twoway, rests);
+    if (task->coded && !task->nonfinite)
+        rescale(m, p, task->eta);
+    l->eta = p->eta == NULL ? 0 : *p->eta;
+    if (task->nonfinite || rests) {
         for (size_t i = 0; i < x->nparts; i++)
             tg__part_zero(&x->parts[i], x->codec->ops->wire_id);
     } else if (task->coded) {
-        rescale(m, p, task->eta);
-        l->eta = p->eta == NULL ? 0 : *p->eta;
         TG_TRY(encode_coded(m, p, task, x));
     } else {
         const float *sent;

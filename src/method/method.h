@@ -36,7 +36,8 @@ typedef struct tg__task {
     bool coded;     /* false: dense f32, feedback bypassed */
     bool nonfinite; /* send zeros, leave the state alone */
     size_t lane;
-    double eta; /* learning rate that the aggregate will be applied with; 0: unknown */
+    double eta;     /* learning rate that the aggregate will be applied with; 0: unknown */
+    bool no_update; /* it will be applied with a learning rate of 0 */
     /* [out] by begin */
     double density;     /* what was asked for */
     size_t kept;        /* elements that the frames say something about (see tg__part) */

@@ -15,7 +15,8 @@ const tg__method_def tg__method_signsgd = {
              .bits = "1",
              .keeps = "nothing",
              .cost = "1 pass; 1 round, 1 delay; votes are counted as bits",
-             .use = "large batches; needs its own, small learning rate (the result is -1, 0 or 1)",
+             .use = "large batches; needs its own, small learning rate: the result is -1, 0 or 1, "
+                    "but a mean gradient in dense steps (strategies od, cd)",
              .limit = "one rank: w -= eta * sign(g)"},
     .program = &tg__default_program,
     .codec = "sign",

@@ -16,6 +16,7 @@ typedef struct lane {
     size_t k;
     uint32_t *idx;    /* (k) the support */
     float *val;       /* (k) */
+    float *sent;      /* (k) own values as decoded, which an exchange may overwrite in its parts */
     float *aggregate; /* (n) 0 outside the support, unless `full` */
     bool full, was_coded, was_nonfinite;
 } lane;
@@ -43,12 +44,14 @@ static tg_status size_lane(tg__method *m, lane *l, size_t k)
     tg__exchange_destroy(l->coded);
     free(l->idx);
     free(l->val);
+    free(l->sent);
     l->coded = NULL;
     l->idx = NULL;
-    l->val = NULL;
+    l->val = l->sent = NULL;
     l->k = k;
     TG_TRY(tg__alloc(k, sizeof *l->idx, &l->idx));
     TG_TRY(tg__alloc(k, sizeof *l->val, &l->val));
+    TG_TRY(tg__alloc(k, sizeof *l->sent, &l->sent));
     TG_TRY(tg__exchange_create(tg__exchange_find(name), m->setup.rank, m->setup.size, k, p->codec,
                                &tg__combine_mean, &l->coded));
     l->coded->pool = m->setup.pool;
@@ -93,6 +96,7 @@ static void fini(tg__method *m)
         tg__exchange_destroy(p->lanes[i].dense);
         free(p->lanes[i].idx);
         free(p->lanes[i].val);
+        free(p->lanes[i].sent);
         free(p->lanes[i].aggregate);
     }
     free(p->lanes);
@@ -140,7 +144,8 @@ static tg_status encode_support(tg__method *m, lane *l, const float *g)
         l->val[i] = sent[l->idx[i]];
     TG_TRY(
         tg__codec_encode(p->codec, NULL, l->val, l->k, l->coded->parts, l->coded->nparts, &view));
-    f->ops->sent(f, sent, m->n, l->idx, view.dense, l->k);
+    memcpy(l->sent, view.dense, l->k * sizeof *l->sent);
+    f->ops->sent(f, sent, m->n, l->idx, l->sent, l->k);
     return TG_OK;
 }
 
@@ -199,17 +204,10 @@ static const float *aggregate(tg__method *m, const tg__task *task)
 /* The own values, as sent, go back. */
 static tg_status undo(tg__method *m, const tg__task *task)
 {
-    program *p = m->impl;
-    lane *l = &p->lanes[task->lane];
+    const lane *l = &((program *)m->impl)->lanes[task->lane];
     float *pending = tg__feedback_pending(m->feedback);
-    if (!l->was_coded || l->was_nonfinite || pending == NULL)
-        return TG_OK;
-    for (size_t i = 0; i < l->coded->nparts; i++) {
-        const tg__part *part = &l->coded->parts[i];
-        TG_TRY(tg__frame_check(part->dst, part->len, part->hi - part->lo, -1));
-        tg__frame_decode(part->dst, part->len, l->val + part->lo, m->setup.pool);
-    }
-    tg__kernel()->scatter_add(pending, l->idx, l->val, l->k);
+    if (l->was_coded && !l->was_nonfinite && pending != NULL)
+        tg__kernel()->scatter_add(pending, l->idx, l->sent, l->k);
     return TG_OK;
 }
 

@@ -318,8 +318,8 @@ static void deliver(tg__exchange *x[P])
 }
 
 /* One step of all ranks; dead: a rank whose gradient is not finite (-1: none). Adds the others'
- * gradients / P to mean. */
-static void step_ranks(uint64_t t, int dead, double *mean, tg__task task[P])
+ * gradients / P to mean. rate: of the step */
+static void step_ranks(uint64_t t, double rate, int dead, double *mean, tg__task task[P])
 {
     static float gs[P][N];
     tg__exchange *x[P], *none;
@@ -328,7 +328,12 @@ static void step_ranks(uint64_t t, int dead, double *mean, tg__task task[P])
         memcpy(gs[r], g, sizeof g);
         for (size_t i = 0; r != dead && i < N; i++)
             mean[i] += (double)g[i] / P;
-        task[r] = (tg__task){.step = t, .g = gs[r], .coded = true, .nonfinite = r == dead};
+        task[r] = (tg__task){.step = t,
+                             .g = gs[r],
+                             .coded = true,
+                             .nonfinite = r == dead,
+                             .eta = rate,
+                             .no_update = rate == 0};
         assert_int_equal(ranks[r]->def->program->begin(ranks[r], &task[r], &x[r]), TG_OK);
         assert_int_equal(x[r]->ops->start(x[r]), TG_OK);
     }
@@ -370,7 +375,7 @@ static void two_ways_lose_nothing(void **state)
             int dead = t % 10 == 6 ? (int)t % P : -1;
             for (int r = 0; r < P; r++)
                 memcpy(before[r], owner_of(r), tg__block_len(N, P, r) * sizeof(float));
-            step_ranks(t, dead, owed, task);
+            step_ranks(t, 1, dead, owed, task);
             for (size_t i = 0; dead < 0 && i < N; i++)
                 owed[i] -= (double)aggregate[i];
             for (int r = 0; dead >= 0 && r < P; r++) {
@@ -392,6 +397,32 @@ static void two_ways_lose_nothing(void **state)
     }
 }
 
+/* A step of rate 0 sends zeros both ways, and neither residual moves. */
+static void two_ways_rest(void **state)
+{
+    (void)state;
+    static const float zeros[N];
+    static double unused[N];
+    static float before[2][P][N];
+    tg__task task[P];
+    start_ranks("1bit:twoway=yes,rescale=yes");
+    for (uint64_t t = 0; t < 6; t++) {
+        const size_t bytes = sizeof(float);
+        for (int r = 0; r < P; r++) {
+            memcpy(before[0][r], owner_of(r), tg__block_len(N, P, r) * bytes);
+            memcpy(before[1][r], tg__feedback_pending(ranks[r]->feedback), N * bytes);
+        }
+        step_ranks(t, t == 4 ? 0 : 0.5, -1, unused, task);
+        assert_true((t == 4) == (memcmp(aggregate, zeros, sizeof zeros) == 0));
+        for (int r = 0; t == 4 && r < P; r++) {
+            const float *pending = tg__feedback_pending(ranks[r]->feedback);
+            assert_memory_equal(before[0][r], owner_of(r), tg__block_len(N, P, r) * bytes);
+            assert_memory_equal(before[1][r], pending, N * bytes);
+        }
+    }
+    stop_ranks();
+}
+
 static void two_ways_need_blocks(void **state)
 {
     (void)state;
@@ -410,6 +441,7 @@ int main(void)
         cmocka_unit_test(sums_to_rounding),
         cmocka_unit_test(sums_on_dyadic_data),
         cmocka_unit_test(two_ways_lose_nothing),
+        cmocka_unit_test(two_ways_rest),
         cmocka_unit_test(two_ways_need_blocks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

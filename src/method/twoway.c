@@ -13,6 +13,7 @@ struct tg__twoway {
     size_t lo, n;         /* the block */
     float *owner;         /* (n) the slot */
     float *before;        /* (n) its values before the last step */
+    bool rests;           /* in this step */
     tg_segment *segments; /* (nsegments) the tensors as the block cuts them */
     size_t nsegments;
 };
@@ -26,6 +27,11 @@ static tg_status recode(void *arg, const float *mean, uint8_t *frame, size_t cap
     tg__view view = {0};
     if (t->n > 0)
         memcpy(t->before, t->owner, t->n * sizeof *t->owner);
+    if (t->rests) {
+        tg__part_zero(&part, t->codec->ops->wire_id);
+        *len_p = part.len;
+        return TG_OK;
+    }
     tg__kernel()->add(t->owner, mean, t->n);
     TG_TRY(tg__codec_encode(t->codec, &ctx, t->owner, t->n, &part, 1, &view));
     tg__kernel()->sub(t->owner, view.dense, t->n);
@@ -114,6 +120,12 @@ void tg__twoway_destroy(tg__twoway *t)
         free(t->before);
     }
     free(t);
+}
+
+void tg__twoway_rest(tg__twoway *t, bool rests)
+{
+    if (t)
+        t->rests = rests;
 }
 
 void tg__twoway_undo(tg__twoway *t)

@@ -13,6 +13,9 @@ TG_NODISCARD tg_status tg__twoway_create(const tg__method_setup *setup, const tg
                                          tg_codec *codec, tg__exchange *x, tg__twoway **t_p);
 void tg__twoway_destroy(tg__twoway *t); /* NULL is fine; not the slot */
 
+/* Whether the coming step changes no parameters: then the owner sends zeros and keeps what it has.
+ * NULL is fine */
+void tg__twoway_rest(tg__twoway *t, bool rests);
 /* The step was dropped: the owner's residual is what it was before the step. NULL is fine */
 void tg__twoway_undo(tg__twoway *t);
 /* Multiply the owner's residual. NULL is fine */

@@ -60,7 +60,8 @@ static tg_status submit(tg_session *s, const tg__action *a, bool closes)
                           .coded = a->coded,
                           .nonfinite = nonfinite,
                           .lane = lane,
-                          .eta = s->lr};
+                          .eta = s->lr,
+                          .no_update = s->lr == 0};
     op->step = s->t;
     op->bucket = (uint16_t)a->bucket;
     op->priority = a->priority;

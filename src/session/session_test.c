@@ -262,6 +262,53 @@ static void test_nonfinite(void **state)
     }
 }
 
+/* A step of rate 0 moves no parameters, so it takes nothing from a residual that is kept in units
+ * of the rate: what it sent would be lost. */
+static void test_rate_of_0(void **state)
+{
+    (void)state;
+    static const char *const specs[] = {"efsign", "topk:density=0.1,rescale=yes",
+                                        "1bit:twoway=yes,rescale=yes"};
+    for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
+        fixture_job job = fixture_defaults();
+        job.method = specs[i];
+        job.world = 2;
+        job.rest_at = 5;
+        run(&job);
+        const tg_step_info *info = result[1].info;
+        assert_memory_equal(result[1].trail[5], result[1].trail[4], sizeof result[1].trail[4]);
+        assert_true(info[4].residual_norm > 0);
+        assert_true(info[5].residual_norm == info[4].residual_norm);
+        assert_true(info[5].kept == 0 && info[6].kept > 0);
+        assert_true(info[6].residual_norm != info[4].residual_norm);
+    }
+}
+
+/* What a dropped step gives back is what the rank encoded, however the exchange used its buffers:
+ * all exchanges go on alike (dyadic data and 4 ranks, so that the order of sums does not count). */
+static void test_nonfinite_by_exchange(void **state)
+{
+    (void)state;
+    static const char *const specs[] = {"randomk:density=0.1,exchange=direct",
+                                        "randomk:density=0.1,exchange=allgather",
+                                        "randomk:density=0.1,exchange=ring"};
+    static float w[FIXTURE_N];
+    for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
+        fixture_job job = fixture_defaults();
+        job.method = specs[i];
+        job.world = 4;
+        job.dyadic = true;
+        job.steps = 30;
+        job.nan_rank = 1;
+        job.nan_step = 4;
+        run(&job);
+        assert_int_equal(result[0].skipped, 1);
+        if (i == 0)
+            memcpy(w, result[0].w, sizeof w);
+        assert_memory_equal(w, result[0].w, sizeof w);
+    }
+}
+
 /* A rank with a NaN takes no local step; the flagged exchange is dropped one step later on all
  * ranks. */
 static void test_nonfinite_delayed(void **state)
@@ -427,6 +474,8 @@ int main(void)
         cmocka_unit_test(test_resume),
         cmocka_unit_test(test_resume_refused),
         cmocka_unit_test(test_nonfinite),
+        cmocka_unit_test(test_rate_of_0),
+        cmocka_unit_test(test_nonfinite_by_exchange),
         cmocka_unit_test(test_nonfinite_delayed),
         cmocka_unit_test(test_stop),
         cmocka_unit_test(test_stop_and_resume),
