@@ -47,6 +47,7 @@ static inline tg_array tg_array_f32(const float *data, size_t n)
 typedef struct tg_segment {
     size_t begin, n;   /* elements [begin, begin + n) */
     size_t rows, cols; /* matrix view: rows * cols == n; a vector has cols 1 */
+    size_t dims;       /* of the tensor: 3 and more are convolutions to AdaComp; 0: not known */
 } tg_segment;
 
 /* What encoding may depend on beside the vector. */

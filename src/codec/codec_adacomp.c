@@ -16,10 +16,11 @@
 
 /* The paper takes 50 for convolutions, 500 for fully connected and recurrent layers. A matrix view
  * does not tell them apart, but their size nearly does: in its networks those of 500 are larger. */
-enum { BIN_SMALL = 50, BIN_LARGE = 500, LARGE = 1 << 20 };
+/* The paper's. */
+enum { BIN_CONVOLUTION = 50, BIN_OTHERS = 500 };
 
 typedef struct adacomp {
-    size_t bin; /* 0: by size */
+    size_t bin; /* 0: by kind */
     tg__levels list;
 } adacomp;
 
@@ -45,7 +46,7 @@ static size_t bin_of(const adacomp *own, const tg_segment *s)
 {
     if (own->bin > 0)
         return own->bin;
-    return s->cols > 1 && s->n >= LARGE ? BIN_LARGE : BIN_SMALL;
+    return s->dims >= 3 ? BIN_CONVOLUTION : BIN_OTHERS;
 }
 
 /* Appends what one tensor sends; beyond the list's room it is only counted. */

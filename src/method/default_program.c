@@ -142,8 +142,11 @@ static tg_status default_init(tg__method *m)
     TG_TRY(tg__alloc(s->count, sizeof *p->begin, &p->begin));
     for (size_t i = 0, at = 0; i < s->count; at += s->len[i++]) {
         p->begin[i] = at;
-        p->segments[i] =
-            (tg_segment){.begin = at, .n = s->len[i], .rows = s->rows[i], .cols = s->cols[i]};
+        p->segments[i] = (tg_segment){.begin = at,
+                                      .n = s->len[i],
+                                      .rows = s->rows[i],
+                                      .cols = s->cols[i],
+                                      .dims = s->dims == NULL ? 0 : s->dims[i]};
     }
     p->fused = m->feedback->params.clip > 0 ? NULL : tg__fused_find(m->feedback, p->codec);
     TG_TRY(tg__alloc(m->n, sizeof(float), &p->scratch));

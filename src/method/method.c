@@ -127,10 +127,13 @@ static tg_status create(tg__method *m, const char *text, const tg__method_setup 
     m->setup = *setup;
     m->setup.tensor = NULL;
     m->setup.len = m->setup.rows = m->setup.cols = NULL;
+    m->setup.dims = NULL;
     TG_TRY(copy_array(setup->tensor, setup->count, sizeof(char *), &m->setup.tensor));
     TG_TRY(copy_array(setup->len, setup->count, sizeof(size_t), &m->setup.len));
     TG_TRY(copy_array(setup->rows, setup->count, sizeof(size_t), &m->setup.rows));
     TG_TRY(copy_array(setup->cols, setup->count, sizeof(size_t), &m->setup.cols));
+    if (setup->dims != NULL)
+        TG_TRY(copy_array(setup->dims, setup->count, sizeof(size_t), &m->setup.dims));
     for (size_t i = 0; i < setup->count; i++)
         m->n += setup->len[i];
     if (m->n > TG_MAX_ELEMENTS)
@@ -163,6 +166,7 @@ void tg__method_destroy(tg__method *m)
     free((void *)(uintptr_t)m->setup.len);
     free((void *)(uintptr_t)m->setup.rows);
     free((void *)(uintptr_t)m->setup.cols);
+    free((void *)(uintptr_t)m->setup.dims);
     free(m->feedback);
     tg_spec_free(m->spec);
     free(m);

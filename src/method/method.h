@@ -19,6 +19,7 @@ typedef struct tg__method_setup {
     const char *const *tensor; /* (count) names */
     const size_t *len; /* (count) elements; the bucket is their concatenation without gaps */
     const size_t *rows, *cols; /* (count) matrix views */
+    const size_t *dims;        /* (count) dimensions; NULL: not known */
     size_t count;
     size_t lanes;     /* exchanges of this bucket that may be under way at once */
     bool may_bypass;  /* the strategy will ask for dense uncompressed steps */

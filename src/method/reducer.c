@@ -28,7 +28,7 @@ struct tg_reducer {
 
 typedef struct layout { /* the vector's tensors, as a method wants them */
     const char **name;
-    size_t *len, *rows, *cols;
+    size_t *len, *rows, *cols, *dims;
     char *names;
 } layout;
 
@@ -38,6 +38,7 @@ static void free_layout(layout *l)
     free(l->len);
     free(l->rows);
     free(l->cols);
+    free(l->dims);
     free(l->names);
 }
 
@@ -47,6 +48,7 @@ static tg_status make_layout(layout *l, const tg_segment *segments, size_t count
     TG_TRY(tg__alloc(count, sizeof *l->len, &l->len));
     TG_TRY(tg__alloc(count, sizeof *l->rows, &l->rows));
     TG_TRY(tg__alloc(count, sizeof *l->cols, &l->cols));
+    TG_TRY(tg__alloc(count, sizeof *l->dims, &l->dims));
     TG_TRY(tg__alloc(count, 32, &l->names));
     size_t at = 0;
     for (size_t i = 0; i < count; i++) {
@@ -61,6 +63,7 @@ static tg_status make_layout(layout *l, const tg_segment *segments, size_t count
         l->len[i] = s->n;
         l->rows[i] = s->rows;
         l->cols[i] = s->cols;
+        l->dims[i] = s->dims;
         snprintf(l->names + 32 * i, 32, "segment%zu", i);
         l->name[i] = l->names + 32 * i;
         at += s->n;
@@ -84,6 +87,7 @@ static tg_status make_method(tg_reducer *r, const char *text, const tg_reducer_c
                                   .len = l.len,
                                   .rows = l.rows,
                                   .cols = l.cols,
+                                  .dims = l.dims,
                                   .count = count,
                                   .lanes = 1,
                                   .momentum = (double)NAN,
@@ -106,7 +110,8 @@ static tg_status create(tg_reducer *r, const char *method, const tg_reducer_conf
                              &r->engine));
     uint64_t segments = TG__HASH_START;
     for (size_t i = 0; c->segments != NULL && i < c->nsegments; i++) {
-        uint64_t s[] = {c->segments[i].begin, c->segments[i].n, c->segments[i].rows};
+        uint64_t s[] = {c->segments[i].begin, c->segments[i].n, c->segments[i].rows,
+                        c->segments[i].dims};
         segments = tg__hash(segments, s, sizeof s);
     }
     char text[1024];

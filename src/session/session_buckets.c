@@ -111,20 +111,22 @@ tg_status tg__session_method(const tg_session *s, const bucket *b, uint32_t inde
     setup.momentum = tg__session_momentum(s);
     setup.nesterov = tg__session_nesterov(s);
     TG_TRY(tg__alloc(b->count, sizeof *name, &name));
-    tg_status status = tg__alloc(3 * (size_t)b->count, sizeof *len, &len);
+    tg_status status = tg__alloc(4 * (size_t)b->count, sizeof *len, &len);
     if (status == TG_OK) {
-        size_t *rows = len + b->count, *cols = rows + b->count;
+        size_t *rows = len + b->count, *cols = rows + b->count, *dims = cols + b->count;
         for (uint32_t i = 0; i < b->count; i++) {
             const tensor *t = trained(s, b->member[i]);
             name[i] = t->name;
             len[i] = t->n;
             rows[i] = t->rows;
             cols[i] = t->cols;
+            dims[i] = t->ndim;
         }
         setup.tensor = name;
         setup.len = len;
         setup.rows = rows;
         setup.cols = cols;
+        setup.dims = dims;
         status = tg__method_create(s->rules.rule[b->rule].method, &setup, m_p);
         free(len);
     }
