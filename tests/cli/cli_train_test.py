@@ -88,8 +88,10 @@ class Train(CliTest):
             self.assertIn(word, line)
 
     def test_last_step_is_recorded(self):
-        _, lines = self.train("--steps", "7", "--no-eval")
-        self.assertEqual([line["step"] for line in lines if line["type"] == "step"], [7])
+        _, lines = self.train("--steps", "7", "--no-eval", "--method", "topk")
+        (step,) = [line for line in lines if line["type"] == "step"]
+        self.assertEqual(step["step"], 7)
+        self.assertGreater(step["residual_ratio"], 0)
         self.assertIsNone(lines[-1]["test_accuracy"])
 
     def test_same_seed_same_parameters(self):
