@@ -5,7 +5,7 @@
 #include "method/method_keys.h"
 
 static const tg_key keys[] = {
-    TG__KEY_THRESHOLD("0.5"), TG__KEY_START,          TG__KEY_TARGET("0.1"),
+    TG__KEY_THRESHOLD("0.5"), TG__KEY_START,          TG__KEY_TARGET,
     TG__KEY_RESCALE("no"),    TG__KEY_EXCHANGE_CODED, {.name = NULL},
 };
 
@@ -14,7 +14,7 @@ const tg__method_def tg__method_twobit = {
               "MXNet kvstore two-bit compression; BIT-SGD in CD-SGD (Yu et al. 2021)", keys},
     .card = {.sends = "two bit masks of 64 elements each: above threshold, below -threshold",
              .bits = "2",
-             .keeps = "1 (residual), a float a tensor with threshold=auto",
+             .keeps = "1 (residual), 2 floats a tensor with threshold=auto",
              .cost = "1 pass; 1 round, 1 delay",
              .use = "a sixteenth of the bytes at the speed of an addition; with CD-SGD",
              .limit = "none; sent + residual = sum of gradients"},
