@@ -46,8 +46,8 @@ const char help_train[] =
 const char help_compare[] =
     "Usage: telegrad compare [OPTION]... --run RUN [--run RUN]... | --spec FILE\n"
     "Train the same network several ways on the same samples; print one table.\n"
-    "  --run RUN           name=..;method=..;rule=..;strategy=..;optimizer=..;link=..;\n"
-    "                      lr-schedule=..;steps=..  each optional, over those below\n"
+    "  --run RUN           name=..;method=..;rule=..;strategy=..;optimizer=..;\n"
+    "                      lr-schedule=..;link=..;steps=..  each optional\n"
     "  --spec FILE         one run a line, `name: method=..;strategy=..`; lines like\n"
     "                      `--batch 32` are options, `#` starts a comment\n"
     "  --dense-timed N     dense S-SGD: train without the link, time N steps over it\n"
