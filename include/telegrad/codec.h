@@ -73,7 +73,8 @@ typedef struct tg_codec tg_codec;
 TG_API TG_NODISCARD tg_status tg_codec_create(const char *spec, tg_codec **codec_p);
 TG_API void tg_codec_destroy(tg_codec *codec); /* NULL is fine */
 
-/* Floats of memory a segment that the codec wants in tg_encode_context (an adaptive threshold). */
+/* How many floats of tg_encode_context.memory the codec wants for each segment: 0 unless it adapts
+ * to what it has seen (threshold=auto). */
 TG_API size_t tg_codec_memory(const tg_codec *codec);
 
 /* Let encoding use `threads` cores (1: the default). The same bytes for any number.
@@ -95,9 +96,9 @@ TG_API TG_NODISCARD tg_status tg_codec_encode(tg_codec *codec, const tg_encode_c
                                               size_t *len_p);
 
 /* Decode a frame of exactly x->n elements (any codec's: frames name theirs), overwriting x or
- * adding to it. The frame is validated whole before anything is written. Errors   TG_E_CORRUPT,
- * TG_E_VERSION, TG_E_MISMATCH (another element count), TG_E_UNSUPPORTED Threads  any; x by one
- * thread */
+ * adding to it. The frame is validated whole before anything is written.
+ * Errors   TG_E_CORRUPT, TG_E_VERSION, TG_E_MISMATCH (another element count), TG_E_UNSUPPORTED
+ * Threads  any; x by one thread */
 TG_API TG_NODISCARD tg_status tg_frame_decode(const void *frame, size_t len, tg_array *x);
 TG_API TG_NODISCARD tg_status tg_frame_decode_add(const void *frame, size_t len, tg_array *x);
 

@@ -14,9 +14,7 @@
 extern "C" {
 #endif
 
-/* ---- MXNet's 2-bit words: 16 elements each
- * ------------------------------------------------------------------------------------------------
- */
+/* ---- MXNet's 2-bit words: 16 elements each --------------------------------------------------- */
 
 /* Bytes for n elements: 4 * ceil(n / 16). */
 TG_API size_t tg_mxnet_2bit_bytes(size_t n);
@@ -36,15 +34,13 @@ TG_API TG_NODISCARD tg_status tg_mxnet_2bit_encode(float *residual, const float 
 TG_API TG_NODISCARD tg_status tg_mxnet_2bit_decode_add(const void *src, size_t len, size_t n,
                                                        float threshold, float *dst);
 
-/* ---- Strom's words: an element sent each
- * ------------------------------------------------------------------------------------------------
- */
+/* ---- Strom's words: one for each element that is sent ---------------------------------------- */
 
 /* residual, g, threshold as above
  * dst       words of 32 bits in this machine's byte order: bits 0..30 are the index, bit 31 is 1
  *           for -threshold. Indices ascend
  * dst_cap   words that fit; n always do
- * count_p   [out] words written
+ * count_p   [out] words written; set on success only
  * Errors    TG_E_ARG; TG_E_SPACE (more than dst_cap are to be sent; nothing is touched)
  * Source    Strom 2015, Interspeech, sec. 4.1 */
 TG_API TG_NODISCARD tg_status tg_strom_encode(float *residual, const float *g, size_t n,

@@ -7,7 +7,9 @@
  *     tg_reducer_destroy(r);  tg_transport_destroy(t);
  *
  * The reducer keeps the method's memory (residuals) between calls. All ranks create it with the
- * same arguments (checked by a handshake) and call it in the same order. */
+ * same arguments (checked by a handshake) and call it in the same order.
+ *
+ * Threads  one calling thread per reducer at a time */
 #ifndef TELEGRAD_REDUCER_H
 #define TELEGRAD_REDUCER_H
 
@@ -35,8 +37,8 @@ typedef struct tg_reducer_config {
  * transport  borrowed; not used by anyone else until the reducer is destroyed
  * n          elements of every vector
  * config     NULL: seed 0, one segment, 60 s
- * Errors     TG_E_SPEC, TG_E_ARG (also codec_threads > 256), TG_E_NOMEM, TG_E_MISMATCH (ranks
- * differ: names what and whom), TG_E_PEER */
+ * Errors     TG_E_SPEC, TG_E_ARG (also codec_threads > 256), TG_E_NOMEM,
+ *            TG_E_MISMATCH (ranks differ: names what and whom), TG_E_PEER */
 TG_API TG_NODISCARD tg_status tg_reducer_create(const char *method, tg_transport *transport,
                                                 size_t n, const tg_reducer_config *config,
                                                 tg_reducer **r_p);
@@ -56,9 +58,9 @@ TG_API TG_NODISCARD tg_status tg_reducer_start(tg_reducer *r, const float *g, fl
 TG_API TG_NODISCARD tg_status tg_reducer_test(tg_reducer *r, bool *done_p);
 TG_API TG_NODISCARD tg_status tg_reducer_wait(tg_reducer *r);
 
-/* Bytes handed to the transport so far; 4 n over the last coded gradient's bytes (envelope and
- * frame included). */
+/* Bytes handed to the transport so far. */
 TG_API uint64_t tg_reducer_bytes_sent(const tg_reducer *r);
+/* 4 n over the bytes of the last coded gradient, envelope and frame included. */
 TG_API double tg_reducer_ratio(const tg_reducer *r);
 
 #ifdef __cplusplus

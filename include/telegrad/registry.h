@@ -29,17 +29,20 @@ typedef struct tg_method_card {
     const char *limit; /* the known algorithm that it becomes, or what holds exactly */
 } tg_method_card;
 
-/* The card of a method; NULL if there is no method of that name. Static. Threads any */
+/* The card of a method; NULL if there is no method of that name. Static.
+ * Threads any */
 TG_API const tg_method_card *tg_registry_method_card(const char *method);
 
 /* "method", "codec", ...; "?" for a number that is none. */
 TG_API const char *tg_kind_name(tg_kind kind);
 
-/* All entries of a kind, in a fixed order; static. count 0 for a number that is none. Threads any
- */
+/* All entries of a kind, in a fixed order; static. count 0 for a number that is none.
+ * Threads any */
 TG_API const tg_entry *const *tg_registry_entries(tg_kind kind, size_t *count_p);
 
-/* Parse a spec string of a kind. Errors TG_E_SPEC */
+/* Parse a spec string of a kind; the caller frees it (tg_spec_free).
+ * Errors  TG_E_SPEC
+ * Threads any */
 TG_API TG_NODISCARD tg_status tg_registry_parse(tg_kind kind, const char *text, tg_spec **spec_p);
 
 #ifdef __cplusplus

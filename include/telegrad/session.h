@@ -1,12 +1,16 @@
 /* telegrad/session.h - training: tensors, steps, checkpoints.
  *
  *     tg_session_create(&config, transport, &s);
- *     tg_session_add(s, &tensor, &id);  ...            every tensor, in forward order, the same on
- * all ranks tg_session_begin(s);                             handshake; parameters of rank 0 go to
- * all (or tg_session_load) for each step: tg_param_wait(s, id) before a layer reads its parameters
- * (no-op after tg_step) tg_grad_wait(s, id) before backward overwrites a gradient tg_grad_ready(s,
- * id) as soon as a gradient is complete, last layers first tg_step(s, &info); tg_session_finish(s);
- * what is in flight is applied; parameters = the global ones
+ *     tg_session_add(s, &tensor, &id);    every tensor, in forward order, the same on all ranks
+ *     tg_session_begin(s);                handshake; rank 0's parameters go to all
+ *                                         (or tg_session_load, in its place)
+ *     for each step:
+ *         tg_param_wait(s, id);           before a layer reads its parameters
+ *         tg_grad_wait(s, id);            before backward overwrites a gradient
+ *         tg_grad_ready(s, id);           when a gradient is complete, last layers first
+ *         tg_step(s, &info);
+ *     tg_session_finish(s);               applies what is in flight
+ *     tg_session_destroy(s);
  *
  * Threads  one calling thread per session; tg_session_request_stop from any thread or signal
  * handler. A failure of TG_E_PEER, TG_E_CORRUPT, TG_E_MISMATCH or TG_E_VERSION is final: every
@@ -67,9 +71,9 @@ typedef struct tg_session_config {
 } tg_session_config;
 
 /* transport is borrowed and not used by anyone else until the session is destroyed. Nothing is sent
- * yet. Errors TG_E_SPEC (also: method and optimizer name two different momenta), TG_E_ARG (also
- * codec_threads > 256),
- * TG_E_UNSUPPORTED, TG_E_NOMEM */
+ * yet.
+ * Errors TG_E_SPEC (also: method and optimizer name two different momenta; a rule that is none),
+ *        TG_E_ARG (also codec_threads > 256), TG_E_UNSUPPORTED, TG_E_NOMEM */
 TG_API TG_NODISCARD tg_status tg_session_create(const tg_session_config *config,
                                                 tg_transport *transport, tg_session **s_p);
 /* Ends the communication thread; shuts the transport if something is in flight. NULL is fine. */
@@ -99,7 +103,9 @@ TG_API TG_NODISCARD tg_status tg_session_add(tg_session *s, const tg_tensor *ten
                                              uint32_t *id_p);
 
 /* Handshake (versions, specs, job text, tensors, with the rank that differs named), then rank 0's
- * tensors go to all. Errors TG_E_MISMATCH, TG_E_VERSION, TG_E_PEER, TG_E_NOMEM */
+ * tensors go to all.
+ * Errors TG_E_SPEC (a rule without a tensor, rules that exclude each other), TG_E_MISMATCH,
+ *        TG_E_VERSION, TG_E_PEER, TG_E_NOMEM */
 TG_API TG_NODISCARD tg_status tg_session_begin(tg_session *s);
 
 /* The gradient of this tensor is complete. It is checked for NaN and infinity here, while it is in

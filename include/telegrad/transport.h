@@ -26,8 +26,8 @@ typedef struct tg_transport_ops {
     const char *name;
 
     /* Start sending len bytes to peer. buf stays untouched until done. Messages with the same
-     * (peer, tag) arrive in the order posted. tag < TG_TAG_LIMIT. Errors  TG_E_PEER (names the
-     * rank), TG_E_STATE after `shut` */
+     * (peer, tag) arrive in the order posted. tag < TG_TAG_LIMIT.
+     * Errors  TG_E_PEER (names the rank), TG_E_STATE after `shut` */
     tg_status (*post_send)(tg_transport *t, int peer, uint32_t tag, const void *buf, size_t len,
                            tg_request *req);
     /* Start receiving one message of at most cap bytes from peer with exactly this tag. */

@@ -49,7 +49,7 @@ static char *trim(char *text)
     return text;
 }
 
-/* One "key=value". */
+/* One "key=value". A run's own rules take the place of the common ones, as all its options do. */
 static tg_status set_word(struct planned_run *run, char *word)
 {
     char *equals = strchr(word, '=');
@@ -57,6 +57,10 @@ static tg_status set_word(struct planned_run *run, char *word)
         return tg_fail(TG_E_SPEC, "\"%.64s\": allowed: key=value;key=value", word);
     *equals = '\0';
     char *key = trim(word), *value = trim(equals + 1);
+    if (strcmp(key, "rule") == 0 && !run->own_rules) {
+        run->options.rule_count = 0;
+        run->own_rules = true;
+    }
     if (strcmp(key, "name") != 0)
         return options_set(&run->options, OPT_RUN, key, value);
     if (!*value || run->name)
@@ -65,16 +69,26 @@ static tg_status set_word(struct planned_run *run, char *word)
     return run->name ? TG_OK : tg_fail(TG_E_NOMEM, "out of memory: name of a run");
 }
 
-/* "dgc:density=0.001 cd:k=5" */
+static tg_status append_word(char **text, const char *word)
+{
+    char *longer;
+    if (asprintf(&longer, "%s %s", *text, word) < 0)
+        return tg_fail(TG_E_NOMEM, "out of memory: name of a run");
+    free(*text);
+    *text = longer;
+    return TG_OK;
+}
+
+/* "dgc:density=0.001 *.bias=f32 cd:k=5" */
 static tg_status make_name(struct planned_run *run)
 {
     const struct run_options *o = &run->options;
-    bool plain = strcmp(o->strategy, "ssgd") == 0;
-    if (asprintf(&run->name, "%s%s%s", o->method, plain ? "" : " ", plain ? "" : o->strategy) < 0) {
-        run->name = NULL;
+    run->name = strdup(o->method);
+    if (!run->name)
         return tg_fail(TG_E_NOMEM, "out of memory: name of a run");
-    }
-    return TG_OK;
+    for (size_t i = 0; i < o->rule_count; i++)
+        TG_TRY(append_word(&run->name, o->rules[i]));
+    return strcmp(o->strategy, "ssgd") == 0 ? TG_OK : append_word(&run->name, o->strategy);
 }
 
 static tg_status bad_name(const char *name)

@@ -5,9 +5,10 @@
 #include "cli/options.h"
 
 struct planned_run {
-    char *text;  /* as written, "method=..;strategy=.."; cut into words by plan_resolve */
-    char *where; /* where it stands, for messages: "--run 2", "FILE:7" */
-    char *name;  /* unique; NULL until plan_resolve unless the spec file gave it */
+    char *text;     /* as written, "method=..;strategy=.."; cut into words by plan_resolve */
+    char *where;    /* where it stands, for messages: "--run 2", "FILE:7" */
+    char *name;     /* unique; NULL until plan_resolve unless the spec file gave it */
+    bool own_rules; /* the run names rules: options has those, not the common ones */
     struct run_options options;
 };
 

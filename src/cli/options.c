@@ -41,7 +41,7 @@ static const struct option_def table[] = {
     {"holdout", "N", BOTH, FORM_COUNT, AT(holdout), TG_KIND_COUNT, 0, 1e9},
     {"workers", "N", BOTH, FORM_COUNT, AT(workers), TG_KIND_COUNT, 1, 4096},
     {"method", "SPEC", EVERY, FORM_SPEC, AT(method), TG_KIND_METHOD, 0, 0},
-    {"rule", "PATTERN=METHOD", BOTH, FORM_RULE, AT(rules), TG_KIND_COUNT, 0, 0},
+    {"rule", "PATTERN=METHOD", EVERY, FORM_RULE, AT(rules), TG_KIND_COUNT, 0, 0},
     {"strategy", "SPEC", EVERY, FORM_SPEC, AT(strategy), TG_KIND_STRATEGY, 0, 0},
     {"optimizer", "SPEC", EVERY, FORM_SPEC, AT(optimizer), TG_KIND_OPTIMIZER, 0, 0},
     {"lr-schedule", "SPEC", EVERY, FORM_SPEC, AT(lr_schedule), TG_KIND_LR_SCHEDULE, 0, 0},

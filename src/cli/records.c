@@ -171,7 +171,7 @@ static json_t *about_surroundings(const struct run_about *a)
                      "transport", launch_transport_name(a->launch));
 }
 
-static json_t *rules_of(const struct run_options *o)
+json_t *records_rules(const struct run_options *o)
 {
     json_t *rules = json_array();
     for (size_t i = 0; i < o->rule_count; i++)
@@ -184,7 +184,7 @@ static json_t *about_settings(const struct run_options *o, const train_start_inf
 {
     return json_pack("{s:o, s:s, s:o, s:s, s:s, s:s, s:o, s:i, s:i, s:I, s:I, s:I, s:o}",     /**/
                      "model", records_text(o->model), "method", info->method,                 /**/
-                     "rules", rules_of(o),                                                    /**/
+                     "rules", records_rules(o),                                               /**/
                      "strategy", info->strategy, "optimizer", info->optimizer, "lr_schedule", /**/
                      info->lr_schedule, "link", records_text(o->link), "world", info->world,  /**/
                      "workers", info->world, "batch", (json_int_t)o->batch,                   /**/

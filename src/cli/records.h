@@ -53,6 +53,9 @@ json_t *records_real(double v);
 /* text, its bytes that are not UTF-8 as \xNN; null for NULL. NULL: out of memory */
 json_t *records_text(const char *text);
 
+/* o's rules, as they were given. NULL: out of memory */
+json_t *records_rules(const struct run_options *o);
+
 /* record as one line; errors TG_E_IO, TG_E_NOMEM (record is NULL). record is borrowed. */
 TG_NODISCARD tg_status records_print(const json_t *record, FILE *file, const char *path);
 

@@ -102,9 +102,7 @@ TG_NODISCARD tg_status tg__frame_check(const uint8_t *frame, size_t len, size_t 
 void tg__frame_decode(const uint8_t *frame, size_t len, float *dst, tg__pool *pool);
 void tg__frame_decode_add(const uint8_t *frame, size_t len, float *dst, tg__pool *pool);
 
-/* ---- for codecs
- * ------------------------------------------------------------------------------------------------
- */
+/* ---- for codecs ------------------------------------------------------------------------------ */
 
 /* A frame of `len` bytes fits into the part. Errors TG_E_SPACE */
 TG_NODISCARD tg_status tg__part_room(const tg__part *part, size_t len);

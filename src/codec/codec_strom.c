@@ -128,8 +128,7 @@ static tg_status encode(tg_codec *c, const tg_encode_context *ctx, const float *
 }
 
 static const tg_key keys[] = {
-    TG__KEY_THRESHOLD("auto"), TG__KEY_START,  TG__KEY_TARGET("0.1"),
-    TG__KEY_LEVEL_INDEX,       {.name = NULL},
+    TG__KEY_THRESHOLD("auto"), TG__KEY_START, TG__KEY_TARGET, TG__KEY_LEVEL_INDEX, {.name = NULL},
 };
 
 const tg__codec_ops tg__codec_strom = {

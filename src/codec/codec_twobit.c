@@ -321,7 +321,7 @@ static void decode(const tg__frame *f, size_t lo, size_t hi, float *dst, bool ad
 static const tg_key keys[] = {
     TG__KEY_THRESHOLD("0.5"),
     TG__KEY_START,
-    TG__KEY_TARGET("0.1"),
+    TG__KEY_TARGET,
     {.name = NULL},
 };
 

@@ -30,6 +30,11 @@ tg_status tg__thresholds_init(tg__thresholds *t, const tg_codec *c)
     if (!t->adapt && (!(t->fixed > 0) || !isfinite(t->fixed)))
         return tg_fail(TG_E_SPEC, "codec \"%s\": threshold=%g: must be a positive f32",
                        tg_spec_name(c->spec), wish);
+    if (!t->adapt && (t->start != 0 || t->target != strtod(TG__TARGET, NULL)))
+        return tg_fail(TG_E_SPEC,
+                       "codec \"%s\": threshold=%g with start=%g, target=%g: allowed only with "
+                       "threshold=auto",
+                       tg_spec_name(c->spec), wish, t->start, t->target);
     return TG_OK;
 }
 

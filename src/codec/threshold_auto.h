@@ -36,7 +36,8 @@ typedef struct tg__thresholds {
     size_t now_cap, sent_cap;
 } tg__thresholds;
 
-/* From the keys threshold (a number or auto), start and target. Errors TG_E_SPEC */
+/* From the keys threshold (a number or auto), start and target, which only auto may change.
+ * Errors TG_E_SPEC */
 TG_NODISCARD tg_status tg__thresholds_init(tg__thresholds *t, const tg_codec *c);
 void tg__thresholds_free(tg__thresholds *t);
 size_t tg__thresholds_memory(const tg__thresholds *t); /* floats a segment */
@@ -66,9 +67,10 @@ void tg__thresholds_end(const tg__thresholds *t, const tg_encode_context *ctx, c
         .name = "start", .type = TG_KEY_REAL, .def = "0", .max = 1e30, \
         .help = "first threshold of auto; 0: from the gradient's size" \
     }
-#define TG__KEY_TARGET(text)                                                                   \
+#define TG__TARGET "0.1"
+#define TG__KEY_TARGET                                                                         \
     {                                                                                          \
-        .name = "target", .type = TG_KEY_REAL, .def = text, .min = 0, .max = 0.5,              \
+        .name = "target", .type = TG_KEY_REAL, .def = TG__TARGET, .min = 0, .max = 0.5,        \
         .min_open = true, .help = "fraction of the elements that auto wants sent, in the mean" \
     }
 #endif

@@ -223,6 +223,21 @@ static void without_memory(void **state)
     tg_codec_destroy(w.c);
 }
 
+/* What only auto looks at is refused with a fixed threshold, unless it is the default. */
+static void keys_of_auto(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {"2bit:threshold=0.5,target=0.2", "2bit:start=1",
+                                      "strom:threshold=1,start=2"};
+    tg_codec *c;
+    for (size_t i = 0; i < TG__COUNT(bad); i++) {
+        assert_int_equal(tg_codec_create(bad[i], &c), TG_E_SPEC);
+        assert_non_null(strstr(tg_error(), "only with threshold=auto"));
+    }
+    assert_int_equal(tg_codec_create("2bit:threshold=0.5,start=0,target=0.1", &c), TG_OK);
+    tg_codec_destroy(c);
+}
+
 /* The threads that encode, and those that decode, do not matter; nor does where the parts are cut.
  */
 static void threads_and_parts(void **state)
@@ -284,6 +299,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(zeros_change_nothing),
         cmocka_unit_test(bounds),
         cmocka_unit_test(without_memory),
+        cmocka_unit_test(keys_of_auto),
         cmocka_unit_test(threads_and_parts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

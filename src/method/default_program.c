@@ -29,6 +29,18 @@ typedef struct program {
     tg__twoway *twoway; /* NULL: no */
 } program;
 
+tg_status tg__make_segments(const tg__method_setup *s, tg_segment **segments_p)
+{
+    TG_TRY(tg__alloc(s->count, sizeof **segments_p, segments_p));
+    for (size_t i = 0, at = 0; i < s->count; at += s->len[i++])
+        (*segments_p)[i] = (tg_segment){.begin = at,
+                                        .n = s->len[i],
+                                        .rows = s->rows[i],
+                                        .cols = s->cols[i],
+                                        .dims = s->dims == NULL ? 0 : s->dims[i]};
+    return TG_OK;
+}
+
 tg_status tg__make_codec(const tg__method *m, const char *name, tg_codec **codec_p)
 {
     size_t count, len = 0;
@@ -138,16 +150,10 @@ static tg_status default_init(tg__method *m)
     if (p->has_density)
         TG_TRY(tg__density_init(&p->density, tg_spec_real(m->spec, "density"),
                                 tg_spec_duration(m->spec, "warmup"), s->steps_per_epoch));
-    TG_TRY(tg__alloc(s->count, sizeof *p->segments, &p->segments));
+    TG_TRY(tg__make_segments(s, &p->segments));
     TG_TRY(tg__alloc(s->count, sizeof *p->begin, &p->begin));
-    for (size_t i = 0, at = 0; i < s->count; at += s->len[i++]) {
-        p->begin[i] = at;
-        p->segments[i] = (tg_segment){.begin = at,
-                                      .n = s->len[i],
-                                      .rows = s->rows[i],
-                                      .cols = s->cols[i],
-                                      .dims = s->dims == NULL ? 0 : s->dims[i]};
-    }
+    for (size_t i = 0; i < s->count; i++)
+        p->begin[i] = p->segments[i].begin;
     p->fused = m->feedback->params.clip > 0 ? NULL : tg__fused_find(m->feedback, p->codec);
     TG_TRY(tg__alloc(m->n, sizeof(float), &p->scratch));
     if (m->feedback->params.clip > 0)

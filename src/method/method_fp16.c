@@ -3,11 +3,7 @@
 #include "method/method_keys.h"
 
 static const tg_key keys[] = {
-    {.name = "feedback",
-     .type = TG_KEY_CHOICE,
-     .def = "none",
-     .choices = "none|residual",
-     .help = "residual: remember the rounding and send it later"},
+    TG__KEY_FEEDBACK_OF_ROUNDING,
     TG__KEY_RESCALE("no"),
     TG__KEY_EXCHANGE_CODED,
     {.name = NULL},

@@ -9,6 +9,12 @@
         .help = "auto: allgather (one one-way delay); none: no exchange, ranks drift apart" \
     }
 
+#define TG__KEY_FEEDBACK_OF_ROUNDING                                                          \
+    {                                                                                         \
+        .name = "feedback", .type = TG_KEY_CHOICE, .def = "none", .choices = "none|residual", \
+        .help = "residual: remember the rounding and send it later"                           \
+    }
+
 #define TG__KEY_DENSITY(text)                                                                      \
     {                                                                                              \
         .name = "density", .type = TG_KEY_REAL, .def = text, .min = 0, .max = 1, .min_open = true, \

@@ -59,10 +59,7 @@ static tg_status shared_init(tg__method *m)
     p->codec->pool = s->pool;
     p->clip = tg_spec_real(m->spec, "clip");
     p->shared = strcmp(tg_spec_word(m->spec, "scaler"), "shared") == 0;
-    TG_TRY(tg__alloc(s->count, sizeof *p->segments, &p->segments));
-    for (size_t i = 0, at = 0; i < s->count; at += s->len[i++])
-        p->segments[i] =
-            (tg_segment){.begin = at, .n = s->len[i], .rows = s->rows[i], .cols = s->cols[i]};
+    TG_TRY(tg__make_segments(s, &p->segments));
     TG_TRY(tg__alloc(s->lanes, sizeof *p->lanes, &p->lanes));
     for (size_t i = 0; i < s->lanes; i++)
         TG_TRY(make_lane(m, p, &p->lanes[i]));

@@ -67,11 +67,11 @@ static tg_status compute(run *r, double *loss_p, int64_t *compute_ns_p)
     return TG_OK;
 }
 
-/* Whether the coming step's figures will be looked at. */
+/* Whether the coming step's figures will be looked at: every log_every-th's, and the last one's. */
 static bool logged(const run *r)
 {
     return r->events && r->events->step && r->job->log_every > 0 &&
-           (r->step + 1) % r->job->log_every == 0;
+           ((r->step + 1) % r->job->log_every == 0 || r->step + 1 == r->steps);
 }
 
 tg_status run_step_once(run *r, tg_step_info *info)

@@ -10,7 +10,8 @@
 #define TG__TAG_CARRIED ((uint32_t)1 << 26)
 
 /* The arguments of post_send and post_recv (`verb` is for the message). Inline, so that
- * libtelegrad-mpi needs nothing of the core but its public functions. Errors  TG_E_ARG */
+ * libtelegrad-mpi needs nothing of the core but its public functions.
+ * Errors  TG_E_ARG */
 static inline tg_status tg__post_check(const tg_transport *t, const char *verb, int peer,
                                        uint32_t tag, uint32_t tag_limit, const void *buf,
                                        size_t len, const tg_request *req)

@@ -33,9 +33,9 @@ void tg__envelope_seal(uint8_t *msg, const tg__envelope *e, size_t len);
 
 /* Validate a whole message of msg_len bytes against what is expected: magic, version, known flags,
  * session, step, sender, bucket, round, slice, length, checksum. `want->flags` is ignored; *flags_p
- * and *len_p (payload bytes) are set on success. Errors  TG_E_CORRUPT, TG_E_VERSION, TG_E_MISMATCH
- * (session), TG_E_PEER (another step or bucket or sender: out of order); the text names the sender
- * expected, the field, both values */
+ * and *len_p (payload bytes) are set on success.
+ * Errors  TG_E_CORRUPT, TG_E_VERSION, TG_E_MISMATCH (session), TG_E_PEER (another step or bucket or
+ *         sender: out of order); the text names the sender expected, the field, both values */
 TG_NODISCARD tg_status tg__envelope_open(const uint8_t *msg, size_t msg_len,
                                          const tg__envelope *want, uint16_t *flags_p,
                                          size_t *len_p);

@@ -46,7 +46,7 @@ TRAIN = [
 
 COMPARE = [
     ([], ["nothing to compare", "allowed: --run RUN or --spec FILE"]),
-    (["--run", "colour=red"], ["--run 1", 'unknown option "colour"', "allowed: name, method, strategy"]),
+    (["--run", "colour=red"], ["--run 1", 'unknown option "colour"', "allowed: name, method, rule, strategy"]),
     (["--run", "method"], ["--run 1", '"method"', "allowed: key=value"]),
     (["--run", "seed=3"], ["--run 1", 'unknown option "seed"']),
     (["--run", "method=dense", "--run", "method=magic"], ["--run 2", 'unknown method "magic"']),

@@ -71,6 +71,14 @@ class Rules(CliTest):
         text = self.ok("compare", *MLP, *TINY, "--steps", "3", "--no-eval", "--workers", "2", "--rule", "*.bias=f32",
                        "--run", "name=a", "--run", "name=b;method=fp16")
         self.assertIn("b", text)
+        done = self.ok("compare", *MLP, *TINY, "--steps", "3", "--no-eval", "--workers", "2", "--rule", "*.bias=f32", "--json",
+                       "--run", "method=fp16", "--run", "method=int8;rule=fc1*=bf16;rule=fc2*=f32", "--out", self.path("out"))
+        rows = [json.loads(line) for line in done.splitlines()]
+        self.assertEqual([row["rules"] for row in rows], [["*.bias=f32"], ["fc1*=bf16", "fc2*=f32"]])
+        self.assertEqual([row["run"] for row in rows], ["fp16 *.bias=f32", "int8 fc1*=bf16 fc2*=f32"])
+        starts = [line for line in records(self.path("out")) if line["type"] == "start"]
+        self.assertEqual([start["rules"] for start in starts], [row["rules"] for row in rows])
+        self.refused(2, ["--run 1", "PATTERN=METHOD"], "compare", *MLP, *TINY, "--run", "rule=x")
 
     def test_plan(self):
         plan = self.plan("--model", "lenet5", *DGC, "--rule", "*.bias=f32", "--rule", "fc1*=atomo:rank=2")

@@ -73,9 +73,9 @@ void model_destroy(model *m); /* NULL is fine */
 TG_NODISCARD tg_status model_parse(const char *spec, tg_spec **spec_p);
 
 /* Draw every tensor of m: weights N(0, 2 / fan_in), biases 0. Tensor t's element i is number i of
- * the stream (seed, TG_PURPOSE_INIT, tensor t), so neither batch nor rank changes it. Source  He et
- * al. 2015, arXiv:1502.01852, sec. 2.2; MXNet's image-classification example initialises LeNet so:
- * Xavier(rnd_type="gaussian", factor_type="in", magnitude=2) */
+ * the stream (seed, TG_PURPOSE_INIT, tensor t), so neither batch nor rank changes it.
+ * Source  He et al. 2015, arXiv:1502.01852, sec. 2.2; MXNet's image-classification example
+ *         initialises LeNet so: Xavier(rnd_type="gaussian", factor_type="in", magnitude=2) */
 void model_init(model *m, uint64_t seed);
 
 #endif
