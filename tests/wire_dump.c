@@ -69,7 +69,7 @@ static void vector(FILE *file, tg_codec *c, const float *x, size_t n, unsigned n
 static void matrices(FILE *file, const char *spec, float *x, unsigned number)
 {
     static const tg_segment segments[] = {
-        {0, 2000, 40, 50}, {2000, 50, 50, 1}, {2050, 950, 19, 50}};
+        {0, 2000, 40, 50, 0}, {2000, 50, 50, 1, 0}, {2050, 950, 19, 50, 0}};
     tg_encode_context ctx = {.struct_size = sizeof ctx, .segments = segments, .nsegments = 3};
     tg_codec *c;
     must(tg_codec_create(spec, &c));

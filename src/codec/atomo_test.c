@@ -70,10 +70,10 @@ static void low_rank(size_t rows, size_t cols, unsigned rank)
 static void limits(void **state)
 {
     (void)state;
-    static const tg_segment shapes[] = {{0, 20 * 30, 20, 30},
-                                        {0, 30 * 20, 30, 20},
-                                        {0, 100 * 300, 100, 300},
-                                        {0, 300 * 100, 300, 100}};
+    static const tg_segment shapes[] = {{0, 20 * 30, 20, 30, 0},
+                                        {0, 30 * 20, 30, 20, 0},
+                                        {0, 100 * 300, 100, 300, 0},
+                                        {0, 300 * 100, 300, 100, 0}};
     tg_codec *full = create("atomo:rank=20"), *three = create("atomo");
     for (size_t i = 0; i < TG__COUNT(shapes); i++)
         for (uint64_t step = 0; step < 20; step++) {
@@ -102,7 +102,7 @@ static void example(void **state)
         2,    0, 0, 0,                                       /* tensors */
         4,    0, 0, 0, 8,  0, 0, 0, 1,    0,    0,    0,     /* 4 x 8, one atom */
         2,    0, 0, 0, 1,  0, 0, 0, 0xff, 0xff, 0xff, 0xff}; /* 2 x 1, whole */
-    static const tg_segment segments[] = {{0, 32, 4, 8}, {32, 2, 2, 1}};
+    static const tg_segment segments[] = {{0, 32, 4, 8, 0}, {32, 2, 2, 1, 0}};
     tg_codec *c = create("atomo:rank=2");
     for (size_t i = 0; i < 32; i++)
         x[i] = half[i / 8] * wide[i % 8] + 0.0f; /* no -0 */
@@ -151,7 +151,7 @@ static void mean_is_the_matrix(void **state)
 {
     (void)state;
     enum { DRAWS = 40000, N = 7 * 16 };
-    static const tg_segment s = {0, N, 7, 16};
+    static const tg_segment s = {0, N, 7, 16, 0};
     static double sum[N], square[N];
     tg_codec *c = create("atomo:rank=3");
     memset(sum, 0, sizeof sum);
@@ -186,7 +186,7 @@ static void mean_is_the_matrix(void **state)
 static void draws_are_keyed(void **state)
 {
     (void)state;
-    static const tg_segment two[] = {{0, 600, 20, 30}, {600, 600, 20, 30}};
+    static const tg_segment two[] = {{0, 600, 20, 30, 0}, {600, 600, 20, 30, 0}};
     static float first[600];
     tg_codec *c = create("atomo:rank=2");
     test_vector(x, 1200, TEST_GRADIENT, 1);
@@ -206,7 +206,7 @@ static void draws_are_keyed(void **state)
 static void odd_matrices(void **state)
 {
     (void)state;
-    static const tg_segment s = {0, 4000, 40, 100};
+    static const tg_segment s = {0, 4000, 40, 100, 0};
     tg_codec *c = create("atomo");
     memset(x, 0, sizeof x);
     assert_int_equal(code(c, &s, 1, 0), 12);
@@ -238,7 +238,8 @@ static void odd_matrices(void **state)
 static void parts(void **state)
 {
     (void)state;
-    static const tg_segment s[] = {{0, 4000, 40, 100}, {4000, 50, 50, 1}, {4050, 4000, 100, 40}};
+    static const tg_segment s[] = {
+        {0, 4000, 40, 100, 0}, {4000, 50, 50, 1, 0}, {4050, 4000, 100, 40, 0}};
     static uint8_t other[12 + 4 * MAX_N];
     static float piece[MAX_N];
     tg_codec *c = create("atomo");
@@ -267,7 +268,7 @@ static void parts(void **state)
 static void refusals(void **state)
 {
     (void)state;
-    static const tg_segment s[] = {{0, 4000, 40, 100}, {4000, 50, 50, 1}};
+    static const tg_segment s[] = {{0, 4000, 40, 100, 0}, {4000, 50, 50, 1, 0}};
     static uint8_t good[12 + 4 * MAX_N];
     tg_codec *c = create("atomo:rank=2");
     test_vector(x, 4050, TEST_GRADIENT, 8);
@@ -340,11 +341,11 @@ static void golden_estimates(void **state)
         const struct golden_atomo_matrix *g = &golden_atomo_matrices[i];
         tg_segment segments[8];
         for (size_t k = 0; k < g->segment; k++) {
-            segments[k] = (tg_segment){k, 1, 1, 1};
+            segments[k] = (tg_segment){k, 1, 1, 1, 0};
             x[k] = (float)k;
         }
         segments[g->segment] =
-            (tg_segment){g->segment, (size_t)g->rows * g->cols, g->rows, g->cols};
+            (tg_segment){g->segment, (size_t)g->rows * g->cols, g->rows, g->cols, 0};
         size_t n = floats_from_hex(x + g->segment, g->x), len;
         assert_int_equal(floats_from_hex(want, g->estimate), n);
         char spec[32];

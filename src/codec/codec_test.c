@@ -363,11 +363,11 @@ static void bad_arguments_are_named(void **state)
     tg_encode_context ctx = {.struct_size = sizeof(ctx), .density = 2};
     assert_int_equal(tg_codec_encode(c, &ctx, &a, frame, sizeof(frame), &len), TG_E_ARG);
     ctx.density = 0;
-    tg_segment odd_ones[][2] = {{{0, 2, 2, 1}, {2, 1, 1, 1}}, /* too short, too long, a gap */
-                                {{0, 2, 2, 1}, {2, 3, 3, 1}},
-                                {{0, 1, 1, 1}, {2, 2, 2, 1}},
-                                {{0, 2, 2, 2}, {2, 2, 2, 1}}, /* no matrix of 2 elements */
-                                {{0, 2, 0, 2}, {2, 2, 2, 1}}};
+    tg_segment odd_ones[][2] = {{{0, 2, 2, 1, 0}, {2, 1, 1, 1, 0}}, /* too short, too long, a gap */
+                                {{0, 2, 2, 1, 0}, {2, 3, 3, 1, 0}},
+                                {{0, 1, 1, 1, 0}, {2, 2, 2, 1, 0}},
+                                {{0, 2, 2, 2, 0}, {2, 2, 2, 1, 0}}, /* no matrix of 2 elements */
+                                {{0, 2, 0, 2, 0}, {2, 2, 2, 1, 0}}};
     for (size_t i = 0; i < TG__COUNT(odd_ones); i++) {
         ctx.segments = odd_ones[i];
         ctx.nsegments = 2;
@@ -427,7 +427,7 @@ static void density_of_the_call(void **state)
 }
 
 static const tg_segment tensors[] = {
-    {0, 700, 700, 1}, {700, 1, 1, 1}, {701, 0, 0, 1}, {701, 3396, 4, 849}};
+    {0, 700, 700, 1, 0}, {700, 1, 1, 1, 0}, {701, 0, 0, 1, 0}, {701, 3396, 4, 849, 0}};
 
 /* scope=tensor is each tensor by itself, in one frame. */
 static void tensors_compete_within(void **state)
@@ -468,7 +468,7 @@ static void one_tensor_is_the_bucket(void **state)
     static const char *const specs[2] = {"topk:density=0.03,values=int8,scope=tensor",
                                          "topk:density=0.03,values=int8"};
     tg_codec *c[2] = {create(specs[0]), create(specs[1])};
-    static const tg_segment whole = {0, MAX_N, MAX_N, 1};
+    static const tg_segment whole = {0, MAX_N, MAX_N, 1, 0};
     for (unsigned v = 0; v < TEST_VECTORS; v++) {
         tg_encode_context ctx = {
             .struct_size = sizeof(ctx), .segments = v % 2 ? &whole : NULL, .nsegments = v % 2};

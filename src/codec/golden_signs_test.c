@@ -43,8 +43,8 @@ static void frames(void **state)
         size_t n = floats_from_hex(x, f->x), len = from_hex(want, f->frame), got_len = 0;
         size_t first = f->shape[0][0] * f->shape[0][1];
         assert_int_equal(floats_from_hex(decoded, f->decoded), n);
-        const tg_segment tensors[] = {{0, first, f->shape[0][0], f->shape[0][1]},
-                                      {first, n - first, f->shape[1][0], f->shape[1][1]}};
+        const tg_segment tensors[] = {{0, first, f->shape[0][0], f->shape[0][1], 0},
+                                      {first, n - first, f->shape[1][0], f->shape[1][1], 0}};
         tg_encode_context ctx = {
             .struct_size = sizeof ctx, .segments = tensors, .nsegments = TG__COUNT(tensors)};
         tg_codec *c;

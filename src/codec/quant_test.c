@@ -159,7 +159,7 @@ static void ternary_vectors_are_exact(void **state)
     static const tg_segment segments[] = {{.begin = 0, .n = 1},
                                           {.begin = 1, .n = 700},
                                           {.begin = 701, .n = 299},
-                                          {1000, 1000, 10, 100}};
+                                          {1000, 1000, 10, 100, 0}};
     static const float scales[] = {0.3f, 1e-20f, 77.7f, 3e38f};
     tg_codec *c = create("terngrad:clip=0");
     tg_encode_context ctx = at_step(3);

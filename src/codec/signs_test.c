@@ -68,7 +68,7 @@ static void sign_by_hand(void **state)
 static void rows_by_hand(void **state)
 {
     (void)state;
-    static const tg_segment tensors[] = {{0, 12, 3, 4}, {12, 4, 4, 1}};
+    static const tg_segment tensors[] = {{0, 12, 3, 4, 0}, {12, 4, 4, 1, 0}};
     static const float v[] = {1, -2, 3, -2, 0, 0, 0, 0, -1, 1, 1, 1, 0, 0, -6, 2};
     static const float rows[] = {2, -2, 2, -2, 0, 0, 0, 0, -1, 1, 1, 1, 2, 2, -2, 2};
     static const float tensor[] = {1, -1, 1, -1, 1, 1, 1, 1, -1, 1, 1, 1, 2, 2, -2, 2};
@@ -90,7 +90,7 @@ static void rows_by_hand(void **state)
 static void onebit_by_hand(void **state)
 {
     (void)state;
-    static const tg_segment tensors[] = {{0, 16, 8, 2}, {16, 3, 3, 1}};
+    static const tg_segment tensors[] = {{0, 16, 8, 2, 0}, {16, 3, 3, 1, 0}};
     static const float v[] = {4, 1, -1, 1, 2, 1, -3, 1, 4, 1, -1, 1, 2, 1, -3, 1, 5, 0, 1};
     static const float zero[] = {3, 1, -2, 1, 3, 1, -2, 1, 3, 1, -2, 1, 3, 1, -2, 1, 2, 2, 2};
     /* column 0: mean 0.5, d 2.5; the vector: mean 2, d 2 */
@@ -111,7 +111,7 @@ static void lossless(void **state)
 {
     (void)state;
     enum { ROWS = 301, COLS = 37, N = ROWS * COLS };
-    static const tg_segment tensor = {0, N, ROWS, COLS}, vector = {0, N, N, 1};
+    static const tg_segment tensor = {0, N, ROWS, COLS, 0}, vector = {0, N, N, 1, 0};
     static float two[COLS][2];
     uint64_t seed = 5;
     test_vector(&two[0][0], (size_t)2 * COLS, TEST_WILD, 3);
@@ -195,9 +195,10 @@ static void plain_piece(const char *spec, const tg_segment *s, size_t lo, size_t
         plain_column(first + c, m, s->cols);
 }
 
-static const tg_segment tensors[] = {
-    {0, 1000, 40, 25},         {1000, 7, 7, 1},           {1007, 70000, 70, 1000}, {71007, 6, 2, 3},
-    {71013, 140000, 2, 70000}, {211013, 80000, 80000, 1}, {291013, 900, 300, 3}};
+static const tg_segment tensors[] = {{0, 1000, 40, 25, 0},         {1000, 7, 7, 1, 0},
+                                     {1007, 70000, 70, 1000, 0},   {71007, 6, 2, 3, 0},
+                                     {71013, 140000, 2, 70000, 0}, {211013, 80000, 80000, 1, 0},
+                                     {291013, 900, 300, 3, 0}};
 enum { ALL = 291913 };
 
 /* To rounding, in any cut. */
@@ -284,7 +285,7 @@ static void refused(const char *spec, size_t n, const tg_segment *segments, size
 static void damage_is_found(void **state)
 {
     (void)state;
-    static const tg_segment matrix = {0, 60, 4, 15};
+    static const tg_segment matrix = {0, 60, 4, 15, 0};
     test_vector(x, 60, TEST_GRADIENT, 4);
     enum { STRIPS = 12, ROWS = 16, COLS = 20, VALUES = 24 };
     static const char *const specs[] = {"sign:scale=row", "1bit"};
