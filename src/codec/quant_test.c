@@ -156,10 +156,8 @@ static void ternary_vectors_are_exact(void **state)
 {
     (void)state;
     enum { N = 2000 };
-    static const tg_segment segments[] = {{.begin = 0, .n = 1},
-                                          {.begin = 1, .n = 700},
-                                          {.begin = 701, .n = 299},
-                                          {1000, 1000, 10, 100, 0}};
+    static const tg_segment segments[] = {
+        {0, 1, 1, 1, 0}, {1, 700, 7, 100, 0}, {701, 299, 299, 1, 0}, {1000, 1000, 10, 100, 0}};
     static const float scales[] = {0.3f, 1e-20f, 77.7f, 3e38f};
     tg_codec *c = create("terngrad:clip=0");
     tg_encode_context ctx = at_step(3);
