@@ -17,7 +17,7 @@ import wire_atomo
 import wire_quant
 import wire_signs
 import wire_sparse
-import wire_strom
+import wire_twobit
 
 CODECS = {1: "f32", 2: "fp16", 3: "bf16", 4: "topk", 5: "2bit", 6: "int8", 7: "qsgd", 8: "terngrad", 9: "sign",
           10: "1bit", 11: "strom", 12: "adacomp", 13: "atomo"}
@@ -149,13 +149,18 @@ def decode_topk(info, n, payload):
     return x
 
 
+def decode_levels(info, n, payload):
+    need(info["aux"] & 15 == 6, "aux %#x: values of coding 6" % info["aux"])
+    return decode_topk(info, n, payload)
+
+
 CODED = {
     2: decode_half,
     3: decode_bf16,
     4: decode_topk,
-    5: lambda info, n, payload: wire_strom.decode_twobit(need, info, n, payload),
-    11: lambda info, n, payload: wire_strom.decode_levels(need, decode_indices, info, n, payload),
-    12: lambda info, n, payload: wire_strom.decode_levels(need, decode_indices, info, n, payload),
+    5: lambda info, n, payload: wire_twobit.decode_twobit(need, info, n, payload),
+    11: decode_levels,
+    12: decode_levels,
     13: lambda info, n, payload: wire_atomo.decode_atomo(info, n, payload, need),
 }
 CODED.update(wire_quant.coded(need))

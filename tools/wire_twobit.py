@@ -1,5 +1,4 @@
-"""Frames of codecs 11 and 12 (few magnitudes) and 2bit frames of several runs, from docs/wire-format.md alone: a part of
-wire_decode.py, whose `need(condition, reason)` the functions are given."""
+"""2bit frames, from docs/wire-format.md alone: a part of wire_decode.py, whose `need(condition, reason)` the functions are given."""
 import struct
 
 import numpy as np
@@ -13,37 +12,6 @@ def read_runs(need, count, last, data):
     need(all(a < b for a, b in zip(ends, ends[1:])) and ends[-1] == last, "runs end at %r of %d" % (ends[1:], last))
     need(all(0 < value < float("inf") for _, value in runs), "runs of %r" % [value for _, value in runs])
     return runs
-
-
-def read_levels(need, k, data):
-    """k values, and the bytes they take."""
-    need(len(data) >= 4, "no count of runs")
-    count = struct.unpack_from("<I", data)[0]
-    runs = read_runs(need, count, k, data[4:])
-    need(all(a[1] != b[1] for a, b in zip(runs, runs[1:])), "neighbouring runs of one magnitude")
-    at, used = 4 + 8 * count, 4 + 8 * count + (k + 7) // 8
-    need(len(data) >= used, "%d bytes for %d signs" % (len(data) - at, k))
-    bits = np.unpackbits(np.frombuffer(data[at:used], np.uint8), bitorder="little")
-    need(not bits[k:].any(), "signs: padding is not zero")
-    magnitudes, begin = np.zeros(k, np.float32), 0
-    for end, value in runs:
-        magnitudes[begin:end] = value
-        begin = end
-    return np.where(bits[:k] == 1, -magnitudes, magnitudes), used
-
-
-def decode_levels(need, decode_indices, info, n, payload):
-    aux = info["aux"]
-    need(aux >> 13 == 0 and aux & 15 == 6, "aux %#x: values of coding 6" % aux)
-    need(len(payload) >= 4, "payload of %d bytes" % len(payload))
-    k = struct.unpack_from("<I", payload)[0]
-    need(1 <= k <= n, "k=%d of n=%d" % (k, n))
-    values, used = read_levels(need, k, payload[4:])
-    indices = decode_indices(aux >> 4 & 15, aux >> 8 & 31, n, k, payload[4 + used:])
-    info.update(k=k, values="level", index=("raw", "bitmap", "rice", "ef")[aux >> 4 & 15])
-    x = np.zeros(n, np.float32)
-    x[indices] = values
-    return x
 
 
 def plane_bytes(n):
