@@ -298,6 +298,9 @@ tg_status options_check(const struct run_options *o, bool mpi)
     if (o->json && !o->dry_run)
         return tg_fail(TG_E_SPEC, "--json without --dry-run: allowed: with --dry-run; the records "
                                   "of a run are --out FILE");
+    if (o->dry_run && (o->out || o->save_dir || o->trace || o->dump_gradients))
+        return tg_fail(TG_E_SPEC, "--dry-run with --out, --save, --trace or --dump-gradients: "
+                                  "nothing is trained, so there is nothing to write");
     if (o->dump_every && !o->dump_gradients)
         return tg_fail(TG_E_SPEC,
                        "--dump-every %" PRIu64

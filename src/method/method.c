@@ -94,6 +94,11 @@ static tg_status make_feedback(tg__method *m)
     m->feedback->ops = tg__feedback_find(name);
     if (m->feedback->ops == NULL)
         return tg_fail(TG_E_SPEC, "unknown feedback \"%s\"", name);
+    if (m->feedback->ops->vectors == 0 && tg_spec_has(m->spec, "rescale") &&
+        tg_spec_flag(m->spec, "rescale"))
+        return tg_fail(TG_E_SPEC,
+                       "method \"%s\": rescale=yes with feedback=%s: allowed: with a residual",
+                       tg_spec_name(m->spec), name);
     tg__feedback_params *params = &m->feedback->params;
     m->feedback->pool = m->setup.pool;
     params->world = m->setup.size;

@@ -248,6 +248,8 @@ static void test_refusals(void **state)
         {"terngrad:clip=-1", NAN, "clip=-1"},
         {"dense:density=1", NAN, "exchange"},
         {"topk:warmup=1.5", NAN, "warmup"},
+        {"fp16:rescale=yes", NAN, "feedback=none"},
+        {"topk:feedback=none,rescale=yes", NAN, "feedback=none"},
     };
     memset(&f, 0, sizeof f);
     assert_int_equal(tg__state_create(&f.state), TG_OK);
