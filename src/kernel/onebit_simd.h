@@ -28,37 +28,68 @@ static void split_sums(const float *x, size_t n, float t, tg__split *s)
     }
 }
 
-/* The sums of a block of rows, WIDTH columns (or `left` of them). So many rows at once are more
+/* Columns of many rows lie at distances that caches dislike: with a power of two, all rows of a
+ * column are in one set of the first cache, which has 8 ways. So rows are taken by fours: of x and
+ * of g that is 8 lines. PIECE: columns whose sums wait for the other half of their block. */
+enum { FOUR = 4, PIECE = 256 };
+
+typedef struct block_sums {
+    wide low, high;
+    counts count;
+} block_sums;
+
+/* m rows (a constant), WIDTH columns (or `left` of them). Reads come before writes: a read that
+ * follows a write to the same place of another page waits for it. So many rows at once are more
  * streams than the hardware follows: the next block is asked for ahead, into the second cache. */
-static inline void sum_block(float *x, const float *g, size_t stride, size_t rows, size_t left,
-                             vec t, double *below, double *above, uint32_t *nbelow)
+static inline void sum_rows(float *x, const float *g, size_t stride, const size_t m, size_t left,
+                            vec t, block_sums *to)
 {
-    wide low = wide_zero(), high = wide_zero();
-    counts count = counts_zero();
-    for (size_t r = 0; r < rows; r++) {
-        float *at = x + r * stride;
-        _mm_prefetch((const char *)(at + TG__COLUMN_BLOCK * stride), _MM_HINT_T1);
-        vec p = vec_get(at, left);
-        if (g) {
+    vec p[FOUR];
+    for (size_t r = 0; r < m; r++)
+        _mm_prefetch((const char *)(x + (r + TG__COLUMN_BLOCK) * stride), _MM_HINT_T1);
+    for (size_t r = 0; r < m; r++)
+        p[r] = vec_get(x + r * stride, left);
+    if (g) {
+        for (size_t r = 0; r < m; r++)
             _mm_prefetch((const char *)(g + (r + TG__COLUMN_BLOCK) * stride), _MM_HINT_T1);
-            p = vec_add(p, vec_get(g + r * stride, left));
-            vec_put(at, left, p);
-        }
-        vmask m = vec_less(p, t);
-        wide_split(&low, &high, m, p);
-        count = counts_add(count, m);
+        for (size_t r = 0; r < m; r++)
+            p[r] = vec_add(p[r], vec_get(g + r * stride, left));
+        for (size_t r = 0; r < m; r++)
+            vec_put(x + r * stride, left, p[r]);
     }
+    for (size_t r = 0; r < m; r++) {
+        vmask below = vec_less(p[r], t);
+        wide_split(&to->low, &to->high, below, p[r]);
+        to->count = counts_add(to->count, below);
+    }
+}
+
+static inline void sum_up_to_four(float *x, const float *g, size_t stride, size_t rows, size_t left,
+                                  vec t, block_sums *to)
+{
+    if (rows == FOUR) {
+        sum_rows(x, g, stride, FOUR, left, t, to);
+        return;
+    }
+    for (size_t r = 0; r < rows; r++)
+        sum_rows(x + r * stride, g ? g + r * stride : NULL, stride, 1, left, t, to);
+}
+
+/* Add the sums of a block, of WIDTH columns or `left` of them. */
+static inline void sums_put(const block_sums *from, size_t left, double *below, double *above,
+                            uint32_t *nbelow)
+{
     if (left >= WIDTH) {
-        wide_put_sum(below, low);
-        wide_put_sum(above, high);
-        counts_put_sum(nbelow, count);
+        wide_put_sum(below, from->low);
+        wide_put_sum(above, from->high);
+        counts_put_sum(nbelow, from->count);
         return;
     }
     double sums[2][WIDTH];
     uint32_t ns[WIDTH];
-    wide_put(sums[0], low);
-    wide_put(sums[1], high);
-    counts_put(ns, count);
+    wide_put(sums[0], from->low);
+    wide_put(sums[1], from->high);
+    counts_put(ns, from->count);
     for (size_t j = 0; j < left; j++) {
         below[j] += sums[0][j];
         above[j] += sums[1][j];
@@ -66,23 +97,44 @@ static inline void sum_block(float *x, const float *g, size_t stride, size_t row
     }
 }
 
+/* A block of rows of at most PIECE columns. */
+static inline void sum_block(float *x, const float *g, size_t stride, size_t rows, size_t cols,
+                             const float *t, double *below, double *above, uint32_t *nbelow)
+{
+    block_sums half[PIECE / WIDTH];
+    size_t first = TG__MIN(rows, (size_t)FOUR);
+    EACH_VEC(cols, {
+        block_sums sums = {wide_zero(), wide_zero(), counts_zero()};
+        sum_up_to_four(x + i, g ? g + i : NULL, stride, first, left, vec_get(t + i, left), &sums);
+        half[i / WIDTH] = sums;
+    });
+    x += first * stride;
+    g = g ? g + first * stride : NULL;
+    EACH_VEC(cols, {
+        block_sums sums = half[i / WIDTH];
+        sum_up_to_four(x + i, g ? g + i : NULL, stride, rows - first, left, vec_get(t + i, left),
+                       &sums);
+        sums_put(&sums, left, below + i, above + i, nbelow + i);
+    });
+}
+
 static void column_sums(float *x, const float *g, size_t stride, size_t rows, size_t cols,
                         const float *t, double *below, double *above, uint32_t *nbelow)
 {
     for (size_t begin = 0; begin < rows; begin += TG__COLUMN_BLOCK) {
         size_t m = TG__MIN(rows - begin, (size_t)TG__COLUMN_BLOCK);
-        EACH_VEC(cols, {
-            size_t at = begin * stride + i;
-            sum_block(x + at, g ? g + at : NULL, stride, m, left, vec_get(t + i, left), below + i,
-                      above + i, nbelow + i);
-        });
+        for (size_t c = 0; c < cols; c += PIECE) {
+            size_t at = begin * stride + c;
+            sum_block(x + at, g ? g + at : NULL, stride, m, TG__MIN(cols - c, (size_t)PIECE), t + c,
+                      below + c, above + c, nbelow + c);
+        }
     }
 }
 
 static inline void settle_block(float *x, size_t stride, size_t rows, size_t left, vec t, vec plus,
                                 vec minus, uint8_t *bits, size_t row_bytes, bool subtract)
 {
-    const uintptr_t back = TG__COLUMN_BLOCK * stride * sizeof *x;
+    const uintptr_t back = 2 * FOUR * stride * sizeof *x;
     for (size_t r = 0; r < rows; r++, x += stride, bits += row_bytes) {
         _mm_prefetch((const char *)((uintptr_t)x - back), _MM_HINT_T1);
         vec p = vec_get(x, left);
@@ -103,7 +155,7 @@ static void column_settle(float *x, size_t stride, size_t rows, size_t cols, con
                           bool subtract)
 {
     for (size_t end = rows, m; end > 0; end -= m) {
-        m = (end - 1) % TG__COLUMN_BLOCK + 1;
+        m = (end - 1) % FOUR + 1;
         size_t begin = end - m;
         EACH_VEC(cols, {
             settle_block(x + begin * stride + i, stride, m, left, vec_get(t + i, left),
