@@ -315,8 +315,8 @@ static void run_split_sums(const tg__kernels *k, world *w, unsigned v)
  * compared through a hash. */
 static void run_columns(const tg__kernels *k, world *w, unsigned v)
 {
-    static const size_t widths[] = {1, 5, 16, 27, 40, 130};
-    enum { MAX_COLS = 130 };
+    static const size_t widths[] = {1, 5, 16, 27, 40, 130, 1024};
+    enum { MAX_COLS = 1024 };
     size_t stride = widths[v % TG__COUNT(widths)], rows = w->n / stride;
     size_t cols = v % 4 == 3 ? (stride + 1) / 2 : stride, row_bytes = (stride + 7) / 8;
     double below[MAX_COLS] = {0}, above[MAX_COLS] = {0};

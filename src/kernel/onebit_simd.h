@@ -28,10 +28,14 @@ static void split_sums(const float *x, size_t n, float t, tg__split *s)
     }
 }
 
-/* Columns of many rows lie at distances that caches dislike: with a power of two, all rows of a
- * column are in one set of the first cache, which has 8 ways. So rows are taken by fours: of x and
- * of g that is 8 lines. PIECE: columns whose sums wait for the other half of their block. */
-enum { FOUR = 4, PIECE = 256 };
+/* Where rows lie a multiple of a page apart, all lines of a column are in one set of the first
+ * cache, and that has 8 ways. Such rows are taken by fours, which are 8 lines of x and g. */
+enum { FOUR = 4, PIECE = 256 }; /* PIECE: columns whose sums wait for the other rows of the block */
+
+static inline bool rows_crowd(size_t stride)
+{
+    return stride * sizeof(float) % 4096 == 0;
+}
 
 typedef struct block_sums {
     wide low, high;
@@ -64,8 +68,9 @@ static inline void sum_rows(float *x, const float *g, size_t stride, const size_
     }
 }
 
-static inline void sum_up_to_four(float *x, const float *g, size_t stride, size_t rows, size_t left,
-                                  vec t, block_sums *to)
+/* FOUR rows, or fewer. */
+static inline void sum_four(float *x, const float *g, size_t stride, size_t rows, size_t left,
+                            vec t, block_sums *to)
 {
     if (rows == FOUR) {
         sum_rows(x, g, stride, FOUR, left, t, to);
@@ -97,23 +102,34 @@ static inline void sums_put(const block_sums *from, size_t left, double *below, 
     }
 }
 
-/* A block of rows of at most PIECE columns. */
 static inline void sum_block(float *x, const float *g, size_t stride, size_t rows, size_t cols,
                              const float *t, double *below, double *above, uint32_t *nbelow)
 {
-    block_sums half[PIECE / WIDTH];
-    size_t first = TG__MIN(rows, (size_t)FOUR);
     EACH_VEC(cols, {
         block_sums sums = {wide_zero(), wide_zero(), counts_zero()};
-        sum_up_to_four(x + i, g ? g + i : NULL, stride, first, left, vec_get(t + i, left), &sums);
-        half[i / WIDTH] = sums;
+        vec own = vec_get(t + i, left);
+        for (size_t r = 0; r < rows; r++)
+            sum_rows(x + r * stride + i, g ? g + r * stride + i : NULL, stride, 1, left, own,
+                     &sums);
+        sums_put(&sums, left, below + i, above + i, nbelow + i);
     });
-    x += first * stride;
-    g = g ? g + first * stride : NULL;
+}
+
+/* The same in two steps, of more than FOUR rows and at most PIECE columns. */
+static inline void sum_crowded(float *x, const float *g, size_t stride, size_t rows, size_t cols,
+                               const float *t, double *below, double *above, uint32_t *nbelow)
+{
+    block_sums first[PIECE / WIDTH];
     EACH_VEC(cols, {
-        block_sums sums = half[i / WIDTH];
-        sum_up_to_four(x + i, g ? g + i : NULL, stride, rows - first, left, vec_get(t + i, left),
-                       &sums);
+        block_sums sums = {wide_zero(), wide_zero(), counts_zero()};
+        sum_four(x + i, g ? g + i : NULL, stride, FOUR, left, vec_get(t + i, left), &sums);
+        first[i / WIDTH] = sums;
+    });
+    x += FOUR * stride;
+    g = g ? g + FOUR * stride : NULL;
+    EACH_VEC(cols, {
+        block_sums sums = first[i / WIDTH];
+        sum_four(x + i, g ? g + i : NULL, stride, rows - FOUR, left, vec_get(t + i, left), &sums);
         sums_put(&sums, left, below + i, above + i, nbelow + i);
     });
 }
@@ -122,19 +138,21 @@ static void column_sums(float *x, const float *g, size_t stride, size_t rows, si
                         const float *t, double *below, double *above, uint32_t *nbelow)
 {
     for (size_t begin = 0; begin < rows; begin += TG__COLUMN_BLOCK) {
-        size_t m = TG__MIN(rows - begin, (size_t)TG__COLUMN_BLOCK);
-        for (size_t c = 0; c < cols; c += PIECE) {
-            size_t at = begin * stride + c;
-            sum_block(x + at, g ? g + at : NULL, stride, m, TG__MIN(cols - c, (size_t)PIECE), t + c,
-                      below + c, above + c, nbelow + c);
+        size_t m = TG__MIN(rows - begin, (size_t)TG__COLUMN_BLOCK), at = begin * stride;
+        if (m <= FOUR || !rows_crowd(stride)) {
+            sum_block(x + at, g ? g + at : NULL, stride, m, cols, t, below, above, nbelow);
+            continue;
         }
+        for (size_t c = 0; c < cols; c += PIECE)
+            sum_crowded(x + at + c, g ? g + at + c : NULL, stride, m,
+                        TG__MIN(cols - c, (size_t)PIECE), t + c, below + c, above + c, nbelow + c);
     }
 }
 
 static inline void settle_block(float *x, size_t stride, size_t rows, size_t left, vec t, vec plus,
                                 vec minus, uint8_t *bits, size_t row_bytes, bool subtract)
 {
-    const uintptr_t back = 2 * FOUR * stride * sizeof *x;
+    const uintptr_t back = TG__COLUMN_BLOCK * stride * sizeof *x;
     for (size_t r = 0; r < rows; r++, x += stride, bits += row_bytes) {
         _mm_prefetch((const char *)((uintptr_t)x - back), _MM_HINT_T1);
         vec p = vec_get(x, left);
@@ -154,8 +172,9 @@ static void column_settle(float *x, size_t stride, size_t rows, size_t cols, con
                           const float *plus, const float *minus, uint8_t *bits, size_t row_bytes,
                           bool subtract)
 {
+    const size_t most = rows_crowd(stride) ? FOUR : TG__COLUMN_BLOCK;
     for (size_t end = rows, m; end > 0; end -= m) {
-        m = (end - 1) % FOUR + 1;
+        m = (end - 1) % most + 1;
         size_t begin = end - m;
         EACH_VEC(cols, {
             settle_block(x + begin * stride + i, stride, m, left, vec_get(t + i, left),
