@@ -302,6 +302,11 @@ static uint64_t double_bits(double x)
     return bits;
 }
 
+static void run_sum_abs(const tg__kernels *k, world *w, unsigned v)
+{
+    w->result[0] = double_bits(k->sum_abs(w->f[0], v ? w->f[1] : NULL, w->n));
+}
+
 static void run_split_sums(const tg__kernels *k, world *w, unsigned v)
 {
     tg__split s;
@@ -415,6 +420,7 @@ static const struct kernel_case {
     {"sign_decode_add", run_sign_decode_add, 8},
     {"column_decode", run_column_decode, 8},
     {"column_decode_add", run_column_decode_add, 8},
+    {"sum_abs", run_sum_abs, 2},
     {"split_sums", run_split_sums, TG__COUNT(splits)},
     {"columns", run_columns, 24},
     {"vote", run_vote, 8},

@@ -2,6 +2,35 @@
 
 enum { VECS = TG__LANES / WIDTH };
 
+static double sum_abs(float *x, const float *g, size_t n)
+{
+    double total = 0;
+    for (size_t begin = 0; begin < n; begin += TG__CHUNK) {
+        float *at = x + begin;
+        const float *more = g ? g + begin : NULL;
+        size_t m = TG__MIN(n - begin, (size_t)TG__CHUNK), i = 0;
+        wide sum[VECS];
+        double lanes[TG__LANES];
+        for (size_t j = 0; j < VECS; j++)
+            sum[j] = wide_zero();
+        for (; i + TG__LANES <= m; i += TG__LANES)
+            for (size_t j = 0; j < VECS; j++) {
+                size_t own = i + WIDTH * j;
+                vec p = vec_get(at + own, WIDTH);
+                if (more) {
+                    p = vec_add(p, vec_get(more + own, WIDTH));
+                    vec_put(at + own, WIDTH, p);
+                }
+                wide_add(&sum[j], vec_abs(p));
+            }
+        for (size_t j = 0; j < VECS; j++)
+            wide_put(lanes + WIDTH * j, sum[j]);
+        tg__abs_add(lanes, at, more, i, m);
+        total += tg__lanes_sum(lanes);
+    }
+    return isfinite(total) ? total : (double)NAN;
+}
+
 static void split_sums(const float *x, size_t n, float t, tg__split *s)
 {
     const vec vt = vec_splat(t);
@@ -219,6 +248,7 @@ static void column_decode_add(float *dst, const uint8_t *bits, size_t first, siz
 
 static void fill(tg__kernels *table)
 {
+    table->sum_abs = sum_abs;
     table->split_sums = split_sums;
     table->column_sums = column_sums;
     table->column_settle = column_settle;

@@ -23,6 +23,11 @@ static inline vmask mask_from(uint32_t bits)
     return _mm256_castsi256_ps(_mm256_sllv_epi32(_mm256_set1_epi32((int)bits), to_sign));
 }
 
+static inline vec vec_abs(vec x)
+{
+    return _mm256_andnot_ps(_mm256_set1_ps(-0.0f), x);
+}
+
 static inline vec vec_pick(vmask m, vec yes, vec no)
 {
     return _mm256_blendv_ps(no, yes, m);
