@@ -103,10 +103,8 @@ static void rows_range(void *arg, size_t lo, size_t hi)
     const job *j = arg;
     for (size_t row = lo; row < hi; row++) {
         size_t at = row * j->cols;
-        tg__stats stats;
-        add(j, at, j->cols);
-        j->k->copy_stats(NULL, j->x + at, j->cols, &stats);
-        float scale = (float)(stats.sum_abs / (double)j->cols);
+        double sum = j->k->sum_abs(j->x + at, j->g ? j->g + at : NULL, j->cols);
+        float scale = (float)(sum / (double)j->cols);
         tg__floats_put(j->values + row * sizeof(float), &scale, 1);
         j->k->sign_pack(j->x + at, j->cols, 0, j->bits + row * tg__strip_row_bytes(j->cols));
         settle(j, at, j->cols, scale);
@@ -118,10 +116,7 @@ static void chunks_range(void *arg, size_t lo, size_t hi)
     const job *j = arg;
     for (size_t n; lo < hi; lo += n) {
         n = TG__MIN(hi - lo, (size_t)TG__CHUNK);
-        tg__stats stats;
-        add(j, lo, n);
-        j->k->copy_stats(NULL, j->x + lo, n, &stats);
-        j->partial[lo / TG__CHUNK] = stats.sum_abs;
+        j->partial[lo / TG__CHUNK] = j->k->sum_abs(j->x + lo, j->g ? j->g + lo : NULL, n);
         j->k->sign_pack(j->x + lo, n, 0, j->bits + lo / 8);
     }
 }

@@ -8,16 +8,35 @@ typedef struct bits {
     unsigned count;
 } bits;
 
-static void append(bits *b, uint64_t more, unsigned count)
+static void append(bits *b, bits more)
 {
-    b->word |= more << b->count;
-    b->count += count;
+    b->word |= more.word << b->count;
+    b->count += more.count;
 }
 
-static void append_gamma(bits *b, uint32_t v)
+static bits gamma_of(uint32_t v)
 {
     unsigned low = 31 - (unsigned)__builtin_clz(v);
-    append(b, (uint64_t)1 << low | (uint64_t)(v - (UINT32_C(1) << low)) << (low + 1), 2 * low + 1);
+    uint64_t rest = v - (UINT32_C(1) << low);
+    return (bits){(uint64_t)1 << low | rest << (low + 1), 2 * low + 1};
+}
+
+/* What is short and frequent, looked up. */
+enum { NEAR = 64 };
+typedef struct symbols {
+    bits gap[NEAR];
+    bits code[256]; /* with the sign, at the code's byte */
+} symbols;
+
+static void fill(symbols *s)
+{
+    for (uint32_t gap = 1; gap < NEAR; gap++)
+        s->gap[gap] = gamma_of(gap);
+    for (int code = -128; code < 128; code++) {
+        bits b = {code < 0, 1};
+        append(&b, gamma_of((uint32_t)(code < 0 ? -code : code == 0 ? 1 : code)));
+        s->code[(uint8_t)code] = b;
+    }
 }
 
 /* Whole bytes go to dst, at which 8 may be written. */
@@ -30,24 +49,40 @@ static size_t flush(bits *b, uint8_t *dst)
     return whole;
 }
 
+/* The top bits of those of 8 bytes (m, if fewer) that are not 0. */
+static uint64_t nonzero(const int8_t *codes, size_t m)
+{
+    const uint64_t low = UINT64_C(0x7f7f7f7f7f7f7f7f);
+    uint64_t x = 0;
+    if (m >= 8)
+        x = tg__get64((const uint8_t *)codes);
+    else
+        for (size_t i = 0; i < m; i++)
+            x |= (uint64_t)(uint8_t)codes[i] << 8 * i;
+    return (((x & low) + low) | x) & ~low;
+}
+
+/* Places come out of a mask: whether an element is 0 is a guess that often fails. */
 size_t tg__elias_put(uint8_t *dst, size_t cap, const int8_t *codes, size_t m)
 {
+    symbols s;
     bits b = {0};
     size_t len = 0, following = 0;
-    for (size_t i = 0; i < m; i++) {
-        while (i + 8 <= m && tg__get64((const uint8_t *)codes + i) == 0)
-            i += 8;
-        if (i >= m || codes[i] == 0)
-            continue;
-        append_gamma(&b, (uint32_t)(i - following + 1)); /* at most 7 + 33 + 1 + 13 bits */
-        append(&b, codes[i] < 0, 1);
-        append_gamma(&b, (uint32_t)(codes[i] < 0 ? -codes[i] : codes[i]));
-        following = i + 1;
-        len += flush(&b, dst + len);
-        if (len > cap)
-            return 0;
+    fill(&s);
+    for (size_t begin = 0; begin < m; begin += 8) {
+        for (uint64_t left = nonzero(codes + begin, m - begin); left; left &= left - 1) {
+            size_t i = begin + (size_t)__builtin_ctzll(left) / 8;
+            uint32_t gap = (uint32_t)(i - following + 1);
+            bits more = gap < NEAR ? s.gap[gap] : gamma_of(gap);
+            append(&more, s.code[(uint8_t)codes[i]]); /* at most 33 bits, and 14 */
+            append(&b, more);
+            following = i + 1;
+            len += flush(&b, dst + len);
+            if (len > cap)
+                return 0;
+        }
     }
-    append_gamma(&b, (uint32_t)(m - following + 1));
+    append(&b, gamma_of((uint32_t)(m - following + 1)));
     len += flush(&b, dst + len);
     if (len + (b.count > 0) > cap)
         return 0;

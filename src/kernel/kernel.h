@@ -116,6 +116,9 @@ typedef struct tg__kernels {
     void (*vote)(float *dst, const uint8_t *const *bits, size_t voters, size_t at, size_t n);
     /* x = -1, 0 or 1: its sign; 0 for NaN */
     void (*sign_of)(float *x, size_t n);
+    /* The sum of |x|, in f64 lanes and chunks; NaN unless finite. x += g before, unless g is NULL:
+     * then x is only read. */
+    double (*sum_abs)(float *x, const float *g, size_t n);
     /* Sums and numbers of the elements below t and of all others, in lanes and chunks. */
     void (*split_sums)(const float *x, size_t n, float t, tg__split *s);
     /* The same of each column of a matrix, added to below, above, nbelow (cols): blocks of

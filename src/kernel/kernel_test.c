@@ -302,6 +302,11 @@ static uint64_t double_bits(double x)
     return bits;
 }
 
+static void run_sum_abs(const tg__kernels *k, world *w, unsigned v)
+{
+    w->result[0] = double_bits(k->sum_abs(w->f[0], v ? w->f[1] : NULL, w->n));
+}
+
 static void run_split_sums(const tg__kernels *k, world *w, unsigned v)
 {
     tg__split s;
@@ -315,8 +320,8 @@ static void run_split_sums(const tg__kernels *k, world *w, unsigned v)
  * compared through a hash. */
 static void run_columns(const tg__kernels *k, world *w, unsigned v)
 {
-    static const size_t widths[] = {1, 5, 16, 27, 40, 130};
-    enum { MAX_COLS = 130 };
+    static const size_t widths[] = {1, 5, 16, 27, 40, 130, 1024};
+    enum { MAX_COLS = 1024 };
     size_t stride = widths[v % TG__COUNT(widths)], rows = w->n / stride;
     size_t cols = v % 4 == 3 ? (stride + 1) / 2 : stride, row_bytes = (stride + 7) / 8;
     double below[MAX_COLS] = {0}, above[MAX_COLS] = {0};
@@ -415,6 +420,7 @@ static const struct kernel_case {
     {"sign_decode_add", run_sign_decode_add, 8},
     {"column_decode", run_column_decode, 8},
     {"column_decode_add", run_column_decode_add, 8},
+    {"sum_abs", run_sum_abs, 2},
     {"split_sums", run_split_sums, TG__COUNT(splits)},
     {"columns", run_columns, 24},
     {"vote", run_vote, 8},

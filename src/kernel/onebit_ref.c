@@ -3,6 +3,18 @@
 #include "kernel/signs.h"
 #include "kernel/variants.h"
 
+static double sum_abs(float *x, const float *g, size_t n)
+{
+    double sum = 0;
+    for (size_t begin = 0; begin < n; begin += TG__CHUNK) {
+        double lanes[TG__LANES] = {0};
+        tg__abs_add(lanes, x + begin, g ? g + begin : NULL, 0,
+                    TG__MIN(n - begin, (size_t)TG__CHUNK));
+        sum += tg__lanes_sum(lanes);
+    }
+    return isfinite(sum) ? sum : (double)NAN;
+}
+
 static void split_sums(const float *x, size_t n, float t, tg__split *s)
 {
     *s = (tg__split){0};
@@ -72,6 +84,7 @@ static void column_decode_add(float *dst, const uint8_t *bits, size_t first, siz
 
 void tg__onebit_ref(tg__kernels *table)
 {
+    table->sum_abs = sum_abs;
     table->split_sums = split_sums;
     table->column_sums = column_sums;
     table->column_settle = column_settle;

@@ -2,6 +2,35 @@
 
 enum { VECS = TG__LANES / WIDTH };
 
+static double sum_abs(float *x, const float *g, size_t n)
+{
+    double total = 0;
+    for (size_t begin = 0; begin < n; begin += TG__CHUNK) {
+        float *at = x + begin;
+        const float *more = g ? g + begin : NULL;
+        size_t m = TG__MIN(n - begin, (size_t)TG__CHUNK), i = 0;
+        wide sum[VECS];
+        double lanes[TG__LANES];
+        for (size_t j = 0; j < VECS; j++)
+            sum[j] = wide_zero();
+        for (; i + TG__LANES <= m; i += TG__LANES)
+            for (size_t j = 0; j < VECS; j++) {
+                size_t own = i + WIDTH * j;
+                vec p = vec_get(at + own, WIDTH);
+                if (more) {
+                    p = vec_add(p, vec_get(more + own, WIDTH));
+                    vec_put(at + own, WIDTH, p);
+                }
+                wide_add(&sum[j], vec_abs(p));
+            }
+        for (size_t j = 0; j < VECS; j++)
+            wide_put(lanes + WIDTH * j, sum[j]);
+        tg__abs_add(lanes, at, more, i, m);
+        total += tg__lanes_sum(lanes);
+    }
+    return isfinite(total) ? total : (double)NAN;
+}
+
 static void split_sums(const float *x, size_t n, float t, tg__split *s)
 {
     const vec vt = vec_splat(t);
@@ -28,37 +57,73 @@ static void split_sums(const float *x, size_t n, float t, tg__split *s)
     }
 }
 
-/* The sums of a block of rows, WIDTH columns (or `left` of them). So many rows at once are more
- * streams than the hardware follows: the next block is asked for ahead, into the second cache. */
-static inline void sum_block(float *x, const float *g, size_t stride, size_t rows, size_t left,
-                             vec t, double *below, double *above, uint32_t *nbelow)
+/* Where rows lie a multiple of a page apart, all lines of a column are in one set of the first
+ * cache, and that has 8 ways. Such rows are taken by fours, which are 8 lines of x and g. */
+enum { FOUR = 4, PIECE = 256 }; /* PIECE: columns whose sums wait for the other rows of the block */
+
+static inline bool rows_crowd(size_t stride)
 {
-    wide low = wide_zero(), high = wide_zero();
-    counts count = counts_zero();
-    for (size_t r = 0; r < rows; r++) {
-        float *at = x + r * stride;
-        _mm_prefetch((const char *)(at + TG__COLUMN_BLOCK * stride), _MM_HINT_T1);
-        vec p = vec_get(at, left);
-        if (g) {
+    return stride * sizeof(float) % 4096 == 0;
+}
+
+typedef struct block_sums {
+    wide low, high;
+    counts count;
+} block_sums;
+
+/* m rows (a constant), WIDTH columns (or `left` of them). Reads come before writes: a read that
+ * follows a write to the same place of another page waits for it. So many rows at once are more
+ * streams than the hardware follows: the next block is asked for ahead, into the second cache. */
+static inline void sum_rows(float *x, const float *g, size_t stride, const size_t m, size_t left,
+                            vec t, block_sums *to)
+{
+    vec p[FOUR];
+    for (size_t r = 0; r < m; r++)
+        _mm_prefetch((const char *)(x + (r + TG__COLUMN_BLOCK) * stride), _MM_HINT_T1);
+    for (size_t r = 0; r < m; r++)
+        p[r] = vec_get(x + r * stride, left);
+    if (g) {
+        for (size_t r = 0; r < m; r++)
             _mm_prefetch((const char *)(g + (r + TG__COLUMN_BLOCK) * stride), _MM_HINT_T1);
-            p = vec_add(p, vec_get(g + r * stride, left));
-            vec_put(at, left, p);
-        }
-        vmask m = vec_less(p, t);
-        wide_split(&low, &high, m, p);
-        count = counts_add(count, m);
+        for (size_t r = 0; r < m; r++)
+            p[r] = vec_add(p[r], vec_get(g + r * stride, left));
+        for (size_t r = 0; r < m; r++)
+            vec_put(x + r * stride, left, p[r]);
     }
+    for (size_t r = 0; r < m; r++) {
+        vmask below = vec_less(p[r], t);
+        wide_split(&to->low, &to->high, below, p[r]);
+        to->count = counts_add(to->count, below);
+    }
+}
+
+/* FOUR rows, or fewer. */
+static inline void sum_four(float *x, const float *g, size_t stride, size_t rows, size_t left,
+                            vec t, block_sums *to)
+{
+    if (rows == FOUR) {
+        sum_rows(x, g, stride, FOUR, left, t, to);
+        return;
+    }
+    for (size_t r = 0; r < rows; r++)
+        sum_rows(x + r * stride, g ? g + r * stride : NULL, stride, 1, left, t, to);
+}
+
+/* Add the sums of a block, of WIDTH columns or `left` of them. */
+static inline void sums_put(const block_sums *from, size_t left, double *below, double *above,
+                            uint32_t *nbelow)
+{
     if (left >= WIDTH) {
-        wide_put_sum(below, low);
-        wide_put_sum(above, high);
-        counts_put_sum(nbelow, count);
+        wide_put_sum(below, from->low);
+        wide_put_sum(above, from->high);
+        counts_put_sum(nbelow, from->count);
         return;
     }
     double sums[2][WIDTH];
     uint32_t ns[WIDTH];
-    wide_put(sums[0], low);
-    wide_put(sums[1], high);
-    counts_put(ns, count);
+    wide_put(sums[0], from->low);
+    wide_put(sums[1], from->high);
+    counts_put(ns, from->count);
     for (size_t j = 0; j < left; j++) {
         below[j] += sums[0][j];
         above[j] += sums[1][j];
@@ -66,16 +131,50 @@ static inline void sum_block(float *x, const float *g, size_t stride, size_t row
     }
 }
 
+static inline void sum_block(float *x, const float *g, size_t stride, size_t rows, size_t cols,
+                             const float *t, double *below, double *above, uint32_t *nbelow)
+{
+    EACH_VEC(cols, {
+        block_sums sums = {wide_zero(), wide_zero(), counts_zero()};
+        vec own = vec_get(t + i, left);
+        for (size_t r = 0; r < rows; r++)
+            sum_rows(x + r * stride + i, g ? g + r * stride + i : NULL, stride, 1, left, own,
+                     &sums);
+        sums_put(&sums, left, below + i, above + i, nbelow + i);
+    });
+}
+
+/* The same in two steps, of more than FOUR rows and at most PIECE columns. */
+static inline void sum_crowded(float *x, const float *g, size_t stride, size_t rows, size_t cols,
+                               const float *t, double *below, double *above, uint32_t *nbelow)
+{
+    block_sums first[PIECE / WIDTH];
+    EACH_VEC(cols, {
+        block_sums sums = {wide_zero(), wide_zero(), counts_zero()};
+        sum_four(x + i, g ? g + i : NULL, stride, FOUR, left, vec_get(t + i, left), &sums);
+        first[i / WIDTH] = sums;
+    });
+    x += FOUR * stride;
+    g = g ? g + FOUR * stride : NULL;
+    EACH_VEC(cols, {
+        block_sums sums = first[i / WIDTH];
+        sum_four(x + i, g ? g + i : NULL, stride, rows - FOUR, left, vec_get(t + i, left), &sums);
+        sums_put(&sums, left, below + i, above + i, nbelow + i);
+    });
+}
+
 static void column_sums(float *x, const float *g, size_t stride, size_t rows, size_t cols,
                         const float *t, double *below, double *above, uint32_t *nbelow)
 {
     for (size_t begin = 0; begin < rows; begin += TG__COLUMN_BLOCK) {
-        size_t m = TG__MIN(rows - begin, (size_t)TG__COLUMN_BLOCK);
-        EACH_VEC(cols, {
-            size_t at = begin * stride + i;
-            sum_block(x + at, g ? g + at : NULL, stride, m, left, vec_get(t + i, left), below + i,
-                      above + i, nbelow + i);
-        });
+        size_t m = TG__MIN(rows - begin, (size_t)TG__COLUMN_BLOCK), at = begin * stride;
+        if (m <= FOUR || !rows_crowd(stride)) {
+            sum_block(x + at, g ? g + at : NULL, stride, m, cols, t, below, above, nbelow);
+            continue;
+        }
+        for (size_t c = 0; c < cols; c += PIECE)
+            sum_crowded(x + at + c, g ? g + at + c : NULL, stride, m,
+                        TG__MIN(cols - c, (size_t)PIECE), t + c, below + c, above + c, nbelow + c);
     }
 }
 
@@ -102,8 +201,9 @@ static void column_settle(float *x, size_t stride, size_t rows, size_t cols, con
                           const float *plus, const float *minus, uint8_t *bits, size_t row_bytes,
                           bool subtract)
 {
+    const size_t most = rows_crowd(stride) ? FOUR : TG__COLUMN_BLOCK;
     for (size_t end = rows, m; end > 0; end -= m) {
-        m = (end - 1) % TG__COLUMN_BLOCK + 1;
+        m = (end - 1) % most + 1;
         size_t begin = end - m;
         EACH_VEC(cols, {
             settle_block(x + begin * stride + i, stride, m, left, vec_get(t + i, left),
@@ -148,6 +248,7 @@ static void column_decode_add(float *dst, const uint8_t *bits, size_t first, siz
 
 static void fill(tg__kernels *table)
 {
+    table->sum_abs = sum_abs;
     table->split_sums = split_sums;
     table->column_sums = column_sums;
     table->column_settle = column_settle;

@@ -4,6 +4,7 @@
 #define TG_KERNEL_SIGNS_H
 
 #include "kernel/element.h"
+#include <math.h>
 
 static inline bool tg__bit(const uint8_t *bits, size_t i)
 {
@@ -31,6 +32,27 @@ static inline float tg__float_at(const uint8_t *p, size_t i)
 static inline float tg__verdict(size_t voters, size_t against)
 {
     return 2 * against > voters ? -1.0f : 2 * against == voters ? 0.0f : 1.0f;
+}
+
+/* x += g (unless NULL) and the sums of |x| in lanes, for the elements begin .. end - 1 of a chunk.
+ */
+static inline void tg__abs_add(double lanes[TG__LANES], float *x, const float *g, size_t begin,
+                               size_t end)
+{
+    for (size_t i = begin; i < end; i++) {
+        if (g)
+            x[i] += g[i];
+        lanes[i % TG__LANES] += fabs((double)x[i]);
+    }
+}
+
+/* The sum of a chunk. */
+static inline double tg__lanes_sum(const double lanes[TG__LANES])
+{
+    double sum = 0;
+    for (size_t lane = 0; lane < TG__LANES; lane++)
+        sum += lanes[lane];
+    return sum;
 }
 
 typedef struct tg__split_lanes {

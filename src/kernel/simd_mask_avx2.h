@@ -23,6 +23,11 @@ static inline vmask mask_from(uint32_t bits)
     return _mm256_castsi256_ps(_mm256_sllv_epi32(_mm256_set1_epi32((int)bits), to_sign));
 }
 
+static inline vec vec_abs(vec x)
+{
+    return _mm256_andnot_ps(_mm256_set1_ps(-0.0f), x);
+}
+
 static inline vec vec_pick(vmask m, vec yes, vec no)
 {
     return _mm256_blendv_ps(no, yes, m);
@@ -48,8 +53,15 @@ static inline void wide_add(wide *sum, vec x)
  * from vec_less. */
 static inline void wide_split(wide *low, wide *high, vmask m, vec x)
 {
-    wide_add(low, _mm256_and_ps(m, x));
-    wide_add(high, _mm256_andnot_ps(m, x));
+    const __m256i bits = _mm256_castps_si256(m);
+    __m256d a = _mm256_cvtps_pd(_mm256_castps256_ps128(x));
+    __m256d b = _mm256_cvtps_pd(_mm256_extractf128_ps(x, 1));
+    __m256d ma = _mm256_castsi256_pd(_mm256_cvtepi32_epi64(_mm256_castsi256_si128(bits)));
+    __m256d mb = _mm256_castsi256_pd(_mm256_cvtepi32_epi64(_mm256_extracti128_si256(bits, 1)));
+    low->a = _mm256_add_pd(low->a, _mm256_and_pd(ma, a));
+    low->b = _mm256_add_pd(low->b, _mm256_and_pd(mb, b));
+    high->a = _mm256_add_pd(high->a, _mm256_andnot_pd(ma, a));
+    high->b = _mm256_add_pd(high->b, _mm256_andnot_pd(mb, b));
 }
 
 static inline void wide_put(double *dst, wide x)

@@ -22,6 +22,11 @@ static inline vmask mask_from(uint32_t bits)
     return _cvtu32_mask16(bits);
 }
 
+static inline vec vec_abs(vec x)
+{
+    return _mm512_abs_ps(x);
+}
+
 static inline vec vec_pick(vmask m, vec yes, vec no)
 {
     return _mm512_mask_blend_ps(m, no, yes);
@@ -35,6 +40,12 @@ typedef struct wide {
 static inline wide wide_zero(void)
 {
     return (wide){_mm512_setzero_pd(), _mm512_setzero_pd()};
+}
+
+static inline void wide_add(wide *sum, vec x)
+{
+    sum->a = _mm512_add_pd(sum->a, _mm512_cvtps_pd(_mm512_castps512_ps256(x)));
+    sum->b = _mm512_add_pd(sum->b, _mm512_cvtps_pd(_mm512_extractf32x8_ps(x, 1)));
 }
 
 /* low += x where m, high += x elsewhere */
