@@ -9,12 +9,14 @@ out=${1:?usage: bench/methods_mnist.sh OUT_DIR [ROW...]}
 shift
 rows=$*
 telegrad=${TELEGRAD:-$here/../build/release/telegrad}
+files=
 mkdir -p "$out"
 
 run() { # row, method, lr, momentum
     case " ${rows:-$1} " in *" $1 "*) ;; *) return 0 ;; esac
     for seed in ${SEEDS:-1 2 3}; do
         file=$out/$1${LR:+@$LR}-$seed.jsonl
+        files="$files $file"
         [ -f "$file" ] || "$telegrad" train --data mnist --workers 4 --batch 32 --epochs 3 --lr-schedule cosine \
             --seed "$seed" --method "$2" --optimizer "sgd:lr=${LR:-$3},momentum=$4" --log-every 100 \
             ${HOLDOUT:+--holdout $HOLDOUT} --out "$file" >/dev/null || echo "$1, seed $seed: stopped" >&2
@@ -39,9 +41,10 @@ run randomk randomk:density=0.1 0.1 0.9
 run strom strom 0.05 0.9
 run adacomp adacomp 0.1 0.9
 run dgc dgc:warmup=1ep 0.1 0.9
+run dgc-0.01% dgc:density=0.0001,warmup=1ep 0.1 0.9
 run atomo atomo 0.1 0.9
 run topk-0.1% topk:density=0.001 0.1 0.9
 run naive-0.1% topk:density=0.001,feedback=none 0.1 0.9
 run topk-0.01% topk:density=0.0001 0.1 0.9
 run naive-0.01% topk:density=0.0001,feedback=none 0.1 0.9
-[ -n "${QUIET:-}" ] || python3 "$here/summarise.py" "$out"/*.jsonl
+[ -n "${QUIET:-}" ] || python3 "$here/summarise.py" $files

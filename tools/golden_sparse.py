@@ -6,7 +6,7 @@ import struct
 
 import numpy as np
 
-import make_golden
+import golden_base
 import wire_decode
 import wire_sparse
 
@@ -22,7 +22,7 @@ def scale_for(v, top):
 
 def pack(codes, width):
     codes = np.asarray(codes, np.int64)
-    return make_golden.pack_bits((codes[:, None] >> np.arange(width) & 1).reshape(-1))
+    return golden_base.pack_bits((codes[:, None] >> np.arange(width) & 1).reshape(-1))
 
 
 def lanes(v):
@@ -59,7 +59,7 @@ def code_values(values, v):
     if values == "f32":
         return v.astype("<f4").tobytes()
     if values == "fp16":
-        return make_golden.to_half(v).tobytes()
+        return golden_base.to_half(v).tobytes()
     return b"".join(code_block(values, v[i:i + BLOCK]) for i in range(0, len(v), BLOCK))
 
 
@@ -69,7 +69,7 @@ def elias_fano(indices, n):
     upper = np.zeros(k + (n >> low) + 1, np.uint8)
     upper[(indices >> low) + np.arange(k)] = 1
     lower = (indices[:, None] >> np.arange(low) & 1).reshape(-1)
-    return make_golden.pack_bits(np.concatenate([lower, upper]))
+    return golden_base.pack_bits(np.concatenate([lower, upper]))
 
 
 def encode(x, density, values, index):
@@ -78,17 +78,17 @@ def encode(x, density, values, index):
     order = np.argsort(-np.abs(x), kind="stable")[:k]
     chosen = np.sort(order[x[order] != 0])
     if len(chosen) == 0:
-        return make_golden.head("topk", 2, 0, n, b"")
+        return golden_base.head("topk", 2, 0, n, b"")
     coding, param, code = (3, 0, elias_fano(chosen, n)) if index == "ef" else \
-        make_golden.code_indices(index, chosen, n)
+        golden_base.code_indices(index, chosen, n)
     kept = code_values(values, x[chosen])
     number = wire_sparse.VALUE_CODINGS.index(values)
     payload = struct.pack("<I", len(chosen)) + kept + code
     if len(payload) >= 4 * n:
         decoded = np.zeros(n, F32)
         decoded[chosen] = wire_sparse.read_values(wire_decode.need, number, len(chosen), kept)[1]
-        return make_golden.dense("topk", decoded)
-    return make_golden.head("topk", 0, number | coding << 4 | param << 8, n, payload)
+        return golden_base.dense("topk", decoded)
+    return golden_base.head("topk", 0, number | coding << 4 | param << 8, n, payload)
 
 
 def vectors():
@@ -136,7 +136,7 @@ def write():
     for name, spec, x, frame in vectors():
         values = wire_decode.decode_frame(frame)[1]
         rows.append('    {"%s", "%s",\n     %s,\n     %s,\n     %s},\n'
-                    % (name, spec, make_golden.literal(x.astype("<f4").tobytes()), make_golden.literal(frame),
-                       make_golden.literal(values.astype("<f4").tobytes())))
-    with open(os.path.join(make_golden.ROOT, "tests/golden/golden_sparse.h"), "w") as file:
+                    % (name, spec, golden_base.literal(x.astype("<f4").tobytes()), golden_base.literal(frame),
+                       golden_base.literal(values.astype("<f4").tobytes())))
+    with open(os.path.join(golden_base.ROOT, "tests/golden/golden_sparse.h"), "w") as file:
         file.write(HEADER % "".join(rows))

@@ -6,7 +6,7 @@ import struct
 
 import numpy as np
 
-import make_golden
+import golden_base
 import wire_decode
 
 F32 = np.float32
@@ -67,7 +67,7 @@ def encode_twobit(x, cuts, setting):
         decoded.append(ternary(part, t))
         for at in range(0, len(part), 64):
             for plane in (decoded[-1][at:at + 64] > 0, decoded[-1][at:at + 64] < 0):
-                planes += make_golden.pack_bits(plane)
+                planes += golden_base.pack_bits(plane)
     if len(runs) == 1:
         table = struct.pack("<f", runs[0][1])
     else:
@@ -85,8 +85,8 @@ def encode_levels(codec, decoded, index):
     ends = [*changes.tolist(), len(values)]
     payload = struct.pack("<II", len(values), len(ends))
     payload += b"".join(struct.pack("<If", end, abs(values[end - 1])) for end in ends)
-    payload += make_golden.pack_bits(values < 0)
-    coding, param, code = make_golden.code_indices(index, indices, n)
+    payload += golden_base.pack_bits(values < 0)
+    coding, param, code = golden_base.code_indices(index, indices, n)
     return dense_or(codec, 6 | coding << 4 | param << 8, payload + code, decoded)
 
 
@@ -165,9 +165,9 @@ def write():
     rows = []
     for name, spec, x, g, cuts, frame in vectors():
         _, values = wire_decode.decode_frame(frame)
-        data = [make_golden.literal(part) for part in (x.astype("<f4").tobytes(), g.astype("<f4").tobytes(), frame,
+        data = [golden_base.literal(part) for part in (x.astype("<f4").tobytes(), g.astype("<f4").tobytes(), frame,
                                                        values.astype("<f4").tobytes())]
         rows.append('    {"%s", "%s",\n     %s,\n     {%s}},\n' % (name, spec, ",\n     ".join(data),
                                                                    ", ".join(map(str, cuts))))
-    with open(os.path.join(make_golden.ROOT, "tests/golden/golden_strom.h"), "w") as file:
+    with open(os.path.join(golden_base.ROOT, "tests/golden/golden_strom.h"), "w") as file:
         file.write(HEADER % "".join(rows))
