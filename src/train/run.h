@@ -31,7 +31,7 @@ typedef struct run {
     tg_session *session;
     uint32_t *id;                                      /* of the model's tensors in the session */
     float *x;                                          /* (batch, DATA_PIXELS) */
-    uint8_t *labels;                                   /* (batch) */
+    int32_t *labels;                                   /* (batch) */
     uint64_t steps, steps_per_epoch, first_step, step; /* step: done */
     /* Of the running epoch, kept in checkpoints: */
     double loss_sum; /* of the steps whose loss was finite: */

@@ -16,11 +16,14 @@ tg_status run_report_gradient(const run *r)
     if (!wanted(r))
         return TG_OK;
     TG_TRY(train_alloc(m->ntensors, sizeof *list, &list));
+    size_t count = 0;
     for (size_t i = 0; i < m->ntensors; i++) {
         const model_tensor *t = &m->tensors[i];
-        list[i] = (train_gradient){t->name, t->shape, t->ndim, t->n, m->grads + t->offset};
+        if (t->kind == MODEL_TRAINED)
+            list[count++] =
+                (train_gradient){t->name, t->shape, t->ndim, t->n, m->grads + t->offset};
     }
-    tg_status status = r->events->gradient(r->events->arg, r->step + 1, list, m->ntensors);
+    tg_status status = r->events->gradient(r->events->arg, r->step + 1, list, count);
     free(list);
     return status;
 }

@@ -18,7 +18,7 @@ static tg_status plan(const model *m, tg_session *s,
 tg_status train_plan(const train_job *job,
                      tg_status (*each)(void *arg, const tg_plan_tensor *tensor), void *arg)
 {
-    const model_input in = {DATA_SIDE, DATA_SIDE, 1, DATA_CLASSES};
+    const model_input in = {DATA_SIDE, DATA_SIDE, 1, 0, DATA_CLASSES};
     const tg_session_config config = {
         .struct_size = sizeof config,
         .method = job->method,

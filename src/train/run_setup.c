@@ -36,11 +36,11 @@ static tg_status parse_specs(run *r)
 
 static tg_status make_model(run *r)
 {
-    const model_input in = {DATA_SIDE, DATA_SIDE, 1, DATA_CLASSES};
+    const model_input in = {DATA_SIDE, DATA_SIDE, 1, 0, DATA_CLASSES};
     TG_TRY(model_create(r->job->model, &in, r->job->batch, r->job->seed, &r->model));
     TG_TRY(train_alloc(r->model->ntensors, sizeof *r->id, &r->id));
     TG_TRY(train_alloc(r->job->batch * DATA_PIXELS, sizeof *r->x, &r->x));
-    return train_alloc(r->job->batch, 1, &r->labels);
+    return train_alloc(r->job->batch, sizeof *r->labels, &r->labels);
 }
 
 /* What must be equal on all ranks, and in a checkpoint, beside what the session compares itself.
@@ -87,13 +87,15 @@ tg_status run_register(tg_session *s, const model *m, uint32_t *id)
 {
     for (size_t i = 0; i < m->ntensors; i++) {
         const model_tensor *t = &m->tensors[i];
+        const bool trained = t->kind == MODEL_TRAINED;
         const tg_tensor tensor = {.struct_size = sizeof tensor,
                                   .name = t->name,
                                   .shape = t->shape,
                                   .ndim = t->ndim,
-                                  .kind = TG_TENSOR_TRAINED,
+                                  .kind = trained ? TG_TENSOR_TRAINED : TG_TENSOR_AVERAGED,
                                   .param = tg_array_f32(m->params + t->offset, t->n),
-                                  .grad = tg_array_f32(m->grads + t->offset, t->n)};
+                                  .grad = trained ? tg_array_f32(m->grads + t->offset, t->n)
+                                                  : (tg_array){0}};
         TG_TRY(tg_session_add(s, &tensor, &id[i]));
     }
     return TG_OK;

@@ -52,18 +52,20 @@ static tg_status compute(run *r, double *loss_p, int64_t *compute_ns_p)
     const model_hooks hooks = {r, param_read, grad_write, grad_ready, layer_done};
     model *m = r->model;
     const int rank = r->transport->rank;
-    double loss_sum;
-    size_t correct;
+    const model_batch batch = {.x = r->x, .labels = r->labels, .count = m->batch};
+    const model_pass pass = {
+        .training = true, .seed = r->job->seed, .step = r->step, .rank = (uint32_t)rank};
+    model_result result;
     r->hooks_ns = 0;
     const int64_t start = run_now(r);
-    TG_TRY(m->ops->forward(m, r->x, r->labels, m->batch, &hooks, &loss_sum, &correct));
+    TG_TRY(model_forward(m, &batch, &pass, &hooks, &result));
     const int64_t middle = run_now(r);
-    TG_TRY(m->ops->backward(m, r->x, &hooks));
+    TG_TRY(model_backward(m, &hooks));
     const int64_t end = run_now(r);
     tg_trace_span(r->job->trace, rank, TG_ROW_COMPUTE, "forward", start, middle, r->step, 0);
     tg_trace_span(r->job->trace, rank, TG_ROW_COMPUTE, "backward", middle, end, r->step, 0);
     *compute_ns_p = end - start - r->hooks_ns;
-    *loss_p = loss_sum / (double)m->batch;
+    *loss_p = result.loss / (double)result.labels;
     return TG_OK;
 }
 

@@ -14,14 +14,14 @@ static tg_status evaluate_shard(run *r, double *loss_p, double *correct_p, doubl
     *loss_p = *correct_p = *tested_p = 0;
     for (size_t at = total * rank / world; at < end; at += batch) {
         const size_t count = end - at < batch ? end - at : batch;
-        double loss;
-        size_t correct;
+        const model_batch part = {.x = r->x, .labels = r->labels, .count = count};
+        model_result result;
         for (size_t i = 0; i < count; i++)
             data_sample(r->data, DATA_TEST, at + i, r->x + i * DATA_PIXELS, &r->labels[i]);
-        TG_TRY(r->model->ops->forward(r->model, r->x, r->labels, count, NULL, &loss, &correct));
-        *loss_p += loss;
-        *correct_p += (double)correct;
-        *tested_p += (double)count;
+        TG_TRY(model_forward(r->model, &part, &(model_pass){0}, NULL, &result));
+        *loss_p += result.loss;
+        *correct_p += (double)result.correct;
+        *tested_p += (double)result.labels;
     }
     return TG_OK;
 }

@@ -64,15 +64,15 @@ static void test_evaluation(void **state)
     job.steps = 1;
     job.optimizer = "sgd:lr=1e-20"; /* the parameters stay as they were drawn */
     static float x[TEST * DATA_PIXELS];
-    uint8_t labels[TEST];
+    int32_t labels[TEST];
     for (size_t i = 0; i < TEST; i++)
         data_sample(data, DATA_TEST, i, x + i * DATA_PIXELS, &labels[i]);
     model *m;
-    double loss;
-    size_t correct;
-    OK(model_create(job.model, &(model_input){DATA_SIDE, DATA_SIDE, 1, DATA_CLASSES}, TEST,
+    const model_batch whole = {.x = x, .labels = labels, .count = TEST};
+    model_result result;
+    OK(model_create(job.model, &(model_input){DATA_SIDE, DATA_SIDE, 1, 0, DATA_CLASSES}, TEST,
                     job.seed, &m));
-    OK(m->ops->forward(m, x, labels, TEST, NULL, &loss, &correct));
+    OK(model_forward(m, &whole, &(model_pass){0}, NULL, &result));
     model_destroy(m);
     for (size_t batch = 7; batch <= 300; batch += 293) { /* neither divides the test set */
         witness w = {.steps = 0};
@@ -80,8 +80,8 @@ static void test_evaluation(void **state)
         job.batch = batch;
         run_both(&job, &w, run);
         assert_fine(run, 2);
-        assert_true(fabs(run[0].end.test_loss - loss / TEST) < 1e-5);
-        assert_true(fabs(run[0].end.test_accuracy - (double)correct / TEST) < 1e-9);
+        assert_true(fabs(run[0].end.test_loss - result.loss / TEST) < 1e-5);
+        assert_true(fabs(run[0].end.test_accuracy - (double)result.correct / TEST) < 1e-9);
     }
 }
 

@@ -229,7 +229,7 @@ size_t train_data_test(const train_data *d)
     return d->view[DATA_TEST].count;
 }
 
-void data_sample(const train_data *d, data_split split, size_t index, float *x, uint8_t *label_p)
+void data_sample(const train_data *d, data_split split, size_t index, float *x, int32_t *label_p)
 {
     const uint8_t *pixels = d->view[split].images + index * DATA_PIXELS;
     for (size_t i = 0; i < DATA_PIXELS; i++)

@@ -20,7 +20,7 @@ typedef enum data_split { DATA_TRAIN = 0, DATA_TEST = 1 } data_split;
 
 /* Sample `index` of a split: x (DATA_PIXELS) = (pixel / 255 - mean) / std, *label_p its class. The
  * constants are the set's own: mean and standard deviation over its training pixels. Threads any */
-void data_sample(const train_data *d, data_split split, size_t index, float *x, uint8_t *label_p);
+void data_sample(const train_data *d, data_split split, size_t index, float *x, int32_t *label_p);
 
 /* ---- IDX files (idx.c) ----------------------------------------------------------------------- */
 

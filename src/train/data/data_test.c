@@ -127,7 +127,7 @@ static void test_plain(void **state)
     assert_int_equal(train_data_train(d), IMAGES);
     assert_int_equal(train_data_test(d), IMAGES);
     float x[DATA_PIXELS];
-    uint8_t label;
+    int32_t label;
     data_sample(d, DATA_TRAIN, 3, x, &label);
     assert_int_equal(label, 7);
     const double pixel = (uint8_t)((3 * 784 + 5) * 31 + 3);
@@ -180,7 +180,7 @@ static void test_holdout(void **state)
     assert_int_equal(train_data_test(d), 2);
     assert_true(train_data_hash(d) != train_data_hash(all));
     float x[DATA_PIXELS], y[DATA_PIXELS];
-    uint8_t a, b;
+    int32_t a, b;
     data_sample(d, DATA_TEST, 1, x, &a);
     data_sample(all, DATA_TRAIN, 4, y, &b);
     assert_int_equal(a, b);
@@ -311,7 +311,7 @@ static void test_glyphs(void **state)
         fail_msg("hash 0x%016llx", (unsigned long long)train_data_hash(a));
     size_t count[DATA_CLASSES] = {0};
     float x[DATA_PIXELS], y[DATA_PIXELS];
-    uint8_t label, other;
+    int32_t label, other;
     for (size_t i = 0; i < 200; i++) {
         data_sample(a, DATA_TRAIN, i, x, &label);
         count[label]++;

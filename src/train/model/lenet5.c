@@ -28,16 +28,15 @@ static tg_status create(const tg_spec *spec, const model_input *in, size_t batch
     const nn_act_kind act = tg_spec_word(spec, "act")[0] == 't' ? NN_TANH : NN_RELU;
     net *n;
     TG_TRY(net_create(in, batch, &n));
-    net_conv(n, "conv1", 20, 5);
-    net_act(n, act);
-    net_maxpool(n, 2);
-    net_conv(n, "conv2", 50, 5);
-    net_act(n, act);
-    net_maxpool(n, 2);
-    net_dense(n, "fc1", 500);
-    net_act(n, act);
-    net_dense(n, "fc2", in->classes);
-    return net_model(n, seed, m_p);
+    net_value x = net_input(n);
+    x = net_conv(n, x, "conv1", (net_conv_spec){.channels = 20, .kernel = 5, .bias = true});
+    x = net_maxpool(n, net_act(n, x, act), 2);
+    x = net_conv(n, x, "conv2", (net_conv_spec){.channels = 50, .kernel = 5, .bias = true});
+    x = net_maxpool(n, net_act(n, x, act), 2);
+    x = net_dense(n, net_flatten(n, x), "fc1", (net_dense_spec){.out = 500, .bias = true});
+    x = net_act(n, x, act);
+    x = net_dense(n, x, "fc2", (net_dense_spec){.out = in->classes, .bias = true});
+    return net_model(n, x, seed, m_p);
 }
 
 const model_type model_lenet5 = {.entry = &model_lenet5_entry, .create = create};

@@ -34,14 +34,17 @@ static tg_status create(const tg_spec *spec, const model_input *in, size_t batch
     const size_t hidden2 = (size_t)tg_spec_int(spec, "hidden2");
     net *n;
     TG_TRY(net_create(in, batch, &n));
-    net_dense(n, "fc1", (size_t)tg_spec_int(spec, "hidden"));
-    net_act(n, NN_RELU);
+    net_value x = net_flatten(n, net_input(n));
+    const size_t hidden = (size_t)tg_spec_int(spec, "hidden");
+    x = net_dense(n, x, "fc1", (net_dense_spec){.out = hidden, .bias = true});
+    x = net_act(n, x, NN_RELU);
     if (hidden2 > 0) {
-        net_dense(n, "fc2", hidden2);
-        net_act(n, NN_RELU);
+        x = net_dense(n, x, "fc2", (net_dense_spec){.out = hidden2, .bias = true});
+        x = net_act(n, x, NN_RELU);
     }
-    net_dense(n, hidden2 > 0 ? "fc3" : "fc2", in->classes);
-    return net_model(n, seed, m_p);
+    x = net_dense(n, x, hidden2 > 0 ? "fc3" : "fc2",
+                  (net_dense_spec){.out = in->classes, .bias = true});
+    return net_model(n, x, seed, m_p);
 }
 
 const model_type model_mlp = {.entry = &model_mlp_entry, .create = create};

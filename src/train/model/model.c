@@ -1,7 +1,6 @@
 #include "train/model/model.h"
 #include "train/train.h"
 #include "train/train_util.h"
-#include <math.h>
 
 #define TRAIN_MODEL(name)                 \
     extern const model_type model_##name; \
@@ -50,20 +49,25 @@ tg_status model_create(const char *spec, const model_input *in, size_t batch, ui
     return status;
 }
 
-void model_destroy(model *m)
-{
-    if (m)
-        m->ops->destroy(m);
-}
-
-void model_init(model *m, uint64_t seed)
+void model_draw(model *m, uint64_t seed)
 {
     for (size_t t = 0; t < m->ntensors; t++) {
         const model_tensor *tensor = &m->tensors[t];
         const tg_rng_key key = {.seed = seed, .purpose = TG_PURPOSE_INIT, .tensor = (uint32_t)t};
+        const double value = tensor->init.value;
         float *w = m->params + tensor->offset;
-        const double std = tensor->fan_in ? sqrt(2.0 / (double)tensor->fan_in) : 0;
-        for (size_t i = 0; i < tensor->n; i++)
-            w[i] = tensor->fan_in ? (float)(std * tg_rng_normal(&key, i)) : 0;
+        for (size_t i = 0; i < tensor->n; i++) {
+            switch (tensor->init.kind) {
+            case MODEL_CONSTANT:
+                w[i] = (float)value;
+                break;
+            case MODEL_NORMAL:
+                w[i] = (float)(value * tg_rng_normal(&key, i));
+                break;
+            case MODEL_UNIFORM:
+                w[i] = (float)(value * (2 * tg_rng_uniform(&key, i) - 1));
+                break;
+            }
+        }
     }
 }

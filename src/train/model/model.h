@@ -1,29 +1,52 @@
 /* A model: parameters and gradients in two flat buffers, a forward and a backward pass.
  *
- * A model is one file, which defines a model_type, and one line in models.def. Most are chains of
- * layers and only describe them (net.h); another shape of network fills in model_ops itself. */
+ * A model is one file, which describes a network (net.h) and defines a model_type, and one line in
+ * models.def. */
 #ifndef TG_TRAIN_MODEL_H
 #define TG_TRAIN_MODEL_H
 
 #include "telegrad/base.h"
 
-/* What goes in and comes out: images (batch, height, width, channels) and one label of `classes`.
- */
+/* What goes in and comes out: images with one label each, or rows of tokens with a label for each
+ * token (the next one). */
 typedef struct model_input {
-    size_t height, width, channels, classes;
+    size_t height, width, channels; /* images; 0: tokens */
+    size_t context;                 /* tokens in a sample; 0: images */
+    size_t classes;                 /* labels are below it; tokens too: the vocabulary */
 } model_input;
 
-/* Tensors are in forward order: a layer's weights, then its biases. */
+typedef struct model_batch {
+    const float *x;        /* images (batch, height, width, channels); NULL: tokens */
+    const int32_t *tokens; /* (batch, context); NULL: images */
+    const int32_t *labels; /* (batch), of tokens (batch, context); -1: does not count */
+    size_t count;          /* samples that count, from the first; 1 to the model's batch */
+} model_batch;
+
+typedef enum model_tensor_kind {
+    MODEL_TRAINED,  /* has a gradient */
+    MODEL_STATISTIC /* of batches (mean, variance), kept by the forward pass */
+} model_tensor_kind;
+
+typedef enum model_init_kind { MODEL_CONSTANT, MODEL_NORMAL, MODEL_UNIFORM } model_init_kind;
+
+/* Initial values: all `value`, N(0, value^2), or uniform over [-value, value). */
+typedef struct model_init {
+    model_init_kind kind;
+    double value;
+} model_init;
+
+/* In forward order: a layer's weights, then its biases. */
 typedef struct model_tensor {
-    char name[32];
+    char name[64];
+    model_tensor_kind kind;
     size_t shape[4], ndim;
     size_t n;      /* elements */
     size_t offset; /* of the first, in params and grads; a multiple of 16 */
-    size_t fan_in; /* inputs that one output sums over; 0: a bias */
+    model_init init;
 } model_tensor;
 
-/* Called by the passes from the thread that runs them. A failure ends the pass and is returned. Any
- * may be NULL. `tensor` indexes model.tensors. */
+/* Called by the passes from the thread that runs them, for trained tensors. A failure ends the pass
+ * and is returned. Any may be NULL. `tensor` indexes model.tensors. */
 typedef struct model_hooks {
     void *arg;
     tg_status (*param_read)(void *arg, size_t tensor); /* forward is about to read it */
@@ -33,28 +56,20 @@ typedef struct model_hooks {
     tg_status (*layer_done)(void *arg);                /* between two layers, either pass */
 } model_hooks;
 
-typedef struct model model;
-
-typedef struct model_ops {
-    /* The loss of `count` <= batch samples, x (count, height, width, channels), labels (count).
-     * *loss_sum_p: their sum, *correct_p: how many have the largest output at the label. */
-    tg_status (*forward)(model *m, const float *x, const uint8_t *labels, size_t count,
-                         const model_hooks *hooks, double *loss_sum_p, size_t *correct_p);
-    /* After forward: grads = gradient of the MEAN loss over the count samples. Last layers first, a
-     * layer's weights before the gradient of its input. x is forward's, unchanged. */
-    tg_status (*backward)(model *m, const float *x, const model_hooks *hooks);
-    void (*destroy)(model *m);
-} model_ops;
-
-struct model {
-    const model_ops *ops;
+typedef struct model {
     size_t batch;
+    model_input input;
     const model_tensor *tensors;
     size_t ntensors;
-    size_t params_total;   /* sum of n */
+    size_t params_total;   /* sum of n of the trained tensors */
     size_t floats;         /* length of the buffers: offsets are rounded up to 16 */
-    float *params, *grads; /* (floats); what no tensor covers is and stays 0 */
-};
+    float *params, *grads; /* (floats); what no trained tensor covers stays 0 in grads */
+    /* (nstate) what recurrent layers carry from one batch to the next: zero at first, the caller's
+     * to save, set and clear. */
+    float *state;
+    size_t nstate;
+    double flops; /* of a forward pass, a sample; a multiplication with its addition is two */
+} model;
 
 typedef struct model_type {
     const tg_entry *entry;
@@ -72,10 +87,32 @@ void model_destroy(model *m); /* NULL is fine */
 /* Check a spec and give its parsed form (whose text is the normal form). Errors TG_E_SPEC */
 TG_NODISCARD tg_status model_parse(const char *spec, tg_spec **spec_p);
 
-/* Draw every tensor of m: weights N(0, 2 / fan_in), biases 0. Tensor t's element i is number i of
- * the stream (seed, TG_PURPOSE_INIT, tensor t), so neither batch nor rank changes it.
- * Source  He et al. 2015, arXiv:1502.01852, sec. 2.2; MXNet's image-classification example
- *         initialises LeNet so: Xavier(rnd_type="gaussian", factor_type="in", magnitude=2) */
-void model_init(model *m, uint64_t seed);
+/* How a pass goes. All zero: an evaluation. */
+typedef struct model_pass {
+    bool training; /* dropout is on, statistics are the batch's own, a backward pass may follow */
+    uint64_t seed, step; /* of dropout's masks ... */
+    uint32_t rank;       /* ... which differ between ranks */
+    /* The batch is part `part` of `parts` that make up a step (0 is 1): gradients are those of the
+     * mean over all parts, and added to what the parts before left. */
+    uint32_t part, parts;
+} model_pass;
+
+typedef struct model_result {
+    double loss;    /* sum over the labels that count */
+    size_t correct; /* labels with the largest output */
+    size_t labels;  /* that count */
+} model_result;
+
+/* Loss of a batch's first `count` samples. */
+TG_NODISCARD tg_status model_forward(model *m, const model_batch *batch, const model_pass *pass,
+                                     const model_hooks *hooks, model_result *result_p);
+/* After a forward pass with training=true, whose batch is unchanged: grads = gradient of the mean
+ * loss over the labels that count. Last layers first, a layer's weights before the gradient of its
+ * input. A tensor that several layers use is written at the last one and ready at the first. */
+TG_NODISCARD tg_status model_backward(model *m, const model_hooks *hooks);
+
+/* Draw every tensor of m as its `init` says. Tensor t's element i is number i of the stream (seed,
+ * TG_PURPOSE_INIT, tensor t), so neither batch nor rank changes it. */
+void model_draw(model *m, uint64_t seed);
 
 #endif

@@ -15,23 +15,30 @@
 #define OK(expr) assert_int_equal((expr), TG_OK)
 #define PIXELS 784
 
-static const model_input input = {28, 28, 1, 10};
+static const model_input input = {28, 28, 1, 0, 10};
+static const model_pass training = {.training = true};
 
-static void fill(float *x, uint8_t *labels, size_t batch)
+static void fill(float *x, int32_t *labels, size_t batch)
 {
     const tg_rng_key key = {.seed = 3, .purpose = TG_PURPOSE_TEST};
     for (size_t i = 0; i < batch * PIXELS; i++)
         x[i] = (float)tg_rng_normal(&key, i);
     for (size_t i = 0; i < batch; i++)
-        labels[i] = (uint8_t)((i * 7 + 3) % 10);
+        labels[i] = (int32_t)((i * 7 + 3) % 10);
 }
 
-static double mean_loss(model *m, const float *x, const uint8_t *labels)
+static model_result forward(model *m, const float *x, const int32_t *labels, size_t count,
+                            const model_hooks *hooks)
 {
-    double loss;
-    size_t correct;
-    OK(m->ops->forward(m, x, labels, m->batch, NULL, &loss, &correct));
-    return loss / (double)m->batch;
+    const model_batch batch = {.x = x, .labels = labels, .count = count};
+    model_result result;
+    OK(model_forward(m, &batch, &training, hooks, &result));
+    return result;
+}
+
+static double mean_loss(model *m, const float *x, const int32_t *labels)
+{
+    return forward(m, x, labels, m->batch, NULL).loss / (double)m->batch;
 }
 
 /* In each tensor, the gradient along a few coordinates and along a random direction. */
@@ -39,12 +46,12 @@ static void check_gradients(const char *spec)
 {
     enum { BATCH = 4, PROBES = 6 };
     static float x[BATCH * PIXELS];
-    uint8_t labels[BATCH];
+    int32_t labels[BATCH];
     fill(x, labels, BATCH);
     model *m;
     OK(model_create(spec, &input, BATCH, 5, &m));
     mean_loss(m, x, labels);
-    OK(m->ops->backward(m, x, NULL));
+    OK(model_backward(m, NULL));
     for (size_t t = 0; t < m->ntensors; t++) {
         const model_tensor *tensor = &m->tensors[t];
         float *w = m->params + tensor->offset;
@@ -125,7 +132,7 @@ static void test_shapes(void **state)
     assert_int_equal(model_create("lenet5:act=sin", &input, 2, 1, &m), TG_E_SPEC);
     assert_int_equal(model_create("mlp:hidden=0", &input, 2, 1, &m), TG_E_SPEC);
     assert_int_equal(model_create("mlp", &input, 0, 1, &m), TG_E_ARG);
-    assert_int_equal(model_create("lenet5", &(model_input){4, 4, 1, 10}, 2, 1, &m), TG_E_ARG);
+    assert_int_equal(model_create("lenet5", &(model_input){4, 4, 1, 0, 10}, 2, 1, &m), TG_E_ARG);
     assert_non_null(strstr(tg_error(), "conv1"));
 
     size_t count;
@@ -165,18 +172,17 @@ static void test_partial_batch(void **state)
 {
     (void)state;
     static float x[8 * PIXELS];
-    uint8_t labels[8];
+    int32_t labels[8];
     fill(x, labels, 8);
     model *m;
     OK(model_create("lenet5", &input, 8, 1, &m));
-    double whole, part, rest;
-    size_t c8, c5, c3;
-    OK(m->ops->forward(m, x, labels, 8, NULL, &whole, &c8));
-    OK(m->ops->forward(m, x, labels, 5, NULL, &part, &c5));
+    const model_result whole = forward(m, x, labels, 8, NULL);
+    const model_result part = forward(m, x, labels, 5, NULL);
     memmove(x, x + 5 * PIXELS, 3 * PIXELS * sizeof *x);
-    OK(m->ops->forward(m, x, labels + 5, 3, NULL, &rest, &c3));
-    assert_true(fabs(whole - part - rest) < 1e-5);
-    assert_int_equal(c8, c5 + c3);
+    const model_result rest = forward(m, x, labels + 5, 3, NULL);
+    assert_true(fabs(whole.loss - part.loss - rest.loss) < 1e-5);
+    assert_int_equal(whole.correct, part.correct + rest.correct);
+    assert_int_equal(part.labels, 5);
     model_destroy(m);
 }
 
@@ -222,21 +228,21 @@ static void test_hooks(void **state)
 {
     (void)state;
     static float x[2 * PIXELS];
-    uint8_t labels[2];
+    int32_t labels[2];
     fill(x, labels, 2);
     model *m;
     OK(model_create("mlp:hidden=8,hidden2=0", &input, 2, 1, &m));
     journal j = {.fail_at = 99};
     const model_hooks hooks = {&j, on_read, on_write, on_ready, on_layer};
-    double loss;
-    size_t correct;
-    OK(m->ops->forward(m, x, labels, 2, &hooks, &loss, &correct));
+    forward(m, x, labels, 2, &hooks);
     assert_string_equal(j.text, "p0p1|0|0p2p3|0");
     memset(j.text, 0, sizeof j.text);
-    OK(m->ops->backward(m, x, &hooks));
+    OK(model_backward(m, &hooks));
     assert_string_equal(j.text, "w2w3r3r2|0|0w0w1r1r0|0");
+    assert_int_equal(model_backward(m, &hooks), TG_E_STATE);
+    forward(m, x, labels, 2, NULL);
     j.fail_at = 2;
-    assert_int_equal(m->ops->backward(m, x, &hooks), TG_E_PEER);
+    assert_int_equal(model_backward(m, &hooks), TG_E_PEER);
     model_destroy(m);
 }
 
@@ -248,14 +254,14 @@ static void *train(void *arg)
     enum { BATCH = 8 };
     uint64_t *hash = arg;
     float *x;
-    uint8_t labels[BATCH];
+    int32_t labels[BATCH];
     OK(train_alloc(BATCH * PIXELS, sizeof *x, &x));
     fill(x, labels, BATCH);
     model *m;
     OK(model_create("lenet5", &input, BATCH, 1, &m));
     for (int step = 0; step < 5; step++) {
         mean_loss(m, x, labels);
-        OK(m->ops->backward(m, x, NULL));
+        OK(model_backward(m, NULL));
         for (size_t i = 0; i < m->floats; i++)
             m->params[i] -= 0.01f * m->grads[i];
     }

@@ -1,10 +1,17 @@
-/* A chain of layers: a model file describes it by calls in forward order, then takes the model.
+/* A network, described layer by layer in forward order:
  *
  *     net_create(in, batch, &n);
- *     net_conv(n, "conv1", 20, 5); net_act(n, NN_TANH); net_maxpool(n, 2); net_dense(n, "fc1", 10);
- *     net_model(n, seed, &model);
+ *     net_value x = net_input(n);
+ *     x = net_conv(n, x, "conv1", (net_conv_spec){.channels = 20, .kernel = 5, .bias = true});
+ *     x = net_act(n, x, NN_TANH);
+ *     x = net_dense(n, net_flatten(n, x), "fc1", (net_dense_spec){.out = 10, .bias = true});
+ *     net_model(n, x, seed, &model);
  *
- * Calls after a failed one do nothing; net_model reports the first failure and frees the net. */
+ * A value may be used by several layers: their gradients are added. Calls after a failed one do
+ * nothing; net_model reports the first failure and frees the net.
+ *
+ * Values are arrays (batch, height, width, channels); of tokens height is the context and width 1.
+ */
 #ifndef TG_TRAIN_NET_H
 #define TG_TRAIN_NET_H
 
@@ -13,17 +20,55 @@
 
 typedef struct net net;
 
+/* The output of a layer. */
+typedef struct net_value {
+    size_t id;
+} net_value;
+
+typedef struct net_shape {
+    size_t height, width, channels;
+} net_shape;
+
 TG_NODISCARD tg_status net_create(const model_input *in, size_t batch, net **n_p);
-/* kernel x kernel, stride 1, no padding. Tensors NAME.weight (channels, in, kernel, kernel),
- * NAME.bias. */
-void net_conv(net *n, const char *name, size_t channels, size_t kernel);
-void net_maxpool(net *n, size_t window);
-void net_act(net *n, nn_act_kind kind);
-/* Of everything before, flattened (height, width, channels). Tensors NAME.weight (out, in),
- * NAME.bias. */
-void net_dense(net *n, const char *name, size_t out);
-/* The last layer's outputs are the logits, in->classes of them; the loss is softmax cross-entropy.
- * Draws the parameters (model_init). Errors those of the calls before, TG_E_ARG, TG_E_NOMEM */
-TG_NODISCARD tg_status net_model(net *n, uint64_t seed, model **m_p);
+net_value net_input(const net *n);
+net_shape net_shape_of(const net *n, net_value x);
+
+/* Report a description that makes no sense, as TG_E_ARG. */
+void net_refuse(net *n, const char *format, ...) TG_PRINTF(2, 3);
+
+typedef struct net_conv_spec {
+    size_t channels, kernel;
+    size_t stride; /* 0: 1 */
+    size_t pad;    /* zeros on all sides */
+    bool bias;
+    model_init init; /* of the weights; all zero: net_he of the inputs of one output */
+} net_conv_spec;
+
+/* Tensors NAME.weight (channels, in, kernel, kernel) and NAME.bias, which starts at 0. */
+net_value net_conv(net *n, net_value x, const char *name, net_conv_spec spec);
+/* Windows that do not overlap; what is left over at the right and the bottom is dropped. */
+net_value net_maxpool(net *n, net_value x, size_t window);
+net_value net_act(net *n, net_value x, nn_act_kind kind);
+/* The same elements as one row of channels (height, width, channels). */
+net_value net_flatten(net *n, net_value x);
+
+typedef struct net_dense_spec {
+    size_t out;
+    bool bias;
+    model_init init; /* of the weights; all zero: net_he of the inputs */
+} net_dense_spec;
+
+/* Of the channels, at each place alike. Tensors NAME.weight (out, in) and NAME.bias, which starts
+ * at 0. */
+net_value net_dense(net *n, net_value x, const char *name, net_dense_spec spec);
+
+/* N(0, 2 / fan_in).
+ * Source  He et al. 2015, arXiv:1502.01852, sec. 2.2; MXNet's image-classification example
+ *         initialises LeNet so: Xavier(rnd_type="gaussian", factor_type="in", magnitude=2) */
+model_init net_he(size_t fan_in);
+
+/* The channels of `logits` are the classes; the loss is softmax cross-entropy. Draws the
+ * parameters (model_draw). Errors those of the calls before, TG_E_ARG, TG_E_NOMEM */
+TG_NODISCARD tg_status net_model(net *n, net_value logits, uint64_t seed, model **m_p);
 
 #endif

@@ -46,12 +46,13 @@ void nn_destroy(nn *n)
 
 struct nn_conv {
     nn *nn;
+    bool bias;
     op forward, backward_weights, backward_data;
 };
 
 typedef struct conv_layouts {
     dnnl_memory_desc_t src, weights, any_weights, bias, dst;
-    dnnl_dims_t stride, pad;
+    dnnl_dims_t stride, pad, pad_end; /* height, width */
 } conv_layouts;
 
 static tg_status conv_layouts_init(const nn_conv_shape *s, conv_layouts *l)
@@ -70,6 +71,8 @@ static tg_status conv_layouts_init(const nn_conv_shape *s, conv_layouts *l)
         l->stride[d] = stride;
         l->pad[d] = pad;
     }
+    l->pad_end[0] = (oh - 1) * stride + k - h - pad; /* what the last window needs, no more */
+    l->pad_end[1] = (ow - 1) * stride + k - w - pad;
     return TG_OK;
 }
 
@@ -78,13 +81,16 @@ static tg_status conv_build(nn_conv *c, const conv_layouts *l, dnnl_primitive_de
     dnnl_convolution_desc_t desc;
     const joint forward[] = {{DNNL_ARG_SRC, &l->src, NULL},
                              {DNNL_ARG_WEIGHTS, &l->weights, NULL},
-                             {DNNL_ARG_BIAS, &l->bias, NULL},
-                             {DNNL_ARG_DST, &l->dst, NULL}};
+                             {DNNL_ARG_DST, &l->dst, NULL},
+                             {DNNL_ARG_BIAS, &l->bias, NULL}};
+    const dnnl_memory_desc_t *bias = c->bias ? &l->bias : NULL;
+    const size_t without = c->bias ? 0 : 1; /* the last joint */
     DNNL_TRY("describing a convolution",
              dnnl_convolution_forward_desc_init(&desc, dnnl_forward_training,
                                                 dnnl_convolution_direct, &l->src, &l->any_weights,
-                                                &l->bias, &l->dst, l->stride, l->pad, l->pad));
-    TG_TRY(op_build(c->nn, &desc, NULL, &c->forward, forward, TRAIN_COUNT(forward), &pd[0]));
+                                                bias, &l->dst, l->stride, l->pad, l->pad_end));
+    TG_TRY(
+        op_build(c->nn, &desc, NULL, &c->forward, forward, TRAIN_COUNT(forward) - without, &pd[0]));
 
     const joint weights[] = {{DNNL_ARG_SRC, &l->src, NULL},
                              {DNNL_ARG_DIFF_DST, &l->dst, NULL},
@@ -92,17 +98,18 @@ static tg_status conv_build(nn_conv *c, const conv_layouts *l, dnnl_primitive_de
                              {DNNL_ARG_DIFF_BIAS, &l->bias, NULL}};
     DNNL_TRY("describing a convolution",
              dnnl_convolution_backward_weights_desc_init(&desc, dnnl_convolution_direct, &l->src,
-                                                         &l->any_weights, &l->bias, &l->dst,
-                                                         l->stride, l->pad, l->pad));
-    TG_TRY(
-        op_build(c->nn, &desc, pd[0], &c->backward_weights, weights, TRAIN_COUNT(weights), &pd[1]));
+                                                         &l->any_weights, bias, &l->dst, l->stride,
+                                                         l->pad, l->pad_end));
+    TG_TRY(op_build(c->nn, &desc, pd[0], &c->backward_weights, weights,
+                    TRAIN_COUNT(weights) - without, &pd[1]));
 
     const joint data[] = {{DNNL_ARG_DIFF_DST, &l->dst, NULL},
                           {DNNL_ARG_WEIGHTS, &l->weights, NULL},
                           {DNNL_ARG_DIFF_SRC, &l->src, NULL}};
-    DNNL_TRY("describing a convolution", dnnl_convolution_backward_data_desc_init(
-                                             &desc, dnnl_convolution_direct, &l->src,
-                                             &l->any_weights, &l->dst, l->stride, l->pad, l->pad));
+    DNNL_TRY("describing a convolution",
+             dnnl_convolution_backward_data_desc_init(&desc, dnnl_convolution_direct, &l->src,
+                                                      &l->any_weights, &l->dst, l->stride, l->pad,
+                                                      l->pad_end));
     return op_build(c->nn, &desc, pd[0], &c->backward_data, data, TRAIN_COUNT(data), &pd[2]);
 }
 
@@ -113,6 +120,7 @@ tg_status nn_conv_create(nn *n, const nn_conv_shape *shape, nn_conv **c_p)
     TG_TRY(conv_layouts_init(shape, &layouts));
     TG_TRY(train_alloc(1, sizeof *c, &c));
     c->nn = n;
+    c->bias = shape->bias;
     dnnl_primitive_desc_t pd[3] = {NULL, NULL, NULL};
     const tg_status status = conv_build(c, &layouts, pd);
     for (int i = 0; i < 3; i++)
@@ -138,7 +146,7 @@ void nn_conv_destroy(nn_conv *c)
 tg_status nn_conv_forward(nn_conv *c, const float *src, const float *weights, const float *bias,
                           float *dst)
 {
-    return op_run(c->nn, &c->forward, (const float *const[]){src, weights, bias, dst});
+    return op_run(c->nn, &c->forward, (const float *const[]){src, weights, dst, bias});
 }
 
 tg_status nn_conv_backward_weights(nn_conv *c, const float *src, const float *ddst, float *dweights,
@@ -312,7 +320,7 @@ tg_status nn_dense_forward(size_t batch, size_t in, size_t out, const float *src
                            const float *weights, const float *bias, float *dst)
 {
     TG_TRY(gemm('N', 'T', batch, out, in, src, in, weights, in, dst));
-    for (size_t i = 0; i < batch; i++) {
+    for (size_t i = 0; bias && i < batch; i++) {
         for (size_t j = 0; j < out; j++)
             dst[i * out + j] += bias[j];
     }
@@ -323,6 +331,8 @@ tg_status nn_dense_backward_weights(size_t batch, size_t in, size_t out, const f
                                     const float *ddst, float *dweights, float *dbias)
 {
     TG_TRY(gemm('T', 'N', out, in, batch, ddst, out, src, in, dweights));
+    if (!dbias)
+        return TG_OK;
     memset(dbias, 0, out * sizeof *dbias);
     for (size_t i = 0; i < batch; i++) {
         for (size_t j = 0; j < out; j++)

@@ -28,7 +28,8 @@ void nn_destroy(nn *n);
 typedef struct nn_conv_shape {
     size_t batch, height, width, in; /* src (batch, height, width, in) */
     size_t out, kernel, stride,
-        pad; /* dst (batch, oh, ow, out), oh = (height + 2 pad - kernel) / stride + 1 */
+        pad;   /* dst (batch, oh, ow, out), oh = (height + 2 pad - kernel) / stride + 1 */
+    bool bias; /* false: bias and dbias below are not looked at */
 } nn_conv_shape;
 
 typedef struct nn_conv nn_conv;
@@ -73,7 +74,9 @@ TG_NODISCARD tg_status nn_act_backward(nn_act *a, const float *dst, const float 
 /* ---- dense
  * ----------------------------------------------------------------------------------------- */
 
-/* dst (batch, out) = src (batch, in) weights^T (in, out) + bias (out) */
+/* dst (batch, out) = src (batch, in) weights^T (in, out) + bias (out). bias and dbias may be NULL:
+ * none
+ */
 TG_NODISCARD tg_status nn_dense_forward(size_t batch, size_t in, size_t out, const float *src,
                                         const float *weights, const float *bias, float *dst);
 TG_NODISCARD tg_status nn_dense_backward_weights(size_t batch, size_t in, size_t out,
@@ -87,10 +90,15 @@ TG_NODISCARD tg_status nn_dense_backward_data(size_t batch, size_t in, size_t ou
 
 /* For the first `count` of the rows of logits (rows, classes): *loss_sum_p = sum of -log
  * softmax[label], *correct_p = rows whose largest logit (the first one of equals) is the label's.
- * dlogits  (rows, classes) = d(mean loss over the count rows) / d logits, rows from count on are 0;
- *          NULL: not wanted. It may be logits.
- * labels   (count), each < classes */
+ * dlogits  (rows, classes) = d(loss sum / total) / d logits, rows from count on are 0; NULL: not
+ *          wanted. It may be logits.
+ * labels   (count), each < classes; negative: the row does not count, its dlogits are 0
+ * total    1 and more */
 void nn_softmax_loss(size_t rows, size_t count, size_t classes, const float *logits,
-                     const uint8_t *labels, float *dlogits, double *loss_sum_p, size_t *correct_p);
+                     const int32_t *labels, size_t total, float *dlogits, double *loss_sum_p,
+                     size_t *correct_p);
+
+/* dst = a + b, (n) each. dst may be a or b. */
+void nn_add(size_t n, const float *a, const float *b, float *dst);
 
 #endif

@@ -114,8 +114,8 @@ static void check_conv(nn *n, nn_conv_shape shape)
     assert_true(db && u.dst && u.dweights && u.dsrc);
     conv_visit(&c, add_all, &u);
     for (size_t d = 0; d < c.ndst; d++) {
-        u.dst[d] += (double)bias[d % out];
-        db[d % out] += (double)ddst[d];
+        u.dst[d] += shape.bias ? (double)bias[d % out] : 0;
+        db[d % out] += shape.bias ? (double)ddst[d] : 0;
     }
 
     nn_conv *conv;
@@ -125,7 +125,8 @@ static void check_conv(nn *n, nn_conv_shape shape)
     OK(nn_conv_backward_data(conv, ddst, weights, dsrc));
     assert_close(dst, u.dst, c.ndst, 1e-4);
     assert_close(dweights, u.dweights, c.nweights, 2e-3);
-    assert_close(dbias, db, out, 2e-3);
+    if (shape.bias)
+        assert_close(dbias, db, out, 2e-3);
     assert_close(dsrc, u.dsrc, c.nsrc, 1e-4);
     nn_conv_destroy(conv);
     free(u.dst), free(u.dweights), free(u.dsrc), free(db);
@@ -138,11 +139,12 @@ static void test_conv(void **state)
     (void)state;
     nn *n;
     OK(nn_create(&n));
-    check_conv(n, (nn_conv_shape){3, 28, 28, 1, 20, 5, 1, 0});
-    check_conv(n, (nn_conv_shape){2, 12, 12, 20, 50, 5, 1, 0});
-    check_conv(n, (nn_conv_shape){2, 9, 7, 3, 16, 3, 1, 1});
-    check_conv(n, (nn_conv_shape){1, 9, 9, 4, 8, 3, 2, 1});
-    check_conv(n, (nn_conv_shape){1, 5, 5, 1, 1, 5, 1, 0});
+    check_conv(n, (nn_conv_shape){3, 28, 28, 1, 20, 5, 1, 0, true});
+    check_conv(n, (nn_conv_shape){2, 12, 12, 20, 50, 5, 1, 0, true});
+    check_conv(n, (nn_conv_shape){2, 9, 7, 3, 16, 3, 1, 1, true});
+    check_conv(n, (nn_conv_shape){1, 9, 9, 4, 8, 3, 2, 1, true});
+    check_conv(n, (nn_conv_shape){1, 5, 5, 1, 1, 5, 1, 0, true});
+    check_conv(n, (nn_conv_shape){2, 9, 8, 3, 16, 3, 2, 1, false});
     nn_destroy(n);
 }
 
@@ -274,11 +276,11 @@ static void test_loss(void **state)
 {
     (void)state;
     const float z[4][3] = {{1, 2, 3}, {-1000, 0, 1000}, {5, 5, 5}, {1, 0, 0}};
-    const uint8_t labels[4] = {2, 2, 0, 1};
+    const int32_t labels[4] = {2, 2, 0, 1};
     float d[4][3];
     double loss;
     size_t correct;
-    nn_softmax_loss(4, 4, 3, &z[0][0], labels, &d[0][0], &loss, &correct);
+    nn_softmax_loss(4, 4, 3, &z[0][0], labels, 4, &d[0][0], &loss, &correct);
     const double e = exp(1.0);
     const double want = log(1 + 1 / e + 1 / (e * e)) + 0 + log(3.0) + log(e + 2);
     assert_true(fabs(loss - want) < 1e-12);
@@ -287,9 +289,17 @@ static void test_loss(void **state)
     assert_true(fabs((double)d[2][0] - (1.0 / 3 - 1) / 4) < 1e-7);
     assert_true(d[1][2] == 0);
 
-    nn_softmax_loss(4, 3, 3, &z[0][0], labels, &d[0][0], &loss, &correct);
+    nn_softmax_loss(4, 3, 3, &z[0][0], labels, 3, &d[0][0], &loss, &correct);
     assert_true(fabs((double)d[2][1] - 1.0 / 9) < 1e-7);
     assert_true(d[3][0] == 0 && d[3][1] == 0 && d[3][2] == 0);
+
+    /* A row with a negative label does not count. */
+    const int32_t some[4] = {2, -1, 0, 1};
+    nn_softmax_loss(4, 4, 3, &z[0][0], some, 3, &d[0][0], &loss, &correct);
+    assert_true(fabs(loss - want) < 1e-12);
+    assert_int_equal(correct, 2);
+    assert_true(d[1][0] == 0 && d[1][1] == 0 && d[1][2] == 0);
+    assert_true(fabs((double)d[2][1] - 1.0 / 9) < 1e-7);
 }
 
 /* ---- threads ------------------------------------------------------------------------------------
@@ -300,7 +310,7 @@ enum { ROUNDS = 20 };
 static void *convolve(void *arg)
 {
     uint64_t *hash = arg;
-    const nn_conv_shape shape = {4, 12, 12, 20, 50, 5, 1, 0};
+    const nn_conv_shape shape = {4, 12, 12, 20, 50, 5, 1, 0, true};
     const conv_case c = conv_case_of(shape);
     float *src = noise(c.nsrc, 1), *weights = noise(c.nweights, 2), *ddst = noise(c.ndst, 4);
     float *dst = blank(c.ndst), *dweights = blank(c.nweights), *bias = noise(shape.out, 3);
