@@ -1,4 +1,4 @@
-/* The rows of the project's table of targets (docs/results/kernels.md). */
+/* The rows of the project's table of targets (docs/results/codecs.md). */
 #include "base/mem.h"
 #include "bench/bench_impl.h"
 #include "wire/index.h"
