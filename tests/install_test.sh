@@ -43,6 +43,10 @@ if [ "$mpi" = mpi ]; then
     $mpicc -std=c17 -Wall "$root/examples/reduce.c" $(pkg-config --cflags --libs telegrad-mpi) -lm -o reduce
     $mpirun -n 3 --bind-to none ./reduce | tee reduce.txt
     grep -q 'times fewer bytes' reduce.txt
+    $mpicc -std=c17 -Wall "$root/examples/session.c" $(pkg-config --cflags --libs telegrad-mpi) -lm -o session
+    $mpirun -n 3 --bind-to none ./session | tee session.txt
+    [ "$(grep '^rank' session.txt | cut -d' ' -f4 | sort -u | wc -l)" = 1 ] # one hash on all ranks
+    awk '/^step 100/ { first = $4 + 0 } /^step 300/ { last = $4 + 0 } END { exit !(last > 0 && last < 0.8 * first) }' session.txt
 else
     echo "SKIP MPI example: built without MPI"
 fi
