@@ -62,6 +62,11 @@ foreach(test ${train_tests})
     add_executable(${stem} ${test})
     target_link_libraries(${stem} PRIVATE tg_flags tg_train telegrad_static PkgConfig::CMOCKA ZLIB::ZLIB
         Threads::Threads m)
+    target_include_directories(${stem} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
     add_test(NAME ${stem} COMMAND ${stem})
     set_tests_properties(${stem} PROPERTIES TIMEOUT 300 LABELS train)
 endforeach()
+find_package(Python3 COMPONENTS Interpreter REQUIRED)
+add_test(NAME layer_torch_test COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tools/layer_golden.py
+    --check $<TARGET_FILE:layer_test>)
+set_tests_properties(layer_torch_test PROPERTIES TIMEOUT 300 LABELS train SKIP_RETURN_CODE 77)
