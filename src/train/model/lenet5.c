@@ -28,7 +28,7 @@ static tg_status create(const tg_spec *spec, const model_input *in, size_t batch
     const nn_act_kind act = tg_spec_word(spec, "act")[0] == 't' ? NN_TANH : NN_RELU;
     net *n;
     TG_TRY(net_create(in, batch, &n));
-    net_value x = net_input(n);
+    net_value x = net_image_input(n);
     x = net_conv(n, x, "conv1", (net_conv_spec){.channels = 20, .kernel = 5, .bias = true});
     x = net_maxpool(n, net_act(n, x, act), 2);
     x = net_conv(n, x, "conv2", (net_conv_spec){.channels = 50, .kernel = 5, .bias = true});
@@ -39,4 +39,5 @@ static tg_status create(const tg_spec *spec, const model_input *in, size_t batch
     return net_model(n, x, seed, m_p);
 }
 
-const model_type model_lenet5 = {.entry = &model_lenet5_entry, .create = create};
+const model_type model_lenet5 = {
+    .entry = &model_lenet5_entry, .data = "mnist", .input = {28, 28, 1, 0, 10}, .create = create};

@@ -34,7 +34,7 @@ static tg_status create(const tg_spec *spec, const model_input *in, size_t batch
     const size_t hidden2 = (size_t)tg_spec_int(spec, "hidden2");
     net *n;
     TG_TRY(net_create(in, batch, &n));
-    net_value x = net_flatten(n, net_input(n));
+    net_value x = net_flatten(n, net_image_input(n));
     const size_t hidden = (size_t)tg_spec_int(spec, "hidden");
     x = net_dense(n, x, "fc1", (net_dense_spec){.out = hidden, .bias = true});
     x = net_act(n, x, NN_RELU);
@@ -47,4 +47,5 @@ static tg_status create(const tg_spec *spec, const model_input *in, size_t batch
     return net_model(n, x, seed, m_p);
 }
 
-const model_type model_mlp = {.entry = &model_mlp_entry, .create = create};
+const model_type model_mlp = {
+    .entry = &model_mlp_entry, .data = "mnist", .input = {28, 28, 1, 0, 10}, .create = create};
