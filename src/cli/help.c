@@ -67,7 +67,8 @@ const char help_compare[] =
 const char help_methods[] =
     "Usage: telegrad methods [--json | --markdown] [NAME]...\n"
     "List methods, codecs, feedbacks, exchanges, strategies, optimizers, schedules\n"
-    "and models with their keys, defaults, ranges and papers; with NAMEs only those.\n"
+    "and models with their keys, defaults, ranges and papers; with NAMEs only those\n"
+    "(optimizer and lr-schedule name all of that kind).\n"
     "A spec string is a name and keys, NAME:key=value,key=value; durations are steps\n"
     "(200) or epochs (4ep).\n"
     "Of a method also: what it sends and keeps, bits an element, cost, when to use\n"
