@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "golden/golden_optim.h"
+#include <golden/golden_optim.h> /* tests/golden */
 #include "session_fixture.h"
 #include <unistd.h>
 

@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 #include "base/mem.h"
-#include "golden/golden_optim.h"
+#include <golden/golden_optim.h> /* tests/golden */
 #include "strategy/optimizers.h"
 #include <math.h>
 #include <string.h>
