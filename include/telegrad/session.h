@@ -161,6 +161,9 @@ typedef struct tg_step_info {
     int64_t wait_ns;      /* the calling thread waited for exchanges */
     const tg_method_info *methods; /* (nmethods) (*) by method; valid until the next tg_step */
     size_t nmethods;
+    double mean_norm; /* (*) of the averaged gradient, all tensors together, where the optimizer has
+                       * a clip; else 0 */
+    bool clipped;     /* (*) it was above the clip, and scaled down to it */
 } tg_step_info;
 
 /* Exchanges start in a fixed order of buckets, from the last to the first, whatever order gradients

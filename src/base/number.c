@@ -96,3 +96,12 @@ bool tg__int_parse(const char *text, int64_t *v_p)
     *v_p = !negative ? (int64_t)v : v ? -(int64_t)(v - 1) - 1 : 0;
     return true;
 }
+
+double tg__real_power(double x, uint64_t n)
+{
+    double result = 1;
+    for (; n; n >>= 1, x *= x)
+        if (n & 1)
+            result *= x;
+    return result;
+}

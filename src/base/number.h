@@ -17,4 +17,7 @@ bool tg__real_parse(const char *text, double *v_p);
 /* The whole of text as [-]digits that fit 64 bits. Threads: any */
 bool tg__int_parse(const char *text, int64_t *v_p);
 
+/* x^n by multiplications alone, so that every machine gets the same bits. Threads: any */
+double tg__real_power(double x, uint64_t n);
+
 #endif

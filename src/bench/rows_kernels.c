@@ -61,6 +61,9 @@ KERNEL(bf16_decode, k->bf16_decode(v->out, v->half, v->n))
 KERNEL(bf16_decode_add, k->bf16_decode_add(v->out, v->half, v->n))
 KERNEL(sgd, k->sgd(v->out, g, v->n, 1e-3f, 1e-4f))
 KERNEL(sgd_momentum, k->sgd_momentum(v->out, v->u, g, v->n, 1e-3f, 0.9f, 1e-4f, false))
+KERNEL(adam, static const tg__adam a = {1, 0, 0.9f, 0.1f, 0.999f, 0.001f, 1e-3f, 1, 1e-8f};
+       k->adam(v->out, v->u, v->r, g, v->n, &a))
+KERNEL(lars, k->lars(v->out, v->u, g, v->n, 1e-3f, 0.9f, 1e-4f))
 KERNEL(crc32c, v->sink = k->crc32c(0, g, v->n * sizeof *g))
 
 /* Bytes an element that each must touch. */
@@ -97,6 +100,8 @@ static const struct {
     ROW(bf16_decode_add, 10),
     ROW(sgd, 12),
     ROW(sgd_momentum, 20),
+    ROW(adam, 28),
+    ROW(lars, 20),
     ROW(crc32c, 4),
 };
 

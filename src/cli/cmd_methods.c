@@ -37,6 +37,15 @@ static bool wanted(const void *arg, const tg_entry *entry)
     return o->count == 0;
 }
 
+/* Whether all entries of a kind were asked for, by its name. */
+static bool wanted_kind(const struct methods_options *o, int kind)
+{
+    for (size_t i = 0; i < o->count; i++)
+        if (strcmp(o->names[i], kind_name(kind)) == 0)
+            return true;
+    return false;
+}
+
 static tg_status check_names(const struct methods_options *o)
 {
     for (size_t i = 0; i < o->count; i++) {
@@ -44,6 +53,7 @@ static tg_status check_names(const struct methods_options *o)
         for (int kind = 0; kind < KINDS; kind++) {
             size_t count;
             const tg_entry *const *entries = kind_entries(kind, &count);
+            found = found || strcmp(kind_name(kind), o->names[i]) == 0;
             for (size_t e = 0; e < count; e++)
                 found = found || strcmp(entries[e]->name, o->names[i]) == 0;
         }
@@ -130,7 +140,7 @@ static tg_status print_all(const struct methods_options *o)
         bool headed = false;
         const tg_entry *const *entries = kind_entries(kind, &count);
         for (size_t i = 0; i < count; i++) {
-            if (!wanted(o, entries[i]))
+            if (!wanted_kind(o, kind) && !wanted(o, entries[i]))
                 continue;
             if (!headed)
                 printf("%s\n", kind_name(kind));
@@ -232,7 +242,7 @@ static tg_status fill_json(const struct methods_options *o, json_t *all)
         if (json_object_set_new(all, kind_name(kind), list) != 0)
             return tg_fail(TG_E_NOMEM, "out of memory: %s", kind_name(kind));
         for (size_t i = 0; i < count; i++) {
-            if (!wanted(o, entries[i]))
+            if (!wanted_kind(o, kind) && !wanted(o, entries[i]))
                 continue;
             TG_TRY(entry_json(kind, entries[i], &object));
             if (json_array_append_new(list, object) != 0)

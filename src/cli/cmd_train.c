@@ -77,6 +77,9 @@ static int print_result(const struct run_about *about, const struct run_result *
         printf("rule           %s\n", o->rules[i]);
     printf("strategy       %s\n", result->strategy);
     printf("optimizer      %s, %s\n", result->optimizer, result->lr_schedule);
+    if (o->lr_scale != TRAIN_LR_SCALE_NONE || o->accumulate > 1)
+        printf("minibatch      %d x %" PRIu64 " batches of %" PRIu64 " samples, lr scale %s\n",
+               end->world, o->accumulate, o->batch, train_lr_scale_names[o->lr_scale]);
     printf("steps          %" PRIu64 " of %" PRIu64 "%s\n", end->steps, result->steps_planned,
            end->interrupted ? ", interrupted" : "");
     print_quality(end);
@@ -84,6 +87,8 @@ static int print_result(const struct run_about *about, const struct run_result *
     if (end->skipped_nonfinite)
         printf("skipped        %" PRIu64 " steps, whose gradients were not finite\n",
                end->skipped_nonfinite);
+    if (end->clipped)
+        printf("clipped        %" PRIu64 " steps\n", end->clipped);
     printf("params hash    %016" PRIx64 "\n", end->params_hash);
     return fflush(stdout) != 0 || ferror(stdout) ? CLI_FAILED : CLI_OK;
 }

@@ -16,6 +16,7 @@ enum form {
     FORM_COUNT,   /* uint64_t */
     FORM_SECONDS, /* double */
     FORM_DRIVER,  /* tg_driver */
+    FORM_SCALE,   /* train_lr_scale */
     FORM_NO_EVAL, /* no value */
     FORM_FLAG,    /* no value: bool */
     FORM_RULE,    /* PATTERN=METHOD, several */
@@ -45,6 +46,8 @@ static const struct option_def table[] = {
     {"strategy", "SPEC", EVERY, FORM_SPEC, AT(strategy), TG_KIND_STRATEGY, 0, 0},
     {"optimizer", "SPEC", EVERY, FORM_SPEC, AT(optimizer), TG_KIND_OPTIMIZER, 0, 0},
     {"lr-schedule", "SPEC", EVERY, FORM_SPEC, AT(lr_schedule), TG_KIND_LR_SCHEDULE, 0, 0},
+    {"lr-scale", "none|sqrt|linear", EVERY, FORM_SCALE, AT(lr_scale), TG_KIND_COUNT, 0, 0},
+    {"accumulate", "N", EVERY, FORM_COUNT, AT(accumulate), TG_KIND_COUNT, 1, 1e6},
     {"link", "LINK", EVERY, FORM_LINK, AT(link), TG_KIND_COUNT, 0, 0},
     {"steps", "N", EVERY, FORM_COUNT, AT(steps), TG_KIND_COUNT, 1, 1e12},
     {"epochs", "N", BOTH, FORM_COUNT, AT(epochs), TG_KIND_COUNT, 0, 1e9},
@@ -68,7 +71,7 @@ static const struct option_def table[] = {
 };
 
 #define COUNT (sizeof table / sizeof table[0])
-_Static_assert(COUNT <= 32, "run_options.given has 32 bits");
+_Static_assert(COUNT <= 64, "run_options.given has 64 bits");
 
 static const char *const driver_names[] = {
     [TG_DRIVER_AUTO] = "auto", [TG_DRIVER_THREAD] = "thread", [TG_DRIVER_INLINE] = "inline"};
@@ -87,6 +90,7 @@ void options_defaults(struct run_options *o, uint64_t workers)
                               .lr_schedule = "constant",
                               .workers = workers,
                               .batch = 32,
+                              .accumulate = 1,
                               .epochs = 1,
                               .seed = 1,
                               .log_every = 50,
@@ -150,15 +154,37 @@ static tg_status check_spec(const struct option_def *option, const char *value)
     return TG_OK;
 }
 
-static tg_status set_driver(tg_driver *driver, const char *value)
+/* The number of a word among names (count). */
+static tg_status find_word(const struct option_def *option, const char *const *names, size_t count,
+                           const char *value, size_t *index_p)
 {
-    for (size_t i = 0; i < sizeof driver_names / sizeof driver_names[0]; i++) {
-        if (strcmp(value, driver_names[i]) == 0) {
-            *driver = (tg_driver)i;
+    char list[128] = "";
+    for (size_t i = 0; i < count; i++) {
+        if (strcmp(value, names[i]) == 0) {
+            *index_p = i;
             return TG_OK;
         }
+        snprintf(list + strlen(list), sizeof list - strlen(list), "%s%s", i ? ", " : "", names[i]);
     }
-    return tg_fail(TG_E_SPEC, "--driver \"%.64s\": allowed: auto, thread, inline", value);
+    return tg_fail(TG_E_SPEC, "--%s \"%.64s\": allowed: %s", option->name, value, list);
+}
+
+static tg_status set_driver(tg_driver *driver, const struct option_def *option, const char *value)
+{
+    size_t i;
+    TG_TRY(
+        find_word(option, driver_names, sizeof driver_names / sizeof driver_names[0], value, &i));
+    *driver = (tg_driver)i;
+    return TG_OK;
+}
+
+static tg_status set_scale(train_lr_scale *scale, const struct option_def *option,
+                           const char *value)
+{
+    size_t i;
+    TG_TRY(find_word(option, train_lr_scale_names, TRAIN_LR_SCALES, value, &i));
+    *scale = (train_lr_scale)i;
+    return TG_OK;
 }
 
 static tg_status add_fault(struct run_options *o, const char *value)
@@ -212,7 +238,9 @@ static tg_status set_value(struct run_options *o, const struct option_def *optio
     case FORM_SECONDS:
         return set_number(member, option, value);
     case FORM_DRIVER:
-        return set_driver(member, value);
+        return set_driver(member, option, value);
+    case FORM_SCALE:
+        return set_scale(member, option, value);
     case FORM_NO_EVAL:
         *(bool *)member = false;
         return TG_OK;
@@ -249,7 +277,7 @@ tg_status options_set(struct run_options *o, int where, const char *name, const 
     if (!option->arg && value)
         return tg_fail(TG_E_SPEC, "--%s takes no value, but has \"%.64s\"", name, value);
     TG_TRY(set_value(o, option, value));
-    o->given |= UINT32_C(1) << (option - table);
+    o->given |= UINT64_C(1) << (option - table);
     return TG_OK;
 }
 

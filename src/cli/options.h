@@ -26,6 +26,8 @@ struct run_options {
     double timeout; /* seconds */
     uint64_t codec_threads, dump_every;
     const char *dump_gradients; /* directory */
+    uint64_t accumulate;
+    train_lr_scale lr_scale;
     tg_driver driver;
     bool evaluate;
     struct run_fault faults[OPT_MAX_FAULTS];
@@ -33,7 +35,7 @@ struct run_options {
     const char *rules[OPT_MAX_RULES]; /* PATTERN=METHOD */
     size_t rule_count;
     bool dry_run, json; /* train: print the plan and do nothing else; as JSON */
-    uint32_t given;     /* bit i: entry i of the table was set, not only defaulted */
+    uint64_t given;     /* bit i: entry i of the table was set, not only defaulted */
 };
 
 /* workers: 1 for train, 4 for compare. */

@@ -16,6 +16,7 @@ struct records {
     uint64_t log_every, last_step;
     tg_status status; /* of the first record that failed */
     struct window window;
+    uint64_t clipped; /* steps since the last record */
 };
 
 /* ---- the file -------------------------------------------------------------------------------- */
@@ -194,7 +195,9 @@ static json_t *about_settings(const struct run_options *o, const train_start_inf
 
 static json_t *about_run(const struct run_options *o, const train_start_info *info)
 {
-    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:f, s:s, s:I, s:b}",                          /**/
+    return json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:s, s:I, s:b}",                /**/
+                     "lr_scale", train_lr_scale_names[o->lr_scale],                            /**/
+                     "accumulate", (json_int_t)o->accumulate,                                  /**/
                      "steps", (json_int_t)info->steps,                                         /**/
                      "steps_per_epoch", (json_int_t)info->steps_per_epoch,                     /**/
                      "first_step", (json_int_t)info->first_step,                               /**/
@@ -280,9 +283,10 @@ static json_t *step_coding(const tg_step_info *tg)
 {
     double ratio = tg->want_residual_norm && tg->grad_norm > 0 ? tg->residual_norm / tg->grad_norm
                                                                : (double)NAN;
-    return json_pack("{s:o, s:o, s:I, s:o}",                                            /**/
-                     "density_kept", records_real(per((double)tg->kept, tg->elements)), /**/
-                     "residual_ratio", records_real(ratio),                             /**/
+    return json_pack("{s:o, s:o, s:o, s:I, s:o}",                                        /**/
+                     "density_kept", records_real(per((double)tg->kept, tg->elements)),  /**/
+                     "residual_ratio", records_real(ratio),                              /**/
+                     "mean_norm", records_real(tg->mean_norm > 0 ? tg->mean_norm : NAN), /**/
                      "fell_back", (json_int_t)tg->fell_back, "methods", step_methods(tg));
 }
 
@@ -291,12 +295,13 @@ tg_status records_step(struct records *r, const train_step_info *info)
     if (!r)
         return TG_OK;
     window_add(&r->window, info);
+    r->clipped += info->tg.clipped;
     bool due = info->step % r->log_every == 0 || info->step == r->last_step || info->tg.stop;
     if (!due)
         return TG_OK;
     const tg_step_info *tg = &info->tg;
     json_t *record = json_pack(
-        "{s:I, s:I, s:o, s:o, s:o, s:I, s:I, s:o, s:o, s:I, s:b, s:b, s:o}",                  /**/
+        "{s:I, s:I, s:o, s:o, s:o, s:I, s:I, s:o, s:o, s:I, s:b, s:b, s:I, s:o}",             /**/
         "step", (json_int_t)info->step, "epoch", (json_int_t)info->epoch,                     /**/
         "loss", records_real(info->loss), "lr", records_real(info->lr),                       /**/
         "density", records_real(tg->density), "bytes_sent", (json_int_t)tg->bytes_sent,       /**/
@@ -304,11 +309,13 @@ tg_status records_step(struct records *r, const train_step_info *info)
         "residual_norm", records_real(tg->want_residual_norm ? tg->residual_norm : NAN),      /**/
         "grad_norm", records_real(tg->grad_norm), "coded_bytes", (json_int_t)tg->coded_bytes, /**/
         "coded", (int)tg->coded, "skipped", (int)tg->skipped,                                 /**/
+        "clipped", (json_int_t)r->clipped,                                                    /**/
         "seconds", records_real(info->seconds));
     record = join(begin(r, "step"), record);
     record = join(record, step_coding(tg));
     record = join(record, step_times(&r->window));
     window_clear(&r->window);
+    r->clipped = 0;
     return records_add(r, record);
 }
 
@@ -330,7 +337,7 @@ tg_status records_epoch(struct records *r, const train_epoch_info *info)
 static json_t *end_quality(const struct run_result *result)
 {
     const train_end_info *end = &result->end;
-    return json_pack("{s:s, s:s, s:i, s:I, s:I, s:o, s:o, s:o, s:I, s:o, s:b}", /**/
+    return json_pack("{s:s, s:s, s:i, s:I, s:I, s:o, s:o, s:o, s:I, s:I, s:o, s:b}", /**/
                      "method", result->method, "strategy", result->strategy, "world",
                      end->world,                                                         /**/
                      "steps", (json_int_t)end->steps, "epochs", (json_int_t)end->epochs, /**/
@@ -338,6 +345,7 @@ static json_t *end_quality(const struct run_result *result)
                      "test_loss", records_real(end->test_loss),                          /**/
                      "train_loss", records_real(end->train_loss),                        /**/
                      "skipped_nonfinite", (json_int_t)end->skipped_nonfinite,            /**/
+                     "clipped", (json_int_t)end->clipped,                                /**/
                      "params_hash", hex64(end->params_hash), "interrupted", (int)end->interrupted);
 }
 

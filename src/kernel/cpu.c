@@ -57,6 +57,7 @@ static void fill_avx2(tg__kernels *table)
     tg__onebit_avx2(table);
     tg__half_avx2(table);
     tg__optim_avx2(table);
+    tg__adaptive_avx2(table);
     tg__crc_avx2(table);
     tg__bits_avx2(table);
     tg__quant_avx2(table);
@@ -74,6 +75,7 @@ static void fill_avx512(tg__kernels *table)
     tg__onebit_avx512(table);
     tg__half_avx512(table);
     tg__optim_avx512(table);
+    tg__adaptive_avx512(table);
     tg__quant_avx512(table);
 }
 #else
@@ -104,6 +106,7 @@ static void fill_ref(tg__kernels *table)
     tg__onebit_ref(table);
     tg__half_ref(table);
     tg__optim_ref(table);
+    tg__adaptive_ref(table);
     tg__crc_ref(table);
     tg__bits_ref(table);
     tg__quant_ref(table);

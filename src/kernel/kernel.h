@@ -41,6 +41,16 @@ typedef struct tg__split {
     uint64_t nbelow;
 } tg__split;
 
+/* What one step of Adam needs to know: every f32 as it enters the arithmetic. */
+typedef struct tg__adam {
+    float keep;           /* factor of w before the update: 1 - eta * decoupled weight decay */
+    float wd;             /* coupled weight decay */
+    float b1, c1, b2, c2; /* betas, and 1 - beta of each */
+    float eta;            /* rate over the first moment's bias correction */
+    float root;           /* 1 / square root of the second moment's bias correction */
+    float eps;
+} tg__adam;
+
 typedef struct tg__kernels {
     const char *level; /* "ref", "avx2", "avx512" */
 
@@ -177,6 +187,18 @@ typedef struct tg__kernels {
      * local=preview */
     void (*sgd_preview_to)(float *dst, const float *w, const float *u, const float *g, size_t n,
                            float eta, float m, float wd, bool nesterov);
+
+    /* d = g + wd*w; m = b1*m + c1*d; v = b2*v + c2*(d*d);
+     * w = keep*w - (eta*m) / (root*sqrt(v) + eps)   (root and quotient are exactly rounded) */
+    void (*adam)(float *w, float *m, float *v, const float *g, size_t n, const tg__adam *a);
+    /* dst = what adam would make of w; m and v only read   (dst may be w) */
+    void (*adam_preview_to)(float *dst, const float *w, const float *m, const float *v,
+                            const float *g, size_t n, const tg__adam *a);
+    /* LARS's momentum, the rate inside: u = m*u + eta * (g + wd*w); w = w - u */
+    void (*lars)(float *w, float *u, const float *g, size_t n, float eta, float m, float wd);
+    /* dst = what lars would make of w, u only read   (dst may be w) */
+    void (*lars_preview_to)(float *dst, const float *w, const float *u, const float *g, size_t n,
+                            float eta, float m, float wd);
 
     /* CRC-32C (Castagnoli, reflected, initial and final complement): start with crc = 0 and chain.
      */

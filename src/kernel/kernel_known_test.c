@@ -258,6 +258,27 @@ static void test_steps(void **state)
     assert_true(w[0] == 5 && w[1] == -6.5f);
 }
 
+static void test_adaptive_steps(void **state)
+{
+    (void)state;
+    float w[2] = {2, -4}, u[2] = {1, 2}, dst[2];
+    const float g[2] = {3, 1};
+    k->lars_preview_to(dst, w, u, g, 2, 0.5f, 0.5f, 0.25f); /* u = 0.5 + 1.75, 1 + 0 */
+    assert_true(dst[0] == -0.25f && dst[1] == -5 && u[0] == 1 && w[0] == 2);
+    k->lars(w, u, g, 2, 0.5f, 0.5f, 0.25f);
+    assert_true(w[0] == -0.25f && w[1] == -5 && u[0] == 2.25f && u[1] == 1);
+    /* d = 4, -1; m = 2, 0.5; v = 4 + 5, 1 - 0; root*sqrt(v) + eps = 3.5, 1.5 */
+    const tg__adam a = {0.5f, 0.5f, 0.5f, 0.5f, 0.25f, 0.5f, 7, 1, 0.5f};
+    float p[2] = {2, -4}, m[2] = {0, 2}, v[2] = {4, 2}, kept[2];
+    k->adam_preview_to(dst, p, m, v, g, 2, &a);
+    memcpy(kept, dst, sizeof kept);
+    assert_true(p[0] == 2 && m[1] == 2 && v[0] == 4);
+    k->adam(p, m, v, g, 2, &a);
+    assert_true(m[0] == 2 && m[1] == 0.5f && v[0] == 9 && v[1] == 1);
+    assert_true(p[0] == 1 - 4 && p[1] == -2 - 3.5f / 1.5f);
+    assert_true(kept[0] == p[0] && kept[1] == p[1]);
+}
+
 /* ---- the choice ------------------------------------------------------------------------------ */
 
 static void *first_use(void *arg)
@@ -327,9 +348,10 @@ int main(int argc, char **argv)
         return show_choice();
     snprintf(program, sizeof(program), "%s", argv[0]);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_crc32c), cmocka_unit_test(test_half), cmocka_unit_test(test_twobit),
-        cmocka_unit_test(test_select), cmocka_unit_test(test_dgc),  cmocka_unit_test(test_stats),
-        cmocka_unit_test(test_steps),
+        cmocka_unit_test(test_crc32c), cmocka_unit_test(test_half),
+        cmocka_unit_test(test_twobit), cmocka_unit_test(test_select),
+        cmocka_unit_test(test_dgc),    cmocka_unit_test(test_stats),
+        cmocka_unit_test(test_steps),  cmocka_unit_test(test_adaptive_steps),
     };
     static const char *const levels[] = {"ref", "avx2", "avx512"};
     int failed = 0;

@@ -201,6 +201,9 @@ CALL(bf16_decode_add, k->bf16_decode_add(w->f[0], w->h, w->n))
 CALL(sgd, k->sgd(w->f[0], w->f[1], w->n, 0.1f, factors[v]))
 CALL(sgd_to, k->sgd_to(w->f[0], v ? w->f[0] : w->f[1], w->f[2], w->n, 0.1f, 1e-4f))
 CALL(sgd_momentum, k->sgd_momentum(w->f[0], w->f[1], w->f[2], w->n, 0.1f, 0.9f, 1e-4f, v))
+CALL(lars, k->lars(w->f[0], w->f[1], w->f[2], w->n, 0.1f, 0.9f, factors[v]))
+CALL(lars_preview_to,
+     k->lars_preview_to(w->f[0], w->f[0], w->f[1], w->f[2], w->n, 0.1f, 0.9f, factors[v]))
 CALL(clamp, k->clamp(w->f[0], v ? w->f[0] : w->f[1], w->n, 0.25f))
 CALL(crc32c, w->result[0] = k->crc32c(v, w->f[0], w->n * sizeof(float) - (w->n ? v : 0)))
 
@@ -245,6 +248,26 @@ static void run_sgd_preview_to(const tg__kernels *k, world *w, unsigned v)
     float *dst = v ? w->f[0] : w->val; /* val has room for n when cap is n */
     if (w->cap >= w->n)
         k->sgd_preview_to(dst, w->f[0], w->f[1], w->f[2], w->n, 0.1f, 0.9f, 1e-4f, v);
+}
+
+/* Second moments are not negative: those of the four kinds of numbers are, here and there, which
+ * gives NaN at every level. */
+static const tg__adam adam_steps[] = {
+    {1, 0, 0.9f, 0.1f, 0.999f, 0.001f, 0.01f, 31.6f, 1e-8f},
+    {0.999f, 0.01f, 0.5f, 0.5f, 0.75f, 0.25f, 0.125f, 1, 1e-3f},
+};
+
+static void run_adam(const tg__kernels *k, world *w, unsigned v)
+{
+    if (w->cap >= w->n) /* val has room for n then */
+        k->adam(w->val, w->f[0], w->f[1], w->f[2], w->n, &adam_steps[v]);
+}
+
+static void run_adam_preview_to(const tg__kernels *k, world *w, unsigned v)
+{
+    float *dst = v ? w->f[0] : w->val;
+    if (w->cap >= w->n)
+        k->adam_preview_to(dst, w->f[0], w->f[1], w->f[2], w->f[1], w->n, &adam_steps[v]);
 }
 
 static void run_copy_stats(const tg__kernels *k, world *w, unsigned v)
@@ -434,6 +457,10 @@ static const struct kernel_case {
     {"sgd_to", run_sgd_to, 2},
     {"sgd_momentum", run_sgd_momentum, 2},
     {"sgd_preview_to", run_sgd_preview_to, 2},
+    {"adam", run_adam, 2},
+    {"adam_preview_to", run_adam_preview_to, 2},
+    {"lars", run_lars, 3},
+    {"lars_preview_to", run_lars_preview_to, 3},
     {"crc32c", run_crc32c, 4},
     {"quant_nearest", run_quant_nearest, 4},
     {"quant_random", run_quant_random, 16},

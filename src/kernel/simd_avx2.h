@@ -51,4 +51,14 @@ static inline vec vec_mul(vec a, vec b)
     return _mm256_mul_ps(a, b);
 }
 
+static inline vec vec_div(vec a, vec b)
+{
+    return _mm256_div_ps(a, b);
+}
+
+static inline vec vec_sqrt(vec a)
+{
+    return _mm256_sqrt_ps(a);
+}
+
 #endif

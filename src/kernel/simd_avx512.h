@@ -57,4 +57,14 @@ static inline vec vec_mul(vec a, vec b)
     return _mm512_mul_ps(a, b);
 }
 
+static inline vec vec_div(vec a, vec b)
+{
+    return _mm512_div_ps(a, b);
+}
+
+static inline vec vec_sqrt(vec a)
+{
+    return _mm512_sqrt_ps(a);
+}
+
 #endif

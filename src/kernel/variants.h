@@ -67,6 +67,11 @@ void tg__optim_ref(tg__kernels *table);
 void tg__optim_avx2(tg__kernels *table);
 void tg__optim_avx512(tg__kernels *table);
 
+/* adam adam_preview_to lars lars_preview_to */
+void tg__adaptive_ref(tg__kernels *table);
+void tg__adaptive_avx2(tg__kernels *table);
+void tg__adaptive_avx512(tg__kernels *table);
+
 /* crc32c */
 void tg__crc_ref(tg__kernels *table);
 void tg__crc_avx2(tg__kernels *table);

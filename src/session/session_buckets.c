@@ -74,7 +74,7 @@ static tg_status place_gradients(tg_session *s, bucket *b)
 {
     const float *base = trained(s, b->member[0])->grad;
     if (s->rules.rule[b->rule].def->properties & TG__OWNS_MOMENTUM)
-        b->fold_decay = s->optimizer->weight_decay;
+        b->fold_decay = s->optimizer->decoupled ? 0 : s->optimizer->weight_decay;
     bool adjacent = b->fold_decay == 0;
     for (uint32_t i = 0; i < b->count; i++) {
         const tensor *t = trained(s, b->member[i]);
@@ -178,6 +178,10 @@ static tg_status make_slots(tg_session *s)
     }
     free(len);
     free(name);
+    if (status == TG_OK && s->strategy->counts)
+        status = tg__state_bytes(s->state, TG__ROLE_REPLICATED, TG__RESCALE_COPY,
+                                 trained(s, 0)->name, "updates",
+                                 s->ntrained * sizeof *s->strategy->updates, &s->strategy->updates);
     return status;
 }
 
@@ -204,6 +208,7 @@ static tg_status make_strategy(tg_session *s)
                                       .g = b->g + t->offset,
                                       .n = t->n,
                                       .offset = t->offset,
+                                      .ndim = t->ndim,
                                       .bucket = t->bucket,
                                       .optimizer = owned ? s->plain : s->optimizer};
         if (!owned)
@@ -232,6 +237,7 @@ tg_status tg__session_build(tg_session *s)
         TG_TRY(tg__alloc(s->lanes, sizeof *s->bucket[b].lane, &s->bucket[b].lane));
     }
     s->next_ready = s->nbuckets;
+    TG_TRY(tg__session_clip_make(s));
     return tg__session_report_make(s);
 }
 
@@ -252,6 +258,7 @@ void tg__session_unbuild(tg_session *s)
     tg__strategy_destroy(s->strategy);
     free(s->wtensor);
     free(s->actions.item);
+    free(s->clipped);
     for (size_t i = 0; s->eval_kept != NULL && i < s->ntrained; i++)
         free(s->eval_kept[i]);
     free(s->eval_kept);

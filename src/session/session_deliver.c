@@ -74,11 +74,10 @@ static tg_status drop_step(tg_session *s, uint64_t of_step)
 
 static void apply(tg_session *s, lane_op *o)
 {
-    bucket *b = &s->bucket[o->op.bucket];
-    const float *aggregate =
-        o->loaded ? o->inbox : b->method->def->program->aggregate(b->method, &o->op.task);
+    const float *aggregate = tg__session_aggregate(s, o);
     o->waiting = false;
-    s->strategy->ops->result(s->strategy, o->op.step, o->op.bucket, aggregate, o->lr);
+    s->strategy->ops->result(s->strategy, o->op.step, o->op.bucket,
+                             tg__session_clip(s, aggregate, s->bucket[o->op.bucket].n), o->lr);
 }
 
 tg_status tg__session_deliver(tg_session *s, uint64_t due, tg_step_info *info)
@@ -86,13 +85,17 @@ tg_status tg__session_deliver(tg_session *s, uint64_t due, tg_step_info *info)
     TG_TRY(await_due(s, due, info));
     int64_t begin = tg_now_ns(s->transport->clock);
     bool any = false, dropped = false;
+    uint64_t measured = UINT64_MAX; /* the step whose norm is known */
     for (lane_op *o = next_due(s, due, 0); o != NULL; o = next_due(s, due, 0)) {
         any = true;
-        if (!step_flagged(s, o->op.step)) {
+        const uint64_t of_step = o->op.step;
+        if (!step_flagged(s, of_step)) {
+            if (measured != of_step)
+                tg__session_clip_measure(s, of_step, info);
+            measured = of_step;
             apply(s, o);
             continue;
         }
-        uint64_t of_step = o->op.step;
         dropped = true;
         if (s->config.on_nonfinite == TG_NONFINITE_FAIL)
             return tg_fail(TG_E_NONFINITE, "step %llu: some rank's gradient is not finite%s",

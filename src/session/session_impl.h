@@ -94,6 +94,8 @@ struct tg_session {
     bool stop_now;             /* what the closing envelopes of this step say */
     int64_t apply_ns, wait_ns; /* of this step so far */
     uint64_t bytes_reported;
+    float *clipped;    /* (n of the largest bucket) a scaled aggregate; NULL: never clipped */
+    float clip_factor; /* of the step being delivered */
     float **eval_kept; /* (ntrained) the caller's parameters during an evaluation */
     uint8_t *ckpt_bytes;
     size_t ckpt_len;
@@ -130,6 +132,13 @@ TG_NODISCARD tg_status tg__session_handshake(tg_session *s, const char *start);
 /* Deliver every exchange due at or before step `due` in the order submitted; info NULL: between
  * steps. (session_deliver.c) */
 TG_NODISCARD tg_status tg__session_deliver(tg_session *s, uint64_t due, tg_step_info *info);
+/* Clipping by global norm (session_clip.c): memory; the factor of a step whose exchanges are all
+ * in, told to info (NULL: nobody); an aggregate (n) times that, valid until the next call. */
+TG_NODISCARD tg_status tg__session_clip_make(tg_session *s);
+void tg__session_clip_measure(tg_session *s, uint64_t of_step, tg_step_info *info);
+const float *tg__session_clip(tg_session *s, const float *aggregate, size_t n);
+/* (n of its bucket) what an exchange that is in has brought. */
+const float *tg__session_aggregate(const tg_session *s, const lane_op *o);
 /* Submit what the strategy asked for when all gradients were in; whether anything waits for
  * delivery. */
 TG_NODISCARD tg_status tg__session_submit(tg_session *s);

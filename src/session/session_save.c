@@ -95,9 +95,7 @@ static tg_status put_inbox(tg_session *s, tg__ckpt_writer *w, uint64_t *count_p)
                                .flags = (o->op.flags | o->op.flags_in) & TG__FLAG_NONFINITE,
                                .coded = o->op.task.coded,
                                .coded_bytes = o->op.task.coded_bytes};
-            const float *aggregate = o->loaded ? o->inbox
-                                               : s->bucket[b].method->def->program->aggregate(
-                                                     s->bucket[b].method, &o->op.task);
+            const float *aggregate = tg__session_aggregate(s, o);
             char name[64];
             snprintf(name, sizeof name, "inbox/%llu/head", (unsigned long long)count);
             TG_TRY(tg__ckpt_put(w, name, &head, sizeof head));

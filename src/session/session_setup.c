@@ -62,13 +62,35 @@ static bool owns_momentum(const tg__rule *rule)
     return (rule->def->properties & TG__OWNS_MOMENTUM) != 0;
 }
 
-/* Where velocity feedback owns the momentum, the optimizer applies neither momentum nor weight
- * decay: decay goes into the local gradient before it is accumulated (Lin et al. 2018). */
+/* What only an optimizer can do whose gradients are averages of gradients. */
+static tg_status check_owned(const tg_session *s, const char *method)
+{
+    const char *optimizer = tg_spec_name(tg_optimizer_spec(s->optimizer));
+    if (s->optimizer->ops->adaptive)
+        return tg_fail(
+            TG_E_SPEC,
+            "method \"%s\" accumulates the momentum itself, which is that of SGD, and "
+            "optimizer \"%s\" would take its velocities for gradients: allowed: optimizer "
+            "sgd, or a method without momentum (topk)",
+            method, optimizer);
+    if (s->optimizer->clip > 0)
+        return tg_fail(TG_E_SPEC,
+                       "optimizer \"%s\": clip=%g with method \"%s\", which accumulates gradients "
+                       "before they are averaged: allowed: no clip here; dgc clips the local "
+                       "gradient by a key clip of its own",
+                       optimizer, s->optimizer->clip, method);
+    return TG_OK;
+}
+
+/* Where velocity feedback owns the momentum, the optimizer applies neither momentum nor coupled
+ * weight decay: that goes into the local gradient before it is accumulated (Lin et al. 2018). */
 static tg_status split_optimizer(tg_session *s)
 {
     bool owned = false;
     for (size_t i = 0; i < s->rules.count; i++) {
         const tg__rule *rule = &s->rules.rule[i];
+        if (owns_momentum(rule))
+            TG_TRY(check_owned(s, tg_spec_name(rule->spec)));
         TG_TRY(tg__method_check_momentum(rule->def, rule->spec, tg__session_momentum(s),
                                          tg__session_nesterov(s)));
         if (!owned && owns_momentum(rule) &&
@@ -79,7 +101,8 @@ static tg_status split_optimizer(tg_session *s)
     if (!owned)
         return TG_OK;
     TG_TRY(tg__optimizer_without_momentum(s->optimizer, &s->plain));
-    s->plain->weight_decay = 0;
+    if (!s->plain->decoupled)
+        s->plain->weight_decay = 0;
     return TG_OK;
 }
 

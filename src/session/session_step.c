@@ -125,8 +125,9 @@ static tg_status take_gradient(tg_session *s, tensor *t)
     tg__parallel_copy_stats(s->pool, staged, t->grad, t->n, &stats);
     b->grad_sq += stats.sum_sq;
     s->nonfinite = s->nonfinite || !stats.finite;
-    if (b->fold_decay != 0)
-        tg__kernel()->axpy(staged, (float)b->fold_decay, t->param, t->n);
+    const double decay = b->fold_decay != 0 ? tg__optimizer_decay(s->optimizer, t->ndim) : 0;
+    if (decay != 0)
+        tg__kernel()->axpy(staged, (float)decay, t->param, t->n);
     t->ready = true;
     b->missing--;
     return plan_ready(s);

@@ -42,20 +42,21 @@ static float *global_of(const tg__strategy *s, size_t i)
     return s->slot[d->global][i];
 }
 
+static float decay_of(const tg__strategy *s, size_t i)
+{
+    return (float)tg__optimizer_decay(tg__strategy_optimizer(s, i), s->tensor[i].ndim);
+}
+
 static void local_sgd(const tg__strategy *s, size_t i, double eta)
 {
     const tg__wtensor *x = &s->tensor[i];
-    tg__kernel()->sgd_to(x->w, global_of(s, i), x->g, x->n, (float)eta,
-                         (float)tg__strategy_optimizer(s, i)->weight_decay);
+    tg__kernel()->sgd_to(x->w, global_of(s, i), x->g, x->n, (float)eta, decay_of(s, i));
 }
 
 static void local_preview(const tg__strategy *s, size_t i, double eta)
 {
     const tg__wtensor *x = &s->tensor[i];
-    float *vec[TG__OPTIMIZER_SLOTS];
-    tg__strategy_vectors(s, i, vec);
-    const tg_optimizer *o = tg__strategy_optimizer(s, i);
-    o->ops->preview(o, eta, x->w, global_of(s, i), x->g, x->n, vec);
+    tg__strategy_preview(s, i, eta, x->w, global_of(s, i), x->g);
 }
 
 static void local_dcasgd(const tg__strategy *s, size_t i, double rate)
@@ -63,8 +64,7 @@ static void local_dcasgd(const tg__strategy *s, size_t i, double rate)
     const delayed *d = s->impl;
     const tg__wtensor *x = &s->tensor[i];
     const float *g = x->g, *global = global_of(s, i);
-    const float eta = (float)rate, wd = (float)tg__strategy_optimizer(s, i)->weight_decay,
-                lambda = d->lambda;
+    const float eta = (float)rate, wd = decay_of(s, i), lambda = d->lambda;
     float *w = x->w; /* holds the parameters at which g was computed */
     for (size_t e = 0; e < x->n; e++) {
         float compensation = lambda * g[e] * g[e] * (global[e] - w[e]);
@@ -90,6 +90,12 @@ static tg_status read_spec(tg__strategy *s, delayed *d)
                        "strategy \"%s\": eta_loc is for the optimizer's lr and scales with it, but "
                        "lr=%g: allowed: lr > 0",
                        tg_spec_name(s->spec), s->optimizer->lr);
+    if (s->optimizer->ops->adaptive && d->local != local_preview && !d->own_rate)
+        return tg_fail(
+            TG_E_SPEC,
+            "strategy \"%s\": local=%s takes the optimizer's lr for a step of plain SGD, "
+            "which %s's is not: allowed: local=preview, or eta_loc=RATE",
+            tg_spec_name(s->spec), local, tg_spec_name(s->optimizer->spec));
     return TG_OK;
 }
 
@@ -135,14 +141,10 @@ void tg__delayed_result(tg__strategy *s, uint64_t of_step, uint32_t bucket, cons
                         double lr)
 {
     (void)of_step;
-    float *vec[TG__OPTIMIZER_SLOTS];
     for (size_t i = 0; agg && i < s->ntensors; i++) {
         const tg__wtensor *x = &s->tensor[i];
-        if (x->bucket != bucket)
-            continue;
-        tg__strategy_vectors(s, i, vec);
-        tg_optimizer_step(tg__strategy_optimizer(s, i), lr, global_of(s, i), agg + x->offset, x->n,
-                          vec);
+        if (x->bucket == bucket)
+            tg__strategy_update(s, i, lr, global_of(s, i), agg + x->offset);
     }
 }
 

@@ -59,7 +59,7 @@ static void without_local_step_it_is_delayed_sgd(void **state)
             play_gradient(g[0], w, 0, t);
             play_gradient(g[1], w, 1, t);
             if (t > 0)
-                tg_optimizer_step(p.optimizer, 0.1, w, last, PLAY_N, slot);
+                tg_optimizer_step(p.optimizer, &(tg_update){.lr = 0.1}, w, last, PLAY_N, slot);
             for (size_t e = 0; e < PLAY_N; e++)
                 last[e] = (g[0][e] + g[1][e]) * 0.5f;
             play_step(&p);
@@ -67,6 +67,36 @@ static void without_local_step_it_is_delayed_sgd(void **state)
             assert_same_bits(p.rank[1].w, w);
         }
         play_destroy(&p);
+    }
+}
+
+/* Optimizers that are more than SGD: the local step previews them, bit for bit, also across a step
+ * that was dropped, which is no update. */
+static void adaptive_ones_alone_are_sequential(void **state)
+{
+    (void)state;
+    static const char *const adaptive[] = {
+        "adam:lr=0.1", "adamw:lr=0.1,weight_decay=0.1,exempt=1d", "lars:lr=1,trust=0.1",
+        "lars:lr=1,trust=0.1,momentum=0", "sgd:lr=0.1,momentum=0.5,weight_decay=0.1,decoupled=yes"};
+    for (size_t o = 0; o < TG__COUNT(adaptive); o++) {
+        play delayed, sequential;
+        play_create(&delayed, "cd:k=2,warmup=2,local=preview", adaptive[o], 1);
+        play_create(&sequential, "ssgd", adaptive[o], 1);
+        play_begin_run(&delayed);
+        play_begin_run(&sequential);
+        for (uint64_t t = 0; t < 8; t++) {
+            delayed.lr = sequential.lr = t < 6 ? 0.1 : 0.05;
+            delayed.bad_rank = sequential.bad_rank = t == 1 ? 0 : -1;
+            play_step(&delayed);
+            play_step(&sequential);
+            assert_same_bits(delayed.rank[0].w, sequential.rank[0].w);
+        }
+        play_drain(&delayed);
+        assert_same_bits(play_global(&delayed, 0), sequential.rank[0].w);
+        if (sequential.rank[0].s->counts)
+            assert_int_equal(sequential.rank[0].updates[2], 7);
+        play_destroy(&delayed);
+        play_destroy(&sequential);
     }
 }
 
@@ -292,6 +322,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(alone_it_is_sequential_sgd),
         cmocka_unit_test(without_local_step_it_is_delayed_sgd),
+        cmocka_unit_test(adaptive_ones_alone_are_sequential),
         cmocka_unit_test(endless_warmup_is_ssgd),
         cmocka_unit_test(od_is_cd_with_k_1),
         cmocka_unit_test(order_of_events),

@@ -80,18 +80,37 @@ const char *tg_optimizer_slot_name(const tg_optimizer *o, size_t slot)
     return slot < o->slots ? o->ops->slot_names[slot] : NULL;
 }
 
-void tg_optimizer_step(const tg_optimizer *o, double lr, float *w, const float *g, size_t n,
-                       float *const *slot)
+void tg_optimizer_step(const tg_optimizer *o, const tg_update *u, float *w, const float *g,
+                       size_t n, float *const *slot)
 {
-    o->ops->step(o, lr, w, g, n, slot);
+    o->ops->step(o, u, w, g, n, slot);
+}
+
+void tg__optimizer_common(tg_optimizer *o)
+{
+    o->lr = tg_spec_real(o->spec, "lr");
+    o->weight_decay = tg_spec_real(o->spec, "weight_decay");
+    o->exempt_1d = strcmp(tg_spec_word(o->spec, "exempt"), "1d") == 0;
+    o->clip = tg_spec_has(o->spec, "clip") ? tg_spec_real(o->spec, "clip") : 0;
+}
+
+double tg__optimizer_decay(const tg_optimizer *o, size_t ndim)
+{
+    return o->exempt_1d && ndim < 2 ? 0 : o->weight_decay;
+}
+
+float tg__optimizer_keep(const tg_optimizer *o, const tg_update *u)
+{
+    return o->decoupled ? (float)(1 - u->lr * tg__optimizer_decay(o, u->ndim)) : 1;
 }
 
 tg_status tg__optimizer_without_momentum(const tg_optimizer *o, tg_optimizer **o_p)
 {
-    char text[2 * TG__REAL_TEXT + 64], lr[TG__REAL_TEXT], decay[TG__REAL_TEXT];
+    char text[2 * TG__REAL_TEXT + 96], lr[TG__REAL_TEXT], decay[TG__REAL_TEXT];
     tg__real_text(o->lr, lr);
     tg__real_text(o->weight_decay, decay);
-    snprintf(text, sizeof text, "%.32s:lr=%s,weight_decay=%s,momentum=0", tg_spec_name(o->spec), lr,
-             decay);
+    snprintf(text, sizeof text, "%.32s:lr=%s,weight_decay=%s,momentum=0,decoupled=%s,exempt=%s",
+             tg_spec_name(o->spec), lr, decay, o->decoupled ? "yes" : "no",
+             o->exempt_1d ? "1d" : "none");
     return tg_optimizer_create(text, o_p);
 }

@@ -1,17 +1,20 @@
 /* d = g + wd*w;  u = m*u + d;  w = w - lr*u      (Nesterov: w = w - lr*(d + m*u))
  * Without momentum: w = w - lr*d
+ * Decoupled decay: w = (1 - lr*wd)*w first, and then d = g
  *
  * Source: Sutskever et al. 2013, in the form of PyTorch's SGD (the learning rate stays outside u,
- * so that a change of it acts at once) */
+ * so that a change of it acts at once); decoupled: SGDW of Loshchilov and Hutter 2019,
+ * arXiv:1711.05101, with the rate of the schedule times wd, as PyTorch's AdamW has it */
 #include "strategy/optimizers.h"
 #include "kernel/kernel.h"
+#include <string.h>
 
 static tg_status init(tg_optimizer *o)
 {
-    o->lr = tg_spec_real(o->spec, "lr");
+    tg__optimizer_common(o);
     o->momentum = tg_spec_real(o->spec, "momentum");
-    o->weight_decay = tg_spec_real(o->spec, "weight_decay");
     o->nesterov = tg_spec_flag(o->spec, "nesterov");
+    o->decoupled = tg_spec_flag(o->spec, "decoupled");
     o->slots = o->momentum > 0;
     if (o->nesterov && !(o->momentum > 0))
         return tg_fail(TG_E_SPEC, "optimizer \"sgd\": nesterov=yes with momentum=0: allowed: "
@@ -19,46 +22,54 @@ static tg_status init(tg_optimizer *o)
     return TG_OK;
 }
 
-static void step(const tg_optimizer *o, double lr, float *w, const float *g, size_t n,
+/* Decay that is added to the gradient. */
+static float coupled(const tg_optimizer *o, const tg_update *u)
+{
+    return o->decoupled ? 0 : (float)tg__optimizer_decay(o, u->ndim);
+}
+
+static void step(const tg_optimizer *o, const tg_update *u, float *w, const float *g, size_t n,
                  float *const *slot)
 {
     const tg__kernels *k = tg__kernel();
+    const float eta = (float)u->lr, wd = coupled(o, u), keep = tg__optimizer_keep(o, u);
+    if (keep != 1)
+        k->scale(w, keep, n);
     if (o->slots)
-        k->sgd_momentum(w, slot[0], g, n, (float)lr, (float)o->momentum, (float)o->weight_decay,
-                        o->nesterov);
+        k->sgd_momentum(w, slot[0], g, n, eta, (float)o->momentum, wd, o->nesterov);
     else
-        k->sgd(w, g, n, (float)lr, (float)o->weight_decay);
+        k->sgd(w, g, n, eta, wd);
 }
 
-static void preview(const tg_optimizer *o, double lr, float *dst, const float *w, const float *g,
-                    size_t n, float *const *slot)
+static void preview(const tg_optimizer *o, const tg_update *u, float *dst, const float *w,
+                    const float *g, size_t n, float *const *slot)
 {
-    const float eta = (float)lr, m = (float)o->momentum, wd = (float)o->weight_decay;
+    const tg__kernels *k = tg__kernel();
+    const float eta = (float)u->lr, wd = coupled(o, u), keep = tg__optimizer_keep(o, u);
+    if (keep != 1) {
+        memcpy(dst, w, n * sizeof *dst);
+        k->scale(dst, keep, n);
+        w = dst;
+    }
     if (o->slots > 0)
-        tg__kernel()->sgd_preview_to(dst, w, slot[0], g, n, eta, m, wd, o->nesterov);
+        k->sgd_preview_to(dst, w, slot[0], g, n, eta, (float)o->momentum, wd, o->nesterov);
     else
-        tg__kernel()->sgd_to(dst, w, g, n, eta, wd);
+        k->sgd_to(dst, w, g, n, eta, wd);
 }
 
 static const tg_key keys[] = {
-    {.name = "lr",
-     .type = TG_KEY_REAL,
-     .def = "0.01",
-     .min = 0,
-     .max = 1e30,
-     .help = "learning rate before its schedule"},
+    TG__OPTIMIZER_KEY_LR("0.01"),
     {.name = "momentum", .type = TG_KEY_REAL, .def = "0", .min = 0, .max = 1, .help = "0: none"},
-    {.name = "weight_decay",
-     .type = TG_KEY_REAL,
-     .def = "0",
-     .min = 0,
-     .max = 1e30,
-     .help = "coupled: wd*w is added to the averaged gradient"},
+    TG__OPTIMIZER_KEY_DECAY("0", "wd*w is added to the averaged gradient, unless decoupled"),
     {.name = "nesterov",
      .type = TG_KEY_FLAG,
      .def = "no",
      .help = "Nesterov momentum; needs momentum > 0"},
-    {.name = NULL},
+    {.name = "decoupled",
+     .type = TG_KEY_FLAG,
+     .def = "no",
+     .help = "SGDW: weight decay takes lr*wd*w off w, past the momentum"},
+    TG__OPTIMIZER_KEYS_LAST("none", "1d: no weight decay for biases and norms"),
 };
 
 const tg__optimizer_ops tg__optimizer_sgd = {

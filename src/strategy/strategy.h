@@ -45,6 +45,7 @@ typedef struct tg__wtensor {
     float *w;         /* the caller's parameters: what the next forward pass uses */
     const float *g;   /* this step's local gradient (session's copy or the caller's buffer) */
     size_t n, offset; /* offset of the tensor in its bucket */
+    size_t ndim;
     uint32_t bucket;
     const tg_optimizer *optimizer; /* of this tensor; NULL: the strategy's */
 } tg__wtensor;
@@ -94,6 +95,10 @@ struct tg__strategy {
     size_t nslots;
     tg__slot_request *request;
     float ***slot;
+    /* (ntensors) updates that each tensor had: set by the owner as slots are if `counts`, which
+     * tg__strategy_add_optimizer sets; else NULL. */
+    bool counts;
+    uint64_t *updates;
     void *impl;
 };
 
@@ -120,8 +125,12 @@ TG_NODISCARD tg_status tg__strategy_add_slot(tg__strategy *s, const char *name, 
 TG_NODISCARD tg_status tg__strategy_add_optimizer(tg__strategy *s);
 /* The optimizer of tensor i: without momentum where its method owns that. */
 const tg_optimizer *tg__strategy_optimizer(const tg__strategy *s, size_t i);
-/* The vectors of tensor i in the optimizer's slots, for tg_optimizer_step. */
-void tg__strategy_vectors(const tg__strategy *s, size_t i, float *vec[TG__OPTIMIZER_SLOTS]);
+/* The optimizer's update of tensor i by g: w (the tensor's parameters, or the strategy's copy of
+ * them) becomes the next. */
+void tg__strategy_update(tg__strategy *s, size_t i, double lr, float *w, const float *g);
+/* dst = what that would make of w; nothing else changes. dst must not be w. */
+void tg__strategy_preview(const tg__strategy *s, size_t i, double lr, float *dst, const float *w,
+                          const float *g);
 /* Return an EXCHANGE of the bucket's gradient of this step. All have one priority: the order of the
  * calls counts. */
 void tg__actions_add(tg__actions *out, uint32_t bucket, bool coded, uint64_t due);

@@ -104,6 +104,7 @@ tg_status tg__strategy_add_optimizer(tg__strategy *s)
                                      TG__ROLE_REPLICATED, TG__RESCALE_COPY));
         s->request[s->nslots - 1].optimizers = true;
     }
+    s->counts = s->optimizer->ops->counts;
     return TG_OK;
 }
 
@@ -112,10 +113,31 @@ const tg_optimizer *tg__strategy_optimizer(const tg__strategy *s, size_t i)
     return s->tensor[i].optimizer != NULL ? s->tensor[i].optimizer : s->optimizer;
 }
 
-void tg__strategy_vectors(const tg__strategy *s, size_t i, float *vec[TG__OPTIMIZER_SLOTS])
+/* The vectors of tensor i in the optimizer's slots. */
+static void vectors(const tg__strategy *s, size_t i, float *vec[TG__OPTIMIZER_SLOTS])
 {
     for (size_t r = 0; r < tg_optimizer_slots(s->optimizer); r++)
         vec[r] = s->slot[r][i];
+}
+
+void tg__strategy_update(tg__strategy *s, size_t i, double lr, float *w, const float *g)
+{
+    const tg__wtensor *x = &s->tensor[i];
+    const tg_update u = {.lr = lr, .number = s->updates ? ++s->updates[i] : 0, .ndim = x->ndim};
+    float *vec[TG__OPTIMIZER_SLOTS];
+    vectors(s, i, vec);
+    tg_optimizer_step(tg__strategy_optimizer(s, i), &u, w, g, x->n, vec);
+}
+
+void tg__strategy_preview(const tg__strategy *s, size_t i, double lr, float *dst, const float *w,
+                          const float *g)
+{
+    const tg__wtensor *x = &s->tensor[i];
+    const tg_update u = {.lr = lr, .number = s->updates ? s->updates[i] + 1 : 0, .ndim = x->ndim};
+    const tg_optimizer *o = tg__strategy_optimizer(s, i);
+    float *vec[TG__OPTIMIZER_SLOTS];
+    vectors(s, i, vec);
+    o->ops->preview(o, &u, dst, w, g, x->n, vec);
 }
 
 void tg__actions_add(tg__actions *out, uint32_t bucket, bool coded, uint64_t due)

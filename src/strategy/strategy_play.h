@@ -23,6 +23,7 @@ typedef struct play_rank {
     tg__wtensor tensor[PLAY_TENSORS];
     float w[PLAY_N], g[PLAY_N];
     float slot[PLAY_SLOTS][PLAY_N];
+    uint64_t updates[PLAY_TENSORS];
 } play_rank;
 
 typedef struct play_exchange {
@@ -73,12 +74,14 @@ static void play_create(play *p, const char *strategy, const char *optimizer, in
                                          .g = r->g + play_begin[i],
                                          .n = play_begin[i + 1] - play_begin[i],
                                          .offset = offset[i],
+                                         .ndim = i == 1 ? 1 : 2,
                                          .bucket = bucket[i]};
         for (size_t e = 0; e < PLAY_N; e++)
             r->w[e] = cosf((float)e);
         if (tg__strategy_create(strategy, p->optimizer, 10, r->tensor, PLAY_TENSORS, PLAY_BUCKETS,
                                 &r->s) != TG_OK)
             fail_msg("%s", tg_error());
+        r->s->updates = r->s->counts ? r->updates : NULL;
         for (size_t k = 0; k < r->s->nslots; k++)
             for (size_t i = 0; i < PLAY_TENSORS; i++)
                 r->s->slot[k][i] = r->slot[k] + play_begin[i];

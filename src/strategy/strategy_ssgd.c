@@ -22,13 +22,10 @@ static void ready(tg__strategy *s, uint64_t t, uint32_t bucket, tg__actions *out
 static void result(tg__strategy *s, uint64_t of_step, uint32_t bucket, const float *agg, double lr)
 {
     (void)of_step;
-    float *vec[TG__OPTIMIZER_SLOTS];
     for (size_t i = 0; agg && i < s->ntensors; i++) {
         const tg__wtensor *x = &s->tensor[i];
-        if (x->bucket != bucket)
-            continue;
-        tg__strategy_vectors(s, i, vec);
-        tg_optimizer_step(tg__strategy_optimizer(s, i), lr, x->w, agg + x->offset, x->n, vec);
+        if (x->bucket == bucket)
+            tg__strategy_update(s, i, lr, x->w, agg + x->offset);
     }
 }
 

@@ -48,6 +48,10 @@ static void refuses_with_a_reason(void **state)
     assert_refused("cd:warmup=2ep", "sgd", 0, "warmup=2ep");
     assert_refused("cd:lambda=1", "sgd", 0, "lambda with local=sgd: allowed: local=dcasgd");
     assert_refused("cd:eta_loc=0.1", "sgd:lr=0", 0, "lr=0: allowed: lr > 0");
+    assert_refused("cd", "adam", 0,
+                   "local=sgd takes the optimizer's lr for a step of plain SGD, "
+                   "which adam's is not: allowed: local=preview, or eta_loc=RATE");
+    assert_refused("od:local=dcasgd", "lars", 0, "local=dcasgd takes the optimizer's lr");
 }
 
 static void accepts(void **state)
@@ -95,12 +99,43 @@ static void ssgd_is_sgd_on_the_mean(void **state)
             }
             for (size_t e = 0; e < PLAY_N; e++)
                 mean[e] *= 1.0f / 3.0f;
-            tg_optimizer_step(p.optimizer, p.lr, w, mean, PLAY_N, slot);
+            tg_optimizer_step(p.optimizer, &(tg_update){.lr = p.lr}, w, mean, PLAY_N, slot);
             play_step(&p);
             for (int j = 0; j < 3; j++) {
                 assert_same_bits(p.rank[j].w, w);
                 assert_same_bits(play_global(&p, j), w);
             }
+        }
+        play_destroy(&p);
+    }
+}
+
+/* Each rank counts the updates of each tensor and tells it how many dimensions it has. */
+static void ssgd_is_any_optimizer_on_the_mean(void **state)
+{
+    (void)state;
+    static const char *const optimizers[] = {"adam:lr=0.1,weight_decay=0.1,exempt=1d",
+                                             "lars:lr=1,trust=0.1"};
+    for (size_t o = 0; o < TG__COUNT(optimizers); o++) {
+        play p;
+        play_create(&p, "ssgd", optimizers[o], 2);
+        play_begin_run(&p);
+        float w[PLAY_N], m[PLAY_N] = {0}, v[PLAY_N] = {0}, g[PLAY_N], mean[PLAY_N];
+        memcpy(w, p.rank[0].w, sizeof w);
+        for (uint64_t t = 0; t < 4; t++) {
+            play_gradient(mean, w, 0, t);
+            play_gradient(g, w, 1, t);
+            for (size_t e = 0; e < PLAY_N; e++)
+                mean[e] = (mean[e] + g[e]) * 0.5f;
+            for (size_t i = 0; i < PLAY_TENSORS; i++) {
+                const size_t at = play_begin[i];
+                float *slot[] = {m + at, v + at};
+                const tg_update u = {.lr = p.lr, .number = t + 1, .ndim = i == 1 ? 1 : 2};
+                tg_optimizer_step(p.optimizer, &u, w + at, mean + at, play_begin[i + 1] - at, slot);
+            }
+            play_step(&p);
+            for (int j = 0; j < 2; j++)
+                assert_same_bits(p.rank[j].w, w);
         }
         play_destroy(&p);
     }
@@ -138,6 +173,7 @@ int main(void)
         cmocka_unit_test(refuses_with_a_reason),
         cmocka_unit_test(accepts),
         cmocka_unit_test(ssgd_is_sgd_on_the_mean),
+        cmocka_unit_test(ssgd_is_any_optimizer_on_the_mean),
         cmocka_unit_test(ssgd_events_and_skips),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -30,6 +30,7 @@ typedef struct run {
     order *order;
     tg_session *session;
     uint32_t *id;                                      /* of the model's tensors in the session */
+    uint32_t parts;                                    /* of a step: job->accumulate */
     float *x;                                          /* (batch, DATA_PIXELS) */
     int32_t *labels;                                   /* (batch) */
     uint64_t steps, steps_per_epoch, first_step, step; /* step: done */

@@ -1,9 +1,14 @@
 #include "train/run.h"
 #include "train/train_util.h"
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+const char *const train_lr_scale_names[TRAIN_LR_SCALES] = {[TRAIN_LR_SCALE_NONE] = "none",
+                                                           [TRAIN_LR_SCALE_SQRT] = "sqrt",
+                                                           [TRAIN_LR_SCALE_LINEAR] = "linear"};
 
 static const char *either(const char *text, const char *otherwise)
 {
@@ -13,8 +18,15 @@ static const char *either(const char *text, const char *otherwise)
 static tg_status plan_steps(run *r)
 {
     const train_job *job = r->job;
+    const size_t share = train_data_train(r->data) / (size_t)r->transport->size;
+    r->parts = job->accumulate ? job->accumulate : 1;
+    if (r->parts > 1 && job->batch > 0 && r->parts > share / job->batch)
+        return tg_fail(TG_E_ARG,
+                       "accumulate=%" PRIu32 ": allowed: 1 to %zu (%zu training samples a rank, in "
+                       "batches of %zu)",
+                       r->parts, share / job->batch, share, job->batch);
     TG_TRY(order_create(job->seed, train_data_train(r->data), r->transport->size,
-                        r->transport->rank, job->batch, &r->order));
+                        r->transport->rank, job->batch * r->parts, &r->order));
     r->steps_per_epoch = order_steps_per_epoch(r->order);
     if (job->steps == 0 && (job->epochs == 0 || job->epochs > UINT64_MAX / r->steps_per_epoch))
         return tg_fail(TG_E_ARG, "epochs=%" PRIu64 ": allowed: 1 and more, or give steps",
@@ -29,9 +41,14 @@ static tg_status parse_specs(run *r)
     TG_TRY(tg_registry_parse(TG_KIND_METHOD, either(job->method, "dense"), &r->method));
     TG_TRY(tg_registry_parse(TG_KIND_STRATEGY, either(job->strategy, "ssgd"), &r->strategy));
     TG_TRY(tg_optimizer_create(either(job->optimizer, "sgd:lr=0.01"), &r->optimizer));
-    return tg_lr_schedule_create(either(job->lr_schedule, "constant"),
+    TG_TRY(tg_lr_schedule_create(either(job->lr_schedule, "constant"),
                                  tg_spec_real(tg_optimizer_spec(r->optimizer), "lr"), r->steps,
-                                 r->steps_per_epoch, &r->lr);
+                                 r->steps_per_epoch, &r->lr));
+    const double batches = (double)r->transport->size * r->parts;
+    if (job->lr_scale == TRAIN_LR_SCALE_NONE)
+        return TG_OK;
+    return tg_lr_schedule_scale(r->lr,
+                                job->lr_scale == TRAIN_LR_SCALE_SQRT ? sqrt(batches) : batches);
 }
 
 static tg_status make_model(run *r)
@@ -50,10 +67,11 @@ static tg_status job_text(const run *r, char *text, size_t room)
     tg_spec *spec;
     TG_TRY(model_parse(r->job->model, &spec));
     snprintf(text, room,
-             "model=%s\ndata=%s:train=%zu,test=%zu,hash=%016" PRIx64 "\nbatch=%zu\nlr_schedule=%s",
+             "model=%s\ndata=%s:train=%zu,test=%zu,hash=%016" PRIx64
+             "\nbatch=%zu\nlr_schedule=%s\nlr_scale=%s\naccumulate=%" PRIu32,
              tg_spec_text(spec), train_data_name(r->data), train_data_train(r->data),
              train_data_test(r->data), train_data_hash(r->data), r->job->batch,
-             tg_lr_schedule_text(r->lr));
+             tg_lr_schedule_text(r->lr), train_lr_scale_names[r->job->lr_scale], r->parts);
     tg_spec_free(spec);
     return TG_OK;
 }

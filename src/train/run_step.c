@@ -46,15 +46,29 @@ static tg_status layer_done(void *arg)
     return timed(r, start, tg_progress(r->session));
 }
 
-/* Forward and backward. *compute_ns_p: without the time spent in the session. */
-static tg_status compute(run *r, double *loss_p, int64_t *compute_ns_p)
+/* The samples of one part of this step. */
+static void draw(run *r, uint32_t part)
+{
+    const size_t batch = r->job->batch;
+    const uint32_t *index = order_batch(r->order, r->step) + part * batch;
+    for (size_t i = 0; i < batch; i++)
+        data_sample(r->data, DATA_TRAIN, index[i], r->x + i * DATA_PIXELS, &r->labels[i]);
+}
+
+/* Forward and backward of one part; adds to its results. *compute_ns_p: without the time spent in
+ * the session. */
+static tg_status compute_part(run *r, uint32_t part, model_result *sum, int64_t *compute_ns_p)
 {
     const model_hooks hooks = {r, param_read, grad_write, grad_ready, layer_done};
     model *m = r->model;
     const int rank = r->transport->rank;
     const model_batch batch = {.x = r->x, .labels = r->labels, .count = m->batch};
-    const model_pass pass = {
-        .training = true, .seed = r->job->seed, .step = r->step, .rank = (uint32_t)rank};
+    const model_pass pass = {.training = true,
+                             .seed = r->job->seed,
+                             .step = r->step * r->parts + part,
+                             .rank = (uint32_t)rank,
+                             .part = part,
+                             .parts = r->parts};
     model_result result;
     r->hooks_ns = 0;
     const int64_t start = run_now(r);
@@ -64,8 +78,22 @@ static tg_status compute(run *r, double *loss_p, int64_t *compute_ns_p)
     const int64_t end = run_now(r);
     tg_trace_span(r->job->trace, rank, TG_ROW_COMPUTE, "forward", start, middle, r->step, 0);
     tg_trace_span(r->job->trace, rank, TG_ROW_COMPUTE, "backward", middle, end, r->step, 0);
-    *compute_ns_p = end - start - r->hooks_ns;
-    *loss_p = result.loss / (double)result.labels;
+    *compute_ns_p += end - start - r->hooks_ns;
+    sum->loss += result.loss;
+    sum->labels += result.labels;
+    return TG_OK;
+}
+
+/* All parts of a step. */
+static tg_status compute(run *r, double *loss_p, int64_t *compute_ns_p)
+{
+    model_result sum = {0};
+    *compute_ns_p = 0;
+    for (uint32_t part = 0; part < r->parts; part++) {
+        draw(r, part);
+        TG_TRY(compute_part(r, part, &sum, compute_ns_p));
+    }
+    *loss_p = sum.loss / (double)sum.labels;
     return TG_OK;
 }
 
@@ -81,9 +109,6 @@ tg_status run_step_once(run *r, tg_step_info *info)
     const int64_t start = run_now(r);
     const double lr = tg_lr_at(r->lr, r->step);
     TG_TRY(tg_session_set_lr(r->session, lr));
-    const uint32_t *index = order_batch(r->order, r->step);
-    for (size_t i = 0; i < r->job->batch; i++)
-        data_sample(r->data, DATA_TRAIN, index[i], r->x + i * DATA_PIXELS, &r->labels[i]);
     double loss;
     int64_t compute_ns;
     TG_TRY(compute(r, &loss, &compute_ns));
@@ -106,6 +131,7 @@ tg_status run_step_once(run *r, tg_step_info *info)
     }
     r->loss_steps++;
     r->skips = info->skipped ? r->skips + 1 : 0;
+    r->end.clipped += info->clipped;
     if (r->skips == SKIPS_MAX)
         return tg_fail(TG_E_NONFINITE,
                        "step %" PRIu64 ": %d steps in a row had gradients that are not finite "

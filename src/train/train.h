@@ -31,14 +31,27 @@ bool train_data_find(const char *name, const char **dir_p);
 /* ---- one run -----------------------------------------------------------------------------------
  */
 
+/* How the optimizer's rate grows with a step's minibatch, which is k batches large (ranks times
+ * parts): as it is, times sqrt(k), times k (Goyal et al. 2017, arXiv:1706.02677, sec. 2.1). A
+ * warm-up of the schedule then rises from the rate of one batch (sec. 2.2). */
+typedef enum train_lr_scale {
+    TRAIN_LR_SCALE_NONE = 0,
+    TRAIN_LR_SCALE_SQRT = 1,
+    TRAIN_LR_SCALE_LINEAR = 2
+} train_lr_scale;
+#define TRAIN_LR_SCALES 3
+extern const char *const train_lr_scale_names[TRAIN_LR_SCALES];
+
 typedef struct train_job {
     const char *model; /* "lenet5", "mlp:hidden=256" */
     const char *method, *strategy, *optimizer, *lr_schedule;
     const char *const *rules; /* (nrules) "PATTERN=METHOD" by tensor name: see session.h */
     size_t nrules;
-    size_t batch;    /* samples per rank and step */
-    uint64_t epochs; /* ignored if steps > 0 */
-    uint64_t steps;  /* total steps; 0: epochs decides */
+    train_lr_scale lr_scale;
+    size_t batch;        /* samples per rank and part of a step */
+    uint32_t accumulate; /* parts, whose mean gradient is exchanged; 0: one */
+    uint64_t epochs;     /* ignored if steps > 0 */
+    uint64_t steps;      /* total steps; 0: epochs decides */
     uint64_t seed;
     uint64_t log_every;
     const char *save_dir; /* NULL: never */
@@ -111,6 +124,7 @@ typedef struct train_end_info {
      * if none. */
     double kept, encode_ns_element, decode_ns_element;
     uint64_t skipped_nonfinite;
+    uint64_t clipped; /* steps of this run whose averaged gradient was above the optimizer's clip */
     uint64_t params_hash;
     bool interrupted;
 } train_end_info;

@@ -55,6 +55,13 @@ class Methods(CliTest):
                     self.refused(1, ["--out"], "train", *optimizer, options[kind], entry["name"], "--out",
                                  self.path("none/x"))
 
+    def test_all_of_a_kind(self):
+        listed = json.loads(self.ok("methods", "--json", "optimizer", "cosine"))
+        self.assertEqual([e["name"] for e in listed["optimizer"]], ["sgd", "adam", "adamw", "lars"])
+        self.assertEqual([e["name"] for e in listed["lr-schedule"]], ["cosine"])
+        self.assertEqual(listed["method"], [])
+        self.assertIn("\n  onecycle: ", self.ok("methods", "lr-schedule"))
+
     def test_text_lists_all(self):
         text = self.ok("methods")
         for kind, entry in self.entries():

@@ -29,6 +29,23 @@ class Train(CliTest):
         self.assertEqual(sorted(n for n in os.listdir(self.folder) if n.startswith("run")), ["run.jsonl"])
         return text, records(out)
 
+    def test_optimizers(self):
+        """Rates, clipping and minibatch as asked for, in normal form in the records; resumed to the same bits."""
+        job = ["--model", "mlp:hidden=32", "--workers", "2", "--accumulate", "2", "--lr-scale", "linear", "--optimizer",
+               "adamw:lr=0.001,clip=0.1", "--lr-schedule", "constant:warmup=4", "--steps", "8", "--log-every", "3"]
+        text, lines = self.train(*job)
+        first, steps, end = lines[0], [line for line in lines if line["type"] == "step"], lines[-1]
+        self.assertEqual((first["accumulate"], first["lr_scale"], first["steps_per_epoch"]), (2, "linear", 8))
+        self.assertIn("weight_decay=0.01,exempt=none,clip=0.1", first["optimizer"])
+        self.assertEqual([line["lr"] for line in steps], [0.0025, 0.004, 0.004])
+        self.assertEqual(([line["clipped"] for line in steps], end["clipped"]), ([3, 3, 2], 8))
+        self.assertGreater(steps[0]["mean_norm"], 0.1)
+        self.assertIn("minibatch      2 x 2 batches of 16 samples, lr scale linear\n", text)
+        self.assertIn("clipped        8 steps\n", text)
+        self.train(*job[:-4], "--steps", "5", "--save", self.path("ck"))
+        self.assertEqual(self.train(*job, "--resume", self.path("ck"))[1][-1]["params_hash"], end["params_hash"])
+        self.refused(1, ["lr_scale"], "train", *TINY, *job, "--lr-scale", "sqrt", "--resume", self.path("ck"))
+
     def test_records(self):
         text, lines = self.train("--workers", "2", "--epochs", "2", "--log-every", "4", "--method",
                                  "dgc:density=0.01,warmup=0", "--link", "1gbit,1ms")

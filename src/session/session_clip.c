@@ -1,0 +1,69 @@
+/* Clipping by the global norm: g * min(1, clip / (|g| + 1e-6)), g the averaged gradient of all
+ * trained tensors together.
+ *
+ * The norm is the root of the tensors' sums of squares, f64 in the kernels' fixed order and added
+ * in the order of the tensors: the same on all ranks, however tensors are bucketed.
+ *
+ * Source: Pascanu et al. 2013, arXiv:1211.5063, sec. 3.2, in the form of PyTorch's clip_grad_norm_
+ */
+#include "session/session_impl.h"
+#include "base/mem.h"
+#include "kernel/parallel.h"
+
+#include <math.h>
+#include <string.h>
+
+tg_status tg__session_clip_make(tg_session *s)
+{
+    size_t most = 0;
+    for (size_t b = 0; b < s->nbuckets; b++)
+        most = TG__MAX(most, s->bucket[b].n);
+    s->clip_factor = 1;
+    return s->optimizer->clip > 0 ? tg__alloc(most, sizeof(float), &s->clipped) : TG_OK;
+}
+
+const float *tg__session_aggregate(const tg_session *s, const lane_op *o)
+{
+    const bucket *b = &s->bucket[o->op.bucket];
+    return o->loaded ? o->inbox : b->method->def->program->aggregate(b->method, &o->op.task);
+}
+
+/* The exchange of bucket b that brings step of_step; NULL: none waits. */
+static const lane_op *brings(const tg_session *s, size_t b, uint64_t of_step)
+{
+    for (size_t l = 0; l < s->lanes; l++)
+        if (s->bucket[b].lane[l].waiting && s->bucket[b].lane[l].op.step == of_step)
+            return &s->bucket[b].lane[l];
+    return NULL;
+}
+
+void tg__session_clip_measure(tg_session *s, uint64_t of_step, tg_step_info *info)
+{
+    double sum = 0;
+    if (!(s->optimizer->clip > 0))
+        return;
+    for (size_t i = 0; i < s->ntrained; i++) {
+        const tensor *t = &s->tensor[s->trained[i]];
+        const lane_op *o = brings(s, t->bucket, of_step);
+        tg__stats stats = {0};
+        if (o != NULL)
+            tg__parallel_copy_stats(s->pool, NULL, tg__session_aggregate(s, o) + t->offset, t->n,
+                                    &stats);
+        sum += stats.sum_sq;
+    }
+    const double norm = sqrt(sum), factor = s->optimizer->clip / (norm + 1e-6);
+    s->clip_factor = factor < 1 ? (float)factor : 1; /* also for a mean that overflowed */
+    if (info == NULL)
+        return;
+    info->mean_norm = norm;
+    info->clipped = factor < 1;
+}
+
+const float *tg__session_clip(tg_session *s, const float *aggregate, size_t n)
+{
+    if (s->clip_factor == 1)
+        return aggregate;
+    tg__parallel_copy(s->pool, s->clipped, aggregate, n);
+    tg__kernel()->scale(s->clipped, s->clip_factor, n);
+    return s->clipped;
+}

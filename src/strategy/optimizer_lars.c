@@ -1,0 +1,92 @@
+/* Layer-wise adaptive rates, for each tensor:
+ *
+ *   ratio = trust * |w| / (|g| + wd*|w| + eps)     1 where |w| or |g| is 0
+ *   u = m*u + lr*ratio * (g + wd*w);  w = w - u
+ *
+ * The rate is inside u, as in the paper: a change of it acts on new gradients only. An exempt
+ * tensor has ratio 1 and wd 0. Norms are f64 sums in the kernels' fixed order, so all ranks have
+ * the same.
+ *
+ * Source: You et al. 2017, arXiv:1708.03888, alg. 1 */
+#include "strategy/optimizers.h"
+#include "kernel/kernel.h"
+#include <math.h>
+
+static tg_status init(tg_optimizer *o)
+{
+    tg__optimizer_common(o);
+    o->momentum = tg_spec_real(o->spec, "momentum");
+    o->trust = tg_spec_real(o->spec, "trust");
+    o->eps = tg_spec_real(o->spec, "eps");
+    o->slots = o->momentum > 0;
+    return TG_OK;
+}
+
+static double norm(const float *x, size_t n)
+{
+    tg__stats stats;
+    tg__kernel()->copy_stats(NULL, x, n, &stats);
+    return sqrt(stats.sum_sq);
+}
+
+/* lr * ratio */
+static float rate(const tg_optimizer *o, const tg_update *u, const float *w, const float *g,
+                  size_t n)
+{
+    if (o->exempt_1d && u->ndim < 2)
+        return (float)u->lr;
+    const double w_norm = norm(w, n), g_norm = norm(g, n);
+    if (w_norm == 0 || g_norm == 0)
+        return (float)u->lr;
+    return (float)(u->lr * (o->trust * w_norm / (g_norm + o->weight_decay * w_norm + o->eps)));
+}
+
+static void step(const tg_optimizer *o, const tg_update *u, float *w, const float *g, size_t n,
+                 float *const *slot)
+{
+    const float eta = rate(o, u, w, g, n), wd = (float)tg__optimizer_decay(o, u->ndim);
+    if (o->slots)
+        tg__kernel()->lars(w, slot[0], g, n, eta, (float)o->momentum, wd);
+    else
+        tg__kernel()->sgd(w, g, n, eta, wd);
+}
+
+static void preview(const tg_optimizer *o, const tg_update *u, float *dst, const float *w,
+                    const float *g, size_t n, float *const *slot)
+{
+    const float eta = rate(o, u, w, g, n), wd = (float)tg__optimizer_decay(o, u->ndim);
+    if (o->slots)
+        tg__kernel()->lars_preview_to(dst, w, slot[0], g, n, eta, (float)o->momentum, wd);
+    else
+        tg__kernel()->sgd_to(dst, w, g, n, eta, wd);
+}
+
+static const tg_key keys[] = {
+    TG__OPTIMIZER_KEY_LR("1"),
+    {.name = "momentum", .type = TG_KEY_REAL, .def = "0.9", .min = 0, .max = 1, .help = "0: none"},
+    {.name = "trust",
+     .type = TG_KEY_REAL,
+     .def = "0.001",
+     .min = 0,
+     .min_open = true,
+     .max = 1e30,
+     .help = "trust coefficient: step over norm of a tensor, at lr=1"},
+    {.name = "eps",
+     .type = TG_KEY_REAL,
+     .def = "1e-08",
+     .min = 0,
+     .max = 1e30,
+     .help = "added to the gradient's norm"},
+    TG__OPTIMIZER_KEY_DECAY("0.0005", "coupled: wd*w is added to the averaged gradient"),
+    TG__OPTIMIZER_KEYS_LAST("1d", "1d: biases and norms go by lr alone, without weight decay"),
+};
+
+const tg__optimizer_ops tg__optimizer_lars = {
+    .entry = {"lars", "a rate for each tensor, by the norms of it and of its gradient",
+              "You et al. 2017, arXiv:1708.03888, alg. 1", keys},
+    .slot_names = {"momentum"},
+    .init = init,
+    .step = step,
+    .preview = preview,
+    .adaptive = true,
+};
