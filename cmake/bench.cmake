@@ -10,6 +10,8 @@ function(tg_carry symbol source)
     set(scripts ${scripts} ${carried} PARENT_SCOPE)
 endfunction()
 tg_carry(bench_torch_script src/bench/torch_codec.py)
+tg_carry(bench_torch_models bench/torch/models.py)
+tg_carry(bench_torch_steps bench/torch/bench.py)
 
 file(GLOB bench_sources CONFIGURE_DEPENDS src/bench/*.c)
 set(bench_tests ${bench_sources})
