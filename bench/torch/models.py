@@ -1,5 +1,5 @@
-"""telegrad's models in PyTorch (1.12 or later): the same tensors under the same names in the same order, the same initial
-distributions, the same arithmetic. What telegrad saves can be loaded here.
+"""telegrad's models in PyTorch (1.12 or later): the same tensors under the same names, the same initial distributions, the
+same arithmetic. Weights that telegrad saves can be loaded here.
 
     model = create("resnet20", Input(height=32, width=32, channels=3, classes=10))
     load_state(model, "model.safetensors")"""
@@ -14,15 +14,11 @@ from torch import nn
 Input = namedtuple("Input", "height width channels context classes", defaults=(0, 0, 0, 0, 0))
 
 
-def he_normal_(weight):
-    """N(0, 2 / fan_in). He et al. 2015, arXiv:1502.01852, sec. 2.2"""
-    nn.init.kaiming_normal_(weight, mode="fan_in", nonlinearity="relu")
-
-
-def he_normal_and_zero_biases(model):
+def he_normal(model, kinds=(nn.Conv2d, nn.Linear), mode="fan_in"):
+    """Weights N(0, 2 / fan) (He et al. 2015, arXiv:1502.01852, sec. 2.2), biases 0."""
     for module in model.modules():
-        if isinstance(module, (nn.Conv2d, nn.Linear)):
-            he_normal_(module.weight)
+        if isinstance(module, kinds):
+            nn.init.kaiming_normal_(module.weight, mode=mode, nonlinearity="relu")
             if module.bias is not None:
                 nn.init.zeros_(module.bias)
 
@@ -46,7 +42,7 @@ class LeNet5(nn.Module):
         side = [((length - 4) // 2 - 4) // 2 for length in (shape.height, shape.width)]
         self.fc1 = nn.Linear(50 * side[0] * side[1], 500)
         self.fc2 = nn.Linear(500, shape.classes)
-        he_normal_and_zero_biases(self)
+        he_normal(self)
 
     def forward(self, x):
         x = F.max_pool2d(self.act(self.conv1(x)), 2)
@@ -61,7 +57,7 @@ class Mlp(nn.Module):
         self.layers = len(sizes) - 1
         for i in range(self.layers):
             setattr(self, f"fc{i + 1}", nn.Linear(sizes[i], sizes[i + 1]))
-        he_normal_and_zero_biases(self)
+        he_normal(self)
 
     def forward(self, x):
         x = rows(x)
@@ -110,9 +106,11 @@ class ResNet(nn.Module):
                 inner = width
             setattr(self, f"layer{i + 1}", nn.Sequential(*stage))
         self.fc = nn.Linear(inner, shape.classes)
-        for module in self.modules():
-            if isinstance(module, nn.Conv2d):
-                nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+        if shortcut == "A":  # as Y. Idelbayev's re-implementation
+            he_normal(self)
+        else:  # as torchvision, but for the bias
+            he_normal(self, nn.Conv2d, "fan_out")
+            nn.init.zeros_(self.fc.bias)
 
     def forward(self, x):
         x = F.relu(self.bn1(self.conv1(x)), inplace=True)
@@ -146,10 +144,9 @@ class Vgg11(nn.Module):
             inner = what
         self.features = nn.Sequential(*layers)
         self.classifier = nn.Linear(512 * (shape.height // 32) * (shape.width // 32), shape.classes)
-        for module in self.modules():
-            if isinstance(module, nn.Conv2d):
-                nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
-                nn.init.zeros_(module.bias)
+        he_normal(self, nn.Conv2d, "fan_out")  # as torchvision
+        nn.init.normal_(self.classifier.weight, 0, 0.01)
+        nn.init.zeros_(self.classifier.bias)
 
     def forward(self, x):
         return self.classifier(rows(self.features(x)))
@@ -163,6 +160,8 @@ class Lstm(nn.Module):
 
     def __init__(self, shape, layers=2, hidden=200, embed=200, tied=True, dropout=0.0):
         super().__init__()
+        if tied and hidden != embed:
+            raise ValueError(f"lstm:tied=yes with hidden={hidden}, embed={embed}")
         self.drop = nn.Dropout(dropout)
         self.encoder = nn.Embedding(shape.classes, embed)
         self.rnn = nn.LSTM(embed, hidden, layers, dropout=dropout if layers > 1 else 0, batch_first=True)
@@ -184,60 +183,71 @@ class Lstm(nn.Module):
 
 
 class Attention(nn.Module):
-    def __init__(self, embed, heads, dropout):
+    def __init__(self, embed, heads):
         super().__init__()
         self.heads = heads
         self.c_attn = nn.Linear(embed, 3 * embed)
         self.c_proj = nn.Linear(embed, embed)
-        self.attn_drop = nn.Dropout(dropout)
-        self.drop = nn.Dropout(dropout)
 
     def forward(self, x):
         b, t, e = x.shape
         q, k, v = (part.view(b, t, self.heads, e // self.heads).transpose(1, 2) for part in self.c_attn(x).split(e, 2))
         if hasattr(F, "scaled_dot_product_attention"):  # PyTorch 2
-            y = F.scaled_dot_product_attention(q, k, v, dropout_p=self.attn_drop.p * self.training, is_causal=True)
+            y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
         else:
             later = torch.ones(t, t, dtype=torch.bool).triu(1)
-            weights = (q @ k.transpose(2, 3) / math.sqrt(e // self.heads)).masked_fill(later, -math.inf)
-            y = self.attn_drop(weights.softmax(3)) @ v
-        return self.drop(self.c_proj(y.transpose(1, 2).reshape(b, t, e)))
+            y = (q @ k.transpose(2, 3) / math.sqrt(e // self.heads)).masked_fill(later, -math.inf).softmax(3) @ v
+        return self.c_proj(y.transpose(1, 2).reshape(b, t, e))
 
 
-class Mlp4(nn.Module):
-    def __init__(self, embed, dropout):
+class Feedforward(nn.Module):
+    def __init__(self, embed):
         super().__init__()
         self.c_fc = nn.Linear(embed, 4 * embed)
         self.c_proj = nn.Linear(4 * embed, embed)
-        self.drop = nn.Dropout(dropout)
 
     def forward(self, x):
-        return self.drop(self.c_proj(F.gelu(self.c_fc(x), approximate="tanh")))
+        return self.c_proj(F.gelu(self.c_fc(x), approximate="tanh"))
 
 
-class GptLayer(nn.Module):
+class GptBlock(nn.Module):
     def __init__(self, embed, heads, dropout):
         super().__init__()
         self.ln_1 = nn.LayerNorm(embed)
-        self.attn = Attention(embed, heads, dropout)
+        self.attn = Attention(embed, heads)
         self.ln_2 = nn.LayerNorm(embed)
-        self.mlp = Mlp4(embed, dropout)
+        self.mlp = Feedforward(embed)
+        self.drop = nn.Dropout(dropout)
 
     def forward(self, x):
-        x = x + self.attn(self.ln_1(x))
-        return x + self.mlp(self.ln_2(x))
+        x = x + self.drop(self.attn(self.ln_1(x)))
+        return x + self.drop(self.mlp(self.ln_2(x)))
+
+
+class Transformer(nn.Module):
+    def __init__(self, shape, layers, heads, embed, dropout):
+        super().__init__()
+        self.wte = nn.Embedding(shape.classes, embed)
+        self.wpe = nn.Embedding(shape.context, embed)
+        self.drop = nn.Dropout(dropout)
+        self.h = nn.ModuleList(GptBlock(embed, heads, dropout) for _ in range(layers))
+        self.ln_f = nn.LayerNorm(embed)
+
+    def forward(self, tokens):
+        x = self.drop(self.wte(tokens) + self.wpe.weight[: tokens.shape[1]])
+        for block in self.h:
+            x = block(x)
+        return self.ln_f(x)
 
 
 class Gpt(nn.Module):
     """Radford et al. 2019 (GPT-2): norm before each part, learned positions, GELU by tanh."""
 
-    def __init__(self, shape, layers=4, heads=4, embed=128, tied=False, dropout=0.0):
+    def __init__(self, shape, layers=4, heads=4, embed=128, context=0, tied=True, dropout=0.0):
         super().__init__()
-        self.wte = nn.Embedding(shape.classes, embed)
-        self.wpe = nn.Embedding(shape.context, embed)
-        self.drop = nn.Dropout(dropout)
-        self.h = nn.ModuleList(GptLayer(embed, heads, dropout) for _ in range(layers))
-        self.ln_f = nn.LayerNorm(embed)
+        if context not in (0, shape.context):
+            raise ValueError(f"gpt:context={context}: the data have {shape.context} tokens in a sample")
+        self.transformer = Transformer(shape, layers, heads, embed, dropout)
         self.lm_head = nn.Linear(embed, shape.classes, bias=False)
         for name, module in self.named_modules():
             if isinstance(module, (nn.Linear, nn.Embedding)):
@@ -245,13 +255,10 @@ class Gpt(nn.Module):
             if isinstance(module, nn.Linear) and module.bias is not None:
                 nn.init.zeros_(module.bias)
         if tied:
-            self.lm_head.weight = self.wte.weight
+            self.lm_head.weight = self.transformer.wte.weight
 
     def forward(self, tokens):
-        x = self.drop(self.wte(tokens) + self.wpe.weight[: tokens.shape[1]])
-        for layer in self.h:
-            x = layer(x)
-        return self.lm_head(self.ln_f(x))
+        return self.lm_head(self.transformer(tokens))
 
 
 # ---- by name ---------------------------------------------------------------------------------------------------------
