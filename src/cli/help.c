@@ -105,7 +105,7 @@ const char help_bench_train[] =
     "  --compare torch     also the same steps in PyTorch, in turn with ours on the\n"
     "                      same core, in its faster memory format; ratio: ours / its\n"
     "  --python PATH       whose PyTorch (python3)\n"
-    "  --workers N,N,...   instead: so many workers of one process that exchange dense\n"
+    "  --workers N,N,...   instead: that many workers of one process exchange dense\n"
     "                      gradients, beside one alone, by wall-clock time\n"
     "  --json              JSON lines\n"
     "Example:\n"
