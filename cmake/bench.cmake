@@ -1,17 +1,23 @@
 # The benchmark behind `telegrad bench` (room bench): the static library tg_bench. It looks inside of the core, so it links the
-# static one. The Python script that it runs is carried in the program.
-file(READ src/bench/torch_codec.py hex HEX)
-string(REGEX REPLACE "([0-9a-f][0-9a-f])" "0x\\1," bytes "${hex}")
-set(script ${PROJECT_BINARY_DIR}/generated/torch_script.c)
-file(WRITE ${script}.new "extern const char bench_torch_script[];\nconst char bench_torch_script[] = {${bytes}0};\n")
-configure_file(${script}.new ${script} COPYONLY)
-set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS src/bench/torch_codec.py)
+# static one. The Python scripts that it runs are carried in the program.
+function(tg_carry symbol source)
+    file(READ ${source} hex HEX)
+    string(REGEX REPLACE "([0-9a-f][0-9a-f])" "0x\\1," bytes "${hex}")
+    set(carried ${PROJECT_BINARY_DIR}/generated/${symbol}.c)
+    file(WRITE ${carried}.new "extern const char ${symbol}[];\nconst char ${symbol}[] = {${bytes}0};\n")
+    configure_file(${carried}.new ${carried} COPYONLY)
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${source})
+    set(scripts ${scripts} ${carried} PARENT_SCOPE)
+endfunction()
+tg_carry(bench_torch_script src/bench/torch_codec.py)
+tg_carry(bench_torch_models bench/torch/models.py)
+tg_carry(bench_torch_steps bench/torch/bench.py)
 
 file(GLOB bench_sources CONFIGURE_DEPENDS src/bench/*.c)
 set(bench_tests ${bench_sources})
 list(FILTER bench_tests INCLUDE REGEX "_test\\.c$")
 list(FILTER bench_sources EXCLUDE REGEX "_test\\.c$")
-add_library(tg_bench STATIC ${bench_sources} ${script})
+add_library(tg_bench STATIC ${bench_sources} ${scripts})
 target_link_libraries(tg_bench PRIVATE tg_flags)
 
 if(NOT TG_TESTS)

@@ -9,8 +9,7 @@ bool bench_level_exists(const char *level)
     return tg__kernel_level(level) != NULL;
 }
 
-/* To the core it is on: what another core's caches hold would count otherwise. */
-static void pin(void)
+void bench_pin(void)
 {
     cpu_set_t set;
     int cpu = sched_getcpu();
@@ -27,7 +26,7 @@ tg_status bench_prepare(const bench_options *o)
         if (o->n[i] < N_MIN || o->n[i] > TG_MAX_ELEMENTS)
             return tg_fail(TG_E_ARG, "n=%zu: allowed: %d to %zu", o->n[i], N_MIN, TG_MAX_ELEMENTS);
     if (o->threads == 1)
-        pin();
+        bench_pin();
     return TG_OK;
 }
 

@@ -53,6 +53,10 @@ typedef struct bench_options {
  * file), TG_E_NOMEM; those of `row` */
 TG_NODISCARD tg_status bench_codec(const bench_options *o);
 
+/* Keep the calling thread, and what it starts, on the core it is on: what another core's caches
+ * hold would count otherwise. */
+void bench_pin(void);
+
 /* Whether this CPU and this build have an instruction set level. */
 bool bench_level_exists(const char *level);
 

@@ -2,17 +2,12 @@
  * the rows are measured in turn. It gets the vector as a file and one operation a line. */
 #include "base/mem.h"
 #include "bench/bench_impl.h"
+#include "bench/torch_peer.h"
 #include <errno.h>
 #include <math.h>
-#include <spawn.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
-
-extern char **environ;
 
 extern const char bench_torch_script[]; /* torch_codec.py, carried in by cmake/bench.cmake */
 
@@ -31,9 +26,7 @@ static const struct pair {
 /* ---- the other process ----------------------------------------------------------------------- */
 
 typedef struct peer {
-    pid_t pid;
-    int fd;
-    FILE *in;
+    torch_peer torch;
     char file[64]; /* the vector; "": none */
 } peer;
 
@@ -56,68 +49,19 @@ static tg_status write_vector(peer *p, const float *x, size_t n)
     return good ? TG_OK : tg_fail(TG_E_IO, "cannot write %s: %s", path, strerror(error));
 }
 
-/* A line of it, without its end; NULL: it says nothing more. */
-static char *listen_to(peer *p, char *line, size_t room)
-{
-    if (!fgets(line, (int)room, p->in))
-        return NULL;
-    line[strcspn(line, "\n")] = '\0';
-    return line;
-}
-
-static tg_status spawn(peer *p, const bench *b, const char *python)
-{
-    int fds[2];
-    char n[32], seconds[32];
-    posix_spawn_file_actions_t actions;
-    snprintf(n, sizeof n, "%zu", b->n);
-    snprintf(seconds, sizeof seconds, "%g", b->o->seconds);
-    const char *argv[] = {python, "-c", bench_torch_script, p->file, n, seconds, NULL};
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) != 0)
-        return tg_fail(TG_E_IO, "cannot make a socket pair: %s", strerror(errno));
-    p->fd = fds[0];
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_adddup2(&actions, fds[1], STDIN_FILENO);
-    posix_spawn_file_actions_adddup2(&actions, fds[1], STDOUT_FILENO);
-    int error = posix_spawnp(&p->pid, python, &actions, NULL, (char **)(uintptr_t)argv, environ);
-    posix_spawn_file_actions_destroy(&actions);
-    close(fds[1]);
-    if (error) {
-        p->pid = 0;
-        return tg_fail(TG_E_UNSUPPORTED,
-                       "cannot run %s: %s: install it (Debian: python3 python3-torch), or name "
-                       "another by --python",
-                       python, strerror(error));
-    }
-    p->in = fdopen(p->fd, "r");
-    return p->in ? TG_OK : tg_fail(TG_E_IO, "cannot read from %s: %s", python, strerror(errno));
-}
-
 static tg_status start(peer *p, const bench *b, const char *python)
 {
-    char line[256];
+    char n[32], seconds[32];
     TG_TRY(write_vector(p, b->g[0], b->n));
-    TG_TRY(spawn(p, b, python));
-    const char *said = listen_to(p, line, sizeof line);
-    if (said && strncmp(said, "ready ", 6) == 0)
-        return TG_OK;
-    return tg_fail(TG_E_UNSUPPORTED,
-                   "%s has no PyTorch (%s): install it (Debian: python3-torch), or name another "
-                   "by --python",
-                   python,
-                   !said                               ? "it ended without a word"
-                   : strncmp(said, "missing ", 8) == 0 ? said + 8
-                                                       : said);
+    snprintf(n, sizeof n, "%zu", b->n);
+    snprintf(seconds, sizeof seconds, "%g", b->o->seconds);
+    return torch_peer_open(&p->torch, python,
+                           (const char *[]){bench_torch_script, p->file, n, seconds, NULL});
 }
 
 static void stop(peer *p)
 {
-    if (p->in)
-        fclose(p->in);
-    else if (p->fd >= 0)
-        close(p->fd);
-    if (p->pid > 0)
-        waitpid(p->pid, NULL, 0); /* it ends with its input */
+    torch_peer_close(&p->torch);
     if (p->file[0])
         unlink(p->file);
 }
@@ -125,9 +69,8 @@ static void stop(peer *p)
 static tg_status ask(peer *p, const char *operation, double *ms_p, double *copy_ms_p)
 {
     char line[256];
-    int len = snprintf(line, sizeof line, "%s\n", operation);
-    if (send(p->fd, line, (size_t)len, MSG_NOSIGNAL) != len || !listen_to(p, line, sizeof line) ||
-        sscanf(line, "%lf %lf", ms_p, copy_ms_p) != 2)
+    TG_TRY(torch_peer_ask(&p->torch, operation, line, sizeof line));
+    if (sscanf(line, "%lf %lf", ms_p, copy_ms_p) != 2)
         return tg_fail(TG_E_STATE, "PyTorch failed in \"%s\"", operation);
     return TG_OK;
 }
@@ -179,7 +122,7 @@ static tg_status compare(bench *b, peer *p, const struct pair *pair,
 static tg_status one_size(bench *b, const char *python,
                           tg_status (*report)(void *arg, const bench_comparison *row))
 {
-    peer p = {.fd = -1};
+    peer p = {.torch = {.fd = -1}};
     tg_status status = start(&p, b, python);
     for (size_t i = 0; i < TG__COUNT(pairs) && status == TG_OK; i++)
         status = compare(b, &p, &pairs[i], report);

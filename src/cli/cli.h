@@ -17,6 +17,8 @@ int cmd_compare(int argc, char **argv);
 int cmd_methods(int argc, char **argv);
 int cmd_models(int argc, char **argv);
 int cmd_bench(int argc, char **argv);
+int cmd_bench_train(int argc, char **argv); /* of cmd_bench: argv[0] is "train" */
+extern const char help_bench_train[];
 
 /* The screens of --help; each fits 24 rows of 80 columns and ends with an example. */
 extern const char help_main[], help_train[], help_compare[], help_methods[], help_bench[];

@@ -1,4 +1,5 @@
-/* telegrad bench: codecs on this machine. */
+/* telegrad bench: codecs on this machine (and, in cmd_bench_train.c, training steps). */
+#include "cli/bench_args.h"
 #include "cli/bench_report.h"
 #include "cli/cli.h"
 #include "cli/console.h"
@@ -28,34 +29,6 @@ struct bench_command {
 
 /* ---- arguments ------------------------------------------------------------------------------- */
 
-/* A number, up to its end or a comma. Whether it is one, in range. */
-static bool take_number(const char **text, double min, double max, double *v_p)
-{
-    char *end = NULL;
-    errno = 0;
-    *v_p = strtod(*text, &end);
-    bool good =
-        end != *text && errno == 0 && (*end == '\0' || *end == ',') && *v_p >= min && *v_p <= max;
-    *text = end;
-    return good;
-}
-
-static tg_status set_sizes(struct bench_command *c, const char *text)
-{
-    const char *at = text;
-    for (c->sizes = 0;; at++) {
-        double n;
-        if (c->sizes == SIZES_MAX || !take_number(&at, N_MIN, N_MAX, &n) || n != floor(n))
-            return tg_fail(TG_E_SPEC,
-                           "--n \"%.64s\": allowed: whole numbers from %d to %d, at most %d of "
-                           "them, separated by commas",
-                           text, N_MIN, N_MAX, SIZES_MAX);
-        c->n[c->sizes++] = (size_t)n;
-        if (*at == '\0')
-            return TG_OK;
-    }
-}
-
 static tg_status set_levels(struct bench_command *c, const char *text)
 {
     const char *at = text;
@@ -78,16 +51,6 @@ static tg_status set_levels(struct bench_command *c, const char *text)
         bench_level_exists("avx2") ? ", avx2" : "", bench_level_exists("avx512") ? ", avx512" : "");
 }
 
-static tg_status set_real(const char *name, const char *text, double min, double max, double *v_p)
-{
-    const char *at = text;
-    double v;
-    if (!take_number(&at, min, max, &v) || *at != '\0')
-        return tg_fail(TG_E_SPEC, "--%s \"%.64s\": allowed: %g to %g", name, text, min, max);
-    *v_p = v;
-    return TG_OK;
-}
-
 enum { JSON = 1, SIZES, LEVELS, FILTER, GRADIENTS, THREADS, COMPARE, PYTHON, SECONDS };
 
 static tg_status set(struct bench_command *c, int key, const char *arg)
@@ -98,7 +61,7 @@ static tg_status set(struct bench_command *c, int key, const char *arg)
         c->report.json = true;
         return TG_OK;
     case SIZES:
-        return set_sizes(c, arg);
+        return bench_args_list("n", arg, N_MIN, N_MAX, SIZES_MAX, c->n, &c->sizes);
     case LEVELS:
         return set_levels(c, arg);
     case FILTER:
@@ -108,7 +71,7 @@ static tg_status set(struct bench_command *c, int key, const char *arg)
         c->gradients = arg;
         return TG_OK;
     case THREADS:
-        TG_TRY(set_real("threads", arg, 1, THREADS_MAX, &v));
+        TG_TRY(bench_args_real("threads", arg, 1, THREADS_MAX, &v));
         c->threads = (unsigned)v;
         return v == floor(v)
                    ? TG_OK
@@ -122,7 +85,7 @@ static tg_status set(struct bench_command *c, int key, const char *arg)
         c->python = arg;
         return TG_OK;
     default:
-        return set_real("seconds", arg, 0.001, 3600, &c->seconds);
+        return bench_args_real("seconds", arg, 0.001, 3600, &c->seconds);
     }
 }
 
@@ -264,8 +227,11 @@ int cmd_bench(int argc, char **argv)
 {
     if (argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "--usage") == 0))
         return fputs(help_bench, stdout) < 0 || fflush(stdout) != 0 ? CLI_FAILED : CLI_OK;
+    if (argc > 1 && strcmp(argv[1], "train") == 0)
+        return cmd_bench_train(argc - 1, argv + 1);
     if (argc < 2 || strcmp(argv[1], "codec") != 0) {
-        console_error("bench %s: allowed: telegrad bench codec; see telegrad bench --help",
+        console_error("bench %.64s: allowed: telegrad bench codec, telegrad bench train; see "
+                      "telegrad bench --help",
                       argc < 2 ? "of nothing" : argv[1]);
         return CLI_USAGE;
     }

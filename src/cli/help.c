@@ -10,7 +10,7 @@ const char help_main[] =
     "  compare    train the same network several ways; prints one table\n"
     "  methods    what there is: methods, codecs, strategies, their keys and papers\n"
     "  models     networks to train, their tensors, parameters and operations\n"
-    "  bench      how fast the codecs are on this machine\n"
+    "  bench      how fast codecs and training steps are on this machine\n"
     "\n"
     "  telegrad COMMAND --help explains a command; --version prints the version.\n"
     "  Exit status: 0 done, 1 failed, 2 wrong usage, 130 or 143 interrupted.\n"
@@ -92,7 +92,7 @@ const char help_models[] =
     "  telegrad models resnet20 vgg11:bn=no --input 32x32x3:100\n";
 
 const char help_bench[] =
-    "Usage: telegrad bench codec [OPTION]...\n"
+    "Usage: telegrad bench codec [OPTION]...   (and: telegrad bench train --help)\n"
     "Time codecs, methods, index codings and kernels on one core, each between two\n"
     "yardsticks: axpy (r += g, 12 bytes an element) and memcpy of the same vector.\n"
     "limit is the bytes that must be touched over axpy's; over it: time over that.\n"
@@ -109,3 +109,20 @@ const char help_bench[] =
     "  --json              JSON lines\n"
     "Example:\n"
     "  telegrad bench codec --n 25600000 --level avx512,avx2 --filter target\n";
+
+const char help_bench_train[] =
+    "Usage: telegrad bench train [OPTION]...\n"
+    "Time training steps on one core: forward, backward, SGD with momentum, the batch\n"
+    "in memory. Median, min and max of the processor time; GFLOP/s counts a step as\n"
+    "three forward passes.\n"
+    "  --models SPEC,..    resnet20,lstm:layers=1 (all that telegrad methods lists)\n"
+    "  --batch N,N,...     samples (32,128; those of the papers for lstm and gpt)\n"
+    "  --seconds S         for each row, or a few steps at least (2)\n"
+    "  --compare torch     also the same steps in PyTorch, in turn with ours on the\n"
+    "                      same core, in its faster memory format; ratio: ours / its\n"
+    "  --python PATH       whose PyTorch (python3)\n"
+    "  --workers N,N,...   instead: that many workers of one process exchange dense\n"
+    "                      gradients, beside one alone, by wall-clock time\n"
+    "  --json              JSON lines\n"
+    "Example:\n"
+    "  telegrad bench train --models lenet5,mlp --batch 32 --seconds 0.1\n";

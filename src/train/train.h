@@ -164,6 +164,40 @@ TG_NODISCARD tg_status train_plan(const train_job *job,
                                   tg_status (*each)(void *arg, const tg_plan_tensor *tensor),
                                   void *arg);
 
+/* ---- how long a step takes ---------------------------------------------------------------------
+ */
+
+/* A model and one batch that stays in memory: nothing but its steps takes time. The input is of the
+ * size that the model is known by (28 x 28 grey images for LeNet-5, 32 x 32 colours for ResNets,
+ * WikiText-2's vocabulary for the LSTM, ...) and a function of the rank alone. */
+typedef struct train_bench train_bench;
+
+typedef struct train_bench_info {
+    const char *model;              /* normal form; lives as long as the train_bench */
+    size_t batch;                   /* samples */
+    size_t height, width, channels; /* of an image; 0: tokens */
+    size_t context, classes;        /* tokens in a sample, 0: images; labels, vocabulary */
+    size_t params;                  /* trained */
+    double flops;                   /* of a forward pass of a sample; a step is three of them */
+} train_bench_info;
+
+/* The batches that people train a model with, which its figures are given for: writes at most
+ * `room` and returns how many there are. Errors TG_E_SPEC */
+TG_NODISCARD tg_status train_bench_batches(const char *spec, size_t room, size_t *batch,
+                                           size_t *count_p);
+
+/* transport  NULL: forward, backward, SGD with momentum, and no session. Else a rank of it: what
+ *            train_run's steps do with method dense; all ranks call together; borrowed
+ * Errors     those of the model's spec and of the session, TG_E_ARG, TG_E_NOMEM
+ * Threads    it belongs to the thread that made it */
+TG_NODISCARD tg_status train_bench_create(const char *spec, size_t batch, tg_transport *transport,
+                                          train_bench **b_p);
+void train_bench_destroy(train_bench *b); /* NULL is fine */
+train_bench_info train_bench_about(const train_bench *b);
+/* One step; with a transport all ranks take as many. *loss_p: of the batch before the update.
+ * Errors those of the layers and of the session */
+TG_NODISCARD tg_status train_bench_step(train_bench *b, double *loss_p);
+
 /* The models, for `telegrad models` and messages. */
 const tg_entry *const *train_models(size_t *count_p);
 

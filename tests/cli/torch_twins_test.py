@@ -1,0 +1,129 @@
+"""bench/torch: the models there have the tensors that ours have, and what it reads and trains is what we do."""
+import json
+import os
+import pathlib
+import struct
+import subprocess
+import sys
+import unittest
+from cli_tool import CliTest, run
+
+FOLDER = pathlib.Path(__file__).resolve().parents[2] / "bench" / "torch"
+DATA = os.environ.get("TELEGRAD_DATA", "")
+SHAPES = {"height": 0, "width": 0, "channels": 0, "context": 0, "classes": 0}
+IMAGES = {"height": 28, "width": 28, "channels": 1, "context": 0, "classes": 10}
+
+
+def python_with_torch():
+    for python in (sys.executable, "/usr/bin/python3"):
+        if os.path.exists(python) and subprocess.run([python, "-c", "import torch"], capture_output=True).returncode == 0:
+            return python
+    return None
+
+
+PYTHON = python_with_torch()
+
+LIST = """
+import json, sys
+from models import Input, create
+spec, shape = sys.argv[1], Input(**json.loads(sys.argv[2]))
+model = create(spec, shape)
+trained = {name for name, _ in model.named_parameters()}
+state = {} # a tensor that two layers share, once
+for name, tensor in model.state_dict().items():
+    if not name.endswith("num_batches_tracked") and tensor.data_ptr() not in state:
+        state[tensor.data_ptr()] = [name, list(tensor.shape), name in trained]
+print(json.dumps(sorted(state.values())))
+"""
+
+LOAD = """
+import sys, torch
+from models import Input, create, load_state
+model = create("mlp:hidden=2,hidden2=0", Input(1, 3, 1, 0, 2))
+load_state(model, sys.argv[1])
+print(model(torch.tensor([[[[1.0, 2.0, 3.0]]]])).tolist())
+"""
+
+
+@unittest.skipUnless(PYTHON, "SKIP: no Python with PyTorch")
+class Twins(CliTest):
+    def python(self, *args, status=0):
+        environment = {**os.environ, "PYTHONPATH": str(FOLDER), "PYTHONDONTWRITEBYTECODE": "1", "OPENBLAS_NUM_THREADS": "1"}
+        done = subprocess.run([PYTHON, *args], capture_output=True, text=True, env=environment, timeout=250)
+        self.assertEqual(done.returncode, status, done.stderr)
+        return done.stdout if status == 0 else done.stderr
+
+    def twin(self, spec, shape):
+        return [tuple(map(str, tensor)) for tensor in json.loads(self.python("-c", LIST, spec, json.dumps(shape)))]
+
+    def test_trained_tensors(self):
+        for spec in ("lenet5", "lenet5:act=relu", "mlp", "mlp:hidden=7,hidden2=0", "mlp:hidden=9,hidden2=3"):
+            plan = json.loads(self.ok("train", "--data", "glyphs", "--model", spec, "--dry-run", "--json"))
+            ours = sorted((t["name"], str(t["shape"]), "True") for t in plan["tensors"])
+            self.assertEqual(self.twin(spec, IMAGES), ours, spec)
+
+    def test_all_tensors(self):
+        done = run("models", "--json")
+        if "unknown command" in done.stderr:
+            self.skipTest("SKIP: this telegrad has no command models")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        for model in json.loads(done.stdout)["models"]:
+            with self.subTest(model=model["spec"]):
+                ours = sorted((t["name"], str(t["shape"]), str(t["trained"])) for t in model["tensors"])
+                self.assertEqual(self.twin(model["spec"], model["input"]), ours)
+
+    def test_unknown_models(self):
+        self.assertIn('model "nosuch"', self.python("-c", LIST, "nosuch", json.dumps(SHAPES), status=1))
+
+    def write_weights(self, tensors):
+        head, data = {"__metadata__": {"format": "pt"}}, b""
+        for name, (shape, values) in tensors.items():
+            head[name] = {"dtype": "F32", "shape": shape, "data_offsets": [len(data), len(data) + 4 * len(values)]}
+            data += struct.pack(f"<{len(values)}f", *values)
+        text = json.dumps(head).encode()
+        with open(self.path("w.safetensors"), "wb") as file:
+            file.write(struct.pack("<Q", len(text)) + text + data)
+        return self.path("w.safetensors")
+
+    def test_weights(self):
+        tensors = {"fc2.bias": ([2], [0.5, 0]), "fc1.bias": ([2], [0, -100]), "fc1.weight": ([2, 3], [1, 1, 1, 1, 1, 1]),
+                   "fc2.weight": ([2, 2], [2, 5, -1, 5])}
+        self.assertEqual(json.loads(self.python("-c", LOAD, self.write_weights(tensors))), [[12.5, -6.0]])
+        bias = tensors.pop("fc2.bias")
+        error = self.python("-c", LOAD, self.write_weights({**tensors, "more": bias}), status=1)
+        self.assertIn("missing ['fc2.bias'], unexpected ['more']", error)
+
+    def records(self, *args):
+        return [json.loads(line) for line in self.python(str(FOLDER / "train.py"), *args).splitlines()]
+
+    def test_training_on_text(self):
+        with open(self.path("text"), "w", encoding="utf-8") as file:
+            file.write("telegraph " * 300)
+        for model, more in (("lstm:layers=1,hidden=16,embed=16", []), ("gpt:layers=1,heads=2,embed=16", ["--seed", "2"])):
+            records = self.records("--data", "text:" + self.path("text"), "--model", model, "--context", "16", "--batch", "4",
+                                   "--steps", "60", "--log-every", "50", "--optimizer", "adam:lr=0.03,clip=1", "--lr-schedule", "cosine:warmup=5", *more)
+            self.assertEqual([r["type"] for r in records], ["start", "epoch", "step", "step", "epoch", "end"])
+            start, end = records[0], records[-1]
+            self.assertEqual((start["train_samples"], start["test_samples"], start["steps_per_epoch"]), (2700, 300, 42))
+            self.assertEqual((end["steps"], end["epochs"]), (60, 1))
+            self.assertLess(end["test_loss"], 1.0, model)  # from log 8 = 2.1
+
+    def test_words(self):
+        for name, text in (("train", "a b b\n <unk> a\n"), ("test", "b zebra\n"), ("valid", "a\n")):
+            with open(self.path(name + ".txt"), "w", encoding="utf-8") as file:
+                file.write(text)
+        start = self.records("--data", f"words:{self.folder},eval=test", "--model", "lstm:layers=1,hidden=4,embed=4",
+                             "--context", "2", "--batch", "1", "--steps", "1")[0]
+        self.assertEqual((start["train_samples"], start["test_samples"]), (7, 3))
+
+    @unittest.skipUnless(os.path.isdir(DATA), "SKIP: TELEGRAD_DATA is not set")
+    def test_real_data(self):
+        counts = {"wikitext-2": ("lstm:layers=1,hidden=8,embed=8", 2088628, 245569), "shakespeare": (
+            "lstm:layers=1,hidden=8,embed=8", 1003854, 111540), "mnist": ("mlp", 60000, 10000)}
+        for name, (model, train, test) in counts.items():
+            start = self.records("--data", name, "--model", model, "--steps", "1", "--no-eval", "--batch", "4")[0]
+            self.assertEqual((start["train_samples"], start["test_samples"]), (train, test))
+
+
+if __name__ == "__main__":
+    unittest.main()
