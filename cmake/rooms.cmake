@@ -3,6 +3,25 @@
 set(TG_ROOMS "")
 set(TG_ROOM_TESTS "")
 
+# Give the *_avx2.c and *_avx512.c in the list of that name their flags, or, where the processor has no such thing,
+# take them out.
+function(tg_instruction_sets list)
+    if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|amd64|AMD64")
+        foreach(source ${${list}})
+            if(source MATCHES "_avx2\\.c$")
+                set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS
+                    "-mavx2;-mfma;-mf16c;-mbmi;-mbmi2;-mlzcnt;-mpopcnt;-msse4.2")
+            elseif(source MATCHES "_avx512\\.c$")
+                set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS
+                    "-mavx512f;-mavx512bw;-mavx512dq;-mavx512vl;-mavx2;-mfma;-mf16c;-mbmi;-mbmi2;-mlzcnt;-mpopcnt;-msse4.2")
+            endif()
+        endforeach()
+    else()
+        list(FILTER ${list} EXCLUDE REGEX "_(avx2|avx512)\\.c$")
+        set(${list} ${${list}} PARENT_SCOPE)
+    endif()
+endfunction()
+
 function(tg_room name)
     cmake_parse_arguments(ARG "" "" "EXCLUDE" ${ARGN})
     file(GLOB sources CONFIGURE_DEPENDS src/${name}/*.c)
@@ -13,19 +32,7 @@ function(tg_room name)
     foreach(excluded ${ARG_EXCLUDE})
         list(REMOVE_ITEM sources ${PROJECT_SOURCE_DIR}/src/${name}/${excluded})
     endforeach()
-    if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|amd64|AMD64")
-        foreach(source ${sources})
-            if(source MATCHES "_avx2\\.c$")
-                set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS
-                    "-mavx2;-mfma;-mf16c;-mbmi;-mbmi2;-mlzcnt;-mpopcnt;-msse4.2")
-            elseif(source MATCHES "_avx512\\.c$")
-                set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS
-                    "-mavx512f;-mavx512bw;-mavx512dq;-mavx512vl;-mavx2;-mfma;-mf16c;-mbmi;-mbmi2;-mlzcnt;-mpopcnt;-msse4.2")
-            endif()
-        endforeach()
-    else()
-        list(FILTER sources EXCLUDE REGEX "_(avx2|avx512)\\.c$")
-    endif()
+    tg_instruction_sets(sources)
     set(rooms ${TG_ROOMS} ${name})
     set(TG_ROOMS ${rooms} PARENT_SCOPE)
     if(NOT sources)
