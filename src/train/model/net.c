@@ -158,6 +158,11 @@ size_t net_batch(const net_node *node)
     return node->net->base.batch;
 }
 
+const model_input *net_input_of(const net *n)
+{
+    return &n->base.input;
+}
+
 nn *net_nn(const net_node *node)
 {
     return node->net->nn;

@@ -71,6 +71,8 @@ void net_tensor_share(net_node *node, const char *name, const char *part);
 void net_note(net *n, tg_status status);
 
 size_t net_batch(const net_node *node);
+/* What the network reads. */
+const model_input *net_input_of(const net *n);
 nn *net_nn(const net_node *node);
 static inline size_t net_elements(net_shape s)
 {
