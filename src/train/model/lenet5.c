@@ -28,7 +28,7 @@ static tg_status create(const tg_spec *spec, const model_input *in, size_t batch
     const nn_act_kind act = tg_spec_word(spec, "act")[0] == 't' ? NN_TANH : NN_RELU;
     net *n;
     TG_TRY(net_create(in, batch, &n));
-    net_value x = net_input(n);
+    net_value x = net_image_input(n);
     x = net_conv(n, x, "conv1", (net_conv_spec){.channels = 20, .kernel = 5, .bias = true});
     x = net_maxpool(n, net_act(n, x, act), 2);
     x = net_conv(n, x, "conv2", (net_conv_spec){.channels = 50, .kernel = 5, .bias = true});

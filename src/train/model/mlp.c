@@ -34,7 +34,7 @@ static tg_status create(const tg_spec *spec, const model_input *in, size_t batch
     const size_t hidden2 = (size_t)tg_spec_int(spec, "hidden2");
     net *n;
     TG_TRY(net_create(in, batch, &n));
-    net_value x = net_flatten(n, net_input(n));
+    net_value x = net_flatten(n, net_image_input(n));
     const size_t hidden = (size_t)tg_spec_int(spec, "hidden");
     x = net_dense(n, x, "fc1", (net_dense_spec){.out = hidden, .bias = true});
     x = net_act(n, x, NN_RELU);

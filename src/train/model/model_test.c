@@ -137,7 +137,7 @@ static void test_shapes(void **state)
 
     size_t count;
     const tg_entry *const *entries = train_models(&count);
-    assert_int_equal(count, 2);
+    assert_true(count >= 7);
     assert_string_equal(entries[0]->name, "lenet5");
 }
 

@@ -38,9 +38,9 @@ void model_destroy(model *m)
         destroy((net *)m);
 }
 
-static net_value view_add(net *n, size_t array, net_shape shape)
+static net_value view_add(net *n, size_t array, net_shape shape, bool blocked)
 {
-    n->views[n->nviews] = (net_view){array, shape};
+    n->views[n->nviews] = (net_view){array, shape, blocked};
     return (net_value){n->nviews++};
 }
 
@@ -68,7 +68,8 @@ tg_status net_create(const model_input *in, size_t batch, net **n_p)
     n->narrays = 1;
     view_add(n, 0,
              in->context ? (net_shape){in->context, 1, 1}
-                         : (net_shape){in->height, in->width, in->channels});
+                         : (net_shape){in->height, in->width, in->channels},
+             false);
     *n_p = n;
     return TG_OK;
 }
@@ -79,9 +80,21 @@ net_value net_input(const net *n)
     return (net_value){0};
 }
 
+net_value net_image_input(net *n)
+{
+    if (n->base.input.context)
+        net_refuse(n, "the model is one of images, the data are tokens");
+    return net_input(n);
+}
+
 net_shape net_shape_of(const net *n, net_value x)
 {
     return n->views[x.id].shape;
+}
+
+bool net_is_blocked(const net *n, net_value x)
+{
+    return n->views[x.id].blocked;
 }
 
 void net_note(net *n, tg_status status)
@@ -113,6 +126,9 @@ net_value net_nothing(void)
 net_node *net_node_add(net *n, const net_node_ops *ops, const net_value *in, size_t nin,
                        net_shape out, double flops)
 {
+    net_value reads[NET_INPUTS];
+    for (size_t j = 0; j < nin; j++)
+        reads[j] = ops->blocked ? in[j] : net_plain(n, in[j]);
     if (n->status != TG_OK)
         return NULL;
     if (n->nnodes == NET_MAX_NODES) {
@@ -130,8 +146,9 @@ net_node *net_node_add(net *n, const net_node_ops *ops, const net_value *in, siz
     net_node *node = &n->nodes[n->nnodes++];
     *node = (net_node){.ops = ops, .net = n, .nin = nin, .out = out, .y = array->y};
     for (size_t j = 0; j < nin; j++) {
-        const net_view *v = &n->views[in[j].id];
+        const net_view *v = &n->views[reads[j].id];
         node->in[j] = v->shape;
+        node->in_blocked[j] = v->blocked;
         node->in_array[j] = v->array;
         node->x[j] = n->arrays[v->array].y;
     }
@@ -142,15 +159,16 @@ net_node *net_node_add(net *n, const net_node_ops *ops, const net_value *in, siz
 
 net_value net_node_value(const net_node *node)
 {
-    return view_add(node->net, node->out_array, node->out);
+    return view_add(node->net, node->out_array, node->out, node->out_blocked);
 }
 
 net_value net_flatten(net *n, net_value x)
 {
     if (n->status != TG_OK)
         return net_nothing();
+    x = net_plain(n, x);
     const net_view *v = &n->views[x.id];
-    return view_add(n, v->array, (net_shape){1, 1, net_elements(v->shape)});
+    return view_add(n, v->array, (net_shape){1, 1, net_elements(v->shape)}, false);
 }
 
 size_t net_batch(const net_node *node)
@@ -161,6 +179,11 @@ size_t net_batch(const net_node *node)
 const model_input *net_input_of(const net *n)
 {
     return &n->base.input;
+}
+
+size_t net_position(const net_node *node)
+{
+    return (size_t)(node - node->net->nodes);
 }
 
 nn *net_nn(const net_node *node)
@@ -217,9 +240,9 @@ size_t net_state_add(net *n, size_t count)
     return at;
 }
 
-model_init net_he(size_t fan_in)
+model_init net_he(size_t fan)
 {
-    return (model_init){MODEL_NORMAL, sqrt(2.0 / (double)fan_in)};
+    return (model_init){MODEL_NORMAL, sqrt(2.0 / (double)fan)};
 }
 
 /* ---- the whole --------------------------------------------------------------------------------

@@ -11,7 +11,7 @@
  * nothing; net_model reports the first failure and frees the net.
  *
  * Values are arrays (batch, height, width, channels); of tokens height is the context and width 1.
- */
+ * Between layers that know how, some are blocked (nn.h). */
 #ifndef TG_TRAIN_NET_H
 #define TG_TRAIN_NET_H
 
@@ -31,6 +31,8 @@ typedef struct net_shape {
 
 TG_NODISCARD tg_status net_create(const model_input *in, size_t batch, net **n_p);
 net_value net_input(const net *n);
+/* The input of a network of images: refuses tokens. */
+net_value net_image_input(net *n);
 net_shape net_shape_of(const net *n, net_value x);
 
 /* Report a description that makes no sense, as TG_E_ARG. */
@@ -51,6 +53,29 @@ net_value net_maxpool(net *n, net_value x, size_t window);
 net_value net_act(net *n, net_value x, nn_act_kind kind);
 /* The same elements as one row of channels (height, width, channels). */
 net_value net_flatten(net *n, net_value x);
+/* Whether x is blocked; the same values not blocked (x itself if it is not). */
+bool net_is_blocked(const net *n, net_value x);
+net_value net_plain(net *n, net_value x);
+
+/* Over all places of a batch, channel by channel; relu: then max(., 0). Evaluation uses running
+ * statistics, to which each training batch contributes a tenth (its variance unbiased).
+ * Tensors NAME.weight, at first 1, and NAME.bias, at first 0, (channels); statistics
+ * NAME.running_mean, at first 0, and NAME.running_var, at first 1.
+ * Source  Ioffe and Szegedy 2015, arXiv:1502.03167; epsilon and momentum as in PyTorch */
+net_value net_batchnorm(net *n, net_value x, const char *name, bool relu);
+/* max(batchnorm(x) + shortcut, 0), in one pass. */
+net_value net_batchnorm_add(net *n, net_value x, net_value shortcut, const char *name);
+/* a + b; relu: max(a + b, 0). */
+net_value net_add(net *n, net_value a, net_value b, bool relu);
+/* The mean over all places. */
+net_value net_avgpool(net *n, net_value x);
+/* A shortcut without parameters to half the height and width, rounded up: every second row and
+ * column, and zeros for the channels that are new, half of them before the old ones.
+ * Source  He et al. 2016, arXiv:1512.03385, sec. 4.2, option A */
+net_value net_shortcut(net *n, net_value x, size_t channels);
+/* In training elements are 0 with probability p in [0, 1), the others divided by 1 - p. Masks
+ * differ between layers, ranks, steps and the parts of a step. p = 0: x itself. */
+net_value net_dropout(net *n, net_value x, double p);
 
 typedef struct net_dense_spec {
     size_t out;
@@ -78,17 +103,18 @@ net_value net_lstm(net *n, net_value x, const char *name, unsigned layer, size_t
  * (channels), which start at 1 and 0.
  * Source  Ba et al. 2016, arXiv:1607.06450, sec. 3 */
 net_value net_layernorm(net *n, net_value x, const char *name);
-/* Gaussian error linear units, as GPT-2 has them: x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))
- * / 2. Source  Hendrycks and Gimpel 2016, arXiv:1606.08415, sec. 2 */
+/* Gaussian error linear units, as GPT-2 has them: x (1 + tanh u) / 2, u = sqrt(2 / pi)
+ * (x + 0.044715 x^3).
+ * Source  Hendrycks and Gimpel 2016, arXiv:1606.08415, sec. 2 */
 net_value net_gelu(net *n, net_value x);
 /* Causal self-attention (nn/attention.h) of queries, keys and values: a third of the channels each.
  */
 net_value net_attention(net *n, net_value x, size_t heads);
 
-/* N(0, 2 / fan_in).
+/* N(0, 2 / fan). Of the inputs of an output:
  * Source  He et al. 2015, arXiv:1502.01852, sec. 2.2; MXNet's image-classification example
  *         initialises LeNet so: Xavier(rnd_type="gaussian", factor_type="in", magnitude=2) */
-model_init net_he(size_t fan_in);
+model_init net_he(size_t fan);
 
 /* The channels of `logits` are the classes; the loss is softmax cross-entropy. Draws the
  * parameters (model_draw). Errors those of the calls before, TG_E_ARG, TG_E_NOMEM */

@@ -4,8 +4,8 @@
 
 #include "train/model/net_node.h"
 
-#define NET_MAX_NODES 512
-#define NET_MAX_TENSORS 512
+#define NET_MAX_NODES NET_LAYERS
+#define NET_MAX_TENSORS 2048
 #define NET_MAX_VALUES (2 * NET_MAX_NODES)
 
 /* Memory of gradients: taken and given back while the plan goes through the backward pass. */
@@ -28,6 +28,7 @@ typedef struct net_array {
 typedef struct net_view {
     size_t array;
     net_shape shape;
+    bool blocked;
 } net_view;
 
 struct net {

@@ -12,10 +12,12 @@
 #define NET_INPUTS 3
 #define NET_TENSORS 4
 #define NET_SOURCES 8 /* that a value may be used by */
+#define NET_LAYERS 512
 
 typedef enum net_gradient {
     NET_OWN = 0, /* each dx is an array of its own, and is not dy */
     NET_SHARED,  /* all dx are one array, which may be dy itself */
+    NET_APART,   /* each dx is an array of its own, the last of which may be dy itself */
     NET_SAME     /* all dx are dy, unchanged: there is no backward_data */
 } net_gradient;
 
@@ -31,6 +33,8 @@ typedef struct net_node_ops {
     net_gradient gradient;
     bool
         adds; /* backward_weights adds to net_grad where net_adds(node, i), else the network does */
+    bool blocked; /* takes blocked inputs (in_blocked says which are); others get them plain */
+    bool sums;    /* backward_weights adds net_second(node), if there is one, to dy */
 } net_node_ops;
 
 struct net_node {
@@ -39,6 +43,7 @@ struct net_node {
     size_t nin, ntensors;
     size_t tensors[NET_TENSORS]; /* in the model's table */
     net_shape in[NET_INPUTS], out;
+    bool in_blocked[NET_INPUTS], out_blocked; /* the latter the node's to set when it is added */
     /* Set before a pass reaches the node. x and y: (batch, shape); x[0] of a node that reads the
      * network's input is the caller's: images, or int32_t tokens. */
     const void *x[NET_INPUTS];
@@ -73,6 +78,13 @@ void net_note(net *n, tg_status status);
 size_t net_batch(const net_node *node);
 /* What the network reads. */
 const model_input *net_input_of(const net *n);
+/* Samples that count in this pass, from the first. */
+size_t net_count(const net_node *node);
+/* Of the layers of the network. */
+size_t net_position(const net_node *node);
+/* The rest of the gradient of the output, if the node sums: NULL, or an array that is the memory of
+ * no dx but in the same place. */
+const float *net_second(const net_node *node);
 nn *net_nn(const net_node *node);
 static inline size_t net_elements(net_shape s)
 {

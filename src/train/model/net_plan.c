@@ -72,7 +72,12 @@ static tg_status distribute(net *n, net_node *node, size_t dy)
         if (node->in_array[j] == 0)
             continue;
         size_t id;
-        if (kind == NET_OWN) {
+        const bool in_place =
+            kind == NET_APART && j + 1 == node->nin && n->buffers[dy].readers == 1;
+        if (in_place) {
+            n->buffers[dy].readers++;
+            id = dy;
+        } else if (kind == NET_OWN || kind == NET_APART) {
             TG_TRY(acquire(n, n->arrays[node->in_array[j]].n, &id));
         } else {
             if (kind == NET_SHARED && first) {

@@ -24,6 +24,16 @@ float *net_grad(const net_node *node, size_t i)
     return base + tensor_of(node, i)->offset;
 }
 
+size_t net_count(const net_node *node)
+{
+    return node->net->batch.count;
+}
+
+const float *net_second(const net_node *node)
+{
+    return node->nsum == 1 && !node->sum_anew ? node->sum[0] : NULL;
+}
+
 float *net_state(const net_node *node, size_t offset)
 {
     return node->net->base.state + offset;
@@ -102,6 +112,8 @@ tg_status model_forward(model *m, const model_batch *batch, const model_pass *pa
 static void sum_up(const net_node *node)
 {
     size_t from = 0;
+    if (node->ops->sums && net_second(node))
+        return;
     const size_t count = node->net->arrays[node->out_array].n;
     if (node->sum_anew) {
         nn_add(count, node->sum[0], node->sum[1], node->dy);

@@ -16,8 +16,11 @@ static void destroy(net_node *node)
     nn_act_destroy(node->impl);
 }
 
-static const net_node_ops ops = {
-    .forward = forward, .backward_data = backward_data, .destroy = destroy, .gradient = NET_SHARED};
+static const net_node_ops ops = {.forward = forward,
+                                 .backward_data = backward_data,
+                                 .destroy = destroy,
+                                 .gradient = NET_SHARED,
+                                 .blocked = true};
 
 net_value net_act(net *n, net_value x, nn_act_kind kind)
 {
@@ -25,6 +28,7 @@ net_value net_act(net *n, net_value x, nn_act_kind kind)
     net_node *node = net_node_add(n, &ops, &x, 1, shape, 0);
     if (!node)
         return net_nothing();
+    node->out_blocked = node->in_blocked[0];
     nn_act *act = NULL;
     net_note(n, nn_act_create(net_nn(node), kind, net_batch(node) * net_elements(shape), &act));
     node->impl = act;

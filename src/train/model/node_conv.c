@@ -28,7 +28,8 @@ static void destroy(net_node *node)
 static const net_node_ops ops = {.forward = forward,
                                  .backward_weights = backward_weights,
                                  .backward_data = backward_data,
-                                 .destroy = destroy};
+                                 .destroy = destroy,
+                                 .blocked = true};
 
 net_value net_conv(net *n, net_value x, const char *name, net_conv_spec spec)
 {
@@ -46,6 +47,7 @@ net_value net_conv(net *n, net_value x, const char *name, net_conv_spec spec)
         net_node_add(n, &ops, &x, 1, out, 2.0 * (double)net_elements(out) * (double)fan_in);
     if (!node)
         return net_nothing();
+    node->out_blocked = nn_blocks(spec.channels) && out.height * out.width > 1;
     const size_t weights[] = {spec.channels, in.channels, k, k};
     net_tensor_add(node, name, "weight", MODEL_TRAINED, weights, 4,
                    spec.init.value > 0 ? spec.init : net_he(fan_in));
@@ -59,7 +61,9 @@ net_value net_conv(net *n, net_value x, const char *name, net_conv_spec spec)
                                  .kernel = k,
                                  .stride = stride,
                                  .pad = spec.pad,
-                                 .bias = spec.bias};
+                                 .bias = spec.bias,
+                                 .src_blocked = node->in_blocked[0],
+                                 .dst_blocked = node->out_blocked};
     nn_conv *conv = NULL;
     net_note(n, nn_conv_create(net_nn(node), &shape, &conv));
     node->impl = conv;

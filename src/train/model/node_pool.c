@@ -17,7 +17,7 @@ static void destroy(net_node *node)
 }
 
 static const net_node_ops ops = {
-    .forward = forward, .backward_data = backward_data, .destroy = destroy};
+    .forward = forward, .backward_data = backward_data, .destroy = destroy, .blocked = true};
 
 net_value net_maxpool(net *n, net_value x, size_t window)
 {
@@ -31,9 +31,10 @@ net_value net_maxpool(net *n, net_value x, size_t window)
     net_node *node = net_node_add(n, &ops, &x, 1, out, 0);
     if (!node)
         return net_nothing();
+    node->out_blocked = node->in_blocked[0] && out.height * out.width > 1;
     nn_pool *pool = NULL;
     net_note(n, nn_pool_create(net_nn(node), net_batch(node), in.height, in.width, in.channels,
-                               window, &pool));
+                               window, node->in_blocked[0], &pool));
     node->impl = pool;
     return net_node_value(node);
 }

@@ -50,10 +50,29 @@ struct nn_conv {
     op forward, backward_weights, backward_data;
 };
 
+/* inner: what the primitive is asked to take. */
 typedef struct conv_layouts {
-    dnnl_memory_desc_t src, weights, any_weights, bias, dst;
+    dnnl_memory_desc_t src, inner_src, weights, any_weights, bias, dst, inner_dst;
     dnnl_dims_t stride, pad, pad_end; /* height, width */
 } conv_layouts;
+
+bool nn_blocks(size_t channels)
+{
+    return channels > NN_BLOCK && channels % NN_BLOCK == 0 && strcmp(tg_cpu_level(), "avx512") == 0;
+}
+
+/* What blocked arrays meet is blocked as well; of one block only the name differs. */
+static dnnl_format_tag_t layout_of(size_t channels, bool blocked, bool other_blocked)
+{
+    return blocked || (other_blocked && channels == NN_BLOCK) ? dnnl_nChw16c : dnnl_nhwc;
+}
+
+static dnnl_format_tag_t inner_layout_of(size_t channels, bool blocked, bool other_blocked)
+{
+    if (!blocked && !other_blocked)
+        return dnnl_nhwc;
+    return channels % NN_BLOCK == 0 ? dnnl_nChw16c : dnnl_format_tag_any;
+}
 
 static tg_status conv_layouts_init(const nn_conv_shape *s, conv_layouts *l)
 {
@@ -62,8 +81,11 @@ static tg_status conv_layouts_init(const nn_conv_shape *s, conv_layouts *l)
                      stride = (dnnl_dim_t)s->stride, pad = (dnnl_dim_t)s->pad;
     const dnnl_dim_t oh = (h + 2 * pad - k) / stride + 1, ow = (w + 2 * pad - k) / stride + 1;
     const dnnl_dims_t src = {b, i, h, w}, dst = {b, o, oh, ow}, weights = {o, i, k, k}, bias = {o};
-    TG_TRY(op_layout(&l->src, 4, src, dnnl_nhwc));
-    TG_TRY(op_layout(&l->dst, 4, dst, dnnl_nhwc));
+    const bool sb = s->src_blocked, db = s->dst_blocked;
+    TG_TRY(op_layout(&l->src, 4, src, layout_of(s->in, sb, db)));
+    TG_TRY(op_layout(&l->dst, 4, dst, layout_of(s->out, db, sb)));
+    TG_TRY(op_layout(&l->inner_src, 4, src, inner_layout_of(s->in, sb, db)));
+    TG_TRY(op_layout(&l->inner_dst, 4, dst, inner_layout_of(s->out, db, sb)));
     TG_TRY(op_layout(&l->weights, 4, weights, dnnl_oihw));
     TG_TRY(op_layout(&l->any_weights, 4, weights, dnnl_format_tag_any));
     TG_TRY(op_layout(&l->bias, 1, bias, dnnl_a));
@@ -76,7 +98,8 @@ static tg_status conv_layouts_init(const nn_conv_shape *s, conv_layouts *l)
     return TG_OK;
 }
 
-static tg_status conv_build(nn_conv *c, const conv_layouts *l, dnnl_primitive_desc_t pd[3])
+static tg_status conv_build(nn_conv *c, dnnl_alg_kind_t alg, const conv_layouts *l,
+                            dnnl_primitive_desc_t pd[3])
 {
     dnnl_convolution_desc_t desc;
     const joint forward[] = {{DNNL_ARG_SRC, &l->src, NULL},
@@ -86,9 +109,9 @@ static tg_status conv_build(nn_conv *c, const conv_layouts *l, dnnl_primitive_de
     const dnnl_memory_desc_t *bias = c->bias ? &l->bias : NULL;
     const size_t without = c->bias ? 0 : 1; /* the last joint */
     DNNL_TRY("describing a convolution",
-             dnnl_convolution_forward_desc_init(&desc, dnnl_forward_training,
-                                                dnnl_convolution_direct, &l->src, &l->any_weights,
-                                                bias, &l->dst, l->stride, l->pad, l->pad_end));
+             dnnl_convolution_forward_desc_init(&desc, dnnl_forward_training, alg, &l->inner_src,
+                                                &l->any_weights, bias, &l->inner_dst, l->stride,
+                                                l->pad, l->pad_end));
     TG_TRY(
         op_build(c->nn, &desc, NULL, &c->forward, forward, TRAIN_COUNT(forward) - without, &pd[0]));
 
@@ -96,21 +119,40 @@ static tg_status conv_build(nn_conv *c, const conv_layouts *l, dnnl_primitive_de
                              {DNNL_ARG_DIFF_DST, &l->dst, NULL},
                              {DNNL_ARG_DIFF_WEIGHTS, &l->weights, NULL},
                              {DNNL_ARG_DIFF_BIAS, &l->bias, NULL}};
-    DNNL_TRY("describing a convolution",
-             dnnl_convolution_backward_weights_desc_init(&desc, dnnl_convolution_direct, &l->src,
-                                                         &l->any_weights, bias, &l->dst, l->stride,
-                                                         l->pad, l->pad_end));
+    DNNL_TRY("describing a convolution", dnnl_convolution_backward_weights_desc_init(
+                                             &desc, alg, &l->inner_src, &l->any_weights, bias,
+                                             &l->inner_dst, l->stride, l->pad, l->pad_end));
     TG_TRY(op_build(c->nn, &desc, pd[0], &c->backward_weights, weights,
                     TRAIN_COUNT(weights) - without, &pd[1]));
 
     const joint data[] = {{DNNL_ARG_DIFF_DST, &l->dst, NULL},
                           {DNNL_ARG_WEIGHTS, &l->weights, NULL},
                           {DNNL_ARG_DIFF_SRC, &l->src, NULL}};
-    DNNL_TRY("describing a convolution",
-             dnnl_convolution_backward_data_desc_init(&desc, dnnl_convolution_direct, &l->src,
-                                                      &l->any_weights, &l->dst, l->stride, l->pad,
-                                                      l->pad_end));
+    DNNL_TRY("describing a convolution", dnnl_convolution_backward_data_desc_init(
+                                             &desc, alg, &l->inner_src, &l->any_weights,
+                                             &l->inner_dst, l->stride, l->pad, l->pad_end));
     return op_build(c->nn, &desc, pd[0], &c->backward_data, data, TRAIN_COUNT(data), &pd[2]);
+}
+
+/* Whether Winograd's filtering pays: tiles of 4 x 4 outputs, a batch of products for each. */
+static bool winograd_pays(const nn_conv_shape *s)
+{
+    return s->src_blocked && s->dst_blocked && s->kernel == 3 && s->stride == 1 && s->pad == 1 &&
+           s->height >= 4 && s->width >= 4;
+}
+
+static tg_status conv_try(nn_conv *c, dnnl_alg_kind_t alg, const conv_layouts *layouts)
+{
+    dnnl_primitive_desc_t pd[3] = {NULL, NULL, NULL};
+    const tg_status status = conv_build(c, alg, layouts, pd);
+    for (int i = 0; i < 3; i++)
+        op_pd_destroy(pd[i]);
+    if (status != TG_OK) {
+        op_destroy(&c->forward);
+        op_destroy(&c->backward_weights);
+        op_destroy(&c->backward_data);
+    }
+    return status;
 }
 
 tg_status nn_conv_create(nn *n, const nn_conv_shape *shape, nn_conv **c_p)
@@ -121,10 +163,11 @@ tg_status nn_conv_create(nn *n, const nn_conv_shape *shape, nn_conv **c_p)
     TG_TRY(train_alloc(1, sizeof *c, &c));
     c->nn = n;
     c->bias = shape->bias;
-    dnnl_primitive_desc_t pd[3] = {NULL, NULL, NULL};
-    const tg_status status = conv_build(c, &layouts, pd);
-    for (int i = 0; i < 3; i++)
-        op_pd_destroy(pd[i]);
+    tg_status status = TG_E_UNSUPPORTED;
+    if (winograd_pays(shape))
+        status = conv_try(c, dnnl_convolution_winograd, &layouts);
+    if (status == TG_E_UNSUPPORTED)
+        status = conv_try(c, dnnl_convolution_direct, &layouts);
     if (status != TG_OK) {
         nn_conv_destroy(c);
         return status;
@@ -191,14 +234,15 @@ static tg_status pool_build(nn_pool *p, const dnnl_memory_desc_t *src,
 }
 
 tg_status nn_pool_create(nn *n, size_t batch, size_t height, size_t width, size_t channels,
-                         size_t window, nn_pool **p_p)
+                         size_t window, bool blocked, nn_pool **p_p)
 {
+    const dnnl_format_tag_t tag = blocked ? dnnl_nChw16c : dnnl_nhwc;
     dnnl_memory_desc_t src, dst;
     const dnnl_dim_t b = (dnnl_dim_t)batch, c = (dnnl_dim_t)channels;
     const dnnl_dims_t from = {b, c, (dnnl_dim_t)height, (dnnl_dim_t)width};
     const dnnl_dims_t to = {b, c, (dnnl_dim_t)(height / window), (dnnl_dim_t)(width / window)};
-    TG_TRY(op_layout(&src, 4, from, dnnl_nhwc));
-    TG_TRY(op_layout(&dst, 4, to, dnnl_nhwc));
+    TG_TRY(op_layout(&src, 4, from, tag));
+    TG_TRY(op_layout(&dst, 4, to, tag));
     nn_pool *p;
     TG_TRY(train_alloc(1, sizeof *p, &p));
     p->nn = n;

@@ -6,6 +6,10 @@
  * have; the library underneath reorders to formats of its own. All arrays are the caller's, do not
  * overlap unless said, and outputs are overwritten.
  *
+ * Blocked activations are (batch, channels / 16, height, width, 16): the layout in which the
+ * library is fastest where it has 512-bit vectors. Of 16 channels, or one place, both layouts are
+ * the same.
+ *
  * Errors   of every fallible function: TG_E_NOMEM; TG_E_UNSUPPORTED if the library refuses a shape
  * Threads  an nn and everything made with it belong to the thread that made it
  * Signals  that come to the thread while a layer computes wait until the layer is done, except its
@@ -25,15 +29,24 @@ void nn_destroy(nn *n);
 /* ---- convolution: square kernel, zero padding on all sides ------------------------------------
  */
 
+#define NN_BLOCK 16
+
+/* Whether a convolution had better give that many channels blocked. */
+bool nn_blocks(size_t channels);
+
 typedef struct nn_conv_shape {
     size_t batch, height, width, in; /* src (batch, height, width, in) */
     size_t out, kernel, stride,
         pad;   /* dst (batch, oh, ow, out), oh = (height + 2 pad - kernel) / stride + 1 */
     bool bias; /* false: bias and dbias below are not looked at */
+    bool src_blocked, dst_blocked;
 } nn_conv_shape;
 
 typedef struct nn_conv nn_conv;
 
+/* Kernels of 3 over 32 blocked channels and more are computed by Winograd's minimal filtering where
+ * the library can, which rounds differently: 1e-5 of the largest output is usual.
+ * Source  Lavin and Gray 2016, arXiv:1509.09308, F(4x4, 3x3) */
 TG_NODISCARD tg_status nn_conv_create(nn *n, const nn_conv_shape *shape, nn_conv **c_p);
 void nn_conv_destroy(nn_conv *c);
 TG_NODISCARD tg_status nn_conv_forward(nn_conv *c, const float *src, const float *weights,
@@ -51,7 +64,7 @@ typedef struct nn_pool nn_pool;
 /* src (batch, height, width, channels) to dst (batch, height / window, width / window, channels).
  */
 TG_NODISCARD tg_status nn_pool_create(nn *n, size_t batch, size_t height, size_t width,
-                                      size_t channels, size_t window, nn_pool **p_p);
+                                      size_t channels, size_t window, bool blocked, nn_pool **p_p);
 void nn_pool_destroy(nn_pool *p);
 /* Remembers which element was the largest (the first one of equals) until the next forward. */
 TG_NODISCARD tg_status nn_pool_forward(nn_pool *p, const float *src, float *dst);

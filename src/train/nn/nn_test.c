@@ -139,12 +139,12 @@ static void test_conv(void **state)
     (void)state;
     nn *n;
     OK(nn_create(&n));
-    check_conv(n, (nn_conv_shape){3, 28, 28, 1, 20, 5, 1, 0, true});
-    check_conv(n, (nn_conv_shape){2, 12, 12, 20, 50, 5, 1, 0, true});
-    check_conv(n, (nn_conv_shape){2, 9, 7, 3, 16, 3, 1, 1, true});
-    check_conv(n, (nn_conv_shape){1, 9, 9, 4, 8, 3, 2, 1, true});
-    check_conv(n, (nn_conv_shape){1, 5, 5, 1, 1, 5, 1, 0, true});
-    check_conv(n, (nn_conv_shape){2, 9, 8, 3, 16, 3, 2, 1, false});
+    check_conv(n, (nn_conv_shape){3, 28, 28, 1, 20, 5, 1, 0, true, false, false});
+    check_conv(n, (nn_conv_shape){2, 12, 12, 20, 50, 5, 1, 0, true, false, false});
+    check_conv(n, (nn_conv_shape){2, 9, 7, 3, 16, 3, 1, 1, true, false, false});
+    check_conv(n, (nn_conv_shape){1, 9, 9, 4, 8, 3, 2, 1, true, false, false});
+    check_conv(n, (nn_conv_shape){1, 5, 5, 1, 1, 5, 1, 0, true, false, false});
+    check_conv(n, (nn_conv_shape){2, 9, 8, 3, 16, 3, 2, 1, false, false, false});
     nn_destroy(n);
 }
 
@@ -178,7 +178,7 @@ static void test_pool(void **state)
     nn *n;
     nn_pool *p;
     OK(nn_create(&n));
-    OK(nn_pool_create(n, B, H, W, C, 2, &p));
+    OK(nn_pool_create(n, B, H, W, C, 2, false, &p));
     OK(nn_pool_forward(p, src, dst));
     OK(nn_pool_backward(p, ddst, dsrc));
     assert_close(dst, want, B * OH * OW * C, 0);
@@ -310,7 +310,7 @@ enum { ROUNDS = 20 };
 static void *convolve(void *arg)
 {
     uint64_t *hash = arg;
-    const nn_conv_shape shape = {4, 12, 12, 20, 50, 5, 1, 0, true};
+    const nn_conv_shape shape = {4, 12, 12, 20, 50, 5, 1, 0, true, false, false};
     const conv_case c = conv_case_of(shape);
     float *src = noise(c.nsrc, 1), *weights = noise(c.nweights, 2), *ddst = noise(c.ndst, 4);
     float *dst = blank(c.ndst), *dweights = blank(c.nweights), *bias = noise(shape.out, 3);
