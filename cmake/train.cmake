@@ -62,6 +62,7 @@ foreach(test ${train_tests})
     add_executable(${stem} ${test})
     target_link_libraries(${stem} PRIVATE tg_flags tg_train telegrad_static PkgConfig::CMOCKA ZLIB::ZLIB
         Threads::Threads m)
+    target_include_directories(${stem} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
     add_test(NAME ${stem} COMMAND ${stem})
     set_tests_properties(${stem} PROPERTIES TIMEOUT 300 LABELS train)
 endforeach()
