@@ -66,3 +66,7 @@ foreach(test ${train_tests})
     add_test(NAME ${stem} COMMAND ${stem})
     set_tests_properties(${stem} PROPERTIES TIMEOUT 300 LABELS train)
 endforeach()
+find_package(Python3 COMPONENTS Interpreter REQUIRED)
+add_test(NAME layer_torch_test COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tools/layer_golden.py
+    --check $<TARGET_FILE:layer_test>)
+set_tests_properties(layer_torch_test PROPERTIES TIMEOUT 300 LABELS train SKIP_RETURN_CODE 77)
