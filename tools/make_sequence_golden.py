@@ -1,15 +1,21 @@
 #!/usr/bin/env python3
 """Golden values of the layers of tokens, forward and backward, by PyTorch in double precision:
 
-    tools/make_sequence_golden.py > tests/golden/golden_sequence.h
-    tools/make_sequence_golden.py --lines --seed 7      # the same as plain text, of other inputs
+    tools/make_sequence_golden.py                   write tests/golden/golden_sequence.h (in the root of the repository)
+    tools/make_sequence_golden.py --check PROGRAM   let sequence_golden_test compare with values of other inputs
 
 A line is "NAME VALUE VALUE ..."; lines of one name go on from one another. Inputs are exact in single precision.
-"""
-import argparse
+Ends with status 77 where PyTorch is not installed."""
+import subprocess
+import sys
+import tempfile
 
-import torch
-import torch.nn.functional as F
+try:
+    import torch
+    import torch.nn.functional as F
+except ImportError as missing:
+    print("SKIP:", missing)
+    sys.exit(77)
 
 LINE = 60  # values
 
@@ -162,12 +168,8 @@ def model_gpt(out, case, tied, vocabulary, layers, heads, embed, batch, context)
     model(out, case, p, forward, vocabulary, batch, context)
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--lines", action="store_true")
-    args = parser.parse_args()
-    torch.manual_seed(args.seed)
+def lines(seed):
+    torch.manual_seed(seed)
     out = Writer()
     lstm(out, "lstm_small", 3, 4, 5, 3)
     lstm(out, "lstm_wide", 2, 3, 7, 17)
@@ -179,15 +181,25 @@ def main():
     model_lstm(out, "model_lstm_free", False, 7, 3, 4, 1, 2, 3)
     model_gpt(out, "model_gpt_tied", True, 7, 2, 2, 4, 2, 4)
     model_gpt(out, "model_gpt_free", False, 5, 1, 1, 4, 3, 3)
-    if args.lines:
-        print("\n".join(out.lines))
-        return
-    print("/* Written by tools/make_sequence_golden.py with PyTorch %s. */" % torch.__version__)
-    print("static const char *const golden_sequence[] = {")
-    for line in out.lines:
-        print('    "%s",' % line)
-    print("};")
+    return out.lines
+
+
+def write():
+    with open("tests/golden/golden_sequence.h", "w", encoding="ascii") as f:
+        f.write("/* Made by tools/make_sequence_golden.py (PyTorch, float64), never by the library. */\n")
+        f.write("static const char *const golden_sequence[] = {\n")
+        f.writelines('    "%s",\n' % line for line in lines(1))
+        f.write("};\n")
+
+
+def check(program):
+    for seed in (2, 3, 4):
+        with tempfile.NamedTemporaryFile("w", suffix=".txt") as f:
+            f.write("\n".join(lines(seed)) + "\n")
+            f.flush()
+            subprocess.run([program, f.name], check=True)
 
 
 if __name__ == "__main__":
-    main()
+    torch.set_num_threads(1)
+    check(sys.argv[2]) if sys.argv[1:2] == ["--check"] else write()
