@@ -13,50 +13,69 @@ tg_status gemm(char transa, char transb, size_t m, size_t n, size_t k, const flo
     return TG_OK;
 }
 
-/* One product, with signals held. */
-static tg_status product(char transa, char transb, size_t m, size_t n, size_t k, const float *a,
-                         size_t lda, const float *b, size_t ldb, float *c)
+/* Outputs that are computed at once: what follows a product finds them in the cache. */
+#define STRIP 2048
+
+static tg_status forward(size_t batch, size_t in, size_t out, const float *src,
+                         const float *weights, const float *bias, float *dst)
 {
-    sigset_t old;
-    op_hold_signals(&old);
-    const tg_status status = gemm(transa, transb, m, n, k, a, lda, b, ldb, 0, c, n);
-    op_let_signals(&old);
-    return status;
+    const row_kernels *rows = row_kernels_of(tg_cpu_level());
+    for (size_t at = 0; at < out; at += STRIP) {
+        const size_t width = out - at < STRIP ? out - at : STRIP;
+        TG_TRY(gemm('N', 'T', batch, width, in, src, in, weights + at * in, in, 0, dst + at, out));
+        for (size_t i = 0; bias && i < batch; i++)
+            rows->add(width, bias + at, dst + i * out + at);
+    }
+    return TG_OK;
 }
 
 tg_status nn_dense_forward(size_t batch, size_t in, size_t out, const float *src,
                            const float *weights, const float *bias, float *dst)
 {
-    TG_TRY(product('N', 'T', batch, out, in, src, in, weights, in, dst));
-    const row_kernels *rows = row_kernels_of(tg_cpu_level());
-    for (size_t i = 0; bias && i < batch; i++)
-        rows->add(out, bias, dst + i * out);
-    return TG_OK;
+    sigset_t old;
+    op_hold_signals(&old);
+    const tg_status status = forward(batch, in, out, src, weights, bias, dst);
+    op_let_signals(&old);
+    return status;
 }
 
-void sum_rows(size_t rows, size_t n, const float *x, float *sum)
+void sum_rows(size_t rows, size_t n, const float *x, size_t stride, float *sum)
 {
-    enum { STRIP = 2048 }; /* of the sum, to stay in the L1 cache */
     const row_kernels *kernels = row_kernels_of(tg_cpu_level());
     memset(sum, 0, n * sizeof *sum);
-    for (size_t at = 0; at < n; at += STRIP) {
-        const size_t width = n - at < STRIP ? n - at : STRIP;
-        for (size_t i = 0; i < rows; i++)
-            kernels->add(width, x + i * n + at, sum + at);
+    for (size_t i = 0; i < rows; i++)
+        kernels->add(n, x + i * stride, sum);
+}
+
+static tg_status backward_weights(size_t batch, size_t in, size_t out, const float *src,
+                                  const float *ddst, float *dweights, float *dbias)
+{
+    for (size_t at = 0; at < out; at += STRIP) {
+        const size_t width = out - at < STRIP ? out - at : STRIP;
+        TG_TRY(
+            gemm('T', 'N', width, in, batch, ddst + at, out, src, in, 0, dweights + at * in, in));
+        if (dbias)
+            sum_rows(batch, width, ddst + at, out, dbias + at);
     }
+    return TG_OK;
 }
 
 tg_status nn_dense_backward_weights(size_t batch, size_t in, size_t out, const float *src,
                                     const float *ddst, float *dweights, float *dbias)
 {
-    TG_TRY(product('T', 'N', out, in, batch, ddst, out, src, in, dweights));
-    if (dbias)
-        sum_rows(batch, out, ddst, dbias);
-    return TG_OK;
+    sigset_t old;
+    op_hold_signals(&old);
+    const tg_status status = backward_weights(batch, in, out, src, ddst, dweights, dbias);
+    op_let_signals(&old);
+    return status;
 }
 
 tg_status nn_dense_backward_data(size_t batch, size_t in, size_t out, const float *ddst,
                                  const float *weights, float *dsrc)
 {
-    return product('N', 'N', batch, in, out, ddst, out, weights, in, dsrc);
+    sigset_t old;
+    op_hold_signals(&old);
+    const tg_status status = gemm('N', 'N', batch, in, out, ddst, out, weights, in, 0, dsrc, in);
+    op_let_signals(&old);
+    return status;
 }

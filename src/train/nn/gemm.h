@@ -11,7 +11,7 @@ TG_NODISCARD tg_status gemm(char transa, char transb, size_t m, size_t n, size_t
                             size_t lda, const float *b, size_t ldb, float beta, float *c,
                             size_t ldc);
 
-/* sum (n) of the rows of x (rows, n) */
-void sum_rows(size_t rows, size_t n, const float *x, float *sum);
+/* sum (n) of the rows of x (rows, n), which begin `stride` apart */
+void sum_rows(size_t rows, size_t n, const float *x, size_t stride, float *sum);
 
 #endif

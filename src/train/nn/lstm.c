@@ -134,7 +134,7 @@ static tg_status backward_weights(nn_lstm *l, const float *x, const nn_lstm_weig
         gemm('T', 'N', width, l->s.in, rows, l->gates, width, x, l->s.in, 0, dw->input, l->s.in));
     TG_TRY(gemm('T', 'N', width, hidden, rows, l->gates, width, l->before, hidden, 0, dw->recurrent,
                 hidden));
-    sum_rows(rows, width, l->gates, dw->input_bias);
+    sum_rows(rows, width, l->gates, width, dw->input_bias);
     memcpy(dw->hidden_bias, dw->input_bias, width * sizeof *dw->hidden_bias);
     return TG_OK;
 }
