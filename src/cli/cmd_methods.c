@@ -2,6 +2,7 @@
  * table of docs/methods.md. */
 #include "cli/cli.h"
 #include "cli/console.h"
+#include "cli/entry.h"
 #include "cli/methods_card.h"
 #include "cli/options.h"
 #include <jansson.h>
@@ -14,8 +15,7 @@ struct methods_options {
     size_t count;
 };
 
-/* A model is no part of the library, but is named by the same kind of string. */
-#define KINDS (TG_KIND_COUNT + 1)
+#define KINDS (KIND_MODEL + 1)
 
 static const char *kind_name(int kind)
 {
@@ -109,7 +109,7 @@ static void print_allowed(const tg_key *key)
     }
 }
 
-static void print_entry(int kind, const tg_entry *entry)
+void print_entry(int kind, const tg_entry *entry)
 {
     printf("  %s: %s\n", entry->name, entry->summary);
     if (kind == TG_KIND_METHOD)
@@ -203,7 +203,7 @@ static json_t *key_json(const tg_key *key)
     return object;
 }
 
-static tg_status entry_json(int kind, const tg_entry *entry, json_t **object_p)
+tg_status entry_json(int kind, const tg_entry *entry, json_t **object_p)
 {
     tg_spec *spec = NULL;
     TG_TRY(default_spec(kind, entry, &spec));

@@ -9,6 +9,7 @@ const char help_main[] =
     "  train      train a network; prints the result, writes records of the run\n"
     "  compare    train the same network several ways; prints one table\n"
     "  methods    what there is: methods, codecs, strategies, their keys and papers\n"
+    "  models     networks to train, their tensors, parameters and operations\n"
     "  bench      how fast the codecs are on this machine\n"
     "\n"
     "  telegrad COMMAND --help explains a command; --version prints the version.\n"
@@ -74,6 +75,18 @@ const char help_methods[] =
     "  --markdown the table of methods in docs/methods.md\n"
     "Example:\n"
     "  telegrad methods dgc cd\n";
+
+const char help_models[] =
+    "Usage: telegrad models [OPTION]... [SPEC]...\n"
+    "List the networks that can be trained; of those named, their tensors, parameters\n"
+    "and operations (of a forward pass, a sample; a multiplication with its addition\n"
+    "is two). SPEC is NAME or NAME:key=value,... as in telegrad train --model.\n"
+    "  --input HxWxC:N    images of that height, width and channels, N classes; or\n"
+    "  --input T:N        T tokens of N different ones (the model's papers' data)\n"
+    "  --json             all of it as one JSON object\n"
+    "  --markdown         the table of docs/models.md\n"
+    "Example:\n"
+    "  telegrad models resnet20 vgg11:bn=no --input 32x32x3:100\n";
 
 const char help_bench[] =
     "Usage: telegrad bench codec [OPTION]...\n"

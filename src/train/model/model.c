@@ -49,6 +49,20 @@ tg_status model_create(const char *spec, const model_input *in, size_t batch, ui
     return status;
 }
 
+tg_status model_usual_data(const char *spec, const char **data_p, model_input *input_p)
+{
+    tg_spec *parsed;
+    TG_TRY(model_parse(spec, &parsed));
+    for (size_t i = 0; i < TYPES; i++) {
+        if (types[i]->entry == tg_spec_entry(parsed)) {
+            *data_p = types[i]->data;
+            *input_p = types[i]->input;
+        }
+    }
+    tg_spec_free(parsed);
+    return TG_OK;
+}
+
 void model_draw(model *m, uint64_t seed)
 {
     for (size_t t = 0; t < m->ntensors; t++) {

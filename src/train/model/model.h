@@ -73,6 +73,8 @@ typedef struct model {
 
 typedef struct model_type {
     const tg_entry *entry;
+    const char *data;  /* "cifar10": what its papers train it on ... */
+    model_input input; /* ... and what that is; all zero: whatever comes */
     tg_status (*create)(const tg_spec *spec, const model_input *in, size_t batch, uint64_t seed,
                         model **m_p);
 } model_type;
@@ -86,6 +88,11 @@ void model_destroy(model *m); /* NULL is fine */
 
 /* Check a spec and give its parsed form (whose text is the normal form). Errors TG_E_SPEC */
 TG_NODISCARD tg_status model_parse(const char *spec, tg_spec **spec_p);
+
+/* What a model is trained on in its papers. data_p: NULL and *input_p all zero if nothing is said.
+ * Errors TG_E_SPEC */
+TG_NODISCARD tg_status model_usual_data(const char *spec, const char **data_p,
+                                        model_input *input_p);
 
 /* How a pass goes. All zero: an evaluation. */
 typedef struct model_pass {

@@ -128,6 +128,10 @@ net_value net_batchnorm_add(net *n, net_value x, net_value shortcut, const char 
         shortcut = net_plain(n, shortcut);
     }
     const net_shape a = net_shape_of(n, x), b = net_shape_of(n, shortcut);
+    if (shortcut.id == net_input(n).id) {
+        net_refuse(n, "%s: the network's input as a shortcut", name);
+        return net_nothing();
+    }
     if (a.height != b.height || a.width != b.width || a.channels != b.channels) {
         net_refuse(n, "%s: a shortcut of %zu x %zu x %zu to %zu x %zu x %zu", name, b.height,
                    b.width, b.channels, a.height, a.width, a.channels);

@@ -88,7 +88,8 @@ static bool open_now(void)
 static void *compute(void *arg)
 {
     job *j = arg;
-    const nn_conv_shape shape = {BATCH, 5, 5, 20, 20, 5, 1, 0, true}; /* sums of 500 */
+    const nn_conv_shape shape = {BATCH, 5, 5,    20,    20,   5,
+                                 1,     0, true, false, false}; /* sums of 500 */
     nn *n;
     OK(nn_create(&n));
     OK(nn_conv_create(n, &shape, &j->conv));
