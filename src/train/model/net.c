@@ -176,6 +176,11 @@ size_t net_batch(const net_node *node)
     return node->net->base.batch;
 }
 
+const model_input *net_input_of(const net *n)
+{
+    return &n->base.input;
+}
+
 size_t net_position(const net_node *node)
 {
     return (size_t)(node - node->net->nodes);

@@ -80,12 +80,36 @@ net_value net_dropout(net *n, net_value x, double p);
 typedef struct net_dense_spec {
     size_t out;
     bool bias;
-    model_init init; /* of the weights; all zero: net_he of the inputs */
+    model_init init;     /* of the weights; all zero: net_he of the inputs */
+    const char *weights; /* of this layer before, with its init (tied); NULL: weights of its own */
 } net_dense_spec;
 
 /* Of the channels, at each place alike. Tensors NAME.weight (out, in) and NAME.bias, which starts
  * at 0. */
 net_value net_dense(net *n, net_value x, const char *name, net_dense_spec spec);
+
+/* ---- of tokens: values are (batch, context, channels) ------------------------------------------
+ */
+
+/* The input's tokens as `channels` numbers each. Tensor NAME.weight (vocabulary, channels). */
+net_value net_embedding(net *n, net_value x, const char *name, size_t channels, model_init init);
+/* x plus a learned vector for each place in the context. Tensor NAME.weight (context, channels). */
+net_value net_positions(net *n, net_value x, const char *name, model_init init);
+/* Long short-term memory (nn/lstm.h); what it carries from batch to batch is in model.state.
+ * Tensors NAME.weight_ih_lLAYER (4 hidden, channels), .weight_hh_lLAYER (4 hidden, hidden),
+ * .bias_ih_lLAYER and .bias_hh_lLAYER (4 hidden), uniform in +-1 / sqrt(hidden). */
+net_value net_lstm(net *n, net_value x, const char *name, unsigned layer, size_t hidden);
+/* Each place's channels to mean 0 and variance 1 (+ 1e-5), times NAME.weight plus NAME.bias
+ * (channels), which start at 1 and 0.
+ * Source  Ba et al. 2016, arXiv:1607.06450, sec. 3 */
+net_value net_layernorm(net *n, net_value x, const char *name);
+/* Gaussian error linear units, as GPT-2 has them: x (1 + tanh u) / 2, u = sqrt(2 / pi)
+ * (x + 0.044715 x^3).
+ * Source  Hendrycks and Gimpel 2016, arXiv:1606.08415, sec. 2 */
+net_value net_gelu(net *n, net_value x);
+/* Causal self-attention (nn/attention.h) of queries, keys and values: a third of the channels each.
+ */
+net_value net_attention(net *n, net_value x, size_t heads);
 
 /* N(0, 2 / fan). Of the inputs of an output:
  * Source  He et al. 2015, arXiv:1502.01852, sec. 2.2; MXNet's image-classification example

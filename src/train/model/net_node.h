@@ -76,6 +76,8 @@ void net_tensor_share(net_node *node, const char *name, const char *part);
 void net_note(net *n, tg_status status);
 
 size_t net_batch(const net_node *node);
+/* What the network reads. */
+const model_input *net_input_of(const net *n);
 /* Samples that count in this pass, from the first. */
 size_t net_count(const net_node *node);
 /* Of the layers of the network. */

@@ -40,8 +40,11 @@ net_value net_dense(net *n, net_value x, const char *name, net_dense_spec spec)
     if (!node)
         return net_nothing();
     const size_t weights[] = {spec.out, in.channels};
-    net_tensor_add(node, name, "weight", MODEL_TRAINED, weights, 2,
-                   spec.init.value > 0 ? spec.init : net_he(in.channels));
+    if (spec.weights)
+        net_tensor_share(node, spec.weights, "weight");
+    else
+        net_tensor_add(node, name, "weight", MODEL_TRAINED, weights, 2,
+                       spec.init.value > 0 ? spec.init : net_he(in.channels));
     if (spec.bias)
         net_tensor_add(node, name, "bias", MODEL_TRAINED, &spec.out, 1, (model_init){0});
     return net_node_value(node);
