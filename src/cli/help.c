@@ -9,6 +9,7 @@ const char help_main[] =
     "  train      train a network; prints the result, writes records of the run\n"
     "  compare    train the same network several ways; prints one table\n"
     "  methods    what there is: methods, codecs, strategies, their keys and papers\n"
+    "  data       what can be trained on, and where it was found\n"
     "  bench      how fast the codecs are on this machine\n"
     "\n"
     "  telegrad COMMAND --help explains a command; --version prints the version.\n"
@@ -21,8 +22,9 @@ const char help_train[] =
     "Usage: telegrad train [OPTION]...   or   mpirun -n 4 telegrad train [OPTION]...\n"
     "Train a network on workers that exchange gradients; defaults in (brackets).\n"
     "  --model SPEC        (lenet5), mlp:hidden=256   --batch N  per worker (32)\n"
-    "  --data NAME[:DIR]   mnist, fashion-mnist, glyphs; (mnist if found, or glyphs)\n"
-    "  --holdout N         test on the last N training samples, not the test set\n"
+    "  --data SPEC         (mnist if found, or glyphs), cifar10, wikitext-2, text:FILE\n"
+    "                      or others: see telegrad data --holdout N  of train to test\n"
+    "  --shard SPEC        (iid), dirichlet:alpha=0.5 --context N   tokens (35)\n"
     "  --workers N         threads of this process (1); not under mpirun\n"
     "  --method SPEC       (dense), 2bit, dgc:density=0.001: see telegrad methods\n"
     "  --rule PATTERN=METHOD  another method for tensors of that name: '*.bias=f32'\n"
@@ -74,6 +76,24 @@ const char help_methods[] =
     "  --markdown the table of methods in docs/methods.md\n"
     "Example:\n"
     "  telegrad methods dgc cd\n";
+
+const char help_data[] =
+    "Usage: telegrad data [OPTION]... [SPEC]...\n"
+    "List the data sets and where their files were found; of those named, what is in\n"
+    "them. SPEC is NAME, NAME:PATH or NAME:key=value,... as in telegrad train --data.\n"
+    "Files are looked for in $TELEGRAD_DATA, then in ./data, plain or as .gz or .xz.\n"
+    "  mnist, fashion-mnist, cifar10    images: dir=, augment=none|crop-flip\n"
+    "  cifar10:train=1-4,test=5         by batches, and test for test_batch.bin\n"
+    "  glyphs:train=60000,test=10000,seed=1              generated digits\n"
+    "  text:FILE, shakespeare           characters: file=, split=0.9, unit=bytes\n"
+    "  words:DIR, wikitext-2            words: dir=, eval=test|valid\n"
+    "What each of several workers would train on:\n"
+    "  --shard SPEC    iid, dirichlet:alpha=0.5, label:classes=2; with\n"
+    "  --workers N     (4)                               --seed N  (1)\n"
+    "  --holdout N     test on the last N training images\n"
+    "  --json          as JSON\n"
+    "Example:\n"
+    "  telegrad data cifar10:train=1-4,test=5 --shard dirichlet:alpha=0.1\n";
 
 const char help_bench[] =
     "Usage: telegrad bench codec [OPTION]...\n"

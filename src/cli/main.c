@@ -9,7 +9,11 @@ static const struct {
     const char *name;
     int (*run)(int argc, char **argv);
 } commands[] = {
-    {"train", cmd_train}, {"compare", cmd_compare}, {"methods", cmd_methods}, {"bench", cmd_bench}};
+    {"train", cmd_train},
+                {"compare", cmd_compare},
+                {"methods", cmd_methods},
+                {"data", cmd_data},
+                {"bench", cmd_bench}};
 
 int cli_exit_status(tg_status status)
 {
@@ -32,7 +36,7 @@ int main(int argc, char **argv)
         console_errors_wait(true);
     }
     if (argc < 2) {
-        console_error("no command: allowed: train, compare, methods, bench; see telegrad --help");
+        console_error("no command: allowed: train, compare, methods, data, bench; see telegrad --help");
         return CLI_USAGE;
     }
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "help") == 0)
@@ -46,7 +50,7 @@ int main(int argc, char **argv)
         if (strcmp(argv[1], commands[i].name) == 0)
             return commands[i].run(argc - 1, argv + 1);
     console_error(
-        "unknown command \"%.64s\": allowed: train, compare, methods, bench; see telegrad --help",
+        "unknown command \"%.64s\": allowed: train, compare, methods, data, bench; see telegrad --help",
         argv[1]);
     return CLI_USAGE;
 }

@@ -2,6 +2,7 @@
 #include "cli/cli.h"
 #include "cli/console.h"
 #include "cli/launch.h"
+#include "train/data/shard.h"
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
@@ -12,6 +13,7 @@ enum form {
     FORM_TEXT,    /* const char *, not empty; checked by whoever uses it */
     FORM_SPEC,    /* const char *, a spec string of `kind` */
     FORM_MODEL,   /* const char * */
+    FORM_SHARD,   /* const char * */
     FORM_LINK,    /* const char *, NULL for "none" */
     FORM_COUNT,   /* uint64_t */
     FORM_SECONDS, /* double */
@@ -37,8 +39,10 @@ struct option_def {
 
 static const struct option_def table[] = {
     {"model", "SPEC", BOTH, FORM_MODEL, AT(model), TG_KIND_COUNT, 0, 0},
-    {"data", "NAME[:DIR]", BOTH, FORM_TEXT, AT(data), TG_KIND_COUNT, 0, 0},
+    {"data", "SPEC", BOTH, FORM_TEXT, AT(data), TG_KIND_COUNT, 0, 0},
     {"holdout", "N", BOTH, FORM_COUNT, AT(holdout), TG_KIND_COUNT, 0, 1e9},
+    {"context", "N", BOTH, FORM_COUNT, AT(context), TG_KIND_COUNT, 1, 65536},
+    {"shard", "SPEC", BOTH, FORM_SHARD, AT(shard), TG_KIND_COUNT, 0, 0},
     {"workers", "N", BOTH, FORM_COUNT, AT(workers), TG_KIND_COUNT, 1, 4096},
     {"method", "SPEC", EVERY, FORM_SPEC, AT(method), TG_KIND_METHOD, 0, 0},
     {"rule", "PATTERN=METHOD", EVERY, FORM_RULE, AT(rules), TG_KIND_COUNT, 0, 0},
@@ -68,7 +72,7 @@ static const struct option_def table[] = {
 };
 
 #define COUNT (sizeof table / sizeof table[0])
-_Static_assert(COUNT <= 32, "run_options.given has 32 bits");
+_Static_assert(COUNT <= 64, "run_options.given has 64 bits");
 
 static const char *const driver_names[] = {
     [TG_DRIVER_AUTO] = "auto", [TG_DRIVER_THREAD] = "thread", [TG_DRIVER_INLINE] = "inline"};
@@ -143,6 +147,8 @@ static tg_status check_spec(const struct option_def *option, const char *value)
         size_t count = 0;
         const tg_entry *const *models = train_models(&count);
         TG_TRY(tg_spec_parse("model", models, count, value, &spec));
+    } else if (option->form == FORM_SHARD) {
+        TG_TRY(shard_parse(value, &spec));
     } else {
         TG_TRY(tg_registry_parse(option->kind, value, &spec));
     }
@@ -196,6 +202,7 @@ static tg_status set_value(struct run_options *o, const struct option_def *optio
     switch (option->form) {
     case FORM_SPEC:
     case FORM_MODEL:
+    case FORM_SHARD:
         if (check_spec(option, value) != TG_OK)
             return tg_fail(TG_E_SPEC, "--%s %.64s: %s", option->name, value, tg_error());
         *(const char **)member = value;
@@ -249,7 +256,7 @@ tg_status options_set(struct run_options *o, int where, const char *name, const 
     if (!option->arg && value)
         return tg_fail(TG_E_SPEC, "--%s takes no value, but has \"%.64s\"", name, value);
     TG_TRY(set_value(o, option, value));
-    o->given |= UINT32_C(1) << (option - table);
+    o->given |= UINT64_C(1) << (option - table);
     return TG_OK;
 }
 

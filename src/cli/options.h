@@ -20,9 +20,10 @@ struct run_fault {
 /* Strings are borrowed from whoever set them; NULL: not given and without a default. */
 struct run_options {
     const char *model, *data, *method, *strategy, *optimizer, *lr_schedule;
-    const char *link; /* NULL: not shaped */
+    const char *link;  /* NULL: not shaped */
+    const char *shard; /* NULL: iid */
     const char *out, *save_dir, *resume_dir, *trace;
-    uint64_t holdout, workers, batch, epochs, steps, seed, log_every, save_every;
+    uint64_t holdout, workers, batch, context, epochs, steps, seed, log_every, save_every;
     double timeout; /* seconds */
     uint64_t codec_threads, dump_every;
     const char *dump_gradients; /* directory */
@@ -33,7 +34,7 @@ struct run_options {
     const char *rules[OPT_MAX_RULES]; /* PATTERN=METHOD */
     size_t rule_count;
     bool dry_run, json; /* train: print the plan and do nothing else; as JSON */
-    uint32_t given;     /* bit i: entry i of the table was set, not only defaulted */
+    uint64_t given;     /* bit i: entry i of the table was set, not only defaulted */
 };
 
 /* workers: 1 for train, 4 for compare. */

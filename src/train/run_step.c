@@ -2,6 +2,7 @@
 #include "train/run.h"
 #include <inttypes.h>
 #include <math.h>
+#include <string.h>
 
 /* After so many skipped steps in a row the parameters are lost for good: every batch gives a
  * gradient that is not finite. */
@@ -47,18 +48,18 @@ static tg_status layer_done(void *arg)
 }
 
 /* Forward and backward. *compute_ns_p: without the time spent in the session. */
-static tg_status compute(run *r, double *loss_p, int64_t *compute_ns_p)
+static tg_status compute(run *r, const model_batch *batch, double *loss_p,
+                         int64_t *compute_ns_p)
 {
     const model_hooks hooks = {r, param_read, grad_write, grad_ready, layer_done};
     model *m = r->model;
     const int rank = r->transport->rank;
-    const model_batch batch = {.x = r->x, .labels = r->labels, .count = m->batch};
     const model_pass pass = {
         .training = true, .seed = r->job->seed, .step = r->step, .rank = (uint32_t)rank};
     model_result result;
     r->hooks_ns = 0;
     const int64_t start = run_now(r);
-    TG_TRY(model_forward(m, &batch, &pass, &hooks, &result));
+    TG_TRY(model_forward(m, batch, &pass, &hooks, &result));
     const int64_t middle = run_now(r);
     TG_TRY(model_backward(m, &hooks));
     const int64_t end = run_now(r);
@@ -67,6 +68,12 @@ static tg_status compute(run *r, double *loss_p, int64_t *compute_ns_p)
     *compute_ns_p = end - start - r->hooks_ns;
     *loss_p = result.loss / (double)result.labels;
     return TG_OK;
+}
+
+void run_clear_state(run *r)
+{
+    if (r->model->nstate > 0)
+        memset(r->model->state, 0, r->model->nstate * sizeof *r->model->state);
 }
 
 /* Whether the coming step's figures will be looked at: every log_every-th's, and the last one's. */
@@ -81,12 +88,15 @@ tg_status run_step_once(run *r, tg_step_info *info)
     const int64_t start = run_now(r);
     const double lr = tg_lr_at(r->lr, r->step);
     TG_TRY(tg_session_set_lr(r->session, lr));
-    const uint32_t *index = order_batch(r->order, r->step);
-    for (size_t i = 0; i < r->job->batch; i++)
-        data_sample(r->data, DATA_TRAIN, index[i], r->x + i * DATA_PIXELS, &r->labels[i]);
+    if (r->step % r->steps_per_epoch == 0)
+        run_clear_state(r);
+    model_batch batch;
+    TG_TRY(loader_next(r->train_loader, &batch));
     double loss;
     int64_t compute_ns;
-    TG_TRY(compute(r, &loss, &compute_ns));
+    TG_TRY(compute(r, &batch, &loss, &compute_ns));
+    if (!isfinite(loss)) /* the step is skipped; what it left in the state must not spoil all after */
+        run_clear_state(r);
     TG_TRY(run_report_gradient(r));
     if (!r->apart && r->job->stop && !r->stop_asked &&
         __atomic_load_n(r->job->stop, __ATOMIC_RELAXED)) {
