@@ -55,8 +55,7 @@ static tg_status on_epoch(void *arg, const train_epoch_info *info)
         console_remark("%s%sepoch %llu: train loss %.4f, test loss %.4f%s, test accuracy %.2f %%",
                        w->title, w->title[0] ? " " : "", (unsigned long long)info->epoch + 1,
                        info->train_loss, info->test_loss,
-                       data_text_loss(w->unit, info->test_loss).text,
-                       100 * info->test_accuracy);
+                       data_text_loss(w->unit, info->test_loss).text, 100 * info->test_accuracy);
     return records_epoch(w->records, info);
 }
 
@@ -98,7 +97,10 @@ tg_status run_job(const struct run_about *about, const char *title, struct recor
                   tg_trace *trace, struct run_result *result_p)
 {
     struct run_result result = {0};
-    struct watch w = {.about = about, .title = title, .records = records, .result = &result,
+    struct watch w = {.about = about,
+                      .title = title,
+                      .records = records,
+                      .result = &result,
                       .unit = train_data_unit(about->data)};
     const train_job job = run_job_of(about->options, trace);
     if (about->options->dump_gradients && about->launch->rank == 0)
@@ -133,8 +135,8 @@ const char *run_data_name(const struct run_options *o)
     if (o->data)
         return o->data;
     const bool found = train_data_find("mnist", &dir);
-    console_remark("data: %s", found ? "mnist"
-                                     : "mnist was not found; generated glyphs take its place");
+    console_remark("data: %s",
+                   found ? "mnist" : "mnist was not found; generated glyphs take its place");
     return found ? "mnist" : "glyphs";
 }
 

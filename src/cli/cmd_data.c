@@ -101,7 +101,8 @@ static tg_status list_json(void)
  */
 
 /* counts (world, classes) of the job's sharding; NULL: a text. */
-static tg_status count_shards(const struct data_options *o, const train_data *d, uint64_t **counts_p)
+static tg_status count_shards(const struct data_options *o, const train_data *d,
+                              uint64_t **counts_p)
 {
     *counts_p = NULL;
     if (train_data_unit(d) != TRAIN_IMAGES && !o->common.shard)
@@ -109,8 +110,8 @@ static tg_status count_shards(const struct data_options *o, const train_data *d,
     uint64_t *counts = calloc(o->common.workers * train_data_classes(d), sizeof *counts);
     if (counts == NULL)
         return no_memory();
-    const tg_status status = train_data_shards(d, o->common.shard, o->common.seed,
-                                               (int)o->common.workers, counts);
+    const tg_status status =
+        train_data_shards(d, o->common.shard, o->common.seed, (int)o->common.workers, counts);
     if (status != TG_OK) {
         free(counts);
         return status;
@@ -168,12 +169,12 @@ static tg_status show_text(const struct data_options *o, const train_data *d,
 static tg_status show_json(const struct data_options *o, const train_data *d,
                            const uint64_t *counts)
 {
-    json_t *all = json_pack(
-        "{s:s, s:o, s:s, s:I, s:I, s:I, s:b, s:o}", "data", train_data_name(d), "origin",
-        records_text(train_data_origin(d)), "unit", data_text_unit(train_data_unit(d)), "train",
-        (json_int_t)train_data_train(d), "test", (json_int_t)train_data_test(d), "classes",
-        (json_int_t)train_data_classes(d), "augment", (int)d->augment, "hash",
-        json_sprintf("%016" PRIx64, train_data_hash(d)));
+    json_t *all =
+        json_pack("{s:s, s:o, s:s, s:I, s:I, s:I, s:b, s:o}", "data", train_data_name(d), "origin",
+                  records_text(train_data_origin(d)), "unit", data_text_unit(train_data_unit(d)),
+                  "train", (json_int_t)train_data_train(d), "test", (json_int_t)train_data_test(d),
+                  "classes", (json_int_t)train_data_classes(d), "augment", (int)d->augment, "hash",
+                  json_sprintf("%016" PRIx64, train_data_hash(d)));
     if (all && counts &&
         json_object_set_new(all, "shards",
                             records_counts(counts, o->common.shard ? (size_t)o->common.workers : 1,

@@ -4,9 +4,8 @@
 
 const char *data_text_unit(train_unit unit)
 {
-    static const char *const names[] = {[TRAIN_IMAGES] = "images",
-                                        [TRAIN_CHARACTERS] = "characters",
-                                        [TRAIN_WORDS] = "words"};
+    static const char *const names[] = {
+        [TRAIN_IMAGES] = "images", [TRAIN_CHARACTERS] = "characters", [TRAIN_WORDS] = "words"};
     return names[unit];
 }
 
@@ -35,7 +34,7 @@ format_text data_text_input(train_unit unit, const model_input *in)
 format_text data_text_counts(const train_data *d)
 {
     format_text f;
-    snprintf(f.text, sizeof f.text, "%.16s to train, %.16s to test",
+    snprintf(f.text, sizeof f.text, "%.13s to train, %.13s to test",
              format_count(train_data_train(d)).text, format_count(train_data_test(d)).text);
     return f;
 }

@@ -200,10 +200,10 @@ static json_t *shards(const struct run_about *a, const train_start_info *info)
 
 static json_t *about_samples(const struct run_about *a, const train_start_info *info)
 {
-    return json_pack("{s:s, s:I, s:I, s:s, s:o}",                                  /**/
-                     "data_unit", data_text_unit(train_data_unit(a->data)),        /**/
-                     "data_classes", (json_int_t)train_data_classes(a->data),      /**/
-                     "context", (json_int_t)info->context, "shard", info->shard,   /**/
+    return json_pack("{s:s, s:I, s:I, s:s, s:o}",                                /**/
+                     "data_unit", data_text_unit(train_data_unit(a->data)),      /**/
+                     "data_classes", (json_int_t)train_data_classes(a->data),    /**/
+                     "context", (json_int_t)info->context, "shard", info->shard, /**/
                      "shards", shards(a, info));
 }
 

@@ -28,8 +28,8 @@ typedef struct run {
     model *model;
     loader *train_loader, *test_loader; /* test_loader: NULL without evaluation */
     tg_session *session;
-    uint32_t *id;                                      /* of the model's tensors in the session */
-    size_t context;                                    /* tokens in a sample; 0: images */
+    uint32_t *id;   /* of the model's tensors in the session */
+    size_t context; /* tokens in a sample; 0: images */
     tg_spec *shard;
     float *state_aside;                                /* (model->nstate) during evaluation */
     uint64_t steps, steps_per_epoch, first_step, step; /* step: done */

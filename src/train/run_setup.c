@@ -44,7 +44,7 @@ static tg_status plan_steps(run *r)
     const train_job *job = r->job;
     TG_TRY(run_context(job, train_data_unit(r->data), &r->context));
     const loader_config config = loader_config_of(r);
-    TG_TRY(batches_steps(r->data, &config, &r->steps_per_epoch));
+    TG_TRY(batcher_steps(r->data, &config, &r->steps_per_epoch));
     if (job->steps == 0 && (job->epochs == 0 || job->epochs > UINT64_MAX / r->steps_per_epoch))
         return tg_fail(TG_E_ARG, "epochs=%" PRIu64 ": allowed: 1 and more, or give steps",
                        job->epochs);
@@ -185,8 +185,7 @@ static tg_status restore(run *r, const char *extra, size_t len)
     saved s = {0};
     if (len >= sizeof s)
         memcpy(&s, extra, sizeof s);
-    if (s.magic != SAVED_MAGIC || s.nstate != nstate ||
-        len != sizeof s + nstate * sizeof(float))
+    if (s.magic != SAVED_MAGIC || s.nstate != nstate || len != sizeof s + nstate * sizeof(float))
         return tg_fail(TG_E_MISMATCH, "%s: not a checkpoint of the trainer", r->job->resume_dir);
     r->loss_steps = s.loss_steps;
     r->loss_count = s.loss_count;

@@ -48,8 +48,7 @@ static tg_status layer_done(void *arg)
 }
 
 /* Forward and backward. *compute_ns_p: without the time spent in the session. */
-static tg_status compute(run *r, const model_batch *batch, double *loss_p,
-                         int64_t *compute_ns_p)
+static tg_status compute(run *r, const model_batch *batch, double *loss_p, int64_t *compute_ns_p)
 {
     const model_hooks hooks = {r, param_read, grad_write, grad_ready, layer_done};
     model *m = r->model;
@@ -95,7 +94,8 @@ tg_status run_step_once(run *r, tg_step_info *info)
     double loss;
     int64_t compute_ns;
     TG_TRY(compute(r, &batch, &loss, &compute_ns));
-    if (!isfinite(loss)) /* the step is skipped; what it left in the state must not spoil all after */
+    if (!isfinite(
+            loss)) /* the step is skipped; what it left in the state must not spoil all after */
         run_clear_state(r);
     TG_TRY(run_report_gradient(r));
     if (!r->apart && r->job->stop && !r->stop_asked &&

@@ -50,8 +50,8 @@ typedef struct train_job {
     size_t batch;      /* samples per rank and step */
     size_t context;    /* tokens in a sample; 0: what the model's spec says, else 35 */
     const char *shard; /* which rank has which images; NULL: "iid" */
-    uint64_t epochs; /* ignored if steps > 0 */
-    uint64_t steps;  /* total steps; 0: epochs decides */
+    uint64_t epochs;   /* ignored if steps > 0 */
+    uint64_t steps;    /* total steps; 0: epochs decides */
     uint64_t seed;
     uint64_t log_every;
     const char *save_dir; /* NULL: never */

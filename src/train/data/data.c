@@ -109,11 +109,10 @@ static tg_status hold_out(train_data *d, size_t holdout)
                        train->count - 1);
     const size_t left = train->count - holdout;
     d->view[DATA_TRAIN].count = left;
-    d->view[DATA_TEST] =
-        (data_part){.images = train->images + left * d->set->height * d->set->width *
-                                                  d->set->channels,
-                    .labels = train->labels + left,
-                    .count = holdout};
+    d->view[DATA_TEST] = (data_part){.images = train->images + left * d->set->height *
+                                                                   d->set->width * d->set->channels,
+                                     .labels = train->labels + left,
+                                     .count = holdout};
     return TG_OK;
 }
 
@@ -121,8 +120,8 @@ static uint64_t hash_part(const train_data *d, const data_part *p, uint64_t hash
 {
     if (d->set->unit != TRAIN_IMAGES)
         return train_hash(hash, p->tokens, p->count * sizeof *p->tokens);
-    hash = train_hash(hash, p->images, p->count * d->set->height * d->set->width *
-                                           d->set->channels);
+    hash =
+        train_hash(hash, p->images, p->count * d->set->height * d->set->width * d->set->channels);
     return train_hash(hash, p->labels, p->count);
 }
 

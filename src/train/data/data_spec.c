@@ -15,8 +15,8 @@ static tg_status find_set(const char *text, size_t len, const data_set **set_p)
             return TG_OK;
         }
         if (used < sizeof list)
-            used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", used ? ", " : "",
-                                     name);
+            used +=
+                (size_t)snprintf(list + used, sizeof list - used, "%s%s", used ? ", " : "", name);
     }
     return tg_fail(TG_E_SPEC, "data set %.*s: allowed: %s (NAME:PATH says where the files are)",
                    (int)(len < 200 ? len : 200), text, list);

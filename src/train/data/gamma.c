@@ -62,8 +62,7 @@ static double draw(const tg_rng_key *key, double alpha, uint64_t *counter)
     const double d = alpha - 1.0 / 3, c = 1 / sqrt(9 * d);
     for (;;) {
         const double x = normal(key, counter), w = 1 + c * x, v = w * w * w;
-        if (w > 0 &&
-            exact_log(uniform(key, counter)) < x * x / 2 + d - d * v + d * exact_log(v))
+        if (w > 0 && exact_log(uniform(key, counter)) < x * x / 2 + d - d * v + d * exact_log(v))
             return exact_log(d) + exact_log(v);
     }
 }

@@ -293,8 +293,7 @@ static tg_status load(train_data *d, const tg_spec *spec, const char *path)
 {
     const uint64_t seed = (uint64_t)tg_spec_int(spec, "seed");
     (void)path;
-    TG_TRY(glyphs_draw(seed, DATA_TRAIN, (size_t)tg_spec_int(spec, "train"),
-                       &d->part[DATA_TRAIN]));
+    TG_TRY(glyphs_draw(seed, DATA_TRAIN, (size_t)tg_spec_int(spec, "train"), &d->part[DATA_TRAIN]));
     return glyphs_draw(seed, DATA_TEST, (size_t)tg_spec_int(spec, "test"), &d->part[DATA_TEST]);
 }
 

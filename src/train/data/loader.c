@@ -7,7 +7,7 @@
 #define AHEAD 3 /* batches in memory: the one that is used, and those after it */
 
 struct loader {
-    batches *batches;
+    batcher *batcher;
     uint64_t first, per_step; /* number of the first batch; batches in a step */
     batch_arrays arrays[AHEAD];
     model_batch made_batch[AHEAD];
@@ -32,7 +32,7 @@ static void *make_batches(void *arg)
         const uint64_t number = l->made;
         pthread_mutex_unlock(&l->mutex);
         l->made_batch[number % AHEAD] =
-            batches_fill(l->batches, l->first + number, &l->arrays[number % AHEAD]);
+            batcher_fill(l->batcher, l->first + number, &l->arrays[number % AHEAD]);
         pthread_mutex_lock(&l->mutex);
         l->made++;
         pthread_cond_signal(&l->changed);
@@ -43,7 +43,7 @@ static void *make_batches(void *arg)
 
 static tg_status start(loader *l)
 {
-    if (batches_per_epoch(l->batches) == 0)
+    if (batcher_per_epoch(l->batcher) == 0)
         return tg_fail(TG_E_STATE, "a rank without test samples asked for a batch");
     sigset_t all, old; /* signals are for the threads that know about them */
     sigfillset(&all);
@@ -51,8 +51,7 @@ static tg_status start(loader *l)
     const int error = pthread_create(&l->thread, NULL, make_batches, l);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     if (error)
-        return tg_fail(TG_E_NOMEM, "cannot start a thread that makes batches: %s",
-                       strerror(error));
+        return tg_fail(TG_E_NOMEM, "cannot start a thread that makes batches: %s", strerror(error));
     l->started = true;
     return TG_OK;
 }
@@ -73,7 +72,7 @@ tg_status loader_next(loader *l, model_batch *batch_p)
 
 uint64_t loader_steps_per_epoch(const loader *l)
 {
-    return batches_per_epoch(l->batches) / l->per_step;
+    return batcher_per_epoch(l->batcher) / l->per_step;
 }
 
 tg_status loader_create(const train_data *d, data_split split, const loader_config *config,
@@ -85,9 +84,9 @@ tg_status loader_create(const train_data *d, data_split split, const loader_conf
     pthread_cond_init(&l->changed, NULL);
     l->per_step = split == DATA_TRAIN && config->parts ? config->parts : 1;
     l->first = config->first_step * l->per_step;
-    tg_status status = batches_create(d, split, config, &l->batches);
+    tg_status status = batcher_create(d, split, config, &l->batcher);
     for (int i = 0; i < AHEAD && status == TG_OK; i++)
-        status = batch_alloc(l->batches, &l->arrays[i]);
+        status = batch_alloc(l->batcher, &l->arrays[i]);
     if (status != TG_OK) {
         loader_destroy(l);
         return status;
@@ -109,7 +108,7 @@ void loader_destroy(loader *l)
     }
     for (int i = 0; i < AHEAD; i++)
         batch_free(&l->arrays[i]);
-    batches_destroy(l->batches);
+    batcher_destroy(l->batcher);
     pthread_cond_destroy(&l->changed);
     pthread_mutex_destroy(&l->mutex);
     free(l);

@@ -3,7 +3,7 @@
 #ifndef TG_TRAIN_LOADER_H
 #define TG_TRAIN_LOADER_H
 
-#include "train/data/batches.h"
+#include "train/data/batcher.h"
 
 typedef struct loader loader;
 
@@ -16,7 +16,7 @@ TG_NODISCARD tg_status loader_create(const train_data *d, data_split split,
 void loader_destroy(loader *l);
 
 /* The next batch, epoch after epoch; its arrays are the loader's until the next call. Which one it
- * is depends on (data, config, how many there were) alone: see batches.h.
+ * is depends on (data, config, how many there were) alone: see batcher.h.
  * Errors  TG_E_NOMEM (no thread can be started), TG_E_STATE (this rank has no batches) */
 TG_NODISCARD tg_status loader_next(loader *l, model_batch *batch_p);
 

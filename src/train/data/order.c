@@ -45,7 +45,8 @@ tg_status order_create(uint64_t seed, size_t samples, int world, int rank, size_
 tg_status order_create_own(uint64_t seed, const uint32_t *own, size_t n, int rank, size_t batch,
                            order **o_p)
 {
-    const order from = {.seed = seed, .samples = n, .rank = (size_t)rank, .batch = batch, .own = own};
+    const order from = {
+        .seed = seed, .samples = n, .rank = (size_t)rank, .batch = batch, .own = own};
     return create(&from, o_p);
 }
 

@@ -64,8 +64,7 @@ typedef struct plan {
 static tg_status sort_by_class(plan *p)
 {
     uint32_t *perm;
-    const tg_rng_key key = {
-        .seed = p->seed, .purpose = TG_PURPOSE_SHUFFLE, .tensor = STREAM_ORDER};
+    const tg_rng_key key = {.seed = p->seed, .purpose = TG_PURPOSE_SHUFFLE, .tensor = STREAM_ORDER};
     size_t at[256] = {0};
     TG_TRY(train_alloc(p->samples, sizeof *perm, &perm));
     tg_rng_permutation(&key, perm, p->samples);

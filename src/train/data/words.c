@@ -135,8 +135,8 @@ static tg_status number_of(vocabulary *v, bool grows, const char *path, size_t l
 }
 
 /* part's tokens are the numbers of the text's words; grows: new words come into v. */
-static tg_status tokenize(const char *path, const char *text, size_t len, bool grows,
-                          vocabulary *v, data_part *part)
+static tg_status tokenize(const char *path, const char *text, size_t len, bool grows, vocabulary *v,
+                          data_part *part)
 {
     const size_t count = count_words(text, len);
     if (count < 2 || count > INT32_MAX - 1)
@@ -156,8 +156,7 @@ static tg_status tokenize(const char *path, const char *text, size_t len, bool g
     return TG_OK;
 }
 
-tg_status words_read(const char *train, const char *test, data_part parts[2],
-                     size_t *vocabulary_p)
+tg_status words_read(const char *train, const char *test, data_part parts[2], size_t *vocabulary_p)
 {
     const char *const path[2] = {train, test};
     uint8_t *text[2] = {NULL, NULL};

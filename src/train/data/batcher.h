@@ -17,8 +17,8 @@
  *            A row starts without state, so the loss depends a little on how many rows there are.
  *   else     pieces of `context` tokens side by side, which are the same for any number of ranks;
  *            rank r has the r-th part of them. */
-#ifndef TG_TRAIN_BATCHES_H
-#define TG_TRAIN_BATCHES_H
+#ifndef TG_TRAIN_BATCHER_H
+#define TG_TRAIN_BATCHER_H
 
 #include "train/data/data.h"
 
@@ -33,29 +33,29 @@ typedef struct loader_config {
     const char *shard;   /* "dirichlet:alpha=0.5": see shard.h; NULL: iid */
 } loader_config;
 
-typedef struct batches batches;
+typedef struct batcher batcher;
 
 /* Errors TG_E_ARG (an epoch has no whole step; tokens cannot be sharded), TG_E_SPEC, TG_E_NOMEM */
-TG_NODISCARD tg_status batches_create(const train_data *d, data_split split,
-                                      const loader_config *config, batches **b_p);
-void batches_destroy(batches *b); /* NULL is fine */
+TG_NODISCARD tg_status batcher_create(const train_data *d, data_split split,
+                                      const loader_config *config, batcher **b_p);
+void batcher_destroy(batcher *b); /* NULL is fine */
 
 /* In an epoch (of testing: this rank's, which may be none). */
-uint64_t batches_per_epoch(const batches *b);
+uint64_t batcher_per_epoch(const batcher *b);
 
 /* Arrays for a batch; batch_free releases them. Errors TG_E_NOMEM */
 typedef struct batch_arrays {
     float *x;
     int32_t *tokens, *labels;
 } batch_arrays;
-TG_NODISCARD tg_status batch_alloc(const batches *b, batch_arrays *a_p);
+TG_NODISCARD tg_status batch_alloc(const batcher *b, batch_arrays *a_p);
 void batch_free(batch_arrays *a);
 
 /* Batch `number` from the start of the first epoch; there must be one in an epoch. */
-model_batch batches_fill(batches *b, uint64_t number, batch_arrays *a);
+model_batch batcher_fill(batcher *b, uint64_t number, batch_arrays *a);
 
 /* Steps in an epoch of training, without making anything. Errors TG_E_ARG */
-TG_NODISCARD tg_status batches_steps(const train_data *d, const loader_config *config,
+TG_NODISCARD tg_status batcher_steps(const train_data *d, const loader_config *config,
                                      uint64_t *steps_p);
 
 #endif

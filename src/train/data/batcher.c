@@ -1,4 +1,4 @@
-#include "train/data/batches.h"
+#include "train/data/batcher.h"
 #include "train/data/augment.h"
 #include "train/data/order.h"
 #include "train/data/shard.h"
@@ -6,7 +6,7 @@
 
 #define STREAM_WINDOW 5 /* tg_rng_key.tensor of the windows' places; those below are taken */
 
-struct batches {
+struct batcher {
     const train_data *data;
     data_split split;
     loader_config config;
@@ -37,7 +37,7 @@ static size_t labels_of(const train_data *d, data_split split)
     return d->view[split].count - 1;
 }
 
-tg_status batches_steps(const train_data *d, const loader_config *c, uint64_t *steps_p)
+tg_status batcher_steps(const train_data *d, const loader_config *c, uint64_t *steps_p)
 {
     const size_t each = is_images(d) ? 1 : c->context, world = (size_t)c->world;
     const size_t total = is_images(d) ? d->view[DATA_TRAIN].count : labels_of(d, DATA_TRAIN);
@@ -56,14 +56,14 @@ tg_status batches_steps(const train_data *d, const loader_config *c, uint64_t *s
 /* ---- training -----------------------------------------------------------------------------------
  */
 
-static tg_status own_order(batches *b, const tg_spec *shard)
+static tg_status own_order(batcher *b, const tg_spec *shard)
 {
     const loader_config *c = &b->config;
     const data_part *p = &b->data->view[DATA_TRAIN];
     size_t n = 0;
     TG_TRY(train_alloc(p->count, sizeof *b->own, &b->own));
-    TG_TRY(shard_assign(shard, p->labels, p->count, b->data->set->classes, c->seed, c->world,
-                        b->own));
+    TG_TRY(
+        shard_assign(shard, p->labels, p->count, b->data->set->classes, c->seed, c->world, b->own));
     for (size_t i = 0; i < p->count; i++) { /* owners become the samples of this one, in place */
         if (b->own[i] == (uint32_t)c->rank)
             b->own[n++] = (uint32_t)i;
@@ -71,7 +71,7 @@ static tg_status own_order(batches *b, const tg_spec *shard)
     return order_create_own(c->seed, b->own, n, c->rank, c->batch, &b->order);
 }
 
-static tg_status plan_images(batches *b, const tg_spec *shard)
+static tg_status plan_images(batcher *b, const tg_spec *shard)
 {
     const loader_config *c = &b->config;
     TG_TRY(train_alloc(c->batch, sizeof *b->index, &b->index));
@@ -82,12 +82,12 @@ static tg_status plan_images(batches *b, const tg_spec *shard)
                         parts_of(c), &b->order);
 }
 
-static tg_status plan_training(batches *b)
+static tg_status plan_training(batcher *b)
 {
     const loader_config *c = &b->config;
     tg_spec *shard;
     uint64_t steps;
-    TG_TRY(batches_steps(b->data, c, &steps));
+    TG_TRY(batcher_steps(b->data, c, &steps));
     b->per_epoch = steps * parts_of(c);
     TG_TRY(shard_parse(c->shard ? c->shard : "iid", &shard));
     tg_status status = TG_OK;
@@ -102,7 +102,7 @@ static tg_status plan_training(batches *b)
     return status;
 }
 
-static model_batch fill_images(batches *b, uint64_t number, batch_arrays *a)
+static model_batch fill_images(batcher *b, uint64_t number, batch_arrays *a)
 {
     const size_t batch = b->config.batch;
     const model_input in = train_data_input(b->data, 0);
@@ -119,7 +119,7 @@ static model_batch fill_images(batches *b, uint64_t number, batch_arrays *a)
 }
 
 /* Row `row` of the batch: tokens from `at` on, with labels below `end`; none behind it. */
-static void fill_row(const batches *b, size_t row, size_t at, size_t end, batch_arrays *a)
+static void fill_row(const batcher *b, size_t row, size_t at, size_t end, batch_arrays *a)
 {
     const size_t context = b->config.context;
     const int32_t *text = b->data->view[b->split].tokens;
@@ -131,14 +131,12 @@ static void fill_row(const batches *b, size_t row, size_t at, size_t end, batch_
     }
 }
 
-static void fill_windows(const batches *b, uint64_t number, batch_arrays *a)
+static void fill_windows(const batcher *b, uint64_t number, batch_arrays *a)
 {
     const loader_config *c = &b->config;
     const size_t labels = labels_of(b->data, DATA_TRAIN), places = labels - c->context + 1;
-    const tg_rng_key key = {.seed = c->seed,
-                            .purpose = TG_PURPOSE_SHUFFLE,
-                            .step = number,
-                            .tensor = STREAM_WINDOW};
+    const tg_rng_key key = {
+        .seed = c->seed, .purpose = TG_PURPOSE_SHUFFLE, .step = number, .tensor = STREAM_WINDOW};
     for (size_t i = 0; i < c->batch; i++) {
         const double u = tg_rng_uniform(&key, (size_t)c->rank * c->batch + i);
         fill_row(b, i, (size_t)(u * (double)places), labels, a);
@@ -153,7 +151,7 @@ static size_t ceil_div(size_t a, size_t b)
     return (a + b - 1) / b;
 }
 
-static tg_status plan_testing(batches *b)
+static tg_status plan_testing(batcher *b)
 {
     const loader_config *c = &b->config;
     const size_t world = (size_t)c->world, rank = (size_t)c->rank;
@@ -163,20 +161,19 @@ static tg_status plan_testing(batches *b)
     if (!is_images(b->data) && c->stream) {
         const size_t labels = labels_of(b->data, DATA_TEST);
         b->row = ceil_div(labels, world * c->batch);
-        const bool any = rank * c->batch * b->row < labels;
-        b->per_epoch = any ? ceil_div(b->row, c->context) : 0;
+        const size_t begin = rank * c->batch * b->row, left = begin < labels ? labels - begin : 0;
+        b->per_epoch = ceil_div(left < b->row ? left : b->row, c->context); /* of the first row */
         return TG_OK;
     }
-    const size_t total = is_images(b->data)
-                             ? b->data->view[DATA_TEST].count
-                             : ceil_div(labels_of(b->data, DATA_TEST), c->context);
+    const size_t total = is_images(b->data) ? b->data->view[DATA_TEST].count
+                                            : ceil_div(labels_of(b->data, DATA_TEST), c->context);
     b->begin = total * rank / world;
     b->end = total * (rank + 1) / world;
     b->per_epoch = ceil_div(b->end - b->begin, c->batch);
     return TG_OK;
 }
 
-static model_batch fill_test_samples(const batches *b, uint64_t number, batch_arrays *a)
+static model_batch fill_test_samples(const batcher *b, uint64_t number, batch_arrays *a)
 {
     const loader_config *c = &b->config;
     const size_t at = b->begin + (size_t)number * c->batch;
@@ -195,7 +192,7 @@ static model_batch fill_test_samples(const batches *b, uint64_t number, batch_ar
 /* ---- both ---------------------------------------------------------------------------------------
  */
 
-static model_batch fill_stream(const batches *b, uint64_t number, batch_arrays *a)
+static model_batch fill_stream(const batcher *b, uint64_t number, batch_arrays *a)
 {
     const loader_config *c = &b->config;
     const size_t labels = labels_of(b->data, b->split), at = (size_t)number * c->context;
@@ -206,7 +203,7 @@ static model_batch fill_stream(const batches *b, uint64_t number, batch_arrays *
     return (model_batch){.tokens = a->tokens, .labels = a->labels, .count = c->batch};
 }
 
-model_batch batches_fill(batches *b, uint64_t number, batch_arrays *a)
+model_batch batcher_fill(batcher *b, uint64_t number, batch_arrays *a)
 {
     const uint64_t within = number % b->per_epoch;
     if (!is_images(b->data) && b->config.stream)
@@ -219,15 +216,15 @@ model_batch batches_fill(batches *b, uint64_t number, batch_arrays *a)
     return (model_batch){.tokens = a->tokens, .labels = a->labels, .count = b->config.batch};
 }
 
-uint64_t batches_per_epoch(const batches *b)
+uint64_t batcher_per_epoch(const batcher *b)
 {
     return b->per_epoch;
 }
 
-tg_status batches_create(const train_data *d, data_split split, const loader_config *config,
-                         batches **b_p)
+tg_status batcher_create(const train_data *d, data_split split, const loader_config *config,
+                         batcher **b_p)
 {
-    batches *b;
+    batcher *b;
     TG_TRY(train_alloc(1, sizeof *b, &b));
     b->data = d;
     b->split = split;
@@ -235,14 +232,14 @@ tg_status batches_create(const train_data *d, data_split split, const loader_con
     const tg_status status = split == DATA_TRAIN ? plan_training(b) : plan_testing(b);
     b->config.shard = NULL; /* borrowed for the call only */
     if (status != TG_OK) {
-        batches_destroy(b);
+        batcher_destroy(b);
         return status;
     }
     *b_p = b;
     return TG_OK;
 }
 
-void batches_destroy(batches *b)
+void batcher_destroy(batcher *b)
 {
     if (!b)
         return;
@@ -253,7 +250,7 @@ void batches_destroy(batches *b)
     free(b);
 }
 
-tg_status batch_alloc(const batches *b, batch_arrays *a_p)
+tg_status batch_alloc(const batcher *b, batch_arrays *a_p)
 {
     const size_t batch = b->config.batch, context = b->config.context;
     const model_input in = train_data_input(b->data, context);
@@ -264,8 +261,8 @@ tg_status batch_alloc(const batches *b, batch_arrays *a_p)
     else
         status = train_alloc(batch * context, sizeof *a.tokens, &a.tokens);
     if (status == TG_OK)
-        status = train_alloc(is_images(b->data) ? batch : batch * context, sizeof *a.labels,
-                             &a.labels);
+        status =
+            train_alloc(is_images(b->data) ? batch : batch * context, sizeof *a.labels, &a.labels);
     if (status != TG_OK) {
         batch_free(&a);
         return status;
