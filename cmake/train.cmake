@@ -63,7 +63,7 @@ find_package(Threads REQUIRED)
 target_link_libraries(tg_train PRIVATE tg_flags ${DNNL_LIBRARY} ZLIB::ZLIB ${lzma_target} Threads::Threads
     ${CMAKE_DL_LIBS} m)
 if(LIBLZMA_FOUND)
-    target_compile_definitions(tg_train PRIVATE TG_HAVE_LZMA=1)
+    target_compile_definitions(tg_train PUBLIC TG_HAVE_LZMA=1)
 endif()
 target_include_directories(tg_train INTERFACE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
 

@@ -69,9 +69,9 @@ static size_t renumber(int32_t *tokens, size_t count, int32_t *number)
 
 static tg_status copy(const int32_t *tokens, size_t count, data_part *part)
 {
+    *part = (data_part){.count = count};
     TG_TRY(train_alloc(count, sizeof *tokens, &part->tokens));
     memcpy(part->tokens, tokens, count * sizeof *tokens);
-    part->count = count;
     return TG_OK;
 }
 
