@@ -3,8 +3,8 @@
 #include <stdlib.h>
 
 struct order {
-    uint64_t seed, batches_per_epoch;
-    size_t samples, world, rank, batch;
+    uint64_t seed, steps_per_epoch;
+    size_t samples, world, rank, batch, parts;
     const uint32_t *own; /* (samples) NULL: all ranks share one order */
     uint64_t pass;       /* that perm is of; UINT64_MAX: none yet */
     uint32_t *perm;      /* (samples) */
@@ -34,11 +34,12 @@ tg_status order_create(uint64_t seed, size_t samples, int world, int rank, size_
                        "batch=%zu: allowed: 1 to %zu (%zu training samples over %d ranks)", batch,
                        most, samples, world);
     const order from = {.seed = seed,
-                        .batches_per_epoch = samples / ((size_t)world * batch * parts) * parts,
+                        .steps_per_epoch = samples / ((size_t)world * batch * parts),
                         .samples = samples,
                         .world = (size_t)world,
                         .rank = (size_t)rank,
-                        .batch = batch};
+                        .batch = batch,
+                        .parts = parts};
     return create(&from, o_p);
 }
 
@@ -72,18 +73,25 @@ static void shuffle(order *o, uint64_t pass)
     o->pass = pass;
 }
 
+/* Of the order that all ranks share: where this rank's batch begins. */
+static size_t begin_of(order *o, uint64_t number)
+{
+    const uint64_t step = number / o->parts;
+    const size_t within = (size_t)(step % o->steps_per_epoch), part = (size_t)(number % o->parts);
+    shuffle(o, step / o->steps_per_epoch);
+    return ((within * o->world + o->rank) * o->parts + part) * o->batch;
+}
+
 void order_batch(order *o, uint64_t number, uint32_t *index, uint64_t *pass)
 {
-    if (!o->own)
-        shuffle(o, number / o->batches_per_epoch);
+    const size_t begin = o->own ? 0 : begin_of(o, number);
     for (size_t i = 0; i < o->batch; i++) {
         if (o->own) {
             const uint64_t at = number * o->batch + i;
             shuffle(o, at / o->samples);
             index[i] = o->own[o->perm[at % o->samples]];
         } else {
-            const size_t within = (size_t)(number % o->batches_per_epoch);
-            index[i] = o->perm[(within * o->world + o->rank) * o->batch + i];
+            index[i] = o->perm[begin + i];
         }
         pass[i] = o->pass;
     }

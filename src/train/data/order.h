@@ -7,10 +7,11 @@
 
 typedef struct order order;
 
-/* Each epoch is a permutation of `samples`, the same on all ranks; what does not fill a step of
- * `parts` batches is left out. Sample i of rank j's batch is
- * perm[(batch_in_epoch * world + j) * batch + i]: `world` ranks together see exactly what one rank
- * with world * batch would. Errors TG_E_ARG (an epoch has no whole step), TG_E_NOMEM */
+/* Each epoch is a permutation of `samples`, the same on all ranks; what does not fill a step is
+ * left out. A step takes `parts` batches of each rank; sample i of part p of rank j is
+ * perm[((step_in_epoch * world + j) * parts + p) * batch + i]: `world` ranks together see exactly
+ * what one rank with world * batch would, and `parts` batches what one `parts` times as large
+ * would. Errors TG_E_ARG (an epoch has no whole step), TG_E_NOMEM */
 TG_NODISCARD tg_status order_create(uint64_t seed, size_t samples, int world, int rank,
                                     size_t batch, size_t parts, order **o_p);
 /* The rank goes through samples of its own, own (n, borrowed), again and again, each time in

@@ -15,7 +15,7 @@ static void test_shared(void **state)
     enum { SAMPLES = 103, P = 3, BATCH = 4, PER_EPOCH = 8, ALL = P * BATCH };
     order *one, *many[P], *parts;
     OK(order_create(9, SAMPLES, 1, 0, ALL, 1, &one));
-    OK(order_create(9, SAMPLES, 1, 0, ALL / 2, 2, &parts));
+    OK(order_create(9, SAMPLES, P, 1, BATCH / 2, 2, &parts));
     for (int j = 0; j < P; j++)
         OK(order_create(9, SAMPLES, P, j, BATCH, 1, &many[j]));
     uint32_t first[PER_EPOCH * ALL], all[ALL], some[ALL];
@@ -29,9 +29,9 @@ static void test_shared(void **state)
             for (int j = 0; j < P; j++)
                 order_batch(many[j], step, some + j * BATCH, pass);
             assert_memory_equal(some, all, sizeof all);
-            for (uint64_t part = 0; part < 2; part++) /* a step in two batches */
-                order_batch(parts, 2 * step + part, some + part * (ALL / 2), pass);
-            assert_memory_equal(some, all, sizeof all);
+            for (uint64_t part = 0; part < 2; part++) /* a step of rank 1 in two batches */
+                order_batch(parts, 2 * step + part, some + part * (BATCH / 2), pass);
+            assert_memory_equal(some, all + BATCH, BATCH * sizeof *all);
             for (size_t i = 0; i < ALL; i++) {
                 assert_in_range(all[i], 0, SAMPLES - 1);
                 assert_false(seen[all[i]]);
