@@ -52,19 +52,25 @@ static tg_status read_codes(const char *path, const uint8_t *text, size_t len, b
     return TG_OK;
 }
 
-/* Codes to numbers from 0, in order; number (CODES): scratch, zero. */
-static size_t renumber(int32_t *tokens, size_t count, int32_t *number)
+/* Codes to numbers from 0, in order. */
+static tg_status renumber(int32_t *tokens, size_t count, size_t *vocabulary_p)
 {
+    int32_t largest = 0, *number;
     size_t vocabulary = 0;
     for (size_t i = 0; i < count; i++)
+        largest = tokens[i] > largest ? tokens[i] : largest;
+    TG_TRY(train_alloc((size_t)largest + 1, sizeof *number, &number));
+    for (size_t i = 0; i < count; i++)
         number[tokens[i]] = 1;
-    for (size_t code = 0; code < CODES; code++) {
+    for (int32_t code = 0; code <= largest; code++) {
         if (number[code])
             number[code] = (int32_t)vocabulary++;
     }
     for (size_t i = 0; i < count; i++)
         tokens[i] = number[tokens[i]];
-    return vocabulary;
+    free(number);
+    *vocabulary_p = vocabulary;
+    return TG_OK;
 }
 
 static tg_status copy(const int32_t *tokens, size_t count, data_part *part)
@@ -75,11 +81,11 @@ static tg_status copy(const int32_t *tokens, size_t count, data_part *part)
     return TG_OK;
 }
 
-/* tokens (len), number (CODES): scratch */
+/* tokens (len): scratch */
 static tg_status cut(const char *path, const uint8_t *text, size_t len, double split, bool bytes,
-                     int32_t *tokens, int32_t *number, data_part parts[2], size_t *vocabulary_p)
+                     int32_t *tokens, data_part parts[2], size_t *vocabulary_p)
 {
-    size_t count = 0;
+    size_t count = 0, vocabulary;
     TG_TRY(read_codes(path, text, len, bytes, tokens, &count));
     const size_t train = (size_t)(split * (double)count);
     if (train < 2 || count - train < 2)
@@ -87,7 +93,7 @@ static tg_status cut(const char *path, const uint8_t *text, size_t len, double s
                        "%s: split=%g of %zu characters leaves %zu and %zu: allowed: 2 and more in "
                        "each part",
                        path, split, count, train, count - train);
-    const size_t vocabulary = renumber(tokens, count, number);
+    TG_TRY(renumber(tokens, count, &vocabulary));
     TG_TRY(copy(tokens, train, &parts[0]));
     const tg_status status = copy(tokens + train, count - train, &parts[1]);
     if (status != TG_OK) {
@@ -103,16 +109,13 @@ tg_status text_read(const char *path, double split, bool bytes, data_part parts[
 {
     uint8_t *text;
     size_t len;
-    int32_t *tokens = NULL, *number = NULL;
+    int32_t *tokens = NULL;
     TG_TRY(packed_load(path, TEXT_MAX, &text, &len));
     tg_status status = train_alloc(len, sizeof *tokens, &tokens);
     if (status == TG_OK)
-        status = train_alloc(CODES, sizeof *number, &number);
-    if (status == TG_OK)
-        status = cut(path, text, len, split, bytes, tokens, number, parts, vocabulary_p);
+        status = cut(path, text, len, split, bytes, tokens, parts, vocabulary_p);
     free(text);
     free(tokens);
-    free(number);
     return status;
 }
 
