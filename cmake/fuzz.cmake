@@ -40,8 +40,11 @@ tg_fuzz_target(fuzz_spec fuzz_spec.c)
 tg_fuzz_target(fuzz_checkpoint fuzz_checkpoint.c)
 find_package(ZLIB QUIET)
 if(ZLIB_FOUND)
-    tg_fuzz_target(fuzz_idx fuzz_idx.c LIBS ZLIB::ZLIB
-        SOURCES src/train/data/idx.c src/train/data/data.c src/train/data/glyphs.c src/train/train_util.c)
+    set(readers src/train/data/packed.c src/train/train_util.c)
+    tg_fuzz_target(fuzz_idx fuzz_idx.c LIBS ZLIB::ZLIB SOURCES src/train/data/idx.c ${readers})
+    tg_fuzz_target(fuzz_cifar fuzz_cifar.c LIBS ZLIB::ZLIB SOURCES src/train/data/cifar.c ${readers})
+    tg_fuzz_target(fuzz_text fuzz_text.c LIBS ZLIB::ZLIB SOURCES src/train/data/text.c src/train/data/words.c
+        ${readers})
 endif()
 
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS src/codec/codecs.def src/wire/index.h)

@@ -16,13 +16,14 @@ int cmd_train(int argc, char **argv);
 int cmd_compare(int argc, char **argv);
 int cmd_methods(int argc, char **argv);
 int cmd_models(int argc, char **argv);
+int cmd_data(int argc, char **argv);
 int cmd_bench(int argc, char **argv);
 int cmd_bench_train(int argc, char **argv); /* of cmd_bench: argv[0] is "train" */
 extern const char help_bench_train[];
 
 /* The screens of --help; each fits 24 rows of 80 columns and ends with an example. */
-extern const char help_main[], help_train[], help_compare[], help_methods[], help_bench[];
-extern const char help_models[];
+extern const char help_main[], help_train[], help_compare[], help_methods[], help_models[],
+    help_data[], help_bench[];
 
 /* CLI_USAGE for statuses that blame the settings, CLI_FAILED for all others. */
 int cli_exit_status(tg_status status);

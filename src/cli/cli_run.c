@@ -1,5 +1,6 @@
 #include "cli/cli_run.h"
 #include "cli/console.h"
+#include "cli/data_text.h"
 #include "cli/dump.h"
 #include "cli/progress.h"
 #include "cli/stop.h"
@@ -14,6 +15,7 @@ struct watch {
     struct dump *dump;
     struct progress progress;
     struct run_result *result;
+    train_unit unit;
 };
 
 static tg_status copy(const char *text, char **copy_p)
@@ -50,9 +52,10 @@ static tg_status on_epoch(void *arg, const train_epoch_info *info)
 {
     struct watch *w = arg;
     if (isfinite(info->test_accuracy))
-        console_remark("%s%sepoch %llu: train loss %.4f, test loss %.4f, test accuracy %.2f %%",
+        console_remark("%s%sepoch %llu: train loss %.4f, test loss %.4f%s, test accuracy %.2f %%",
                        w->title, w->title[0] ? " " : "", (unsigned long long)info->epoch + 1,
-                       info->train_loss, info->test_loss, 100 * info->test_accuracy);
+                       info->train_loss, info->test_loss,
+                       data_text_loss(w->unit, info->test_loss).text, 100 * info->test_accuracy);
     return records_epoch(w->records, info);
 }
 
@@ -74,6 +77,8 @@ train_job run_job_of(const struct run_options *o, tg_trace *trace)
                        .lr_scale = o->lr_scale,
                        .batch = (size_t)o->batch,
                        .accumulate = (uint32_t)o->accumulate,
+                       .context = (size_t)o->context,
+                       .shard = o->shard,
                        .epochs = o->epochs,
                        .steps = o->steps,
                        .seed = o->seed,
@@ -94,7 +99,11 @@ tg_status run_job(const struct run_about *about, const char *title, struct recor
                   tg_trace *trace, struct run_result *result_p)
 {
     struct run_result result = {0};
-    struct watch w = {.about = about, .title = title, .records = records, .result = &result};
+    struct watch w = {.about = about,
+                      .title = title,
+                      .records = records,
+                      .result = &result,
+                      .unit = train_data_unit(about->data)};
     const train_job job = run_job_of(about->options, trace);
     if (about->options->dump_gradients && about->launch->rank == 0)
         TG_TRY(dump_open(about->options->dump_gradients, &w.dump));
@@ -122,14 +131,18 @@ void run_result_free(struct run_result *result)
     *result = (struct run_result){0};
 }
 
+const char *run_data_name(const struct run_options *o)
+{
+    const char *dir = NULL;
+    if (o->data)
+        return o->data;
+    const bool found = train_data_find("mnist", &dir);
+    console_remark("data: %s",
+                   found ? "mnist" : "mnist was not found; generated glyphs take its place");
+    return found ? "mnist" : "glyphs";
+}
+
 tg_status run_open_data(const struct run_options *o, train_data **data_p)
 {
-    const char *name = o->data, *dir = NULL;
-    if (!name) {
-        name = train_data_find("mnist", &dir) ? "mnist" : "glyphs";
-        console_remark("data: %s", strcmp(name, "mnist") == 0
-                                       ? "mnist"
-                                       : "mnist was not found; generated glyphs take its place");
-    }
-    return train_data_open(name, (size_t)o->holdout, data_p);
+    return train_data_open(run_data_name(o), (size_t)o->holdout, data_p);
 }

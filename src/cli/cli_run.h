@@ -16,7 +16,8 @@ TG_NODISCARD tg_status run_job(const struct run_about *about, const char *title,
                                struct run_result *result_p);
 void run_result_free(struct run_result *result);
 
-/* Open the data that the options name: by default mnist if it is found, else glyphs. */
+/* The data that the options name: by default mnist if it is found, else glyphs, with a remark. */
+const char *run_data_name(const struct run_options *o);
 TG_NODISCARD tg_status run_open_data(const struct run_options *o, train_data **data_p);
 
 #endif

@@ -3,6 +3,7 @@
 #include "cli/console.h"
 #include "cli/format.h"
 #include "cli/cli_run.h"
+#include "cli/data_text.h"
 #include "cli/dry_run.h"
 #include "cli/outfile.h"
 #include "cli/stop.h"
@@ -36,13 +37,14 @@ static tg_status write_trace(const struct launch *l, const char *path, const tg_
     return tg_trace_write(trace, own);
 }
 
-static void print_quality(const train_end_info *end)
+static void print_quality(const train_end_info *end, train_unit unit)
 {
     if (isfinite(end->test_accuracy))
-        printf("test           accuracy %.2f %%, loss %.4f\n", 100 * end->test_accuracy,
-               end->test_loss);
+        printf("test           accuracy %.2f %%, loss %.4f%s\n", 100 * end->test_accuracy,
+               end->test_loss, data_text_loss(unit, end->test_loss).text);
     if (isfinite(end->train_loss))
-        printf("train loss     %.4f\n", end->train_loss);
+        printf("train loss     %.4f%s\n", end->train_loss,
+               data_text_loss(unit, end->train_loss).text);
 }
 
 static void print_cost(const struct run_result *result)
@@ -67,11 +69,12 @@ static int print_result(const struct run_about *about, const struct run_result *
     const train_data *data = about->data;
     const train_end_info *end = &result->end;
     printf("model          %s, %s parameters\n", o->model, format_count(result->params).text);
-    printf("data           %s (%s), %s to train, %s to test\n", train_data_name(data),
-           train_data_origin(data), format_count(train_data_train(data)).text,
-           format_count(train_data_test(data)).text);
+    printf("data           %s (%s), %s\n", train_data_name(data), train_data_origin(data),
+           data_text_counts(data).text);
     printf("workers        %d (%s), link %s\n", end->world, launch_transport_name(about->launch),
            o->link ? o->link : "none");
+    if (o->shard)
+        printf("shard          %s\n", o->shard);
     printf("method         %s\n", result->method);
     for (size_t i = 0; i < o->rule_count; i++)
         printf("rule           %s\n", o->rules[i]);
@@ -82,7 +85,7 @@ static int print_result(const struct run_about *about, const struct run_result *
                end->world, o->accumulate, o->batch, train_lr_scale_names[o->lr_scale]);
     printf("steps          %" PRIu64 " of %" PRIu64 "%s\n", end->steps, result->steps_planned,
            end->interrupted ? ", interrupted" : "");
-    print_quality(end);
+    print_quality(end, train_data_unit(data));
     print_cost(result);
     if (end->skipped_nonfinite)
         printf("skipped        %" PRIu64 " steps, whose gradients were not finite\n",

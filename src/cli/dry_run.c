@@ -100,7 +100,7 @@ tg_status dry_run(const struct run_options *o)
         return no_memory();
     }
     heading(p.table);
-    tg_status status = train_plan(&job, on_tensor, &p);
+    tg_status status = train_plan(&job, run_data_name(o), on_tensor, &p);
     double dense = 4 * (double)p.elements;
     if (status == TG_OK)
         status = o->json ? print_json(&p, dense) : print_table(&p, dense);

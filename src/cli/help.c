@@ -10,6 +10,7 @@ const char help_main[] =
     "  compare    train the same network several ways; prints one table\n"
     "  methods    what there is: methods, codecs, strategies, their keys and papers\n"
     "  models     networks to train, their tensors, parameters and operations\n"
+    "  data       what can be trained on, and where it was found\n"
     "  bench      how fast codecs and training steps are on this machine\n"
     "\n"
     "  telegrad COMMAND --help explains a command; --version prints the version.\n"
@@ -21,10 +22,10 @@ const char help_main[] =
 const char help_train[] =
     "Usage: telegrad train [OPTION]...   or   mpirun -n 4 telegrad train [OPTION]...\n"
     "Train a network on workers that exchange gradients; defaults in (brackets).\n"
-    "  --model SPEC        (lenet5), mlp:hidden=256\n"
+    "  --model SPEC        (lenet5), resnet20: see telegrad models\n"
+    "  --data SPEC         (mnist if found, or glyphs), cifar10: see telegrad data\n"
     "  --batch N           per worker (32)            --accumulate N  batches (1)\n"
-    "  --data NAME[:DIR]   mnist, fashion-mnist, glyphs; (mnist if found, or glyphs)\n"
-    "  --holdout N         test on the last N training samples, not the test set\n"
+    "  --shard SPEC (iid)  --holdout N  last images to test on   --context N  (35)\n"
     "  --workers N         threads of this process (1); not under mpirun\n"
     "  --method SPEC       (dense), 2bit, dgc:density=0.001: see telegrad methods\n"
     "  --rule PATTERN=METHOD  another method for tensors of that name: '*.bias=f32'\n"
@@ -55,7 +56,7 @@ const char help_compare[] =
     "  --dense-timed N     dense S-SGD: train without the link, time N steps over it\n"
     "  --json              the table as JSON lines    --out FILE  all runs' records\n"
     "Options of every run, as in telegrad train; defaults in (brackets):\n"
-    "  --model (lenet5)    --data  --holdout  --no-eval\n"
+    "  --model (lenet5)    --data  --holdout  --no-eval  --shard (iid)  --context\n"
     "  --workers (4)       --batch (32)  --epochs (1)  --steps  --seed (1)\n"
     "  --method (dense)    --rule  --strategy (ssgd)  --optimizer  --lr-schedule\n"
     "  --accumulate (1)    --lr-scale (none)\n"
@@ -90,6 +91,24 @@ const char help_models[] =
     "  --markdown         the table of docs/models.md\n"
     "Example:\n"
     "  telegrad models resnet20 vgg11:bn=no --input 32x32x3:100\n";
+
+const char help_data[] =
+    "Usage: telegrad data [OPTION]... [SPEC]...\n"
+    "List the data sets and where their files were found; of those named, what is in\n"
+    "them. SPEC is NAME, NAME:PATH or NAME:key=value,... as in telegrad train --data.\n"
+    "Files are looked for in $TELEGRAD_DATA, then in ./data, plain or as .gz or .xz.\n"
+    "  mnist, fashion-mnist, cifar10    images: dir=, augment=none|crop-flip\n"
+    "  cifar10:train=1-4,test=5         by batches, and test for test_batch.bin\n"
+    "  glyphs:train=60000,test=10000,seed=1              generated digits\n"
+    "  text:FILE, shakespeare           characters: file=, split=0.9, unit=bytes\n"
+    "  words:DIR, wikitext-2            words: dir=, eval=test|valid\n"
+    "What each of several workers would train on:\n"
+    "  --shard SPEC    iid, dirichlet:alpha=0.5, label:classes=2; with\n"
+    "  --workers N     (4)                               --seed N  (1)\n"
+    "  --holdout N     test on the last N training images\n"
+    "  --json          as JSON\n"
+    "Example:\n"
+    "  telegrad data cifar10:train=1-4,test=5 --shard dirichlet:alpha=0.1\n";
 
 const char help_bench[] =
     "Usage: telegrad bench codec [OPTION]...   (and: telegrad bench train --help)\n"

@@ -2,6 +2,7 @@
 #include "cli/cli.h"
 #include "cli/console.h"
 #include "cli/launch.h"
+#include "train/data/shard.h"
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
@@ -12,6 +13,7 @@ enum form {
     FORM_TEXT,    /* const char *, not empty; checked by whoever uses it */
     FORM_SPEC,    /* const char *, a spec string of `kind` */
     FORM_MODEL,   /* const char * */
+    FORM_SHARD,   /* const char * */
     FORM_LINK,    /* const char *, NULL for "none" */
     FORM_COUNT,   /* uint64_t */
     FORM_SECONDS, /* double */
@@ -38,8 +40,10 @@ struct option_def {
 
 static const struct option_def table[] = {
     {"model", "SPEC", BOTH, FORM_MODEL, AT(model), TG_KIND_COUNT, 0, 0},
-    {"data", "NAME[:DIR]", BOTH, FORM_TEXT, AT(data), TG_KIND_COUNT, 0, 0},
+    {"data", "SPEC", BOTH, FORM_TEXT, AT(data), TG_KIND_COUNT, 0, 0},
     {"holdout", "N", BOTH, FORM_COUNT, AT(holdout), TG_KIND_COUNT, 0, 1e9},
+    {"context", "N", BOTH, FORM_COUNT, AT(context), TG_KIND_COUNT, 1, 65536},
+    {"shard", "SPEC", BOTH, FORM_SHARD, AT(shard), TG_KIND_COUNT, 0, 0},
     {"workers", "N", BOTH, FORM_COUNT, AT(workers), TG_KIND_COUNT, 1, 4096},
     {"method", "SPEC", EVERY, FORM_SPEC, AT(method), TG_KIND_METHOD, 0, 0},
     {"rule", "PATTERN=METHOD", EVERY, FORM_RULE, AT(rules), TG_KIND_COUNT, 0, 0},
@@ -147,6 +151,8 @@ static tg_status check_spec(const struct option_def *option, const char *value)
         size_t count = 0;
         const tg_entry *const *models = train_models(&count);
         TG_TRY(tg_spec_parse("model", models, count, value, &spec));
+    } else if (option->form == FORM_SHARD) {
+        TG_TRY(shard_parse(value, &spec));
     } else {
         TG_TRY(tg_registry_parse(option->kind, value, &spec));
     }
@@ -222,6 +228,7 @@ static tg_status set_value(struct run_options *o, const struct option_def *optio
     switch (option->form) {
     case FORM_SPEC:
     case FORM_MODEL:
+    case FORM_SHARD:
         if (check_spec(option, value) != TG_OK)
             return tg_fail(TG_E_SPEC, "--%s %.64s: %s", option->name, value, tg_error());
         *(const char **)member = value;

@@ -20,9 +20,10 @@ struct run_fault {
 /* Strings are borrowed from whoever set them; NULL: not given and without a default. */
 struct run_options {
     const char *model, *data, *method, *strategy, *optimizer, *lr_schedule;
-    const char *link; /* NULL: not shaped */
+    const char *link;  /* NULL: not shaped */
+    const char *shard; /* NULL: iid */
     const char *out, *save_dir, *resume_dir, *trace;
-    uint64_t holdout, workers, batch, epochs, steps, seed, log_every, save_every;
+    uint64_t holdout, workers, batch, context, epochs, steps, seed, log_every, save_every;
     double timeout; /* seconds */
     uint64_t codec_threads, dump_every;
     const char *dump_gradients; /* directory */

@@ -1,5 +1,5 @@
 #include "cli/records.h"
-#include "cli/format.h"
+#include "cli/data_text.h"
 #include "cli/outfile.h"
 #include "cli/window.h"
 #include <errno.h>
@@ -172,6 +172,42 @@ static json_t *about_surroundings(const struct run_about *a)
                      "transport", launch_transport_name(a->launch));
 }
 
+json_t *records_counts(const uint64_t *counts, size_t rows, size_t columns)
+{
+    json_t *all = json_array();
+    for (size_t r = 0; all && r < rows; r++) {
+        json_t *row = json_array();
+        for (size_t c = 0; c < columns; c++)
+            json_array_append_new(row, integer(counts[r * columns + c]));
+        json_array_append_new(all, row);
+    }
+    return all;
+}
+
+/* Training images by rank and class; null where all ranks draw from all. */
+static json_t *shards(const struct run_about *a, const train_start_info *info)
+{
+    const size_t world = (size_t)info->world, classes = train_data_classes(a->data);
+    if (strcmp(info->shard, "iid") == 0)
+        return json_null();
+    uint64_t *counts = calloc(world * classes, sizeof *counts);
+    json_t *all = NULL;
+    if (counts && train_data_shards(a->data, a->options->shard, a->options->seed, info->world,
+                                    counts) == TG_OK)
+        all = records_counts(counts, world, classes);
+    free(counts);
+    return all;
+}
+
+static json_t *about_samples(const struct run_about *a, const train_start_info *info)
+{
+    return json_pack("{s:s, s:I, s:I, s:s, s:o}",                                /**/
+                     "data_unit", data_text_unit(train_data_unit(a->data)),      /**/
+                     "data_classes", (json_int_t)train_data_classes(a->data),    /**/
+                     "context", (json_int_t)info->context, "shard", info->shard, /**/
+                     "shards", shards(a, info));
+}
+
 json_t *records_rules(const struct run_options *o)
 {
     json_t *rules = json_array();
@@ -234,6 +270,7 @@ tg_status records_start(struct records *r, const struct run_about *about,
     record = join(record, about_run(about->options, info));
     record = join(record, about_files(about->options));
     record = join(record, about_surroundings(about));
+    record = join(record, about_samples(about, info));
     return records_add(r, record);
 }
 

@@ -53,6 +53,9 @@ json_t *records_real(double v);
 /* text, its bytes that are not UTF-8 as \xNN; null for NULL. NULL: out of memory */
 json_t *records_text(const char *text);
 
+/* counts (rows, columns) as a list of lists. NULL: out of memory */
+json_t *records_counts(const uint64_t *counts, size_t rows, size_t columns);
+
 /* o's rules, as they were given. NULL: out of memory */
 json_t *records_rules(const struct run_options *o);
 

@@ -2,8 +2,7 @@
 #ifndef TG_TRAIN_RUN_H
 #define TG_TRAIN_RUN_H
 
-#include "train/data/data.h"
-#include "train/data/order.h"
+#include "train/data/loader.h"
 #include "train/model/model.h"
 #include "train/run_stats.h"
 #include "train/train.h"
@@ -27,12 +26,13 @@ typedef struct run {
     tg_optimizer *optimizer;
     tg_lr_schedule *lr;
     model *model;
-    order *order;
+    loader *train_loader, *test_loader; /* test_loader: NULL without evaluation */
     tg_session *session;
-    uint32_t *id;                                      /* of the model's tensors in the session */
-    uint32_t parts;                                    /* of a step: job->accumulate */
-    float *x;                                          /* (batch, DATA_PIXELS) */
-    int32_t *labels;                                   /* (batch) */
+    uint32_t *id;   /* of the model's tensors in the session */
+    uint32_t parts; /* of a step: job->accumulate */
+    size_t context; /* tokens in a sample; 0: images */
+    tg_spec *shard;
+    float *state_aside;                                /* (model->nstate) during evaluation */
     uint64_t steps, steps_per_epoch, first_step, step; /* step: done */
     /* Of the running epoch, kept in checkpoints: */
     double loss_sum; /* of the steps whose loss was finite: */
@@ -60,6 +60,10 @@ static inline double run_seconds(const run *r)
     return (double)(run_now(r) - r->start_ns - r->evaluation_ns) / 1e9;
 }
 
+/* Tokens in a sample: what the job asks for, else the model's spec, else 35 (as PyTorch's
+ * word_language_model); 0 for images. Errors TG_E_SPEC, TG_E_ARG (a context for images) */
+TG_NODISCARD tg_status run_context(const train_job *job, train_unit unit, size_t *context_p);
+
 /* Everything up to the first step: model, session, handshake, checkpoint. */
 TG_NODISCARD tg_status run_setup(run *r);
 /* Add all tensors of m to the session; id (m->ntensors) their numbers in it. */
@@ -85,6 +89,9 @@ TG_NODISCARD tg_status run_save(run *r);
 /* Tell rank 0's callback of the gradient that stands in the model, if this step's is wanted.
  * (run_gradient.c) */
 TG_NODISCARD tg_status run_report_gradient(const run *r);
+
+/* The model's state is zero again: at the start of an epoch. */
+void run_clear_state(run *r);
 
 /* One training step: batch, forward, backward, exchange; records and reports it. */
 TG_NODISCARD tg_status run_step_once(run *r, tg_step_info *info);

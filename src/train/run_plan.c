@@ -15,10 +15,16 @@ static tg_status plan(const model *m, tg_session *s,
     return tg_session_plan(s, each, arg);
 }
 
-tg_status train_plan(const train_job *job,
+static tg_status input_of(const train_job *job, const char *data, model_input *in_p)
+{
+    train_unit unit;
+    TG_TRY(data_input(data, &unit, in_p));
+    return run_context(job, unit, &in_p->context);
+}
+
+tg_status train_plan(const train_job *job, const char *data,
                      tg_status (*each)(void *arg, const tg_plan_tensor *tensor), void *arg)
 {
-    const model_input in = {DATA_SIDE, DATA_SIDE, 1, 0, DATA_CLASSES};
     const tg_session_config config = {
         .struct_size = sizeof config,
         .method = job->method,
@@ -30,9 +36,11 @@ tg_status train_plan(const train_job *job,
         .steps_per_epoch = 1000, /* any: the plan is of a step after all warm-ups */
         .driver = TG_DRIVER_INLINE,
     };
+    model_input in;
     model *m = NULL;
     tg_transport *t = NULL;
     tg_session *s = NULL;
+    TG_TRY(input_of(job, data, &in));
     TG_TRY(model_create(job->model, &in, 1, job->seed, &m));
     tg_status status = tg_transport_inproc(1, &t);
     if (status == TG_OK)

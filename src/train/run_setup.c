@@ -1,4 +1,5 @@
 #include "train/run.h"
+#include "train/data/shard.h"
 #include "train/train_util.h"
 #include <inttypes.h>
 #include <math.h>
@@ -15,19 +16,42 @@ static const char *either(const char *text, const char *otherwise)
     return text ? text : otherwise;
 }
 
+#define CONTEXT 35
+
+tg_status run_context(const train_job *job, train_unit unit, size_t *context_p)
+{
+    tg_spec *spec;
+    if (unit == TRAIN_IMAGES && job->context > 0)
+        return tg_fail(TG_E_ARG, "context=%zu: allowed with texts only", job->context);
+    TG_TRY(model_parse(job->model, &spec));
+    const size_t own = tg_spec_has(spec, "context") ? (size_t)tg_spec_int(spec, "context") : 0;
+    tg_spec_free(spec);
+    const size_t wanted = job->context ? job->context : own ? own : CONTEXT;
+    *context_p = unit == TRAIN_IMAGES ? 0 : wanted;
+    return TG_OK;
+}
+
+static loader_config loader_config_of(const run *r)
+{
+    return (loader_config){.batch = r->job->batch,
+                           .context = r->context,
+                           .seed = r->job->seed,
+                           .rank = r->transport->rank,
+                           .world = r->transport->size,
+                           .stream = r->model && r->model->nstate > 0,
+                           .parts = r->parts,
+                           .first_step = r->step,
+                           .shard = r->job->shard};
+}
+
+/* Before anything is made: a batch that is too large for the data may be so for the memory too. */
 static tg_status plan_steps(run *r)
 {
     const train_job *job = r->job;
-    const size_t share = train_data_train(r->data) / (size_t)r->transport->size;
     r->parts = job->accumulate ? job->accumulate : 1;
-    if (r->parts > 1 && job->batch > 0 && r->parts > share / job->batch)
-        return tg_fail(TG_E_ARG,
-                       "accumulate=%" PRIu32 ": allowed: 1 to %zu (%zu training samples a rank, in "
-                       "batches of %zu)",
-                       r->parts, share / job->batch, share, job->batch);
-    TG_TRY(order_create(job->seed, train_data_train(r->data), r->transport->size,
-                        r->transport->rank, job->batch * r->parts, &r->order));
-    r->steps_per_epoch = order_steps_per_epoch(r->order);
+    TG_TRY(run_context(job, train_data_unit(r->data), &r->context));
+    const loader_config config = loader_config_of(r);
+    TG_TRY(batcher_steps(r->data, &config, &r->steps_per_epoch));
     if (job->steps == 0 && (job->epochs == 0 || job->epochs > UINT64_MAX / r->steps_per_epoch))
         return tg_fail(TG_E_ARG, "epochs=%" PRIu64 ": allowed: 1 and more, or give steps",
                        job->epochs);
@@ -40,6 +64,7 @@ static tg_status parse_specs(run *r)
     const train_job *job = r->job;
     TG_TRY(tg_registry_parse(TG_KIND_METHOD, either(job->method, "dense"), &r->method));
     TG_TRY(tg_registry_parse(TG_KIND_STRATEGY, either(job->strategy, "ssgd"), &r->strategy));
+    TG_TRY(shard_parse(either(job->shard, "iid"), &r->shard));
     TG_TRY(tg_optimizer_create(either(job->optimizer, "sgd:lr=0.01"), &r->optimizer));
     TG_TRY(tg_lr_schedule_create(either(job->lr_schedule, "constant"),
                                  tg_spec_real(tg_optimizer_spec(r->optimizer), "lr"), r->steps,
@@ -53,11 +78,22 @@ static tg_status parse_specs(run *r)
 
 static tg_status make_model(run *r)
 {
-    const model_input in = {DATA_SIDE, DATA_SIDE, 1, 0, DATA_CLASSES};
+    const model_input in = train_data_input(r->data, r->context);
     TG_TRY(model_create(r->job->model, &in, r->job->batch, r->job->seed, &r->model));
-    TG_TRY(train_alloc(r->model->ntensors, sizeof *r->id, &r->id));
-    TG_TRY(train_alloc(r->job->batch * DATA_PIXELS, sizeof *r->x, &r->x));
-    return train_alloc(r->job->batch, sizeof *r->labels, &r->labels);
+    TG_TRY(train_alloc(r->model->nstate, sizeof *r->state_aside, &r->state_aside));
+    return train_alloc(r->model->ntensors, sizeof *r->id, &r->id);
+}
+
+/* At the step where training begins. */
+static tg_status make_loaders(run *r)
+{
+    loader_config config = loader_config_of(r);
+    TG_TRY(loader_create(r->data, DATA_TRAIN, &config, &r->train_loader));
+    if (!r->job->evaluate)
+        return TG_OK;
+    config.first_step = 0;
+    config.parts = 1;
+    return loader_create(r->data, DATA_TEST, &config, &r->test_loader);
 }
 
 /* What must be equal on all ranks, and in a checkpoint, beside what the session compares itself.
@@ -67,11 +103,13 @@ static tg_status job_text(const run *r, char *text, size_t room)
     tg_spec *spec;
     TG_TRY(model_parse(r->job->model, &spec));
     snprintf(text, room,
-             "model=%s\ndata=%s:train=%zu,test=%zu,hash=%016" PRIx64
-             "\nbatch=%zu\nlr_schedule=%s\nlr_scale=%s\naccumulate=%" PRIu32,
+             "model=%s\ndata=%s:train=%zu,test=%zu,hash=%016" PRIx64 ",augment=%s\nbatch=%zu\n"
+             "context=%zu\nshard=%s\nlr_schedule=%s\nlr_scale=%s\naccumulate=%" PRIu32,
              tg_spec_text(spec), train_data_name(r->data), train_data_train(r->data),
-             train_data_test(r->data), train_data_hash(r->data), r->job->batch,
-             tg_lr_schedule_text(r->lr), train_lr_scale_names[r->job->lr_scale], r->parts);
+             train_data_test(r->data), train_data_hash(r->data),
+             r->data->augment ? "crop-flip" : "none", r->job->batch, r->context,
+             tg_spec_text(r->shard), tg_lr_schedule_text(r->lr),
+             train_lr_scale_names[r->job->lr_scale], r->parts);
     tg_spec_free(spec);
     return TG_OK;
 }
@@ -122,26 +160,52 @@ tg_status run_register(tg_session *s, const model *m, uint32_t *id)
 /* ---- checkpoints --------------------------------------------------------------------------------
  */
 
-/* The caller's part of a checkpoint: four 64-bit words of this machine's byte order. */
+/* The caller's part of a checkpoint: five 64-bit words of this machine's byte order, then the
+ * model's state (nstate floats). */
 typedef struct saved {
     uint64_t magic;
-    uint64_t loss_steps, loss_count;
+    uint64_t loss_steps, loss_count, nstate;
     double loss_sum;
 } saved;
 
-#define SAVED_MAGIC UINT64_C(0x32306e6961727467) /* "gtrain02" */
+#define SAVED_MAGIC UINT64_C(0x33306e6961727467) /* "gtrain03" */
 
 tg_status run_save(run *r)
 {
-    const saved extra = {SAVED_MAGIC, r->loss_steps, r->loss_count, r->loss_sum};
+    const saved head = {SAVED_MAGIC, r->loss_steps, r->loss_count, r->model->nstate, r->loss_sum};
+    const size_t len = sizeof head + r->model->nstate * sizeof(float);
     const int64_t begin = run_now(r);
     const uint64_t sent = tg_session_bytes_sent(r->session);
-    TG_TRY(tg_session_save(r->session, r->job->save_dir, &extra, sizeof extra));
+    char *extra;
+    TG_TRY(train_alloc(len, 1, &extra));
+    memcpy(extra, &head, sizeof head);
+    if (r->model->nstate > 0)
+        memcpy(extra + sizeof head, r->model->state, len - sizeof head);
+    const tg_status status = tg_session_save(r->session, r->job->save_dir, extra, len);
+    free(extra);
+    TG_TRY(status);
     /* Strategies that delay may have exchanges in flight here, whose bytes cannot be told from the
      * save's own (a kilobyte or so a peer): with them all counts as training. */
     if (strcmp(tg_spec_name(r->strategy), "ssgd") == 0)
         r->traffic.apart += tg_session_bytes_sent(r->session) - sent;
     r->evaluation_ns += run_now(r) - begin;
+    return TG_OK;
+}
+
+/* Of this rank, from a checkpoint. */
+static tg_status restore(run *r, const char *extra, size_t len)
+{
+    const size_t nstate = r->model->nstate;
+    saved s = {0};
+    if (len >= sizeof s)
+        memcpy(&s, extra, sizeof s);
+    if (s.magic != SAVED_MAGIC || s.nstate != nstate || len != sizeof s + nstate * sizeof(float))
+        return tg_fail(TG_E_MISMATCH, "%s: not a checkpoint of the trainer", r->job->resume_dir);
+    r->loss_steps = s.loss_steps;
+    r->loss_count = s.loss_count;
+    r->loss_sum = s.loss_sum;
+    if (nstate > 0)
+        memcpy(r->model->state, extra + sizeof s, nstate * sizeof(float));
     return TG_OK;
 }
 
@@ -151,15 +215,8 @@ static tg_status begin(run *r)
         return tg_session_begin(r->session);
     const void *extra;
     size_t len;
-    saved s;
     TG_TRY(tg_session_load(r->session, r->job->resume_dir, &extra, &len));
-    if (len == sizeof s)
-        memcpy(&s, extra, sizeof s);
-    if (len != sizeof s || s.magic != SAVED_MAGIC)
-        return tg_fail(TG_E_MISMATCH, "%s: not a checkpoint of the trainer", r->job->resume_dir);
-    r->loss_steps = s.loss_steps;
-    r->loss_count = s.loss_count;
-    r->loss_sum = s.loss_sum;
+    TG_TRY(restore(r, extra, len));
     r->step = r->first_step = tg_session_steps(r->session);
     if (r->step > r->steps)
         return tg_fail(TG_E_ARG, "%s: is at step %" PRIu64 ", but steps=%" PRIu64,
@@ -174,6 +231,7 @@ tg_status run_setup(run *r)
     TG_TRY(make_model(r));
     TG_TRY(make_session(r));
     TG_TRY(begin(r));
+    TG_TRY(make_loaders(r));
     r->apart = r->transport->size > 1 && strcmp(tg_spec_word(r->method, "exchange"), "none") == 0;
     return run_agree(r);
 }
@@ -181,11 +239,12 @@ tg_status run_setup(run *r)
 void run_free(run *r)
 {
     run_stats_free(&r->stats);
-    free(r->x);
-    free(r->labels);
+    loader_destroy(r->train_loader);
+    loader_destroy(r->test_loader);
+    free(r->state_aside);
     free(r->id);
     model_destroy(r->model);
-    order_destroy(r->order);
+    tg_spec_free(r->shard);
     tg_lr_schedule_destroy(r->lr);
     tg_optimizer_destroy(r->optimizer);
     tg_spec_free(r->strategy);

@@ -2,6 +2,7 @@
 #include "train/run.h"
 #include <inttypes.h>
 #include <math.h>
+#include <string.h>
 
 /* After so many skipped steps in a row the parameters are lost for good: every batch gives a
  * gradient that is not finite. */
@@ -46,15 +47,6 @@ static tg_status layer_done(void *arg)
     return timed(r, start, tg_progress(r->session));
 }
 
-/* The samples of one part of this step. */
-static void draw(run *r, uint32_t part)
-{
-    const size_t batch = r->job->batch;
-    const uint32_t *index = order_batch(r->order, r->step) + part * batch;
-    for (size_t i = 0; i < batch; i++)
-        data_sample(r->data, DATA_TRAIN, index[i], r->x + i * DATA_PIXELS, &r->labels[i]);
-}
-
 /* Forward and backward of one part; adds to its results. *compute_ns_p: without the time spent in
  * the session. */
 static tg_status compute_part(run *r, uint32_t part, model_result *sum, int64_t *compute_ns_p)
@@ -62,7 +54,8 @@ static tg_status compute_part(run *r, uint32_t part, model_result *sum, int64_t 
     const model_hooks hooks = {r, param_read, grad_write, grad_ready, layer_done};
     model *m = r->model;
     const int rank = r->transport->rank;
-    const model_batch batch = {.x = r->x, .labels = r->labels, .count = m->batch};
+    model_batch batch;
+    TG_TRY(loader_next(r->train_loader, &batch));
     const model_pass pass = {.training = true,
                              .seed = r->job->seed,
                              .step = r->step * r->parts + part,
@@ -89,12 +82,16 @@ static tg_status compute(run *r, double *loss_p, int64_t *compute_ns_p)
 {
     model_result sum = {0};
     *compute_ns_p = 0;
-    for (uint32_t part = 0; part < r->parts; part++) {
-        draw(r, part);
+    for (uint32_t part = 0; part < r->parts; part++)
         TG_TRY(compute_part(r, part, &sum, compute_ns_p));
-    }
     *loss_p = sum.loss / (double)sum.labels;
     return TG_OK;
+}
+
+void run_clear_state(run *r)
+{
+    if (r->model->nstate > 0)
+        memset(r->model->state, 0, r->model->nstate * sizeof *r->model->state);
 }
 
 /* Whether the coming step's figures will be looked at: every log_every-th's, and the last one's. */
@@ -109,9 +106,14 @@ tg_status run_step_once(run *r, tg_step_info *info)
     const int64_t start = run_now(r);
     const double lr = tg_lr_at(r->lr, r->step);
     TG_TRY(tg_session_set_lr(r->session, lr));
+    if (r->step % r->steps_per_epoch == 0)
+        run_clear_state(r);
     double loss;
     int64_t compute_ns;
     TG_TRY(compute(r, &loss, &compute_ns));
+    if (!isfinite(
+            loss)) /* the step is skipped; what it left in the state must not spoil all after */
+        run_clear_state(r);
     TG_TRY(run_report_gradient(r));
     if (!r->apart && r->job->stop && !r->stop_asked &&
         __atomic_load_n(r->job->stop, __ATOMIC_RELAXED)) {

@@ -8,25 +8,36 @@
 
 /* ---- data ------------------------------------------------------------------------------------ */
 
-/* A classification data set in memory, immutable once open, shared by the ranks of a process. */
+/* A data set in memory, immutable once open, shared by the ranks of a process. */
 typedef struct train_data train_data;
 
-/* spec     "mnist", "fashion-mnist" (IDX files, plain or .gz, by their canonical names) or "glyphs"
- * (generated: "glyphs:train=60000,test=10000,seed=1"); NAME:DIR says where the files are. Without
- * DIR: $TELEGRAD_DATA/NAME, then ./data/NAME. holdout  0: test on the test files. N: train without
- * the last N training samples and test on those (to choose rates without looking at the test set).
- * Errors   TG_E_SPEC, TG_E_IO (names the files and folders looked for), TG_E_CORRUPT (names file,
- * field, value) */
+typedef enum train_unit { TRAIN_IMAGES = 0, TRAIN_CHARACTERS, TRAIN_WORDS } train_unit;
+
+/* spec     NAME, NAME:PATH, NAME:key=value,... or NAME:PATH,key=value,...: "mnist",
+ * "cifar10:train=1-4,test=5", "text:poems.txt,split=0.8" (docs/data.md). Without a path the files
+ * of sets that have a usual place are looked for below $TELEGRAD_DATA, then ./data. holdout  0:
+ * test on the test files. N: train without the last N training images and test on those (to choose
+ * rates without looking at the test set).
+ * Errors   TG_E_SPEC, TG_E_ARG, TG_E_IO (names the files and folders looked for), TG_E_CORRUPT
+ * (names file, field, value), TG_E_UNSUPPORTED (.xz in a build without liblzma), TG_E_NOMEM */
 TG_NODISCARD tg_status train_data_open(const char *spec, size_t holdout, train_data **d_p);
 void train_data_close(train_data *d);
 const char *train_data_name(const train_data *d);   /* "mnist" */
-const char *train_data_origin(const train_data *d); /* folder, or "generated" */
+const char *train_data_origin(const train_data *d); /* folder, file, or "generated" */
 uint64_t train_data_hash(const train_data *d);      /* of all bytes used */
-size_t train_data_train(const train_data *d);       /* samples */
+train_unit train_data_unit(const train_data *d);
+size_t train_data_classes(const train_data *d); /* of tokens: the vocabulary */
+size_t train_data_train(const train_data *d);   /* images, or tokens */
 size_t train_data_test(const train_data *d);
-/* Whether NAME's files are found without DIR (for choosing a default); sets *dir (a static or env
- * string) if so. */
-bool train_data_find(const char *name, const char **dir_p);
+/* Whether NAME's files are found without a path (for choosing a default); sets *path_p (a static or
+ * env string) if so. */
+bool train_data_find(const char *name, const char **path_p);
+
+/* How many training images of each class each rank gets by `shard` ("dirichlet:alpha=0.5"; NULL:
+ * "iid", from which every rank draws the same), counts (world, classes).
+ * Errors TG_E_SPEC, TG_E_ARG (more ranks than samples; no images), TG_E_NOMEM */
+TG_NODISCARD tg_status train_data_shards(const train_data *d, const char *shard, uint64_t seed,
+                                         int world, uint64_t *counts);
 
 /* ---- one run -----------------------------------------------------------------------------------
  */
@@ -50,6 +61,8 @@ typedef struct train_job {
     train_lr_scale lr_scale;
     size_t batch;        /* samples per rank and part of a step */
     uint32_t accumulate; /* parts, whose mean gradient is exchanged; 0: one */
+    size_t context;      /* tokens in a sample; 0: what the model's spec says, else 35 */
+    const char *shard;   /* which rank has which images; NULL: "iid" */
     uint64_t epochs;     /* ignored if steps > 0 */
     uint64_t steps;      /* total steps; 0: epochs decides */
     uint64_t seed;
@@ -73,6 +86,8 @@ typedef struct train_start_info {
     const char *method, *strategy, *optimizer, *lr_schedule; /* normal forms */
     int world;
     size_t params, tensors;
+    size_t context; /* of tokens; 0: images */
+    const char *shard;
     uint64_t steps, steps_per_epoch, first_step; /* first_step > 0 after a resume */
 } train_start_info;
 
@@ -158,9 +173,10 @@ TG_NODISCARD tg_status train_run(const train_job *job, const train_data *data,
                                  tg_transport *transport, const train_events *events,
                                  train_end_info *end_p);
 
-/* What the job would exchange: tg_session_plan of its tensors, without data, ranks or training.
- * Errors: those of the job's strings, of tg_session_plan, and what each returns */
-TG_NODISCARD tg_status train_plan(const train_job *job,
+/* What the job would exchange: tg_session_plan of its tensors, without ranks or training, for a
+ * data set of which images are not read (a vocabulary is). Errors: those of the job's strings, of
+ * train_data_open, of tg_session_plan, and what each returns */
+TG_NODISCARD tg_status train_plan(const train_job *job, const char *data,
                                   tg_status (*each)(void *arg, const tg_plan_tensor *tensor),
                                   void *arg);
 

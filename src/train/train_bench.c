@@ -190,7 +190,8 @@ tg_status train_bench_step(train_bench *b, double *loss_p)
     if (b->session)
         TG_TRY(tg_step(b->session, NULL));
     else
-        tg_optimizer_step(b->optimizer, LR, m->params, m->grads, m->floats, &b->momentum);
+        tg_optimizer_step(b->optimizer, &(tg_update){.lr = LR, .number = b->step, .ndim = 1},
+                          m->params, m->grads, m->floats, &b->momentum);
     *loss_p = result.loss / (double)result.labels;
     return TG_OK;
 }

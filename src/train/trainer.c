@@ -1,6 +1,7 @@
 #include "train/run.h"
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 /* ---- evaluation ---------------------------------------------------------------------------------
  */
@@ -8,17 +9,13 @@
 /* This rank's part of the test set. */
 static tg_status evaluate_shard(run *r, double *loss_p, double *correct_p, double *tested_p)
 {
-    const size_t total = train_data_test(r->data), world = (size_t)r->transport->size,
-                 rank = (size_t)r->transport->rank, batch = r->job->batch;
-    const size_t end = total * (rank + 1) / world;
+    const uint64_t count = loader_steps_per_epoch(r->test_loader);
     *loss_p = *correct_p = *tested_p = 0;
-    for (size_t at = total * rank / world; at < end; at += batch) {
-        const size_t count = end - at < batch ? end - at : batch;
-        const model_batch part = {.x = r->x, .labels = r->labels, .count = count};
+    for (uint64_t i = 0; i < count; i++) {
+        model_batch batch;
         model_result result;
-        for (size_t i = 0; i < count; i++)
-            data_sample(r->data, DATA_TEST, at + i, r->x + i * DATA_PIXELS, &r->labels[i]);
-        TG_TRY(model_forward(r->model, &part, &(model_pass){0}, NULL, &result));
+        TG_TRY(loader_next(r->test_loader, &batch));
+        TG_TRY(model_forward(r->model, &batch, &(model_pass){0}, NULL, &result));
         *loss_p += result.loss;
         *correct_p += (double)result.correct;
         *tested_p += (double)result.labels;
@@ -26,24 +23,35 @@ static tg_status evaluate_shard(run *r, double *loss_p, double *correct_p, doubl
     return TG_OK;
 }
 
+/* The same, from the global parameters and without state, which training then has back. */
+static tg_status evaluate(run *r, double *loss_p, double *correct_p, double *tested_p)
+{
+    const size_t bytes = r->model->nstate * sizeof(float);
+    TG_TRY(tg_eval_begin(r->session));
+    if (bytes > 0)
+        memcpy(r->state_aside, r->model->state, bytes);
+    run_clear_state(r);
+    TG_TRY(evaluate_shard(r, loss_p, correct_p, tested_p));
+    if (bytes > 0)
+        memcpy(r->model->state, r->state_aside, bytes);
+    return tg_eval_end(r->session);
+}
+
 /* End an epoch, or what there is of one: mean loss over steps and ranks, test of the global
  * parameters. */
-static tg_status close_epoch(run *r, bool evaluate)
+static tg_status close_epoch(run *r, bool test)
 {
     const int64_t start = run_now(r);
     double sums[RUN_SUMS] = {r->loss_sum, (double)r->loss_count, 0, 0, 0};
-    if (evaluate) {
-        TG_TRY(tg_eval_begin(r->session));
-        TG_TRY(evaluate_shard(r, &sums[2], &sums[3], &sums[4]));
-        TG_TRY(tg_eval_end(r->session));
-    }
+    if (test)
+        TG_TRY(evaluate(r, &sums[2], &sums[3], &sums[4]));
     TG_TRY(run_sum(r, sums));
-    if (evaluate && sums[4] != (double)train_data_test(r->data))
-        return tg_fail(TG_E_MISMATCH, "the ranks tested %.0f samples in all: the test set has %zu",
-                       sums[4], train_data_test(r->data));
+    if (test && sums[4] != (double)data_test_labels(r->data))
+        return tg_fail(TG_E_MISMATCH, "the ranks tested %.0f labels in all: the test set has %zu",
+                       sums[4], data_test_labels(r->data));
     r->end.train_loss = sums[0] / sums[1]; /* NAN if no loss was finite */
-    r->end.test_loss = evaluate ? sums[2] / sums[4] : NAN;
-    r->end.test_accuracy = evaluate ? sums[3] / sums[4] : NAN;
+    r->end.test_loss = test ? sums[2] / sums[4] : NAN;
+    r->end.test_accuracy = test ? sums[3] / sums[4] : NAN;
     r->evaluation_ns += run_now(r) - start;
     r->loss_sum = 0;
     r->loss_count = r->loss_steps = 0;
@@ -73,6 +81,8 @@ static tg_status announce(const run *r)
                                    .world = r->transport->size,
                                    .params = r->model->params_total,
                                    .tensors = r->model->ntensors,
+                                   .context = r->context,
+                                   .shard = tg_spec_text(r->shard),
                                    .steps = r->steps,
                                    .steps_per_epoch = r->steps_per_epoch,
                                    .first_step = r->first_step};

@@ -3,7 +3,7 @@ import re
 import unittest
 from cli_tool import CliTest
 
-COMMANDS = ("train", "compare", "methods", "models", "bench")
+COMMANDS = ("train", "compare", "methods", "models", "data", "bench")
 
 
 class Help(CliTest):

@@ -41,7 +41,7 @@ TRAIN = [
     (["--model", "vgg"], ['unknown model "vgg"', "allowed: lenet5, mlp"]),
     (["--model", "mlp:hidden=0"], ["hidden=0", "allowed: 1 <= hidden"]),
     (["--link", "fast"], ["fast", "allowed: ", "20mbit,10ms"]),
-    (["--data", "pets"], ["pets", "allowed: mnist, fashion-mnist, glyphs"]),
+    (["--data", "pets"], ["pets", "allowed: mnist, fashion-mnist, glyphs, cifar10, text, shakespeare, words"]),
     (["--holdout", "1000000", *TINY], ["holdout=1000000", "allowed: 0 to"]),
     (["--batch", "100000", *TINY[:2]], ["batch=100000", "allowed: 1 to"]),
     (["--fault", "1"], ['--fault "1"', "allowed: RANK=SPEC"]),
@@ -79,8 +79,8 @@ SPEC = [
 
 class Usage(CliTest):
     def test_command(self):
-        self.refused(2, ["no command", "allowed: train, compare, methods, models, bench"])
-        self.refused(2, ['unknown command "walk"', "allowed: train, compare, methods, models, bench"], "walk")
+        self.refused(2, ["no command", "allowed: train, compare, methods, models, data, bench"])
+        self.refused(2, ['unknown command "walk"', "allowed: train, compare, methods, models, data, bench"], "walk")
 
     def test_train(self):
         for args, words in TRAIN:

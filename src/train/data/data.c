@@ -1,146 +1,97 @@
+/* Data sets by name: finding, opening, holding out. */
 #include "train/data/data.h"
+#include "train/data/data_spec.h"
 #include "train/train_util.h"
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-/* mean and std: of all training pixels / 255. */
-typedef struct set {
-    const char *name;
-    float mean, std;
-    bool generated;
-} set;
+#define DATA_SET(name) extern const data_set data_##name;
+#include "train/data/sets.def"
+#undef DATA_SET
 
-static const set sets[] = {
-    {"mnist", 0.1307f, 0.3081f, false},
-    {"fashion-mnist", 0.2860f, 0.3530f, false},
-    {"glyphs", 0.1013f, 0.2124f, true},
+static const data_set *const sets[] = {
+#define DATA_SET(name) &data_##name,
+#include "train/data/sets.def"
+#undef DATA_SET
 };
 
-static const tg_key glyphs_keys[] = {
-    {.name = "train",
-     .type = TG_KEY_INT,
-     .def = "60000",
-     .min = 1,
-     .max = 10000000,
-     .help = "training samples"},
-    {.name = "test",
-     .type = TG_KEY_INT,
-     .def = "10000",
-     .min = 1,
-     .max = 10000000,
-     .help = "test samples"},
-    {.name = "seed",
-     .type = TG_KEY_INT,
-     .def = "1",
-     .min = 0,
-     .max = 9e15,
-     .help = "of the drawing; other seeds give other samples"},
-    {.name = NULL},
-};
-
-static const tg_entry glyphs_entry = {
-    .name = "glyphs", .summary = "generated digits of strokes", .source = "", .keys = glyphs_keys};
-
-struct train_data {
-    const set *set;
-    char *origin;
-    data_part part[2]; /* by data_split, as read */
-    data_part view[2]; /* what samples are taken from; borrows from part */
-    uint64_t hash;
-    float value[256]; /* of a pixel */
-};
-
-void data_part_free(data_part *p)
+const data_set *const *data_sets(size_t *count_p)
 {
-    free(p->images);
-    free(p->labels);
-    *p = (data_part){NULL, NULL, 0};
+    *count_p = TRAIN_COUNT(sets);
+    return sets;
 }
 
 /* ---- finding ------------------------------------------------------------------------------------
  */
 
-static const set *set_find(const char *name, size_t len)
-{
-    for (size_t i = 0; i < TRAIN_COUNT(sets); i++) {
-        if (strlen(sets[i].name) == len && memcmp(sets[i].name, name, len) == 0)
-            return &sets[i];
-    }
-    return NULL;
-}
+#define PLACE 4096
 
-/* The folders looked in without DIR; returns how many. */
-static int places(const char *name, char place[2][4096])
+/* Where a set is looked for unless a path is given; returns how many. */
+static int places(const data_set *set, char place[2][PLACE])
 {
     int n = 0;
     const char *env = getenv("TELEGRAD_DATA");
+    if (!set->place)
+        return 0;
     if (env && env[0])
-        snprintf(place[n++], 4096, "%s/%s", env, name);
-    snprintf(place[n++], 4096, "data/%s", name);
+        snprintf(place[n++], PLACE, "%s/%s", env, set->place);
+    snprintf(place[n++], PLACE, "data/%s", set->place);
     return n;
 }
 
-bool train_data_find(const char *name, const char **dir_p)
+static bool find(const data_set *set, const char **path_p)
 {
-    static _Thread_local char place[2][4096];
-    const set *s = set_find(name, strlen(name));
-    if (!s)
-        return false;
-    if (s->generated) {
-        *dir_p = "generated";
+    static _Thread_local char place[2][PLACE];
+    if (!set->path_key) {
+        *path_p = "generated";
         return true;
     }
-    const int n = places(name, place);
+    const int n = places(set, place);
     for (int i = 0; i < n; i++) {
-        if (idx_present(place[i])) {
-            *dir_p = place[i];
+        if (set->present(place[i])) {
+            *path_p = place[i];
             return true;
         }
     }
     return false;
 }
 
-static tg_status not_found(const char *name)
+bool train_data_find(const char *name, const char **path_p)
 {
-    char place[2][4096];
-    const int n = places(name, place);
+    for (size_t i = 0; i < TRAIN_COUNT(sets); i++) {
+        if (strcmp(sets[i]->entry->name, name) == 0)
+            return find(sets[i], path_p);
+    }
+    return false;
+}
+
+static tg_status not_found(const data_set *set)
+{
+    char place[2][PLACE];
+    const char *name = set->entry->name, *key = set->path_key;
+    const int n = places(set, place);
+    if (n == 0)
+        return tg_fail(TG_E_SPEC, "data set %s: %s: allowed: %s:%s=PATH", name, set->wants, name,
+                       key);
     return tg_fail(TG_E_IO,
-                   "%s: no folder with {train,t10k}-{images-idx3,labels-idx1}-ubyte or the same "
-                   "with .gz; looked in %.1000s%s%.1000s; name one by %s:DIR or $TELEGRAD_DATA/%s",
-                   name, place[0], n > 1 ? " and " : " ($TELEGRAD_DATA is not set)",
-                   n > 1 ? place[1] : "", name, name);
+                   "%s: no %s; looked in %.1000s%s%.1000s; name one by %s:%s=PATH or "
+                   "$TELEGRAD_DATA/%s",
+                   name, set->wants, place[0], n > 1 ? " and " : " ($TELEGRAD_DATA is not set)",
+                   n > 1 ? place[1] : "", name, key, set->place);
 }
 
 /* ---- opening ------------------------------------------------------------------------------------
  */
 
-static tg_status load_files(train_data *d, const char *dir)
+static tg_status load(train_data *d, const data_spec *spec)
 {
-    const char *where = dir;
-    if (!where && !train_data_find(d->set->name, &where))
-        return not_found(d->set->name);
-    d->origin = strdup(where);
+    const char *path = spec->path;
+    if (!path && !find(d->set, &path))
+        return not_found(d->set);
+    d->origin = strdup(path);
     if (!d->origin)
-        return tg_fail(TG_E_NOMEM, "out of memory");
-    TG_TRY(idx_read(d->origin, "train", &d->part[DATA_TRAIN]));
-    return idx_read(d->origin, "t10k", &d->part[DATA_TEST]);
-}
-
-static tg_status load_glyphs(train_data *d, const char *spec)
-{
-    static const tg_entry *const entries[] = {&glyphs_entry};
-    tg_spec *parsed;
-    TG_TRY(tg_spec_parse("data set", entries, 1, spec, &parsed));
-    const uint64_t seed = (uint64_t)tg_spec_int(parsed, "seed");
-    const size_t train = (size_t)tg_spec_int(parsed, "train");
-    const size_t test = (size_t)tg_spec_int(parsed, "test");
-    tg_spec_free(parsed);
-    d->origin = strdup("generated");
-    if (!d->origin)
-        return tg_fail(TG_E_NOMEM, "out of memory");
-    TG_TRY(glyphs_draw(seed, DATA_TRAIN, train, &d->part[DATA_TRAIN]));
-    return glyphs_draw(seed, DATA_TEST, test, &d->part[DATA_TEST]);
+        return tg_fail(TG_E_NOMEM, "out of memory: a path");
+    return d->set->load(d, spec->keys, d->origin);
 }
 
 static tg_status hold_out(train_data *d, size_t holdout)
@@ -150,48 +101,67 @@ static tg_status hold_out(train_data *d, size_t holdout)
     if (holdout == 0)
         return TG_OK;
     const data_part *train = &d->part[DATA_TRAIN];
+    if (d->set->unit != TRAIN_IMAGES)
+        return tg_fail(TG_E_ARG, "holdout=%zu: data set %s: allowed: 0; only images are held out",
+                       holdout, d->set->entry->name);
     if (holdout >= train->count)
         return tg_fail(TG_E_ARG, "holdout=%zu: allowed: 0 to %zu (training samples - 1)", holdout,
                        train->count - 1);
     const size_t left = train->count - holdout;
     d->view[DATA_TRAIN].count = left;
-    d->view[DATA_TEST] = (data_part){.images = train->images + left * DATA_PIXELS,
+    d->view[DATA_TEST] = (data_part){.images = train->images + left * d->set->height *
+                                                                   d->set->width * d->set->channels,
                                      .labels = train->labels + left,
                                      .count = holdout};
     return TG_OK;
 }
 
-tg_status train_data_open(const char *spec, size_t holdout, train_data **d_p)
+static uint64_t hash_part(const train_data *d, const data_part *p, uint64_t hash)
 {
-    const size_t len = strcspn(spec, ":");
-    const set *s = set_find(spec, len);
-    if (!s)
-        return tg_fail(TG_E_SPEC,
-                       "data set %.*s: allowed: mnist, fashion-mnist, glyphs (mnist:DIR says where "
-                       "the files are)",
-                       (int)(len < 200 ? len : 200), spec);
-    const char *dir = spec[len] == ':' ? spec + len + 1 : NULL;
-    if (dir && !dir[0])
-        return tg_fail(TG_E_SPEC, "data set %s: nothing after the colon", spec);
+    if (d->set->unit != TRAIN_IMAGES)
+        return train_hash(hash, p->tokens, p->count * sizeof *p->tokens);
+    hash =
+        train_hash(hash, p->images, p->count * d->set->height * d->set->width * d->set->channels);
+    return train_hash(hash, p->labels, p->count);
+}
+
+static void prepare(train_data *d)
+{
+    d->hash = TRAIN_HASH_START;
+    for (int i = 0; i < 2; i++)
+        d->hash = hash_part(d, &d->view[i], d->hash);
+    for (size_t c = 0; c < d->set->channels; c++) {
+        for (int i = 0; i < 256; i++)
+            d->value[c][i] = ((float)i / 255.0f - d->set->mean[c]) / d->set->deviation[c];
+    }
+}
+
+static tg_status open_parsed(const data_spec *spec, size_t holdout, train_data **d_p)
+{
     train_data *d;
     TG_TRY(train_alloc(1, sizeof *d, &d));
-    d->set = s;
-    tg_status status = s->generated ? load_glyphs(d, spec) : load_files(d, dir);
+    d->set = spec->set;
+    tg_status status = load(d, spec);
     if (status == TG_OK)
         status = hold_out(d, holdout);
     if (status != TG_OK) {
         train_data_close(d);
         return status;
     }
-    d->hash = TRAIN_HASH_START;
-    for (int i = 0; i < 2; i++) {
-        d->hash = train_hash(d->hash, d->view[i].images, d->view[i].count * DATA_PIXELS);
-        d->hash = train_hash(d->hash, d->view[i].labels, d->view[i].count);
-    }
-    for (int i = 0; i < 256; i++)
-        d->value[i] = ((float)i / 255.0f - s->mean) / s->std;
+    d->augment = d->set->unit == TRAIN_IMAGES &&
+                 strcmp(tg_spec_word(spec->keys, "augment"), "crop-flip") == 0;
+    prepare(d);
     *d_p = d;
     return TG_OK;
+}
+
+tg_status train_data_open(const char *spec, size_t holdout, train_data **d_p)
+{
+    data_spec parsed;
+    TG_TRY(data_spec_parse(spec, &parsed));
+    const tg_status status = open_parsed(&parsed, holdout, d_p);
+    data_spec_free(&parsed);
+    return status;
 }
 
 void train_data_close(train_data *d)
@@ -204,9 +174,12 @@ void train_data_close(train_data *d)
     free(d);
 }
 
+/* ---- what it is ---------------------------------------------------------------------------------
+ */
+
 const char *train_data_name(const train_data *d)
 {
-    return d->set->name;
+    return d->set->entry->name;
 }
 
 const char *train_data_origin(const train_data *d)
@@ -219,6 +192,11 @@ uint64_t train_data_hash(const train_data *d)
     return d->hash;
 }
 
+train_unit train_data_unit(const train_data *d)
+{
+    return d->set->unit;
+}
+
 size_t train_data_train(const train_data *d)
 {
     return d->view[DATA_TRAIN].count;
@@ -229,10 +207,55 @@ size_t train_data_test(const train_data *d)
     return d->view[DATA_TEST].count;
 }
 
+size_t data_test_labels(const train_data *d)
+{
+    return d->view[DATA_TEST].count - (d->set->unit == TRAIN_IMAGES ? 0 : 1);
+}
+
+static model_input input_of(const data_set *set, size_t context, size_t vocabulary)
+{
+    if (set->unit != TRAIN_IMAGES)
+        return (model_input){.context = context, .classes = vocabulary};
+    return (model_input){.height = set->height,
+                         .width = set->width,
+                         .channels = set->channels,
+                         .classes = set->classes};
+}
+
+model_input train_data_input(const train_data *d, size_t context)
+{
+    return input_of(d->set, context, d->vocabulary);
+}
+
+size_t train_data_classes(const train_data *d)
+{
+    return d->set->unit == TRAIN_IMAGES ? d->set->classes : d->vocabulary;
+}
+
+tg_status data_input(const char *spec, train_unit *unit_p, model_input *in_p)
+{
+    data_spec parsed;
+    train_data *d = NULL;
+    TG_TRY(data_spec_parse(spec, &parsed));
+    tg_status status = TG_OK;
+    if (parsed.set->unit != TRAIN_IMAGES) /* the vocabulary is in the files */
+        status = open_parsed(&parsed, 0, &d);
+    if (status == TG_OK) {
+        *unit_p = parsed.set->unit;
+        *in_p = input_of(parsed.set, 0, d ? d->vocabulary : 0);
+    }
+    train_data_close(d);
+    data_spec_free(&parsed);
+    return status;
+}
+
 void data_sample(const train_data *d, data_split split, size_t index, float *x, int32_t *label_p)
 {
-    const uint8_t *pixels = d->view[split].images + index * DATA_PIXELS;
-    for (size_t i = 0; i < DATA_PIXELS; i++)
-        x[i] = d->value[pixels[i]];
+    const size_t channels = d->set->channels, n = d->set->height * d->set->width;
+    const uint8_t *pixels = d->view[split].images + index * n * channels;
+    for (size_t i = 0; i < n; i++) {
+        for (size_t c = 0; c < channels; c++)
+            x[i * channels + c] = d->value[c][pixels[i * channels + c]];
+    }
     *label_p = d->view[split].labels[index];
 }

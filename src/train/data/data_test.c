@@ -1,4 +1,4 @@
-/* The loader against good and damaged files, the generated digits, the order of samples. */
+/* IDX files good and damaged, the generated digits. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -11,7 +11,6 @@
 #include <unistd.h>
 #include <zlib.h>
 #include "train/data/data.h"
-#include "train/data/order.h"
 
 #define OK(expr) assert_int_equal((expr), TG_OK)
 
@@ -99,6 +98,26 @@ static int tear_down(void **state)
         remove_file(f, gz);
     }
     return rmdir(f->path);
+}
+
+/* NAME:PATH, a key for it, other keys behind either. */
+static void test_spec(void **state)
+{
+    static const char *const forms[] = {"mnist:%s", "mnist:dir=%s", "mnist:%s,augment=none",
+                                        "mnist:augment=none,dir=%s"};
+    const folder *f = *state;
+    char odd[80], spec[160];
+    snprintf(odd, sizeof odd, "%s/a, b=c", f->path); /* blanks, a comma, no key */
+    assert_int_equal(symlink(f->path, odd), 0);
+    for (size_t i = 0; i < 2 * sizeof forms / sizeof *forms; i++) {
+        const char *path = i % 2 ? f->path : odd;
+        train_data *d;
+        snprintf(spec, sizeof spec, forms[i / 2], path);
+        OK(train_data_open(spec, 0, &d));
+        assert_string_equal(train_data_origin(d), path);
+        train_data_close(d);
+    }
+    unlink(odd);
 }
 
 static tg_status open_set(const folder *f, size_t holdout, train_data **d_p)
@@ -264,10 +283,30 @@ static void test_missing(void **state)
     remove_file(f, names[3]);
     assert_refused(f, TG_E_IO, f->path, names[3]);
     train_data *d;
-    assert_int_equal(train_data_open("cifar", 0, &d), TG_E_SPEC);
-    assert_non_null(strstr(tg_error(), "fashion-mnist"));
-    assert_int_equal(train_data_open("mnist:", 0, &d), TG_E_SPEC);
-    assert_int_equal(train_data_open("glyphs:train=0", 0, &d), TG_E_SPEC);
+    static const struct {
+        const char *spec, *says;
+    } refused[] = {
+        {"cifar", "fashion-mnist, glyphs, cifar10"},
+        {"mnist:", "nothing after the colon"},
+        {"glyphs:seed=1,", "nothing after the last comma"},
+        {"mnist:,augment=none", "an empty path"},
+        {"mnist:dir=", "an empty path"},
+        {"mnist:/x,dir=/y", "two paths, /x and /y"},
+        {"mnist:/x,augment=flip", "allowed: none, crop-flip"},
+        {"mnist:/x,size=3", "unknown key \"size\""},
+        {"glyphs:train=0", "allowed: 1 <= train"},
+        {"glyphs:/x", "generated"},
+        {"text", "allowed: text:file=PATH"},
+        {"words", "allowed: words:dir=PATH"},
+        {"words:/x,eval=all", "allowed: test, valid"},
+        {"text:/x,split=0", "allowed: 0 < split <= 1"},
+    };
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        assert_int_equal(train_data_open(refused[i].spec, 0, &d), TG_E_SPEC);
+        if (!strstr(tg_error(), refused[i].says))
+            fail_msg("%s: \"%s\" does not say \"%s\"", refused[i].spec, tg_error(),
+                     refused[i].says);
+    }
 }
 
 static void test_find(void **state)
@@ -335,57 +374,11 @@ static void test_glyphs(void **state)
     train_data_close(c);
 }
 
-/* ---- order --------------------------------------------------------------------------------------
- */
-
-static void test_order(void **state)
-{
-    (void)state;
-    enum { SAMPLES = 103, P = 3, BATCH = 4, PER_EPOCH = 8 };
-    order *one, *many[P];
-    OK(order_create(9, SAMPLES, 1, 0, P * BATCH, &one));
-    for (int j = 0; j < P; j++)
-        OK(order_create(9, SAMPLES, P, j, BATCH, &many[j]));
-    assert_int_equal(order_steps_per_epoch(one), PER_EPOCH);
-    assert_int_equal(order_steps_per_epoch(many[2]), PER_EPOCH);
-    uint32_t first[PER_EPOCH * P * BATCH];
-    for (uint64_t epoch = 0; epoch < 2; epoch++) {
-        bool seen[SAMPLES] = {false};
-        bool same = true;
-        for (uint64_t s = 0; s < PER_EPOCH; s++) {
-            const uint64_t step = epoch * PER_EPOCH + s;
-            const uint32_t *all = order_batch(one, step);
-            for (int j = 0; j < P; j++)
-                assert_memory_equal(order_batch(many[j], step), all + j * BATCH,
-                                    BATCH * sizeof *all);
-            for (size_t i = 0; i < P * BATCH; i++) {
-                assert_in_range(all[i], 0, SAMPLES - 1);
-                assert_false(seen[all[i]]);
-                seen[all[i]] = true;
-                same = same && epoch > 0 && first[s * P * BATCH + i] == all[i];
-                if (epoch == 0)
-                    first[s * P * BATCH + i] = all[i];
-            }
-        }
-        assert_false(same); /* every epoch has an order of its own */
-    }
-    const tg_rng_key key = {.seed = 9, .purpose = TG_PURPOSE_SHUFFLE, .step = 0};
-    uint32_t perm[SAMPLES];
-    tg_rng_permutation(&key, perm, SAMPLES);
-    assert_memory_equal(first, perm, sizeof first);
-    /* Out of order: a function of the step alone. */
-    assert_memory_equal(order_batch(one, 2), first + 2 * P * BATCH, P * BATCH * sizeof *first);
-    order_destroy(one);
-    for (int j = 0; j < P; j++)
-        order_destroy(many[j]);
-    assert_int_equal(order_create(9, SAMPLES, P, 0, 35, &one), TG_E_ARG);
-    assert_int_equal(order_create(9, SAMPLES, P, 0, 0, &one), TG_E_ARG);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_plain, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_spec, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_gz, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_holdout, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_damaged, set_up, tear_down),
@@ -393,7 +386,6 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_missing, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_find, set_up, tear_down),
         cmocka_unit_test(test_glyphs),
-        cmocka_unit_test(test_order),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

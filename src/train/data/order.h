@@ -1,5 +1,5 @@
-/* Which samples a rank trains on in a step: a function of (seed, step) alone, so resuming needs no
- * state of the data. */
+/* Which samples a rank trains on in a batch: a function of (seed, number of the batch) alone, so
+ * resuming needs no state of the data. */
 #ifndef TG_TRAIN_ORDER_H
 #define TG_TRAIN_ORDER_H
 
@@ -8,16 +8,21 @@
 typedef struct order order;
 
 /* Each epoch is a permutation of `samples`, the same on all ranks; what does not fill a step is
- * left out. Sample i of rank j's batch in a step is perm[(step_in_epoch * world + j) * batch + i]:
- * `world` ranks together see exactly what one rank with world * batch would. Errors TG_E_ARG (an
- * epoch has no whole step), TG_E_NOMEM */
+ * left out. A step takes `parts` batches of each rank; sample i of part p of rank j is
+ * perm[((step_in_epoch * world + j) * parts + p) * batch + i]: `world` ranks together see exactly
+ * what one rank with world * batch would, and `parts` batches what one `parts` times as large
+ * would. Errors TG_E_ARG (an epoch has no whole step), TG_E_NOMEM */
 TG_NODISCARD tg_status order_create(uint64_t seed, size_t samples, int world, int rank,
-                                    size_t batch, order **o_p);
+                                    size_t batch, size_t parts, order **o_p);
+/* The rank goes through samples of its own, own (n, borrowed), again and again, each time in
+ * another order; a batch may hold the end of one pass and the start of the next. Errors TG_E_NOMEM
+ */
+TG_NODISCARD tg_status order_create_own(uint64_t seed, const uint32_t *own, size_t n, int rank,
+                                        size_t batch, order **o_p);
 void order_destroy(order *o); /* NULL is fine */
 
-/* floor(samples / (world * batch)) */
-uint64_t order_steps_per_epoch(const order *o);
-/* The batch indices of step 0, 1, ..., in any order of calls. Valid until the next call. */
-const uint32_t *order_batch(order *o, uint64_t step);
+/* Batch number 0, 1, ..., in any order of calls: index (batch) the samples, pass (batch) how often
+ * each was met before (in whole epochs or passes). */
+void order_batch(order *o, uint64_t number, uint32_t *index, uint64_t *pass);
 
 #endif

@@ -133,7 +133,7 @@ static net_value add(net *n)
 static net_value add_mixed(net *n)
 {
     const net_value x = first(n, 32);
-    return net_add(n, x, net_dense(n, x, "dense", (net_dense_spec){32, true, {0}}), true);
+    return net_add(n, x, net_dense(n, x, "dense", (net_dense_spec){.out = 32, .bias = true}), true);
 }
 
 static net_value avgpool(net *n)
@@ -228,7 +228,8 @@ static outcome run(const struct layer_case *c)
     net *n;
     OK(net_create(&input, BATCH, &n));
     const net_value last = net_flatten(n, c->describe(n));
-    OK(net_model(n, net_dense(n, last, "out", (net_dense_spec){CLASSES, true, {0}}), 1, &o.m));
+    OK(net_model(n, net_dense(n, last, "out", (net_dense_spec){.out = CLASSES, .bias = true}), 1,
+                 &o.m));
     fill(o.m);
     const model_batch batch = {.x = x, .labels = labels, .count = BATCH};
     model_result result;

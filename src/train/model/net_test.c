@@ -90,7 +90,7 @@ static net_value gain(net *n, net_value v, const char *name, bool shares, bool a
 
 static net_value dense(net *n, net_value v, const char *name)
 {
-    return net_dense(n, v, name, (net_dense_spec){5, true, {0}});
+    return net_dense(n, v, name, (net_dense_spec){.out = 5, .bias = true});
 }
 
 static net_value tanh_of(net *n, net_value v)
@@ -170,7 +170,8 @@ static model *make(describe f, size_t batch)
     model *m;
     OK(net_create(&input, batch, &n));
     const net_value last = net_flatten(n, f(n));
-    OK(net_model(n, net_dense(n, last, "out", (net_dense_spec){CLASSES, true, {0}}), 3, &m));
+    OK(net_model(n, net_dense(n, last, "out", (net_dense_spec){.out = CLASSES, .bias = true}), 3,
+                 &m));
     return m;
 }
 
@@ -414,7 +415,7 @@ static net_value unlike_shortcut(net *n)
 
 static net_value input_shortcut(net *n)
 {
-    const net_value v = net_dense(n, net_input(n), "a", (net_dense_spec){2, true, {0}});
+    const net_value v = net_dense(n, net_input(n), "a", (net_dense_spec){.out = 2, .bias = true});
     return net_batchnorm_add(n, v, net_input(n), "bn");
 }
 
@@ -468,7 +469,8 @@ static void test_refused(void **state)
         model *m = NULL;
         OK(net_create(&input, 2, &n));
         const net_value last = net_flatten(n, cases[i].f(n));
-        const net_value out = net_dense(n, last, "out", (net_dense_spec){CLASSES, true, {0}});
+        const net_value out =
+            net_dense(n, last, "out", (net_dense_spec){.out = CLASSES, .bias = true});
         assert_int_equal(net_model(n, out, 1, &m), TG_E_ARG);
         if (!strstr(tg_error(), cases[i].says))
             fail_msg("case %zu: \"%s\" does not say \"%s\"", i, tg_error(), cases[i].says);

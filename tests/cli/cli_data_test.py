@@ -1,0 +1,102 @@
+"""data: the list of sets and what is in them; train on shards, on packed files, on damaged ones."""
+import gzip
+import json
+import os
+import struct
+import unittest
+from cli_tool import CliTest, TINY, records
+
+GLYPHS = "glyphs:train=1000,test=100"
+
+
+def idx(kind, values):
+    dims = (len(values), 28, 28) if kind == 3 else (len(values),)
+    head = struct.pack(">I" + "I" * len(dims), 0x800 + kind, *dims)
+    return head + (b"".join(values) if kind == 3 else bytes(values))
+
+
+class Data(CliTest):
+    def show(self, *args):
+        return json.loads(self.ok("data", "--json", *args))
+
+    def write_mnist(self, pack=lambda b: b, end=""):
+        for stem, count in (("train", 40), ("t10k", 20)):
+            for kind, name, values in ((3, "images-idx3", [bytes([i]) * 784 for i in range(count)]),
+                                       (1, "labels-idx1", [i % 10 for i in range(count)])):
+                with open(self.path(f"{stem}-{name}-ubyte{end}"), "wb") as file:
+                    file.write(pack(idx(kind, values)))
+
+    def test_list(self):
+        rows = {line.split()[0]: line for line in self.ok("data").splitlines()[2:]}
+        self.assertEqual({row["name"] for row in self.show()}, set(rows))
+        self.assertIn("generated", rows["glyphs"])
+        self.assertIn("not found", rows["mnist"])
+        self.assertIn("words:dir=PATH", rows["words"])
+        self.write_mnist()
+        os.mkdir(self.path("mnist"))
+        for name in os.listdir(self.folder):
+            if name.endswith("ubyte"):
+                os.rename(self.path(name), self.path("mnist/" + name))
+        found = {row["name"]: row["found"] for row in json.loads(self.ok("data", "--json", TELEGRAD_DATA=self.folder))}
+        self.assertEqual(found["mnist"], self.path("mnist"))
+        self.assertIsNone(found["fashion-mnist"])
+
+    def test_show(self):
+        glyphs = self.show(GLYPHS)
+        self.assertEqual((glyphs["train"], glyphs["test"], glyphs["classes"]), (1000, 100, 10))
+        self.assertEqual(glyphs["shards"], [[100] * 10])
+        self.assertIn(glyphs["hash"], self.ok("data", GLYPHS))
+        self.assertEqual(self.show(GLYPHS, "--holdout", "300")["train"], 700)
+        with open(self.path("t"), "w", encoding="utf-8") as file:
+            file.write("to be or not to be: " * 20)
+        text = self.show("text:" + self.path("t"))
+        self.assertEqual((text["unit"], text["train"], text["test"], text["classes"]), ("characters", 360, 40, 8))
+        self.assertIn("8 different characters", self.ok("data", "text:" + self.path("t")))
+
+    def test_shards(self):
+        for shard in ("dirichlet:alpha=0.2", "label:classes=2"):
+            shown = self.show(GLYPHS, "--shard", shard, "--workers", "3", "--seed", "7")["shards"]
+            self.assertEqual([sum(row[c] for row in shown) for c in range(10)], [100] * 10)
+            out = self.path("run.jsonl")
+            text = self.ok("train", "--data", GLYPHS, "--model", "mlp", "--workers", "3", "--seed", "7", "--steps", "2",
+                           "--shard", shard, "--out", out)
+            self.assertIn("shard          " + shard, text)
+            start = records(out)[0]
+            self.assertEqual((start["shards"], start["shard"]), (shown, shard))
+        self.assertIsNone(self.start_of("--steps", "1")["shards"])
+
+    def start_of(self, *args):
+        out = self.path("start.jsonl")
+        self.ok("train", *TINY, *args, "--out", out)
+        return records(out)[0]
+
+    def test_packed(self):
+        self.write_mnist()
+        plain = self.show("mnist:" + self.folder)
+        for name in os.listdir(self.folder):
+            os.remove(self.path(name))
+        self.write_mnist(gzip.compress, ".gz")
+        self.assertEqual(self.show("mnist:" + self.folder), plain)
+        path = self.path("train-images-idx3-ubyte.gz")
+        with open(path, "r+b") as file:
+            file.truncate(os.path.getsize(path) - 9)
+        self.refused(1, [path, "truncated"], "data", "mnist:" + self.folder)
+        self.refused(1, [path, "truncated"], "train", "--data", "mnist:" + self.folder, "--steps", "1")
+
+    def test_plan_without_images(self):
+        plan = json.loads(self.ok("train", "--data", "cifar10:/nowhere", "--model", "mlp", "--dry-run", "--json"))
+        self.assertEqual(plan["tensors"][0]["shape"], [128, 32 * 32 * 3])
+
+    def test_refused(self):
+        self.refused(2, ["data set pets", "allowed: mnist"], "data", "pets")
+        self.refused(2, ['unknown shard "zipf"', "allowed: iid, dirichlet, label"], "data", GLYPHS, "--shard", "zipf")
+        self.refused(2, ["--workers=0"], "data", GLYPHS, "--workers", "0")
+        self.refused(2, ["1000 samples", "allowed"], "data", GLYPHS, "--shard", "label:classes=101", "--workers", "10")
+        self.refused(2, ["context=5", "texts only"], "train", *TINY, "--context", "5")
+        with open(self.path("t"), "w", encoding="utf-8") as file:
+            file.write("to be or not to be: " * 20)
+        self.refused(2, ["a text has no classes"], "data", "text:" + self.path("t"), "--shard", "label")
+
+
+if __name__ == "__main__":
+    unittest.main()
