@@ -47,22 +47,23 @@ static tg_status layer_done(void *arg)
 }
 
 /* The samples of one part of this step. */
-static void draw(run *r, uint32_t part)
+static model_batch draw(run *r, uint32_t part)
 {
     const size_t batch = r->job->batch;
     const uint32_t *index = order_batch(r->order, r->step) + part * batch;
     for (size_t i = 0; i < batch; i++)
         data_sample(r->data, DATA_TRAIN, index[i], r->x + i * DATA_PIXELS, &r->labels[i]);
+    return (model_batch){.x = r->x, .labels = r->labels, .count = batch};
 }
 
 /* Forward and backward of one part; adds to its results. *compute_ns_p: without the time spent in
  * the session. */
-static tg_status compute_part(run *r, uint32_t part, model_result *sum, int64_t *compute_ns_p)
+static tg_status compute_part(run *r, const model_batch *batch, uint32_t part, model_result *sum,
+                              int64_t *compute_ns_p)
 {
     const model_hooks hooks = {r, param_read, grad_write, grad_ready, layer_done};
     model *m = r->model;
     const int rank = r->transport->rank;
-    const model_batch batch = {.x = r->x, .labels = r->labels, .count = m->batch};
     const model_pass pass = {.training = true,
                              .seed = r->job->seed,
                              .step = r->step * r->parts + part,
@@ -72,7 +73,7 @@ static tg_status compute_part(run *r, uint32_t part, model_result *sum, int64_t 
     model_result result;
     r->hooks_ns = 0;
     const int64_t start = run_now(r);
-    TG_TRY(model_forward(m, &batch, &pass, &hooks, &result));
+    TG_TRY(model_forward(m, batch, &pass, &hooks, &result));
     const int64_t middle = run_now(r);
     TG_TRY(model_backward(m, &hooks));
     const int64_t end = run_now(r);
@@ -90,8 +91,8 @@ static tg_status compute(run *r, double *loss_p, int64_t *compute_ns_p)
     model_result sum = {0};
     *compute_ns_p = 0;
     for (uint32_t part = 0; part < r->parts; part++) {
-        draw(r, part);
-        TG_TRY(compute_part(r, part, &sum, compute_ns_p));
+        const model_batch batch = draw(r, part);
+        TG_TRY(compute_part(r, &batch, part, &sum, compute_ns_p));
     }
     *loss_p = sum.loss / (double)sum.labels;
     return TG_OK;
