@@ -90,7 +90,7 @@ def make(name, keys, params):
         made = torch.optim.SGD(groups, lr, real("momentum", 0), nesterov=keys.get("nesterov") == "yes")
         return decoupled(made, groups) if keys.get("decoupled") == "yes" else made
     if name == "lars":
-        return Lars(groups, lr, real("trust", 0.001), real("momentum", 0.9), real("eps", 1e-8), exempts)
+        return Lars(groups, lr, real("trust", 0.02), real("momentum", 0.9), real("eps", 1e-8), exempts)
     kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[name]
     return kind(groups, lr, (real("beta1", 0.9), real("beta2", 0.999)), real("eps", 1e-8))
 

@@ -11,7 +11,7 @@ extern "C" {
 typedef struct tg_optimizer tg_optimizer;
 
 /* "sgd:lr=0.05,momentum=0.9,nesterov=no", "adam", "adamw:lr=0.0003,weight_decay=0.1,exempt=1d",
- * "lars:lr=2,trust=0.001"; `telegrad methods sgd adam adamw lars` lists keys and defaults.
+ * "lars:lr=0.1,trust=0.02"; `telegrad methods sgd adam adamw lars` lists keys and defaults.
  * nesterov=yes needs momentum > 0.
  * Errors TG_E_SPEC, TG_E_ARG, TG_E_NOMEM, TG_E_UNSUPPORTED (TG_CPU) */
 TG_API TG_NODISCARD tg_status tg_optimizer_create(const char *spec, tg_optimizer **o_p);

@@ -265,6 +265,7 @@ tg_status records_start(struct records *r, const struct run_about *about,
     r->log_every = about->options->log_every;
     r->last_step = info->steps;
     window_clear(&r->window);
+    r->clipped = 0;
     json_t *record = begin(r, "start");
     record = join(record, about_settings(about->options, info));
     record = join(record, about_run(about->options, info));

@@ -62,11 +62,11 @@ static void preview(const tg_optimizer *o, const tg_update *u, float *dst, const
 }
 
 static const tg_key keys[] = {
-    TG__OPTIMIZER_KEY_LR("1"),
+    TG__OPTIMIZER_KEY_LR("0.1"),
     {.name = "momentum", .type = TG_KEY_REAL, .def = "0.9", .min = 0, .max = 1, .help = "0: none"},
     {.name = "trust",
      .type = TG_KEY_REAL,
-     .def = "0.001",
+     .def = "0.02", /* the paper's 0.001 goes with rates that exempt tensors would not bear */
      .min = 0,
      .min_open = true,
      .max = 1e30,

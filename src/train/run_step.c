@@ -49,13 +49,12 @@ static tg_status layer_done(void *arg)
 
 /* Forward and backward of one part; adds to its results. *compute_ns_p: without the time spent in
  * the session. */
-static tg_status compute_part(run *r, uint32_t part, model_result *sum, int64_t *compute_ns_p)
+static tg_status compute_part(run *r, const model_batch *batch, uint32_t part, model_result *sum,
+                              int64_t *compute_ns_p)
 {
     const model_hooks hooks = {r, param_read, grad_write, grad_ready, layer_done};
     model *m = r->model;
     const int rank = r->transport->rank;
-    model_batch batch;
-    TG_TRY(loader_next(r->train_loader, &batch));
     const model_pass pass = {.training = true,
                              .seed = r->job->seed,
                              .step = r->step * r->parts + part,
@@ -65,7 +64,7 @@ static tg_status compute_part(run *r, uint32_t part, model_result *sum, int64_t 
     model_result result;
     r->hooks_ns = 0;
     const int64_t start = run_now(r);
-    TG_TRY(model_forward(m, &batch, &pass, &hooks, &result));
+    TG_TRY(model_forward(m, batch, &pass, &hooks, &result));
     const int64_t middle = run_now(r);
     TG_TRY(model_backward(m, &hooks));
     const int64_t end = run_now(r);
@@ -82,8 +81,11 @@ static tg_status compute(run *r, double *loss_p, int64_t *compute_ns_p)
 {
     model_result sum = {0};
     *compute_ns_p = 0;
-    for (uint32_t part = 0; part < r->parts; part++)
-        TG_TRY(compute_part(r, part, &sum, compute_ns_p));
+    for (uint32_t part = 0; part < r->parts; part++) {
+        model_batch batch;
+        TG_TRY(loader_next(r->train_loader, &batch));
+        TG_TRY(compute_part(r, &batch, part, &sum, compute_ns_p));
+    }
     *loss_p = sum.loss / (double)sum.labels;
     return TG_OK;
 }

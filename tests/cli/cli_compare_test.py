@@ -50,6 +50,18 @@ class Compare(CliTest):
         few = [line for line in records(out) if line.get("run") == "few" and line["type"] == "end"]
         self.assertEqual(few[0]["params_hash"], records(alone)[-1]["params_hash"])
 
+    def test_minibatches(self):
+        """Optimizer, minibatch and the rate that goes with it are a run's own."""
+        out = self.path("all.jsonl")
+        self.ok("compare", *BASE, "--model", "mlp:hidden=32", "--accumulate", "4", "--out", out, "--run", "name=a", "--run",
+                "name=b;optimizer=adam:lr=0.25;lr-schedule=onecycle:div_factor=1;lr-scale=linear;accumulate=2")
+        start = {line["run"]: line for line in records(out) if line["type"] == "start"}
+        step = {line["run"]: line for line in records(out) if line["type"] == "step"}
+        self.assertEqual((start["a"]["accumulate"], start["a"]["lr_scale"]), (4, "none"))
+        self.assertEqual((start["b"]["accumulate"], start["b"]["lr_scale"]), (2, "linear"))
+        self.assertEqual((start["a"]["steps_per_epoch"], start["b"]["steps_per_epoch"]), (4, 8))
+        self.assertAlmostEqual(step["b"]["lr"], 0.25 * 4 / 1e4)
+
     def test_dense_timed(self):
         """Dense S-SGD trains without the link; some steps over it say how long it would have taken."""
         args = [*BASE, *RUNS, "--link", "1gbit,20ms", "--dense-timed", "3"]
