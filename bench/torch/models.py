@@ -317,7 +317,7 @@ def read_safetensors(path):
 
 
 def load_state(model, path):
-    """Take all of the model's tensors from a file; tensors that are shared stand in it once."""
+    """Take all of the model's tensors from a file, in which those that layers share stand once; returns the model."""
     tensors = read_safetensors(path)
     own = dict(model.state_dict())
     shared = {name for name, tensor in own.items()
@@ -327,3 +327,4 @@ def load_state(model, path):
     if missing or extra:
         raise ValueError(f"{path}: missing {missing}, unexpected {extra}")
     model.load_state_dict(tensors, strict=False)
+    return model
