@@ -80,13 +80,15 @@ net_value net_dropout(net *n, net_value x, double p);
 typedef struct net_dense_spec {
     size_t out;
     bool bias;
-    model_init init;     /* of the weights; all zero: net_he of the inputs */
-    const char *weights; /* of this layer before, with its init (tied); NULL: weights of its own */
+    model_init init; /* of the weights; all zero: net_he of the inputs */
 } net_dense_spec;
 
 /* Of the channels, at each place alike. Tensors NAME.weight (out, in) and NAME.bias, which starts
  * at 0. */
 net_value net_dense(net *n, net_value x, const char *name, net_dense_spec spec);
+/* With the weights of a layer before: OTHER.weight (out, in), and their init. */
+net_value net_dense_tied(net *n, net_value x, const char *name, const char *other,
+                         net_dense_spec spec);
 
 /* ---- of tokens: values are (batch, context, channels) ------------------------------------------
  */

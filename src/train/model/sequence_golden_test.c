@@ -1,6 +1,6 @@
 /* The layers of tokens, forward and backward, and whole models of them, against PyTorch in double
- * precision: sequence_golden_test [FILE], a file of lines as in tests/golden/golden_sequence.h, which
- * are taken without one (tools/make_sequence_golden.py). */
+ * precision: sequence_golden_test [FILE], a file of lines as in tests/golden/golden_sequence.h,
+ * which are taken without one (tools/make_sequence_golden.py). */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
