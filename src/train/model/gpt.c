@@ -109,4 +109,7 @@ static tg_status create(const tg_spec *spec, const model_input *in, size_t batch
     return net_model(n, x, seed, m_p);
 }
 
-const model_type model_gpt = {.entry = &model_gpt_entry, .create = create};
+const model_type model_gpt = {.entry = &model_gpt_entry,
+                              .data = "shakespeare",
+                              .input = {.context = 128, .classes = 65},
+                              .create = create};

@@ -71,4 +71,7 @@ static tg_status create(const tg_spec *spec, const model_input *in, size_t batch
     return net_model(n, x, seed, m_p);
 }
 
-const model_type model_lstm = {.entry = &model_lstm_entry, .create = create};
+const model_type model_lstm = {.entry = &model_lstm_entry,
+                               .data = "wikitext-2",
+                               .input = {.context = 35, .classes = 33278},
+                               .create = create};
