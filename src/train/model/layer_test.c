@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "golden/layer_golden.h"
+#include <golden/layer_golden.h> /* tests/golden */
 #include "train/model/net.h"
 #include "train/train_util.h"
 
