@@ -97,7 +97,7 @@ net_value net_dense_tied(net *n, net_value x, const char *name, const char *othe
 net_value net_embedding(net *n, net_value x, const char *name, size_t channels, model_init init);
 /* x plus a learned vector for each place in the context. Tensor NAME.weight (context, channels). */
 net_value net_positions(net *n, net_value x, const char *name, model_init init);
-/* Long short-term memory (nn/lstm.h); what it carries from batch to batch is in model.state.
+/* Long short-term memory (nn/recurrent.h); what it carries from batch to batch is in model.state.
  * Tensors NAME.weight_ih_lLAYER (4 hidden, channels), .weight_hh_lLAYER (4 hidden, hidden),
  * .bias_ih_lLAYER and .bias_hh_lLAYER (4 hidden), uniform in +-1 / sqrt(hidden). */
 net_value net_lstm(net *n, net_value x, const char *name, unsigned layer, size_t hidden);
