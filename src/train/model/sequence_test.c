@@ -17,7 +17,6 @@
 
 enum { CLASSES = 11, CONTEXT = 6, BATCH = 4, TOKENS = BATCH * CONTEXT };
 
-static const model_input input = {.context = CONTEXT, .classes = CLASSES};
 static const model_pass training = {.training = true};
 static const char *const specs[] = {
     "lstm:hidden=12,embed=12",
