@@ -7,9 +7,9 @@ import unittest
 from cli_tool import CliTest, refuse_constant
 
 PARAMETERS = {"lenet5": 431080, "mlp": 109386, "resnet20": 269722, "resnet56": 853018, "resnet110": 1727962,
-              "resnet18": 11173962, "vgg11": 9231114}
+              "resnet18": 11173962, "vgg11": 9231114, "lstm": 7332078, "gpt": 818048}
 # Multiplications of convolutions and dense layers, by hand.
-MFLOPS = {"lenet5": 4.586, "mlp": 0.21837, "resnet20": 81.1, "resnet18": 1110.8}
+MFLOPS = {"lenet5": 4.586, "mlp": 0.21837, "resnet20": 81.1, "resnet18": 1110.8, "lstm": 510.69, "gpt": 220.36}
 
 
 class Models(CliTest):

@@ -102,12 +102,14 @@ static tg_status create(const tg_spec *spec, const model_input *in, size_t batch
     x = net_dropout(n, net_positions(n, x, "transformer.wpe", normal), s.dropout);
     for (size_t i = 0; i < s.layers; i++)
         x = block(n, x, &s, i);
-    x = net_dense(
-        n, net_layernorm(n, x, "transformer.ln_f"), "lm_head",
-        (net_dense_spec){.out = in->classes,
-                         .init = normal,
-                         .weights = tg_spec_flag(spec, "tied") ? "transformer.wte" : NULL});
+    x = net_layernorm(n, x, "transformer.ln_f");
+    const net_dense_spec head = {.out = in->classes, .init = normal};
+    x = tg_spec_flag(spec, "tied") ? net_dense_tied(n, x, "lm_head", "transformer.wte", head)
+                                   : net_dense(n, x, "lm_head", head);
     return net_model(n, x, seed, m_p);
 }
 
-const model_type model_gpt = {.entry = &model_gpt_entry, .create = create};
+const model_type model_gpt = {.entry = &model_gpt_entry,
+                              .data = "shakespeare",
+                              .input = {.context = 128, .classes = 65},
+                              .create = create};

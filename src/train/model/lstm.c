@@ -65,11 +65,13 @@ static tg_status create(const tg_spec *spec, const model_input *in, size_t batch
     const unsigned layers = (unsigned)tg_spec_int(spec, "layers");
     for (unsigned layer = 0; layer < layers; layer++)
         x = net_dropout(n, net_lstm(n, x, "rnn", layer, hidden), dropout);
-    x = net_dense(
-        n, x, "decoder",
-        (net_dense_spec){
-            .out = in->classes, .bias = true, .init = uniform, .weights = tied ? "encoder" : NULL});
+    const net_dense_spec decoder = {.out = in->classes, .bias = true, .init = uniform};
+    x = tied ? net_dense_tied(n, x, "decoder", "encoder", decoder)
+             : net_dense(n, x, "decoder", decoder);
     return net_model(n, x, seed, m_p);
 }
 
-const model_type model_lstm = {.entry = &model_lstm_entry, .create = create};
+const model_type model_lstm = {.entry = &model_lstm_entry,
+                               .data = "wikitext-2",
+                               .input = {.context = 35, .classes = 33278},
+                               .create = create};

@@ -80,13 +80,15 @@ net_value net_dropout(net *n, net_value x, double p);
 typedef struct net_dense_spec {
     size_t out;
     bool bias;
-    model_init init;     /* of the weights; all zero: net_he of the inputs */
-    const char *weights; /* of this layer before, with its init (tied); NULL: weights of its own */
+    model_init init; /* of the weights; all zero: net_he of the inputs */
 } net_dense_spec;
 
 /* Of the channels, at each place alike. Tensors NAME.weight (out, in) and NAME.bias, which starts
  * at 0. */
 net_value net_dense(net *n, net_value x, const char *name, net_dense_spec spec);
+/* With the weights of a layer before: OTHER.weight (out, in), and their init. */
+net_value net_dense_tied(net *n, net_value x, const char *name, const char *other,
+                         net_dense_spec spec);
 
 /* ---- of tokens: values are (batch, context, channels) ------------------------------------------
  */
@@ -95,7 +97,7 @@ net_value net_dense(net *n, net_value x, const char *name, net_dense_spec spec);
 net_value net_embedding(net *n, net_value x, const char *name, size_t channels, model_init init);
 /* x plus a learned vector for each place in the context. Tensor NAME.weight (context, channels). */
 net_value net_positions(net *n, net_value x, const char *name, model_init init);
-/* Long short-term memory (nn/lstm.h); what it carries from batch to batch is in model.state.
+/* Long short-term memory (nn/recurrent.h); what it carries from batch to batch is in model.state.
  * Tensors NAME.weight_ih_lLAYER (4 hidden, channels), .weight_hh_lLAYER (4 hidden, hidden),
  * .bias_ih_lLAYER and .bias_hh_lLAYER (4 hidden), uniform in +-1 / sqrt(hidden). */
 net_value net_lstm(net *n, net_value x, const char *name, unsigned layer, size_t hidden);

@@ -32,7 +32,9 @@ static tg_status backward_data(net_node *node)
 static const net_node_ops ops = {
     .forward = forward, .backward_weights = backward_weights, .backward_data = backward_data};
 
-net_value net_dense(net *n, net_value x, const char *name, net_dense_spec spec)
+/* other: NULL, or whose weights it shares */
+static net_value dense(net *n, net_value x, const char *name, const char *other,
+                       net_dense_spec spec)
 {
     const net_shape in = net_shape_of(n, x), out = {in.height, in.width, spec.out};
     net_node *node =
@@ -40,12 +42,23 @@ net_value net_dense(net *n, net_value x, const char *name, net_dense_spec spec)
     if (!node)
         return net_nothing();
     const size_t weights[] = {spec.out, in.channels};
-    if (spec.weights)
-        net_tensor_share(node, spec.weights, "weight");
+    if (other)
+        net_tensor_share(node, other, "weight");
     else
         net_tensor_add(node, name, "weight", MODEL_TRAINED, weights, 2,
                        spec.init.value > 0 ? spec.init : net_he(in.channels));
     if (spec.bias)
         net_tensor_add(node, name, "bias", MODEL_TRAINED, &spec.out, 1, (model_init){0});
     return net_node_value(node);
+}
+
+net_value net_dense(net *n, net_value x, const char *name, net_dense_spec spec)
+{
+    return dense(n, x, name, NULL, spec);
+}
+
+net_value net_dense_tied(net *n, net_value x, const char *name, const char *other,
+                         net_dense_spec spec)
+{
+    return dense(n, x, name, other, spec);
 }

@@ -1,5 +1,5 @@
 #include "train/model/net_node.h"
-#include "train/nn/lstm.h"
+#include "train/nn/recurrent.h"
 #include "train/train_util.h"
 #include <math.h>
 #include <stdio.h>

@@ -10,10 +10,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "golden/golden_sequence.h"
+#include <golden/golden_sequence.h> /* tests/golden */
 #include "train/model/model.h"
 #include "train/nn/attention.h"
-#include "train/nn/lstm.h"
+#include "train/nn/recurrent.h"
 #include "train/nn/row_kernels.h"
 #include "train/train_util.h"
 

@@ -38,7 +38,7 @@ typedef struct row_kernels {
     void (*gelu)(size_t n, const float *x, float *y);
     void (*gelu_backward)(size_t n, const float *x, const float *dy, float *dx);
 
-    /* The element-wise part of one step of one sample: see lstm.c. */
+    /* The element-wise part of one step of one sample: see recurrent.c. */
     void (*lstm)(size_t n, const row_lstm *r);
     void (*lstm_backward)(size_t n, const row_lstm_backward *r);
 

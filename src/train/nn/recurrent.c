@@ -1,6 +1,6 @@
 /* The inputs' share of all steps is one product, as are the gradients of the weights; one product
  * a step remains, of the state before with the recurrent weights. */
-#include "train/nn/lstm.h"
+#include "train/nn/recurrent.h"
 #include "train/nn/dnnl_op.h"
 #include "train/nn/gemm.h"
 #include "train/nn/row_kernels.h"

@@ -8,8 +8,8 @@
  *
  * Source  Hochreiter and Schmidhuber 1997, Neural Computation 9(8); with forget gates: Gers et al.
  *         2000, Neural Computation 12(10) */
-#ifndef TG_NN_LSTM_H
-#define TG_NN_LSTM_H
+#ifndef TG_NN_RECURRENT_H
+#define TG_NN_RECURRENT_H
 
 #include "telegrad/base.h"
 
