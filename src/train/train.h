@@ -108,7 +108,7 @@ typedef struct train_epoch_info {
     /* Mean over the epoch's steps and all ranks, without losses that are not finite; NAN if none
      * is. */
     double train_loss;
-    double test_accuracy, test_loss; /* of the global parameters, over the whole test set */
+    double test_accuracy, test_loss; /* of the global parameters, over the whole test set; nats */
     double seconds;                  /* training time so far, evaluation excluded */
     uint64_t bytes_sent;
 } train_epoch_info;

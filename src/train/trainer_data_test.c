@@ -124,7 +124,7 @@ static train_job text_job(const char *spec_text)
     job.context = 12;
     job.epochs = 0;
     job.steps = 120;
-    job.optimizer = "sgd:lr=0.3,momentum=0.9";
+    job.optimizer = "sgd:lr=1,momentum=0.9";
     job.method = "dgc:density=0.05,warmup=0";
     return job;
 }
