@@ -91,8 +91,10 @@ static tg_status list_json(void)
                                 set->entry->summary, "source", set->entry->source, "unit",
                                 data_text_unit(set->unit), "found",
                                 found && found[0] ? records_text(found) : json_null());
-        if (json_array_append_new(all, row) != 0)
-            return no_memory();
+        if (json_array_append_new(all, row) != 0) {
+            json_decref(all);
+            all = NULL;
+        }
     }
     return print_json(all);
 }
