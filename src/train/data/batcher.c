@@ -44,7 +44,12 @@ tg_status batcher_steps(const train_data *d, const loader_config *c, uint64_t *s
     if (each == 0)
         return tg_fail(TG_E_ARG, "context=0: data set %s: allowed: 1 and more tokens",
                        d->set->entry->name);
-    const size_t most = total / world / each / parts_of(c);
+    const size_t share = total / world / each, most = share / parts_of(c);
+    if (parts_of(c) > 1 && c->batch > 0 && c->batch <= share && c->batch > most)
+        return tg_fail(TG_E_ARG,
+                       "accumulate=%zu: allowed: 1 to %zu (%zu training samples a rank, in batches "
+                       "of %zu)",
+                       parts_of(c), share / c->batch, share, c->batch);
     if (c->batch < 1 || c->batch > most)
         return tg_fail(TG_E_ARG, "batch=%zu: allowed: 1 to %zu (%zu training %s over %d ranks)",
                        c->batch, most, d->view[DATA_TRAIN].count,

@@ -390,7 +390,7 @@ static void test_refused(void **state)
     refused(images, (loader_config){.batch = 52, .world = 2}, TG_E_ARG,
             "batch=52: allowed: 1 to 51 (103 training samples over 2 ranks)");
     refused(images, (loader_config){.batch = 26, .world = 2, .parts = 2}, TG_E_ARG,
-            "allowed: 1 to 25");
+            "accumulate=2: allowed: 1 to 1 (51 training samples a rank");
     refused(images, (loader_config){.batch = 1, .world = 1, .shard = "odd"}, TG_E_SPEC,
             "unknown shard");
     refused(&text, (loader_config){.batch = 10, .context = 10, .world = 1}, TG_E_ARG,
