@@ -66,6 +66,29 @@ TG_NODISCARD tg_status run_register(tg_session *s, const model *m, uint32_t *id)
 /* Free everything, whatever of it was made, but the session. */
 void run_free(run *r);
 
+/* What weights that this run saves say of themselves: "model=..", "data=..", "holdout=..",
+ * "batch=..", as `telegrad eval` is told them, and "data_hash=..". (run_weights.c) */
+#define RUN_METADATA 5
+typedef struct run_metadata {
+    char text[RUN_METADATA][1024];
+    const char *list[RUN_METADATA];
+} run_metadata;
+TG_NODISCARD tg_status run_describe(const run *r, run_metadata *d);
+/* Fill m from w. Errors TG_E_MISMATCH: then m is unchanged */
+TG_NODISCARD tg_status run_read_weights(model *m, const tg_weights *w);
+/* Fill r->model from job->init, if there is one and this is rank 0, whose tensors go to all. */
+TG_NODISCARD tg_status run_init_weights(run *r);
+
+/* Of a test: sums over labels. */
+typedef struct run_tested {
+    double loss, correct, labels;
+} run_tested;
+/* Test samples [begin, end) of the test set, added up. x, labels: (batch) scratch; job may be NULL,
+ * or says who wants the outputs. (evaluate.c) */
+TG_NODISCARD tg_status run_test(model *m, const train_data *data, float *x, int32_t *labels,
+                                size_t begin, size_t end, const train_eval_job *job,
+                                run_tested *sums);
+
 /* What ranks agree on apart from the session (run_agree.c). All ranks call these together.
  *
  * Whether all were told the same of what the handshake does not compare. Errors TG_E_MISMATCH

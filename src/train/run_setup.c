@@ -61,7 +61,9 @@ static tg_status job_text(const run *r, char *text, size_t room)
 static tg_status make_session(run *r)
 {
     char text[1024];
+    run_metadata about;
     TG_TRY(job_text(r, text, sizeof text));
+    TG_TRY(run_describe(r, &about));
     const tg_session_config config = {
         .struct_size = sizeof config,
         /* As written, not in normal form: there a default would look like a wish, and a momentum
@@ -78,6 +80,8 @@ static tg_status make_session(run *r)
         .job = text,
         .trace = r->job->trace,
         .codec_threads = r->job->codec_threads,
+        .metadata = about.list,
+        .nmetadata = RUN_METADATA,
     };
     TG_TRY(tg_session_create(&config, r->transport, &r->session));
     return run_register(r->session, r->model, r->id);
@@ -154,6 +158,7 @@ tg_status run_setup(run *r)
     TG_TRY(plan_steps(r));
     TG_TRY(parse_specs(r));
     TG_TRY(make_model(r));
+    TG_TRY(run_init_weights(r));
     TG_TRY(make_session(r));
     TG_TRY(begin(r));
     r->apart = r->transport->size > 1 && strcmp(tg_spec_word(r->method, "exchange"), "none") == 0;

@@ -6,24 +6,12 @@
  */
 
 /* This rank's part of the test set. */
-static tg_status evaluate_shard(run *r, double *loss_p, double *correct_p, double *tested_p)
+static tg_status evaluate_shard(run *r, run_tested *sums)
 {
     const size_t total = train_data_test(r->data), world = (size_t)r->transport->size,
-                 rank = (size_t)r->transport->rank, batch = r->job->batch;
-    const size_t end = total * (rank + 1) / world;
-    *loss_p = *correct_p = *tested_p = 0;
-    for (size_t at = total * rank / world; at < end; at += batch) {
-        const size_t count = end - at < batch ? end - at : batch;
-        const model_batch part = {.x = r->x, .labels = r->labels, .count = count};
-        model_result result;
-        for (size_t i = 0; i < count; i++)
-            data_sample(r->data, DATA_TEST, at + i, r->x + i * DATA_PIXELS, &r->labels[i]);
-        TG_TRY(model_forward(r->model, &part, &(model_pass){0}, NULL, &result));
-        *loss_p += result.loss;
-        *correct_p += (double)result.correct;
-        *tested_p += (double)result.labels;
-    }
-    return TG_OK;
+                 rank = (size_t)r->transport->rank;
+    return run_test(r->model, r->data, r->x, r->labels, total * rank / world,
+                    total * (rank + 1) / world, NULL, sums);
 }
 
 /* End an epoch, or what there is of one: mean loss over steps and ranks, test of the global
@@ -31,12 +19,13 @@ static tg_status evaluate_shard(run *r, double *loss_p, double *correct_p, doubl
 static tg_status close_epoch(run *r, bool evaluate)
 {
     const int64_t start = run_now(r);
-    double sums[RUN_SUMS] = {r->loss_sum, (double)r->loss_count, 0, 0, 0};
+    run_tested own = {0};
     if (evaluate) {
         TG_TRY(tg_eval_begin(r->session));
-        TG_TRY(evaluate_shard(r, &sums[2], &sums[3], &sums[4]));
+        TG_TRY(evaluate_shard(r, &own));
         TG_TRY(tg_eval_end(r->session));
     }
+    double sums[RUN_SUMS] = {r->loss_sum, (double)r->loss_count, own.loss, own.correct, own.labels};
     TG_TRY(run_sum(r, sums));
     if (evaluate && sums[4] != (double)train_data_test(r->data))
         return tg_fail(TG_E_MISMATCH, "the ranks tested %.0f samples in all: the test set has %zu",

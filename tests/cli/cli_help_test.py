@@ -3,7 +3,7 @@ import re
 import unittest
 from cli_tool import CliTest
 
-COMMANDS = ("train", "compare", "methods", "bench")
+COMMANDS = ("train", "compare", "eval", "methods", "bench")
 
 
 class Help(CliTest):

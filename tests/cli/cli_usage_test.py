@@ -71,8 +71,8 @@ SPEC = [
 
 class Usage(CliTest):
     def test_command(self):
-        self.refused(2, ["no command", "allowed: train, compare, methods, bench"])
-        self.refused(2, ['unknown command "walk"', "allowed: train, compare, methods, bench"], "walk")
+        self.refused(2, ["no command", "allowed: train, compare, eval, methods, bench"])
+        self.refused(2, ['unknown command "walk"', "allowed: train, compare, eval, methods, bench"], "walk")
 
     def test_train(self):
         for args, words in TRAIN:
