@@ -38,6 +38,7 @@ tg_fuzz_target(fuzz_frame fuzz_frame.c)
 tg_fuzz_target(fuzz_envelope fuzz_envelope.c)
 tg_fuzz_target(fuzz_spec fuzz_spec.c)
 tg_fuzz_target(fuzz_checkpoint fuzz_checkpoint.c)
+tg_fuzz_target(fuzz_weights fuzz_weights.c)
 find_package(ZLIB QUIET)
 if(ZLIB_FOUND)
     tg_fuzz_target(fuzz_idx fuzz_idx.c LIBS ZLIB::ZLIB

@@ -109,7 +109,8 @@ TG_NODISCARD tg_status tg__ckpt_dir_path(const char *dir, uint64_t step, int ran
                                          size_t cap);
 /* DIR/step-N/model.safetensors. Errors TG_E_ARG, TG_E_SPACE */
 TG_NODISCARD tg_status tg__ckpt_dir_weights(const char *dir, uint64_t step, char *path, size_t cap);
-/* What COMMIT says of it. Errors TG_E_IO, TG_E_CORRUPT, TG_E_VERSION (format 1: no weights apart) */
+/* What COMMIT says of it. Errors TG_E_IO, TG_E_CORRUPT, TG_E_VERSION (format 1: no weights apart)
+ */
 TG_NODISCARD tg_status tg__ckpt_dir_mark(const char *dir, uint64_t step,
                                          struct tg__weights_mark *mark_p);
 

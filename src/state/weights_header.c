@@ -218,11 +218,17 @@ static int by_place(const void *a, const void *b)
     return begins ? begins : (x->end > y->end) - (x->end < y->end);
 }
 
+static void sort(void *array, size_t count, size_t size, int (*order)(const void *, const void *))
+{
+    if (count > 0) /* else there is no array */
+        qsort(array, count, size, order);
+}
+
 /* Every byte belongs to one tensor: no holes, no overlaps, nothing behind the last. */
 static tg_status check_places(tg_weights *w)
 {
     uint64_t at = 0;
-    qsort(w->entry, w->count, sizeof *w->entry, by_place);
+    sort(w->entry, w->count, sizeof *w->entry, by_place);
     for (size_t i = 0; i < w->count; i++) {
         const tg__weights_entry *e = &w->entry[i];
         if (e->begin != at)
@@ -242,8 +248,8 @@ static tg_status check_places(tg_weights *w)
 
 static tg_status sort_names(tg_weights *w)
 {
-    qsort(w->entry, w->count, sizeof *w->entry, by_name);
-    qsort(w->pair, w->npairs, sizeof *w->pair, pair_by_name);
+    sort(w->entry, w->count, sizeof *w->entry, by_name);
+    sort(w->pair, w->npairs, sizeof *w->pair, pair_by_name);
     const char *twice = NULL;
     for (size_t i = 1; i < w->count && !twice; i++)
         if (by_name(&w->entry[i - 1], &w->entry[i]) == 0)

@@ -63,9 +63,9 @@ TG_NODISCARD tg_status tg__weights_parse(const void *bytes, size_t len, const ch
 /* Fill w from its header's text (len); data_bytes is set. (weights_header.c) */
 TG_NODISCARD tg_status tg__weights_parse_header(tg_weights *w, size_t len);
 
-/* Write F32 tensors of different names, and metadata, aside, then renamed. Bytes of the metadata that are not UTF-8
- * become U+FFFD.
- * Errors TG_E_IO, TG_E_ARG (a name that is not UTF-8, or is "__metadata__") */
+/* Write F32 tensors of different names, and metadata, aside, then renamed. Bytes of the metadata
+ * that are not UTF-8 become U+FFFD. Errors TG_E_IO, TG_E_ARG (a name that is not UTF-8, or is
+ * "__metadata__") */
 TG_NODISCARD tg_status tg__weights_write(const char *path, const tg_weights_tensor *tensors,
                                          size_t count, const tg__weights_pair *metadata,
                                          size_t npairs, tg__weights_mark *mark_p);
