@@ -19,8 +19,8 @@ int cmd_methods(int argc, char **argv);
 int cmd_bench(int argc, char **argv);
 
 /* The screens of --help; each fits 24 rows of 80 columns and ends with an example. */
-extern const char help_main[], help_train[], help_compare[], help_eval[], help_methods[],
-    help_bench[];
+extern const char help_main[], help_train[], help_compare[], help_methods[], help_bench[];
+extern const char help_eval[];
 
 /* CLI_USAGE for statuses that blame the settings, CLI_FAILED for all others. */
 int cli_exit_status(tg_status status);

@@ -27,7 +27,7 @@ except ImportError:
 
 import unittest
 import safetensors_reader
-from cli_tool import CliTest
+from cli_tool import CliTest, run
 from eval_test import model_of
 
 SAMPLES = 96
@@ -58,6 +58,38 @@ class Mlp(torch.nn.Module):
 
     def forward(self, x):
         return self.fc3(torch.relu(self.fc2(torch.relu(self.fc1(x.flatten(1))))))
+
+
+class Block(torch.nn.Module):
+    def __init__(self, channels, out):
+        super().__init__()
+        self.conv1 = torch.nn.Conv2d(channels, out, 3, stride=out // channels, padding=1, bias=False)
+        self.bn1 = torch.nn.BatchNorm2d(out)
+        self.conv2 = torch.nn.Conv2d(out, out, 3, padding=1, bias=False)
+        self.bn2 = torch.nn.BatchNorm2d(out)
+
+    def forward(self, x):
+        y = self.bn2(self.conv2(torch.relu(self.bn1(self.conv1(x)))))
+        if y.shape != x.shape:  # option A: every second pixel, zeros for new channels on both sides
+            x = functional.pad(x[:, :, ::2, ::2], (0, 0, 0, 0, x.shape[1] // 2, x.shape[1] // 2))
+        return torch.relu(x + y)
+
+
+class ResNet20(torch.nn.Module):
+    """He et al. 2016, sec. 4.2, for grey images."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv1 = torch.nn.Conv2d(1, 16, 3, padding=1, bias=False)
+        self.bn1 = torch.nn.BatchNorm2d(16)
+        self.layer1 = torch.nn.Sequential(Block(16, 16), Block(16, 16), Block(16, 16))
+        self.layer2 = torch.nn.Sequential(Block(16, 32), Block(32, 32), Block(32, 32))
+        self.layer3 = torch.nn.Sequential(Block(32, 64), Block(64, 64), Block(64, 64))
+        self.fc = torch.nn.Linear(64, 10)
+
+    def forward(self, x):
+        x = self.layer3(self.layer2(self.layer1(torch.relu(self.bn1(self.conv1(x))))))
+        return self.fc(x.mean((2, 3)))
 
 
 def load(path):
@@ -100,8 +132,12 @@ class Torch(CliTest):
         self.assertLess((mine - theirs).abs().max() / mine.abs().max(), BOUND)
 
     def test_from_telegrad(self):
-        for spec, model in (("lenet5", LeNet5()), ("mlp:hidden=256,hidden2=64", Mlp())):
+        for spec, model in (("lenet5", LeNet5()), ("mlp:hidden=256,hidden2=64", Mlp()), ("resnet20", ResNet20())):
             with self.subTest(model=spec):
+                if run("methods", spec.split(":")[0]).returncode:
+                    print("SKIP: no model", spec)
+                    continue
+                model.eval()
                 folder, logits = self.path(spec.split(":")[0]), self.path("logits.npy")
                 self.ok("train", "--model", spec, *self.data, "--batch", "16", "--workers", "2", "--steps", "24", "--save",
                         folder)
