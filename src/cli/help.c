@@ -34,7 +34,7 @@ const char help_train[] =
     "  --link L            100mbit,20ms; up=5mbit,down=50mbit,delay=9ms,jitter=1ms\n"
     "  --out FILE          records as JSON lines      --log-every N  steps (50)\n"
     "  --save DIR          checkpoint at the end      --save-every N  steps\n"
-    "  --resume DIR        from its newest checkpoint --init FILE  weights to begin with\n"
+    "  --resume DIR        from its newest checkpoint --init FILE  given weights\n"
     "  --trace FILE        time spans for ui.perfetto.dev (rank N of MPI: FILE.N)\n"
     "  --timeout SECONDS   a peer silent for so long is an error (60)\n"
     "  --driver D          (auto), thread, inline     --codec-threads N  cores (1)\n"

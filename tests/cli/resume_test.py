@@ -45,8 +45,8 @@ class Resume(CliTest):
         whole = params_hash(self.ok(*job))
         for number in range(4):
             process = start(*job, "--save", folder, "--save-every", "1", *(["--resume", folder] if number else []))
-            before = self.newest(folder) if number else ""
-            while process.poll() is None and (not os.path.isdir(folder) or self.newest(folder) <= before):
+            before = self.newest(folder) if number else os.path.join(folder, "")
+            while process.poll() is None and (not os.path.isdir(folder) or self.newest(folder) == before):
                 time.sleep(0.005)
             time.sleep(dice.random() / 10)
             process.send_signal(signal.SIGKILL)
