@@ -21,6 +21,7 @@
 #include "telegrad/codec.h"
 #include "telegrad/optimizer.h"
 #include "telegrad/transport.h"
+#include "telegrad/weights.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -68,6 +69,10 @@ typedef struct tg_session_config {
     size_t nrules;
     unsigned codec_threads; /* cores for encoding and decoding; 0: one. May differ between ranks:
                                the same bits for any number */
+    /* (nmetadata) "NAME=TEXT" for the header of saved weights, of rank 0 (weights.h), e.g.
+     * "model=lenet5". Copied. */
+    const char *const *metadata;
+    size_t nmetadata;
 } tg_session_config;
 
 /* transport is borrowed and not used by anyone else until the session is destroyed. Nothing is sent
@@ -205,12 +210,14 @@ TG_API uint64_t tg_session_skipped(const tg_session *s);
 /* Save everything that resuming needs into dir/step-N (written aside, then renamed; the last two
  * are kept), with `extra` (len bytes of the caller's own, per rank). All ranks call it after the
  * same step. What is in flight is finished and stored unapplied: going on gives the same bits as
- * never having saved. Errors TG_E_IO, TG_E_PEER */
+ * never having saved. The weights that an evaluation would use now are in
+ * dir/step-N/model.safetensors: see weights.h.
+ * Errors TG_E_IO, TG_E_PEER, TG_E_ARG (a tensor's name is not UTF-8): the session goes on */
 TG_API TG_NODISCARD tg_status tg_session_save(tg_session *s, const char *dir, const void *extra,
                                               size_t len);
 /* In the place of tg_session_begin: handshake, then the newest committed checkpoint in dir.
- * *extra_p is the session's until destroyed. Errors TG_E_IO, TG_E_CORRUPT, TG_E_VERSION,
- * TG_E_MISMATCH (another model, method, world size, ...) */
+ * *extra_p is the session's until destroyed. Errors TG_E_IO, TG_E_CORRUPT, TG_E_VERSION
+ * (saved by an older telegrad), TG_E_MISMATCH (another model, method, world size, ...) */
 TG_API TG_NODISCARD tg_status tg_session_load(tg_session *s, const char *dir, const void **extra_p,
                                               size_t *len_p);
 

@@ -9,4 +9,5 @@
 #include "telegrad/registry.h"
 #include "telegrad/session.h"
 #include "telegrad/transport.h"
+#include "telegrad/weights.h"
 #endif

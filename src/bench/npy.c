@@ -10,12 +10,12 @@
 enum { PREFIX = 10, ALIGN = 64, HEAD_MAX = 65536, BLOCK = 16384 }; /* bytes */
 static const char magic[] = "\x93NUMPY";
 
-bool bench_npy_head(FILE *file, size_t n)
+static bool write_head(FILE *file, const char *shape)
 {
-    char head[2 * ALIGN + 1] = "";
+    char head[3 * ALIGN + 1] = "";
     uint8_t prefix[PREFIX];
     int len = snprintf(head, sizeof head,
-                       "{'descr': '<f4', 'fortran_order': False, 'shape': (%zu,), }", n);
+                       "{'descr': '<f4', 'fortran_order': False, 'shape': (%s), }", shape);
     while ((PREFIX + len + 1) % ALIGN != 0)
         head[len++] = ' ';
     head[len++] = '\n';
@@ -25,6 +25,20 @@ bool bench_npy_head(FILE *file, size_t n)
     tg__put16(prefix + 8, (uint16_t)len);
     return fwrite(prefix, 1, PREFIX, file) == PREFIX &&
            fwrite(head, 1, (size_t)len, file) == (size_t)len;
+}
+
+bool bench_npy_head(FILE *file, size_t n)
+{
+    char shape[32];
+    snprintf(shape, sizeof shape, "%zu,", n);
+    return write_head(file, shape);
+}
+
+bool bench_npy_head_matrix(FILE *file, size_t rows, size_t cols)
+{
+    char shape[64];
+    snprintf(shape, sizeof shape, "%zu, %zu", rows, cols);
+    return write_head(file, shape);
 }
 
 bool bench_npy_values(FILE *file, const float *x, size_t n)

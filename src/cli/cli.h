@@ -14,6 +14,7 @@ enum {
  */
 int cmd_train(int argc, char **argv);
 int cmd_compare(int argc, char **argv);
+int cmd_eval(int argc, char **argv);
 int cmd_methods(int argc, char **argv);
 int cmd_models(int argc, char **argv);
 int cmd_data(int argc, char **argv);
@@ -22,8 +23,8 @@ int cmd_bench_train(int argc, char **argv); /* of cmd_bench: argv[0] is "train" 
 extern const char help_bench_train[];
 
 /* The screens of --help; each fits 24 rows of 80 columns and ends with an example. */
-extern const char help_main[], help_train[], help_compare[], help_methods[], help_models[],
-    help_data[], help_bench[];
+extern const char help_main[], help_train[], help_compare[], help_eval[], help_methods[],
+    help_models[], help_data[], help_bench[];
 
 /* CLI_USAGE for statuses that blame the settings, CLI_FAILED for all others. */
 int cli_exit_status(tg_status status);

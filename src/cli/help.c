@@ -8,6 +8,7 @@ const char help_main[] =
     "\n"
     "  train      train a network; prints the result, writes records of the run\n"
     "  compare    train the same network several ways; prints one table\n"
+    "  eval       test the weights of a checkpoint or of a file\n"
     "  methods    what there is: methods, codecs, strategies, their keys and papers\n"
     "  models     networks to train, their tensors, parameters and operations\n"
     "  data       what can be trained on, and where it was found\n"
@@ -35,7 +36,8 @@ const char help_train[] =
     "  --epochs N (1)  --steps N  in their place  --no-eval  never test  --seed N (1)\n"
     "  --link L            100mbit,20ms; up=5mbit,down=50mbit,delay=9ms,jitter=1ms\n"
     "  --out FILE          records as JSON lines      --log-every N  steps (50)\n"
-    "  --save DIR          checkpoint, also each --save-every N steps; --resume DIR\n"
+    "  --save DIR          checkpoint at the end, or also each --save-every N steps\n"
+    "  --resume DIR        from its newest checkpoint --init FILE  given weights\n"
     "  --trace FILE        time spans for ui.perfetto.dev (rank N of MPI: FILE.N)\n"
     "  --timeout SECONDS   a peer silent for so long is an error (60)\n"
     "  --driver D          (auto), thread, inline     --codec-threads N  cores (1)\n"
@@ -65,6 +67,24 @@ const char help_compare[] =
     "  telegrad compare --link 20mbit,10ms --steps 300 --dense-timed 20 \\\n"
     "    --run 'name=dense' --run 'name=CD-SGD;method=2bit;strategy=cd:k=5' \\\n"
     "    --run 'name=DGC 0.1 %;method=dgc:density=0.001,warmup=100'\n";
+
+const char help_eval[] =
+    "Usage: telegrad eval --resume DIR | --weights FILE [OPTION]...\n"
+    "Test weights on the test set, as telegrad train does.\n"
+    "  --resume DIR        those of the newest checkpoint of a folder (train --save)\n"
+    "  --weights FILE      those of a .safetensors file, from telegrad or elsewhere\n"
+    "What they are of, where they do not say so themselves, or to change it:\n"
+    "  --model SPEC        lenet5, mlp:hidden=256: see telegrad methods\n"
+    "  --data NAME[:DIR]   mnist, fashion-mnist, glyphs\n"
+    "  --holdout N         test on the last N training samples, not the test set\n"
+    "  --batch N           samples at a time (32)\n"
+    "What comes out:\n"
+    "  --samples N         only the first N of the test set\n"
+    "  --logits FILE       the model's outputs, a .npy of (samples, classes) f32\n"
+    "  --json              the result as a JSON object\n"
+    "Examples:\n"
+    "  telegrad eval --resume checkpoints\n"
+    "  telegrad eval --weights lenet.safetensors --model lenet5 --data mnist\n";
 
 const char help_methods[] =
     "Usage: telegrad methods [--json | --markdown] [NAME]...\n"

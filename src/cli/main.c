@@ -8,8 +8,9 @@
 static const struct {
     const char *name;
     int (*run)(int argc, char **argv);
-} commands[] = {{"train", cmd_train},   {"compare", cmd_compare}, {"methods", cmd_methods},
-                {"models", cmd_models}, {"data", cmd_data},       {"bench", cmd_bench}};
+} commands[] = {{"train", cmd_train},     {"compare", cmd_compare}, {"eval", cmd_eval},
+                {"methods", cmd_methods}, {"models", cmd_models},   {"data", cmd_data},
+                {"bench", cmd_bench}};
 
 int cli_exit_status(tg_status status)
 {
@@ -32,8 +33,9 @@ int main(int argc, char **argv)
         console_errors_wait(true);
     }
     if (argc < 2) {
-        console_error("no command: allowed: train, compare, methods, models, data, bench; see "
-                      "telegrad --help");
+        console_error(
+            "no command: allowed: train, compare, eval, methods, models, data, bench; see "
+            "telegrad --help");
         return CLI_USAGE;
     }
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "help") == 0)
@@ -46,9 +48,9 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++)
         if (strcmp(argv[1], commands[i].name) == 0)
             return commands[i].run(argc - 1, argv + 1);
-    console_error(
-        "unknown command \"%.64s\": allowed: train, compare, methods, models, data, bench; see "
-        "telegrad --help",
-        argv[1]);
+    console_error("unknown command \"%.64s\": allowed: train, compare, eval, methods, models, "
+                  "data, bench; see "
+                  "telegrad --help",
+                  argv[1]);
     return CLI_USAGE;
 }

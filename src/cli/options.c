@@ -39,10 +39,10 @@ struct option_def {
 #define EVERY (OPT_TRAIN | OPT_COMPARE | OPT_RUN)
 
 static const struct option_def table[] = {
-    {"model", "SPEC", BOTH, FORM_MODEL, AT(model), TG_KIND_COUNT, 0, 0},
-    {"data", "SPEC", BOTH, FORM_TEXT, AT(data), TG_KIND_COUNT, 0, 0},
-    {"holdout", "N", BOTH, FORM_COUNT, AT(holdout), TG_KIND_COUNT, 0, 1e9},
-    {"context", "N", BOTH, FORM_COUNT, AT(context), TG_KIND_COUNT, 1, 65536},
+    {"model", "SPEC", BOTH | OPT_EVAL, FORM_MODEL, AT(model), TG_KIND_COUNT, 0, 0},
+    {"data", "SPEC", BOTH | OPT_EVAL, FORM_TEXT, AT(data), TG_KIND_COUNT, 0, 0},
+    {"holdout", "N", BOTH | OPT_EVAL, FORM_COUNT, AT(holdout), TG_KIND_COUNT, 0, 1e9},
+    {"context", "N", BOTH | OPT_EVAL, FORM_COUNT, AT(context), TG_KIND_COUNT, 1, 65536},
     {"shard", "SPEC", BOTH, FORM_SHARD, AT(shard), TG_KIND_COUNT, 0, 0},
     {"workers", "N", BOTH, FORM_COUNT, AT(workers), TG_KIND_COUNT, 1, 4096},
     {"method", "SPEC", EVERY, FORM_SPEC, AT(method), TG_KIND_METHOD, 0, 0},
@@ -55,7 +55,7 @@ static const struct option_def table[] = {
     {"link", "LINK", EVERY, FORM_LINK, AT(link), TG_KIND_COUNT, 0, 0},
     {"steps", "N", EVERY, FORM_COUNT, AT(steps), TG_KIND_COUNT, 1, 1e12},
     {"epochs", "N", BOTH, FORM_COUNT, AT(epochs), TG_KIND_COUNT, 0, 1e9},
-    {"batch", "N", BOTH, FORM_COUNT, AT(batch), TG_KIND_COUNT, 1, 1e6},
+    {"batch", "N", BOTH | OPT_EVAL, FORM_COUNT, AT(batch), TG_KIND_COUNT, 1, 1e6},
     {"seed", "N", BOTH, FORM_COUNT, AT(seed), TG_KIND_COUNT, 0, INFINITY},
     {"log-every", "N", BOTH, FORM_COUNT, AT(log_every), TG_KIND_COUNT, 1, 1e12},
     {"timeout", "SECONDS", BOTH, FORM_SECONDS, AT(timeout), TG_KIND_COUNT, 0.001, 1e6},
@@ -64,10 +64,11 @@ static const struct option_def table[] = {
     {"out", "FILE", BOTH, FORM_TEXT, AT(out), TG_KIND_COUNT, 0, 0},
     {"save", "DIR", OPT_TRAIN, FORM_TEXT, AT(save_dir), TG_KIND_COUNT, 0, 0},
     {"save-every", "N", OPT_TRAIN, FORM_COUNT, AT(save_every), TG_KIND_COUNT, 1, 1e12},
-    {"resume", "DIR", OPT_TRAIN, FORM_TEXT, AT(resume_dir), TG_KIND_COUNT, 0, 0},
+    {"resume", "DIR", OPT_TRAIN | OPT_EVAL, FORM_TEXT, AT(resume_dir), TG_KIND_COUNT, 0, 0},
+    {"init", "FILE", OPT_TRAIN, FORM_TEXT, AT(init), TG_KIND_COUNT, 0, 0},
     {"trace", "FILE", OPT_TRAIN, FORM_TEXT, AT(trace), TG_KIND_COUNT, 0, 0},
     {"dry-run", NULL, OPT_TRAIN, FORM_FLAG, AT(dry_run), TG_KIND_COUNT, 0, 0},
-    {"json", NULL, OPT_TRAIN, FORM_FLAG, AT(json), TG_KIND_COUNT, 0, 0},
+    {"json", NULL, OPT_TRAIN | OPT_EVAL, FORM_FLAG, AT(json), TG_KIND_COUNT, 0, 0},
     {"codec-threads", "N", BOTH, FORM_COUNT, AT(codec_threads), TG_KIND_COUNT, 1, 256},
     {"dump-gradients", "DIR", OPT_TRAIN, FORM_TEXT, AT(dump_gradients), TG_KIND_COUNT, 0, 0},
     {"dump-every", "N", OPT_TRAIN, FORM_COUNT, AT(dump_every), TG_KIND_COUNT, 1, 1e12},
@@ -326,6 +327,10 @@ tg_status options_check(const struct run_options *o, bool mpi)
     if (o->epochs == 0 && o->steps == 0)
         return tg_fail(TG_E_SPEC, "--epochs 0 without --steps: nothing to do: allowed: "
                                   "--epochs 1 or more, or --steps N");
+    if (o->init && o->resume_dir)
+        return tg_fail(TG_E_SPEC,
+                       "--init with --resume, which has weights of its own: allowed: one "
+                       "of them");
     if (o->save_every && !o->save_dir)
         return tg_fail(TG_E_SPEC,
                        "--save-every %" PRIu64 " without --save: allowed: with --save DIR",
@@ -369,6 +374,11 @@ static error_t parse_compare(int key, char *arg, struct argp_state *state)
     return parse_common(OPT_COMPARE, key, arg, state);
 }
 
+static error_t parse_eval(int key, char *arg, struct argp_state *state)
+{
+    return parse_common(OPT_EVAL, key, arg, state);
+}
+
 const struct argp *options_argp(int where)
 {
     static struct argp_option list[COUNT + 1];
@@ -379,8 +389,10 @@ const struct argp *options_argp(int where)
         if (table[i].where & where)
             list[n++] = (struct argp_option){
                 .name = table[i].name, .key = KEY_FIRST + (int)i, .arg = table[i].arg};
-    parser =
-        (struct argp){.options = list, .parser = where == OPT_TRAIN ? parse_train : parse_compare};
+    parser = (struct argp){.options = list,
+                           .parser = where == OPT_TRAIN  ? parse_train
+                                     : where == OPT_EVAL ? parse_eval
+                                                         : parse_compare};
     return &parser;
 }
 

@@ -7,7 +7,7 @@
 #include "train/train.h"
 
 /* Where an option may stand (a set). */
-enum { OPT_TRAIN = 1, OPT_COMPARE = 2, OPT_RUN = 4 };
+enum { OPT_TRAIN = 1, OPT_COMPARE = 2, OPT_RUN = 4, OPT_EVAL = 8 };
 
 #define OPT_MAX_FAULTS 16
 #define OPT_MAX_RULES 64
@@ -22,7 +22,7 @@ struct run_options {
     const char *model, *data, *method, *strategy, *optimizer, *lr_schedule;
     const char *link;  /* NULL: not shaped */
     const char *shard; /* NULL: iid */
-    const char *out, *save_dir, *resume_dir, *trace;
+    const char *out, *save_dir, *resume_dir, *trace, *init;
     uint64_t holdout, workers, batch, context, epochs, steps, seed, log_every, save_every;
     double timeout; /* seconds */
     uint64_t codec_threads, dump_every;
@@ -58,9 +58,9 @@ const char *options_driver_name(tg_driver driver);
  * TG_E_UNSUPPORTED */
 TG_NODISCARD tg_status options_check(const struct run_options *o, bool mpi);
 
-/* The argp parser of those options that may stand in `where` (OPT_TRAIN or OPT_COMPARE); a child of
- * the subcommand's parser, its input is the struct run_options. It prints what is wrong and returns
- * EINVAL. */
+/* The argp parser of those options that may stand in `where` (OPT_TRAIN, OPT_COMPARE or OPT_EVAL);
+ * a child of the subcommand's parser, its input is the struct run_options. It prints what is wrong
+ * and returns EINVAL. */
 const struct argp *options_argp(int where);
 
 /* Parse a subcommand's arguments: --help and --usage print `help` and nothing else is done.

@@ -245,10 +245,11 @@ static json_t *about_run(const struct run_options *o, const train_start_info *in
 
 static json_t *about_files(const struct run_options *o)
 {
-    return json_pack("{s:o, s:o, s:I, s:o, s:o, s:I, s:o, s:o}",                     /**/
+    return json_pack("{s:o, s:o, s:I, s:o, s:o, s:o, s:I, s:o, s:o}",                /**/
                      "out", records_text(o->out), "save", records_text(o->save_dir), /**/
                      "save_every", (json_int_t)o->save_every,                        /**/
-                     "resume", records_text(o->resume_dir), "dump_gradients",        /**/
+                     "resume", records_text(o->resume_dir), "init", records_text(o->init),
+                     "dump_gradients", /**/
                      records_text(o->dump_gradients), "dump_every", (json_int_t)o->dump_every,
                      "trace", records_text(o->trace), "faults", faults(o));
 }

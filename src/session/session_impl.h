@@ -99,6 +99,8 @@ struct tg_session {
     float **eval_kept; /* (ntrained) the caller's parameters during an evaluation */
     uint8_t *ckpt_bytes;
     size_t ckpt_len;
+    char **metadata; /* (nmetadata) of saved weights: session_weights.h */
+    size_t nmetadata;
     tg_status status; /* final failure */
     char error[512];
 };

@@ -1,7 +1,9 @@
 /* Checkpoints: every slot, the caller's parameters, counters, and what is in flight, finished but
- * unapplied. */
+ * unapplied. Parameters that are the global ones are not in the ranks' files: they are in
+ * model.safetensors, once. */
 #include "session/session_impl.h"
 #include "base/mem.h"
+#include "session/session_weights.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -120,6 +122,8 @@ static tg_status put_all(tg_session *s, tg__ckpt_writer *w, const void *extra, s
     TG_TRY(tg__ckpt_put(w, "extra", extra, len));
     for (size_t i = 0; i < s->ntensors; i++) {
         char name[512];
+        if (tg__session_is_global(s, &s->tensor[i]))
+            continue;
         snprintf(name, sizeof name, "param/%.480s", s->tensor[i].name);
         TG_TRY(tg__ckpt_put(w, name, s->tensor[i].param, s->tensor[i].n * sizeof(float)));
     }
@@ -167,6 +171,24 @@ static tg_status agree(tg_session *s, tg_status own)
     return status;
 }
 
+/* The weights as an evaluation sees them, by rank 0. own: how it went so far; whatever it is, this
+ * rank takes part in averaging statistics. */
+static tg_status write_weights(tg_session *s, const char *dir, tg_status own,
+                               tg__weights_mark *mark_p)
+{
+    char why[sizeof s->error] = "";
+    tg_status status = own;
+    if (status != TG_OK)
+        snprintf(why, sizeof why, "%s", tg_error());
+    TG_TRY(tg_eval_begin(s));
+    if (status == TG_OK && s->transport->rank == 0) {
+        status = tg__session_write_weights(s, dir, mark_p);
+        snprintf(why, sizeof why, "%s", status == TG_OK ? "" : tg_error());
+    }
+    TG_TRY(tg_eval_end(s));
+    return status == TG_OK ? TG_OK : tg_fail(status, "%s", why);
+}
+
 tg_status tg_session_save(tg_session *s, const char *dir, const void *extra, size_t len)
 {
     if (dir == NULL || (extra == NULL && len > 0))
@@ -176,8 +198,9 @@ tg_status tg_session_save(tg_session *s, const char *dir, const void *extra, siz
     tg_status status = settle(s);
     if (status != TG_OK)
         return tg__session_failed(s, status);
-    TG_TRY(agree(s, write_own(s, dir, extra, len)));
-    status = s->transport->rank == 0 ? tg__ckpt_dir_commit(dir, s->t) : TG_OK;
+    tg__weights_mark mark;
+    TG_TRY(agree(s, write_weights(s, dir, write_own(s, dir, extra, len), &mark)));
+    status = s->transport->rank == 0 ? tg__ckpt_dir_commit(dir, s->t, &mark) : TG_OK;
     return agree(s, status);
 }
 
@@ -221,7 +244,7 @@ static tg_status get_inbox(tg_session *s, tg__ckpt_reader *r, uint64_t number)
     return TG_OK;
 }
 
-static tg_status get_all(tg_session *s, tg__ckpt_reader *r)
+static tg_status get_all(tg_session *s, tg__ckpt_reader *r, const tg_weights *w)
 {
     const void *bytes;
     size_t len;
@@ -240,6 +263,8 @@ static tg_status get_all(tg_session *s, tg__ckpt_reader *r)
             (unsigned long long)c.steps_per_epoch, (unsigned long long)s->config.steps_per_epoch);
     for (size_t i = 0; i < s->ntensors; i++) { /* all of them are checked before any is changed */
         char name[512];
+        if (tg__session_is_global(s, &s->tensor[i]))
+            continue;
         snprintf(name, sizeof name, "param/%.480s", s->tensor[i].name);
         TG_TRY(tg__ckpt_get(r, name, s->tensor[i].n * sizeof(float), &bytes, &len));
     }
@@ -250,8 +275,11 @@ static tg_status get_all(tg_session *s, tg__ckpt_reader *r)
     memcpy(s->ckpt_bytes, bytes, len);
     s->ckpt_len = len;
     TG_TRY(tg__ckpt_get_state(r, s->state));
+    TG_TRY(tg__session_read_weights(s, w));
     for (size_t i = 0; i < s->ntensors; i++) {
         char name[512];
+        if (tg__session_is_global(s, &s->tensor[i]))
+            continue;
         snprintf(name, sizeof name, "param/%.480s", s->tensor[i].name);
         TG_TRY(tg__ckpt_get(r, name, s->tensor[i].n * sizeof(float), &bytes, &len));
         memcpy(s->tensor[i].param, bytes, len);
@@ -267,17 +295,22 @@ static tg_status read_own(tg_session *s, const char *dir)
 {
     char path[PATH_MAX];
     uint64_t step;
-    TG_TRY(tg__ckpt_dir_latest(dir, &step));
-    TG_TRY(tg__ckpt_dir_path(dir, step, s->transport->rank, path, sizeof path));
-    char *text = identity(s);
-    if (text == NULL)
-        return tg_fail(TG_E_NOMEM, "out of memory for a checkpoint");
+    tg_weights *w = NULL;
     tg__ckpt_reader *r;
-    tg_status status = tg__ckpt_open(path, text, &r);
+    TG_TRY(tg__ckpt_dir_latest(dir, &step));
+    TG_TRY(tg__weights_open_step(dir, step, &w)); /* says whether its format is ours */
+    tg_status status = tg__ckpt_dir_path(dir, step, s->transport->rank, path, sizeof path);
+    char *text = identity(s);
+    if (status == TG_OK && text == NULL)
+        status = tg_fail(TG_E_NOMEM, "out of memory for a checkpoint");
+    if (status == TG_OK)
+        status = tg__ckpt_open(path, text, &r);
+    if (status == TG_OK) {
+        status = get_all(s, r, w);
+        tg__ckpt_close(r);
+    }
     free(text);
-    TG_TRY(status);
-    status = get_all(s, r);
-    tg__ckpt_close(r);
+    tg_weights_close(w);
     return status;
 }
 

@@ -1,6 +1,7 @@
 /* Creating a session, registering tensors, the handshake. */
 #include "session/session_impl.h"
 #include "base/mem.h"
+#include "session/session_weights.h"
 #include "kernel/kernel.h"
 
 #include <math.h>
@@ -112,7 +113,8 @@ static tg_status create(tg_session *s, const tg_session_config *config, tg_trans
     TG_TRY(tg__kernel_check());
     TG_TRY(copy_config(s, config));
     TG_TRY(tg__rules_init(&s->rules, config->rules, config->nrules, s->config.method));
-    s->config.rules = NULL; /* the caller's may go */
+    TG_TRY(tg__session_copy_metadata(s, config));
+    s->config.rules = s->config.metadata = NULL; /* the caller's may go */
     TG_TRY(tg_optimizer_create(s->config.optimizer, &s->optimizer));
     TG_TRY(split_optimizer(s));
     tg_spec *strategy;
@@ -155,6 +157,7 @@ void tg_session_destroy(tg_session *s)
     if (tg__engine_destroy(s->engine))
         tg__session_unbuild(s);
     tg__pool_destroy(s->pool);
+    tg__session_free_metadata(s);
     for (size_t i = 0; i < s->ntensors; i++) {
         free(s->tensor[i].name);
         free(s->tensor[i].kept);

@@ -2,6 +2,8 @@
  * checkpoint. A crash before it leaves a .tmp that nobody reads and the next commit removes. */
 #include "state/state.h"
 #include "base/mem.h"
+#include "state/file.h"
+#include "state/weights_impl.h"
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -15,6 +17,8 @@
 #define STEP_LIMIT UINT64_C(1000000000000)
 #define RANK_LIMIT 10000
 #define KEEP 2 /* committed checkpoints */
+#define WEIGHTS "model.safetensors"
+#define MARK_BYTES 160 /* room for a COMMIT */
 
 /* What an entry of the folder is. */
 typedef enum kind { OTHER, DONE, ASIDE } kind;
@@ -163,6 +167,16 @@ tg_status tg__ckpt_dir_path(const char *dir, uint64_t step, int rank, char *path
     return rank_path(dir, step, rank, "", path, cap);
 }
 
+tg_status tg__ckpt_dir_weights(const char *dir, uint64_t step, char *path, size_t cap)
+{
+    return step_path(dir, step, "/" WEIGHTS, path, cap);
+}
+
+tg_status tg__ckpt_dir_weights_aside(const char *dir, uint64_t step, char *path, size_t cap)
+{
+    return step_path(dir, step, ".tmp/" WEIGHTS, path, cap);
+}
+
 /* ---- writing --------------------------------------------------------------------------------- */
 
 tg_status tg__ckpt_dir_prepare(const char *dir, uint64_t step, int rank, char *path, size_t cap)
@@ -185,16 +199,65 @@ tg_status tg__ckpt_dir_prepare(const char *dir, uint64_t step, int rank, char *p
     return TG_OK;
 }
 
-static tg_status write_commit(const char *tmp, uint64_t step)
+/* What COMMIT says. */
+static int print_mark(char text[MARK_BYTES], uint64_t step, const tg__weights_mark *mark)
 {
-    char path[4096];
+    return snprintf(text, MARK_BYTES,
+                    "telegrad checkpoint 2\nstep %" PRIu64 "\n" WEIGHTS " %" PRIu64
+                    " bytes, crc32c %08" PRIx32 "\n",
+                    step, mark->bytes, mark->crc);
+}
+
+static tg_status write_commit(const char *tmp, uint64_t step, const tg__weights_mark *mark)
+{
+    char path[4096], text[MARK_BYTES];
     int len = snprintf(path, sizeof path, "%s/COMMIT", tmp);
     if (len < 0 || (size_t)len >= sizeof path)
         return tg_fail(TG_E_SPACE, "checkpoint path of %d bytes: room for %zu", len, sizeof path);
     tg__newfile f;
     TG_TRY(tg__newfile_open(&f, path));
-    fprintf(f.file, "step %" PRIu64 "\n", step);
+    print_mark(text, step, mark);
+    fputs(text, f.file);
     return tg__newfile_commit(&f);
+}
+
+/* The text must be exactly what is written for its numbers, so that no damage is overlooked. */
+static bool read_mark(const char *bytes, size_t len, uint64_t step, tg__weights_mark *mark_p)
+{
+    char text[MARK_BYTES];
+    tg__weights_mark mark = {0};
+    if (len >= sizeof text)
+        return false;
+    memcpy(text, bytes, len);
+    text[len] = '\0';
+    if (sscanf(text,
+               "telegrad checkpoint 2 step %*u " WEIGHTS " %" SCNu64 " bytes, crc32c %" SCNx32,
+               &mark.bytes, &mark.crc) != 2)
+        return false;
+    if (print_mark(text, step, &mark) != (int)len || memcmp(text, bytes, len) != 0)
+        return false;
+    *mark_p = mark;
+    return true;
+}
+
+tg_status tg__ckpt_dir_mark(const char *dir, uint64_t step, tg__weights_mark *mark_p)
+{
+    char path[4096], old[64];
+    uint8_t *bytes = NULL;
+    size_t len = 0;
+    TG_TRY(step_path(dir, step, "/COMMIT", path, sizeof path));
+    TG_TRY(tg__file_read(path, "checkpoint", &bytes, &len));
+    const int old_len = snprintf(old, sizeof old, "step %" PRIu64 "\n", step);
+    tg_status status = TG_OK;
+    if (len == (size_t)old_len && memcmp(bytes, old, len) == 0)
+        status = tg_fail(TG_E_VERSION,
+                         "checkpoint %s has format 1, without " WEIGHTS ": allowed: format 2; "
+                         "resume with the telegrad that saved it",
+                         path);
+    else if (!read_mark((const char *)bytes, len, step, mark_p))
+        status = tg_fail(TG_E_CORRUPT, "checkpoint %s is damaged", path);
+    free(bytes);
+    return status;
 }
 
 /* Give tmp its name. A checkpoint of the same step (saved again at the end of a run) changes places
@@ -218,7 +281,8 @@ static tg_status put_in_place(const char *tmp, const char *path, const char *old
 static bool is_our_file(const char *name)
 {
     return strncmp(name, "rank-", 5) == 0 || strcmp(name, "COMMIT") == 0 ||
-           strcmp(name, "COMMIT.tmp") == 0;
+           strcmp(name, "COMMIT.tmp") == 0 || strcmp(name, WEIGHTS) == 0 ||
+           strcmp(name, WEIGHTS ".tmp") == 0;
 }
 
 /* Remove DIR/name and our files in it. The marker goes first: half a checkpoint must not look
@@ -263,13 +327,13 @@ static void prune(const char *dir, uint64_t step)
     closedir(d);
 }
 
-tg_status tg__ckpt_dir_commit(const char *dir, uint64_t step)
+tg_status tg__ckpt_dir_commit(const char *dir, uint64_t step, const tg__weights_mark *mark)
 {
     char tmp[4096], path[4096], old[4096];
     TG_TRY(step_path(dir, step, ".tmp", tmp, sizeof tmp));
     TG_TRY(step_path(dir, step, ".old", old, sizeof old));
     TG_TRY(step_path(dir, step, "", path, sizeof path));
-    TG_TRY(write_commit(tmp, step));
+    TG_TRY(write_commit(tmp, step, mark));
     TG_TRY(sync_dir(tmp));
     TG_TRY(put_in_place(tmp, path, old));
     TG_TRY(sync_dir(dir));

@@ -7,6 +7,7 @@
 #include <cmocka.h>
 #include "base/mem.h"
 #include "state/state.h"
+#include "state/weights_impl.h"
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +15,7 @@
 #include <unistd.h>
 
 static char root[64], dir[96];
+static const tg__weights_mark weights = {123, 0xabcdef01};
 
 static int make_root(void **state)
 {
@@ -53,7 +55,7 @@ static void prepare(uint64_t step, const char *text)
 static void save(uint64_t step, const char *text)
 {
     prepare(step, text);
-    if (tg__ckpt_dir_commit(dir, step) != TG_OK)
+    if (tg__ckpt_dir_commit(dir, step, &weights) != TG_OK)
         fail_msg("%s", tg_error());
 }
 
@@ -163,6 +165,48 @@ static void other_files_stay(void **state)
     assert_latest(3);
 }
 
+static void write_mark(const char *text, size_t len)
+{
+    char path[256];
+    snprintf(path, sizeof path, "%s/step-000000000005/COMMIT", dir);
+    FILE *file = fopen(path, "wb");
+    assert_non_null(file);
+    assert_int_equal(fwrite(text, 1, len, file), len);
+    fclose(file);
+}
+
+/* What COMMIT says of the weights comes back, or an error: never anything else. */
+static void the_mark_is_read_strictly(void **state)
+{
+    (void)state;
+    static const char text[] =
+        "telegrad checkpoint 2\nstep 5\nmodel.safetensors 123 bytes, crc32c abcdef01\n";
+    tg__weights_mark mark = {0};
+    save(5, "five");
+    assert_int_equal(tg__ckpt_dir_mark(dir, 5, &mark), TG_OK);
+    assert_true(mark.bytes == 123 && mark.crc == 0xabcdef01);
+    char damaged[sizeof text];
+    for (size_t i = 0; i < sizeof text - 1; i++)
+        for (int bit = 0; bit < 8; bit++) {
+            memcpy(damaged, text, sizeof text);
+            damaged[i] ^= (char)(1 << bit);
+            write_mark(damaged, sizeof text - 1);
+            tg__weights_mark other = {0};
+            tg_status status = tg__ckpt_dir_mark(dir, 5, &other);
+            /* A digit may have become another one: then the weights do not fit. */
+            if (status == TG_OK ? other.bytes == 123 && other.crc == 0xabcdef01
+                                : status != TG_E_CORRUPT)
+                fail_msg("byte %zu bit %d: %s", i, bit, damaged);
+        }
+    write_mark(text, sizeof text - 2);
+    assert_int_equal(tg__ckpt_dir_mark(dir, 5, &mark), TG_E_CORRUPT);
+    write_mark("", 0);
+    assert_int_equal(tg__ckpt_dir_mark(dir, 5, &mark), TG_E_CORRUPT);
+    write_mark("step 5\n", 7); /* what the format before had */
+    assert_int_equal(tg__ckpt_dir_mark(dir, 5, &mark), TG_E_VERSION);
+    assert_non_null(strstr(tg_error(), "format 1, without model.safetensors: allowed: format 2"));
+}
+
 static void arguments_are_checked(void **state)
 {
     (void)state;
@@ -174,7 +218,7 @@ static void arguments_are_checked(void **state)
     assert_int_equal(tg__ckpt_dir_prepare(dir, 1, 1, path, 20), TG_E_SPACE);
     assert_int_equal(tg__ckpt_dir_path(dir, 1, 1, path, 20), TG_E_SPACE);
     assert_int_equal(tg__ckpt_dir_prepare("/proc/nowhere", 1, 1, path, sizeof path), TG_E_IO);
-    assert_int_equal(tg__ckpt_dir_commit(dir, 1), TG_E_IO); /* nothing was prepared */
+    assert_int_equal(tg__ckpt_dir_commit(dir, 1, &weights), TG_E_IO); /* nothing was prepared */
 }
 
 #define IN_ROOT(f) cmocka_unit_test_setup_teardown(f, make_root, remove_root)
@@ -184,7 +228,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         IN_ROOT(keeps_the_newest_two),      IN_ROOT(a_crash_leaves_the_last_one),
         IN_ROOT(the_same_step_is_replaced), IN_ROOT(another_runs_folder_is_refused),
-        IN_ROOT(other_files_stay),          IN_ROOT(arguments_are_checked),
+        IN_ROOT(other_files_stay),          IN_ROOT(the_mark_is_read_strictly),
+        IN_ROOT(arguments_are_checked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,11 +1,10 @@
 /* Reading a checkpoint file. Nothing in it is believed before the CRC over it agrees, and lengths
  * are compared with what is left of the file before they are used. */
 #include "state/checkpoint.h"
+#include "state/file.h"
 #include "state/slots.h"
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 typedef struct section {
     const char *name; /* (name_len), not ended by zero */
@@ -235,36 +234,11 @@ tg_status tg__ckpt_parse(const void *bytes, size_t len, const char *path, const 
     return status;
 }
 
-static tg_status read_file(const char *path, uint8_t **bytes_p, size_t *len_p)
-{
-    FILE *file = fopen(path, "rbe");
-    if (!file)
-        return tg_fail(TG_E_IO, "cannot open checkpoint %s: %s", path, strerror(errno));
-    struct stat info;
-    uint8_t *bytes = NULL;
-    tg_status status = TG_OK;
-    if (fstat(fileno(file), &info) != 0 || !S_ISREG(info.st_mode))
-        status = tg_fail(TG_E_IO, "checkpoint %s is not a regular file", path);
-    if (status == TG_OK)
-        status = tg__alloc((size_t)info.st_size, 1, &bytes);
-    if (status == TG_OK && fread(bytes, 1, (size_t)info.st_size, file) != (size_t)info.st_size)
-        status = tg_fail(TG_E_IO, "cannot read checkpoint %s: %s", path,
-                         ferror(file) ? strerror(errno) : "it became shorter");
-    fclose(file);
-    if (status != TG_OK) {
-        free(bytes);
-        return status;
-    }
-    *bytes_p = bytes;
-    *len_p = (size_t)info.st_size;
-    return TG_OK;
-}
-
 tg_status tg__ckpt_open(const char *path, const char *identity, tg__ckpt_reader **r_p)
 {
     uint8_t *bytes = NULL;
     size_t len = 0;
-    TG_TRY(read_file(path, &bytes, &len));
+    TG_TRY(tg__file_read(path, "checkpoint", &bytes, &len));
     tg__ckpt_reader *r;
     tg_status status = tg__ckpt_parse(bytes, len, path, identity, &r);
     if (status != TG_OK) {

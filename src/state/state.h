@@ -6,6 +6,8 @@
 
 #include "telegrad/base.h"
 
+struct tg__weights_mark; /* weights_impl.h */
+
 typedef enum tg__role {
     TG__ROLE_RANK = 0,      /* differs from rank to rank: residuals */
     TG__ROLE_OWNER = 1,     /* kept by the owner of a block */
@@ -81,8 +83,9 @@ void tg__ckpt_close(tg__ckpt_reader *r); /* NULL is fine */
 
 /* ---- checkpoint directory -------------------------------------------------------------------- */
 
-/* DIR/step-<12 digits>/rank-<4 digits>.tg, complete when DIR/step-.../COMMIT exists. All ranks see
- * one DIR. Until the commit everything is in DIR/step-N.tmp, which nobody reads. */
+/* DIR/step-<12 digits>/rank-<4 digits>.tg, and the global weights beside them in model.safetensors;
+ * complete when DIR/step-.../COMMIT exists, which holds the size and the check sum of the weights.
+ * All ranks see one DIR. Until the commit everything is in DIR/step-N.tmp, which nobody reads. */
 
 /* DIR/step-N.tmp/rank-R.tg to write to (directories are made; an old .tmp of the same step is
  * reused).
@@ -90,15 +93,25 @@ void tg__ckpt_close(tg__ckpt_reader *r); /* NULL is fine */
  *        committed step beyond this one: it is another run's, and would be taken for the newest) */
 TG_NODISCARD tg_status tg__ckpt_dir_prepare(const char *dir, uint64_t step, int rank, char *path,
                                             size_t cap);
+/* DIR/step-N.tmp/model.safetensors to write to, when some rank has prepared. Errors as above */
+TG_NODISCARD tg_status tg__ckpt_dir_weights_aside(const char *dir, uint64_t step, char *path,
+                                                  size_t cap);
 /* By one rank when all have written: COMMIT, rename, sync, then drop all but the newest two and
- * what crashed saves left. A committed checkpoint of the same step is replaced.
- * Errors TG_E_ARG, TG_E_SPACE, TG_E_IO; trouble in dropping old ones is only logged */
-TG_NODISCARD tg_status tg__ckpt_dir_commit(const char *dir, uint64_t step);
+ * what crashed saves left. A committed checkpoint of the same step is replaced. mark: of the
+ * weights. Errors TG_E_ARG, TG_E_SPACE, TG_E_IO; trouble in dropping old ones is only logged */
+TG_NODISCARD tg_status tg__ckpt_dir_commit(const char *dir, uint64_t step,
+                                           const struct tg__weights_mark *mark);
 /* The newest committed step in dir.
  * Errors TG_E_IO (no such directory, or none committed: names what was found) */
 TG_NODISCARD tg_status tg__ckpt_dir_latest(const char *dir, uint64_t *step_p);
 /* DIR/step-N/rank-R.tg. Errors TG_E_ARG, TG_E_SPACE */
 TG_NODISCARD tg_status tg__ckpt_dir_path(const char *dir, uint64_t step, int rank, char *path,
                                          size_t cap);
+/* DIR/step-N/model.safetensors. Errors TG_E_ARG, TG_E_SPACE */
+TG_NODISCARD tg_status tg__ckpt_dir_weights(const char *dir, uint64_t step, char *path, size_t cap);
+/* What COMMIT says of it. Errors TG_E_IO, TG_E_CORRUPT, TG_E_VERSION (format 1: no weights apart)
+ */
+TG_NODISCARD tg_status tg__ckpt_dir_mark(const char *dir, uint64_t step,
+                                         struct tg__weights_mark *mark_p);
 
 #endif

@@ -62,7 +62,8 @@ static inline double run_seconds(const run *r)
 
 /* Tokens in a sample: what the job asks for, else the model's spec, else 35 (as PyTorch's
  * word_language_model); 0 for images. Errors TG_E_SPEC, TG_E_ARG (a context for images) */
-TG_NODISCARD tg_status run_context(const train_job *job, train_unit unit, size_t *context_p);
+TG_NODISCARD tg_status run_context(const char *model_spec, size_t context, train_unit unit,
+                                   size_t *context_p);
 
 /* Everything up to the first step: model, session, handshake, checkpoint. */
 TG_NODISCARD tg_status run_setup(run *r);
@@ -70,6 +71,30 @@ TG_NODISCARD tg_status run_setup(run *r);
 TG_NODISCARD tg_status run_register(tg_session *s, const model *m, uint32_t *id);
 /* Free everything, whatever of it was made, but the session. */
 void run_free(run *r);
+
+/* What weights that this run saves say of themselves: "model=..", "data=..", "holdout=..",
+ * "batch=..", of texts "context=..", as `telegrad eval` is told them, and "data_hash=..".
+ * (run_weights.c) */
+#define RUN_METADATA 6
+typedef struct run_metadata {
+    char text[RUN_METADATA][1024];
+    const char *list[RUN_METADATA];
+    size_t count;
+} run_metadata;
+TG_NODISCARD tg_status run_describe(const run *r, run_metadata *d);
+/* Fill m from w. Errors TG_E_MISMATCH: then m is unchanged */
+TG_NODISCARD tg_status run_read_weights(model *m, const tg_weights *w);
+/* Fill r->model from job->init, if there is one and this is rank 0, whose tensors go to all. */
+TG_NODISCARD tg_status run_init_weights(run *r);
+
+/* Of a test: sums over labels. */
+typedef struct run_tested {
+    double loss, correct, labels;
+} run_tested;
+/* Test the next `batches` batches, added up. job: NULL, or says how many samples, and who wants the
+ * outputs. (evaluate.c) */
+TG_NODISCARD tg_status run_test(model *m, loader *test, uint64_t batches, const train_eval_job *job,
+                                run_tested *sums);
 
 /* What ranks agree on apart from the session (run_agree.c). All ranks call these together.
  *

@@ -19,7 +19,7 @@ static tg_status input_of(const train_job *job, const char *data, model_input *i
 {
     train_unit unit;
     TG_TRY(data_input(data, &unit, in_p));
-    return run_context(job, unit, &in_p->context);
+    return run_context(job->model, job->context, unit, &in_p->context);
 }
 
 tg_status train_plan(const train_job *job, const char *data,

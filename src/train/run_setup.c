@@ -18,15 +18,15 @@ static const char *either(const char *text, const char *otherwise)
 
 #define CONTEXT 35
 
-tg_status run_context(const train_job *job, train_unit unit, size_t *context_p)
+tg_status run_context(const char *model_spec, size_t context, train_unit unit, size_t *context_p)
 {
     tg_spec *spec;
-    if (unit == TRAIN_IMAGES && job->context > 0)
-        return tg_fail(TG_E_ARG, "context=%zu: allowed with texts only", job->context);
-    TG_TRY(model_parse(job->model, &spec));
+    if (unit == TRAIN_IMAGES && context > 0)
+        return tg_fail(TG_E_ARG, "context=%zu: allowed with texts only", context);
+    TG_TRY(model_parse(model_spec, &spec));
     const size_t own = tg_spec_has(spec, "context") ? (size_t)tg_spec_int(spec, "context") : 0;
     tg_spec_free(spec);
-    const size_t wanted = job->context ? job->context : own ? own : CONTEXT;
+    const size_t wanted = context ? context : own ? own : CONTEXT;
     *context_p = unit == TRAIN_IMAGES ? 0 : wanted;
     return TG_OK;
 }
@@ -49,7 +49,7 @@ static tg_status plan_steps(run *r)
 {
     const train_job *job = r->job;
     r->parts = job->accumulate ? job->accumulate : 1;
-    TG_TRY(run_context(job, train_data_unit(r->data), &r->context));
+    TG_TRY(run_context(job->model, job->context, train_data_unit(r->data), &r->context));
     const loader_config config = loader_config_of(r);
     TG_TRY(batcher_steps(r->data, &config, &r->steps_per_epoch));
     if (job->steps == 0 && (job->epochs == 0 || job->epochs > UINT64_MAX / r->steps_per_epoch))
@@ -117,7 +117,9 @@ static tg_status job_text(const run *r, char *text, size_t room)
 static tg_status make_session(run *r)
 {
     char text[1024];
+    run_metadata about;
     TG_TRY(job_text(r, text, sizeof text));
+    TG_TRY(run_describe(r, &about));
     const tg_session_config config = {
         .struct_size = sizeof config,
         /* As written, not in normal form: there a default would look like a wish, and a momentum
@@ -134,6 +136,8 @@ static tg_status make_session(run *r)
         .job = text,
         .trace = r->job->trace,
         .codec_threads = r->job->codec_threads,
+        .metadata = about.list,
+        .nmetadata = about.count,
     };
     TG_TRY(tg_session_create(&config, r->transport, &r->session));
     return run_register(r->session, r->model, r->id);
@@ -229,6 +233,7 @@ tg_status run_setup(run *r)
     TG_TRY(plan_steps(r));
     TG_TRY(parse_specs(r));
     TG_TRY(make_model(r));
+    TG_TRY(run_init_weights(r));
     TG_TRY(make_session(r));
     TG_TRY(begin(r));
     TG_TRY(make_loaders(r));

@@ -70,6 +70,10 @@ typedef struct train_job {
     const char *save_dir; /* NULL: never */
     uint64_t save_every;  /* steps; 0: only at the end (or interrupt) */
     const char *resume_dir;
+    const char *init;      /* file of weights to start from, which rank 0 reads; NULL: drawn */
+    const char *data_spec; /* how the data was asked for, and `holdout`: said in saved weights, so
+                              that they can be evaluated; NULL: the data's name */
+    size_t holdout;
     int64_t timeout_ms;
     tg_driver driver;
     bool evaluate; /* at each epoch's end and at the end */
@@ -213,6 +217,34 @@ train_bench_info train_bench_about(const train_bench *b);
 /* One step; with a transport all ranks take as many. *loss_p: of the batch before the update.
  * Errors those of the layers and of the session */
 TG_NODISCARD tg_status train_bench_step(train_bench *b, double *loss_p);
+
+/* ---- evaluation ------------------------------------------------------------------------------ */
+
+typedef struct train_eval_job {
+    const char *model;
+    const tg_weights *weights; /* must have the model's tensors and no others */
+    size_t batch;              /* samples at a time */
+    size_t context;            /* of texts, as in train_job */
+    size_t samples;            /* images: the first so many of the test set; 0: all */
+    /* Images: called for each batch in the order of the test set: logits (rows, classes), of
+     * `total` rows in all. What it returns ends the evaluation unless TG_OK. NULL: not wanted */
+    tg_status (*outputs)(void *arg, const float *logits, size_t rows, size_t classes, size_t total);
+    void *arg;
+    const volatile sig_atomic_t
+        *stop; /* becomes non-zero: TG_E_STATE after the batch; NULL: never */
+} train_eval_job;
+
+typedef struct train_eval_info {
+    double accuracy, loss; /* mean over the labels */
+    size_t labels, params; /* labels: images, or tokens, that were tested */
+    double seconds;
+} train_eval_info;
+
+/* Test weights as train_run tests its own, in one thread.
+ * Errors TG_E_SPEC (model), TG_E_ARG (samples, outputs of a text), TG_E_MISMATCH (weights of
+ * another model), and what outputs returns */
+TG_NODISCARD tg_status train_evaluate(const train_eval_job *job, const train_data *data,
+                                      train_eval_info *info_p);
 
 /* The models, for `telegrad models` and messages. */
 const tg_entry *const *train_models(size_t *count_p);

@@ -7,31 +7,20 @@
  */
 
 /* This rank's part of the test set. */
-static tg_status evaluate_shard(run *r, double *loss_p, double *correct_p, double *tested_p)
+static tg_status evaluate_shard(run *r, run_tested *sums)
 {
-    const uint64_t count = loader_steps_per_epoch(r->test_loader);
-    *loss_p = *correct_p = *tested_p = 0;
-    for (uint64_t i = 0; i < count; i++) {
-        model_batch batch;
-        model_result result;
-        TG_TRY(loader_next(r->test_loader, &batch));
-        TG_TRY(model_forward(r->model, &batch, &(model_pass){0}, NULL, &result));
-        *loss_p += result.loss;
-        *correct_p += (double)result.correct;
-        *tested_p += (double)result.labels;
-    }
-    return TG_OK;
+    return run_test(r->model, r->test_loader, loader_steps_per_epoch(r->test_loader), NULL, sums);
 }
 
 /* The same, from the global parameters and without state, which training then has back. */
-static tg_status evaluate(run *r, double *loss_p, double *correct_p, double *tested_p)
+static tg_status evaluate(run *r, run_tested *sums)
 {
     const size_t bytes = r->model->nstate * sizeof(float);
     TG_TRY(tg_eval_begin(r->session));
     if (bytes > 0)
         memcpy(r->state_aside, r->model->state, bytes);
     run_clear_state(r);
-    TG_TRY(evaluate_shard(r, loss_p, correct_p, tested_p));
+    TG_TRY(evaluate_shard(r, sums));
     if (bytes > 0)
         memcpy(r->model->state, r->state_aside, bytes);
     return tg_eval_end(r->session);
@@ -42,9 +31,10 @@ static tg_status evaluate(run *r, double *loss_p, double *correct_p, double *tes
 static tg_status close_epoch(run *r, bool test)
 {
     const int64_t start = run_now(r);
-    double sums[RUN_SUMS] = {r->loss_sum, (double)r->loss_count, 0, 0, 0};
+    run_tested own = {0};
     if (test)
-        TG_TRY(evaluate(r, &sums[2], &sums[3], &sums[4]));
+        TG_TRY(evaluate(r, &own));
+    double sums[RUN_SUMS] = {r->loss_sum, (double)r->loss_count, own.loss, own.correct, own.labels};
     TG_TRY(run_sum(r, sums));
     if (test && sums[4] != (double)data_test_labels(r->data))
         return tg_fail(TG_E_MISMATCH, "the ranks tested %.0f labels in all: the test set has %zu",

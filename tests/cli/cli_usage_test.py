@@ -79,8 +79,9 @@ SPEC = [
 
 class Usage(CliTest):
     def test_command(self):
-        self.refused(2, ["no command", "allowed: train, compare, methods, models, data, bench"])
-        self.refused(2, ['unknown command "walk"', "allowed: train, compare, methods, models, data, bench"], "walk")
+        allowed = "allowed: train, compare, eval, methods, models, data, bench"
+        self.refused(2, ["no command", allowed])
+        self.refused(2, ['unknown command "walk"', allowed], "walk")
 
     def test_train(self):
         for args, words in TRAIN:

@@ -1,11 +1,14 @@
 """A run that was killed and resumed ends with the hash of the run that was never stopped; checkpoints that do not fit
 are refused by name, and damaged ones are never half loaded."""
 import os
+import random
+import resource
 import shutil
 import signal
+import subprocess
 import time
 import unittest
-from cli_tool import CliTest, TINY, start
+from cli_tool import ENVIRONMENT, TELEGRAD, CliTest, TINY, start
 from same_hash_test import params_hash
 
 JOBS = [["--method", "dgc:density=0.01,warmup=6"],
@@ -18,7 +21,7 @@ COMMON = ["--model", "mlp:hidden=32", *TINY, "--workers", "2", "--no-eval"]
 class Resume(CliTest):
     def newest(self, folder):
         steps = [n for n in os.listdir(folder) if n.startswith("step-") and not n.endswith(".tmp")]
-        return os.path.join(folder, max(steps))
+        return os.path.join(folder, max(steps, default=""))
 
     def test_killed_and_resumed(self):
         for number, job in enumerate(JOBS):
@@ -35,6 +38,53 @@ class Resume(CliTest):
             self.assertNotEqual(process.returncode, 0, "it finished before it could be killed")
             self.assertEqual(params_hash(self.ok(*job, "--resume", folder)), whole, job)
 
+    def test_killed_while_saving(self):
+        """With a checkpoint after every step, killed again and again: the newest is always whole."""
+        folder, dice = self.path("ck"), random.Random(1)
+        job = ["train", *COMMON, "--method", "dgc:density=0.01,warmup=6", "--steps", "1500"]
+        whole = params_hash(self.ok(*job))
+        for number in range(4):
+            process = start(*job, "--save", folder, "--save-every", "1", *(["--resume", folder] if number else []))
+            before = self.newest(folder) if number else os.path.join(folder, "")
+            while process.poll() is None and (not os.path.isdir(folder) or self.newest(folder) == before):
+                time.sleep(0.005)
+            time.sleep(dice.random() / 10)
+            process.send_signal(signal.SIGKILL)
+            process.communicate()
+            self.ok("eval", "--resume", folder)
+        self.assertEqual(params_hash(self.ok(*job, "--resume", folder)), whole)
+
+    def test_no_room(self):
+        """A file that cannot be written to its end: an error that names it; what was saved before stays, and is whole."""
+        folder = self.path("ck")
+        job = ["train", *COMMON, "--optimizer", "sgd:lr=0.05", "--save", folder]
+        self.ok(*job, "--steps", "4")
+        before = self.ok("eval", "--resume", folder).splitlines()[:-1]  # but for the time
+
+        def limit():
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (limit.bytes, limit.bytes))
+        # The weights have 110,000 bytes, a rank's file without residual and momentum has less than a thousand.
+        for limit.bytes, name in ((20000, "model.safetensors"), (300, "rank-000")):
+            done = subprocess.run([TELEGRAD, *job, "--steps", "6"], capture_output=True, text=True, env=ENVIRONMENT,
+                                  preexec_fn=limit, timeout=120)
+            self.assertEqual((done.returncode, done.stdout), (1, ""))
+            self.assertIn(name, done.stderr)
+            self.assertEqual(self.ok("eval", "--resume", folder).splitlines()[:-1], before)
+        self.ok(*job, "--steps", "6", "--resume", folder)  # and the next save clears up
+        self.assertEqual([n for n in os.listdir(folder) if n.endswith(".tmp")], [])
+
+    @unittest.skipIf(os.geteuid() == 0, "SKIP: root writes everywhere")
+    def test_read_only(self):
+        folder = self.path("ck")
+        self.ok("train", *COMMON, "--steps", "2", "--save", folder)
+        os.chmod(folder, 0o500)
+        try:
+            self.refused(1, [folder], "train", *COMMON, "--steps", "4", "--save", folder)
+            self.ok("eval", "--resume", folder)
+        finally:
+            os.chmod(folder, 0o700)
+
     def test_refused(self):
         folder = self.path("ck")
         job = ["train", *COMMON, "--steps", "6", "--seed", "4"]
@@ -50,22 +100,26 @@ class Resume(CliTest):
         folder, copy = self.path("ck"), self.path("copy")
         job = ["train", *COMMON, "--steps", "6"]
         self.ok(*job, "--save", folder)
-        size = os.path.getsize(os.path.join(self.newest(folder), "rank-0001.tg"))
+        for name in ("rank-0001.tg", "model.safetensors"):
+            self.damage(folder, copy, name, job)
+        os.remove(os.path.join(self.newest(folder), "COMMIT"))
+        self.refused(1, [folder], *job, "--resume", folder)
+
+    def damage(self, folder, copy, damaged, job):
+        size = os.path.getsize(os.path.join(self.newest(folder), damaged))
         for position in [0, 5, 13, 100, size // 3, size // 2, size - 1]:
             shutil.copytree(folder, copy)
-            name = os.path.join(self.newest(copy), "rank-0001.tg")
+            name = os.path.join(self.newest(copy), damaged)
             with open(name, "r+b") as file:
                 file.seek(position)
                 byte = file.read(1)[0]
                 file.seek(position)
                 file.write(bytes([byte ^ 0x40]))
-            self.refused(1, ["rank-0001.tg"], *job, "--resume", copy)
+            self.refused(1, [damaged], *job, "--resume", copy)
             with open(name, "r+b") as file:
                 file.truncate(position)
-            self.refused(1, ["rank-0001.tg"], *job, "--resume", copy)
+            self.refused(1, [damaged], *job, "--resume", copy)
             shutil.rmtree(copy)
-        os.remove(os.path.join(self.newest(folder), "COMMIT"))
-        self.refused(1, [folder], *job, "--resume", folder)
 
 
 if __name__ == "__main__":

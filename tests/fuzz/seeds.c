@@ -181,6 +181,32 @@ static void seed_idx(void)
     put("fuzz_idx", "files", 1, bytes, sizeof bytes - 1);
 }
 
+/* Headers of files of weights, each with as many zeros behind as its tensors need. */
+static void seed_weights(void)
+{
+    static const struct {
+        const char *header;
+        size_t data;
+    } files[] = {
+        {"{}", 0},
+        {"{\"__metadata__\":{\"format\":\"pt\",\"\\u00e4\\ud83d\\udce0\":\"\\\"\\n\"}}  ", 0},
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2,3],\"data_offsets\":[0,24]}}", 24},
+        {"{\"b\":{\"dtype\":\"BF16\",\"shape\":[2],\"data_offsets\":[8,12]},\"a\":{\"shape\":[],"
+         "\"data_offsets\":[0,8],\"dtype\":\"I64\"},\"c\":{\"dtype\":\"F16\",\"shape\":[1,1],"
+         "\"data_offsets\":[12,14]},\"d\":{\"dtype\":\"BOOL\",\"shape\":[0],\"data_offsets\":[14,"
+         "14]}}",
+         14},
+    };
+    uint8_t bytes[512];
+    for (size_t i = 0; i < TG__COUNT(files); i++) {
+        size_t n = strlen(files[i].header);
+        memset(bytes, 0, sizeof bytes);
+        tg__put64(bytes, n);
+        memcpy(bytes + 8, files[i].header, n);
+        put("fuzz_weights", "file", i, bytes, 8 + n + files[i].data);
+    }
+}
+
 int main(int argc, char **argv)
 {
     static const struct {
@@ -202,5 +228,6 @@ int main(int argc, char **argv)
     seed_specs();
     seed_envelopes();
     seed_idx();
+    seed_weights();
     return 0;
 }

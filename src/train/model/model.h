@@ -113,6 +113,9 @@ typedef struct model_result {
 /* Loss of a batch's first `count` samples. */
 TG_NODISCARD tg_status model_forward(model *m, const model_batch *batch, const model_pass *pass,
                                      const model_hooks *hooks, model_result *result_p);
+/* What came out of the last forward pass, which must have had training=false: logits (batch
+ * [, context], classes), those of its `count` samples first. The model's, until the next pass. */
+const float *model_outputs(const model *m);
 /* After a forward pass with training=true, whose batch is unchanged: grads = gradient of the mean
  * loss over the labels that count. Last layers first, a layer's weights before the gradient of its
  * input. A tensor that several layers use is written at the last one and ready at the first. */

@@ -105,6 +105,12 @@ tg_status model_forward(model *m, const model_batch *batch, const model_pass *pa
     return TG_OK;
 }
 
+const float *model_outputs(const model *m)
+{
+    const net *n = (const net *)m;
+    return n->arrays[n->logits.array].y;
+}
+
 /* ---- backward ---------------------------------------------------------------------------------
  */
 

@@ -1,0 +1,163 @@
+#include "state/json.h"
+#include <string.h>
+
+static bool refuse(tg__json *j, const char *wrong)
+{
+    j->wrong = wrong;
+    return false;
+}
+
+char tg__json_peek(tg__json *j)
+{
+    while (j->p < j->end && memchr(" \t\n\r", *j->p, 4))
+        j->p++;
+    return j->p < j->end ? *j->p : '\0';
+}
+
+bool tg__json_take(tg__json *j, char c)
+{
+    if (tg__json_peek(j) != c || j->p == j->end)
+        return refuse(j, c == '{'   ? "an object is wanted here"
+                         : c == '[' ? "a list is wanted here"
+                         : c == ':' ? "a colon is wanted here"
+                                    : "a comma or the closing bracket is wanted here");
+    j->p++;
+    return true;
+}
+
+size_t tg__utf8_len(const char *text, const char *end)
+{
+    const uint8_t *p = (const uint8_t *)text;
+    const size_t left = (size_t)(end - text);
+    if (p[0] < 0x80)
+        return 1;
+    const size_t len = p[0] >= 0xf0 ? 4 : p[0] >= 0xe0 ? 3 : 2;
+    /* What the second byte may be depends on the first. */
+    const uint8_t low = p[0] == 0xe0 ? 0xa0 : p[0] == 0xf0 ? 0x90 : 0x80;
+    const uint8_t high = p[0] == 0xed ? 0x9f : p[0] == 0xf4 ? 0x8f : 0xbf;
+    if (p[0] < 0xc2 || p[0] > 0xf4 || left < len || p[1] < low || p[1] > high)
+        return 0;
+    for (size_t i = 2; i < len; i++)
+        if ((p[i] & 0xc0) != 0x80)
+            return 0;
+    return len;
+}
+
+/* Four hexadecimal digits after \u. */
+static bool hex4(tg__json *j, uint32_t *code_p)
+{
+    uint32_t code = 0;
+    if (j->end - j->p < 4)
+        return refuse(j, "the header ends in a string");
+    for (int i = 0; i < 4; i++, j->p++) {
+        const char c = *j->p;
+        const char *digits = "0123456789abcdef", *at = memchr(digits, c | 0x20, 16);
+        if (!at || (c < '0') || (c > '9' && (c | 0x20) < 'a'))
+            return refuse(j, "\\u has no four hexadecimal digits");
+        code = code << 4 | (uint32_t)(at - digits);
+    }
+    *code_p = code;
+    return true;
+}
+
+static char *put_utf8(char *dst, uint32_t code)
+{
+    if (code < 0x80) {
+        *dst++ = (char)code;
+        return dst;
+    }
+    const int more = code < 0x800 ? 1 : code < 0x10000 ? 2 : 3;
+    static const uint8_t heads[] = {0, 0xc0, 0xe0, 0xf0};
+    *dst++ = (char)(heads[more] | code >> (6 * more));
+    for (int i = more - 1; i >= 0; i--)
+        *dst++ = (char)(0x80 | (code >> (6 * i) & 0x3f));
+    return dst;
+}
+
+/* \uXXXX, or two of them for what is beyond 16 bits; p is behind the first \u. */
+static bool unicode(tg__json *j, char **dst_p)
+{
+    uint32_t code, low;
+    if (!hex4(j, &code))
+        return false;
+    if (code >= 0xd800 && code < 0xdc00) {
+        if (j->end - j->p < 2 || j->p[0] != '\\' || j->p[1] != 'u')
+            return refuse(j, "half of a pair of \\u");
+        j->p += 2;
+        if (!hex4(j, &low))
+            return false;
+        if (low < 0xdc00 || low > 0xdfff)
+            return refuse(j, "half of a pair of \\u");
+        code = 0x10000 + ((code - 0xd800) << 10 | (low - 0xdc00));
+    } else if (code >= 0xdc00 && code < 0xe000) {
+        return refuse(j, "half of a pair of \\u");
+    }
+    if (code == 0)
+        return refuse(j, "\\u0000 in a string");
+    *dst_p = put_utf8(*dst_p, code);
+    return true;
+}
+
+static bool escape(tg__json *j, char **dst_p)
+{
+    static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
+    if (j->p == j->end)
+        return refuse(j, "the header ends in a string");
+    const char c = *j->p++;
+    if (c == 'u')
+        return unicode(j, dst_p);
+    const char *at = memchr(from, c, sizeof from - 1);
+    if (!at)
+        return refuse(j, "an unknown escape in a string");
+    *(*dst_p)++ = to[at - from];
+    return true;
+}
+
+/* What is decoded is never longer than what it was decoded from. */
+bool tg__json_string(tg__json *j, char **text_p)
+{
+    if (tg__json_peek(j) != '"')
+        return refuse(j, "a string is wanted here");
+    char *text = ++j->p, *dst = text;
+    while (j->p < j->end && *j->p != '"') {
+        if (*j->p == '\\') {
+            j->p++;
+            if (!escape(j, &dst))
+                return false;
+            continue;
+        }
+        const size_t len = tg__utf8_len(j->p, j->end);
+        if (len == 0)
+            return refuse(j, "a string that is not UTF-8");
+        if ((uint8_t)*j->p < 0x20)
+            return refuse(j, "a control character in a string");
+        memmove(dst, j->p, len);
+        dst += len;
+        j->p += len;
+    }
+    if (j->p == j->end)
+        return refuse(j, "the header ends in a string");
+    j->p++; /* the closing quote's place is free for the zero */
+    *dst = '\0';
+    *text_p = text;
+    return true;
+}
+
+bool tg__json_uint(tg__json *j, uint64_t *value_p)
+{
+    uint64_t value = 0;
+    const char first = tg__json_peek(j);
+    if (first < '0' || first > '9')
+        return refuse(j, "a whole number, not negative, is wanted here");
+    const char *start = j->p;
+    for (; j->p < j->end && *j->p >= '0' && *j->p <= '9'; j->p++) {
+        const uint64_t digit = (uint64_t)(*j->p - '0');
+        if (value > (UINT64_MAX - digit) / 10)
+            return refuse(j, "a number beyond 64 bits");
+        value = value * 10 + digit;
+    }
+    if ((first == '0' && j->p - start > 1) || (j->p < j->end && memchr(".eE", *j->p, 3)))
+        return refuse(j, "not a whole number in its plain form");
+    *value_p = value;
+    return true;
+}

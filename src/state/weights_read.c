@@ -1,0 +1,216 @@
+/* Reading files of weights. */
+#include "kernel/kernel.h"
+#include "state/file.h"
+#include "state/state.h"
+#include "state/weights_impl.h"
+#include <inttypes.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+static tg_status parse(tg_weights *w, const uint8_t *bytes, size_t len)
+{
+    if (len < TG__WEIGHTS_HEAD + 2)
+        return tg_fail(TG_E_CORRUPT, "weights %s: %zu bytes: allowed: %u and more", w->path, len,
+                       TG__WEIGHTS_HEAD + 2);
+    const uint64_t header = tg__get64(bytes), most = len - TG__WEIGHTS_HEAD;
+    if (header > TG__MIN(most, (uint64_t)TG__WEIGHTS_HEADER_MAX))
+        return tg_fail(TG_E_CORRUPT,
+                       "weights %s: header of %" PRIu64 " bytes: allowed: at most %u, and %" PRIu64
+                       " in this file",
+                       w->path, header, TG__WEIGHTS_HEADER_MAX, most);
+    TG_TRY(tg__alloc((size_t)header + 1, 1, &w->text));
+    memcpy(w->text, bytes + TG__WEIGHTS_HEAD, (size_t)header);
+    w->data = bytes + TG__WEIGHTS_HEAD + header;
+    w->data_bytes = most - header;
+    return tg__weights_parse_header(w, (size_t)header);
+}
+
+tg_status tg__weights_parse(const void *bytes, size_t len, const char *path, tg_weights **w_p)
+{
+    tg_weights *w;
+    TG_TRY(tg__alloc(1, sizeof *w, &w));
+    w->path = strdup(path);
+    tg_status status =
+        w->path ? parse(w, bytes, len) : tg_fail(TG_E_NOMEM, "out of memory: weights %s", path);
+    if (status != TG_OK) {
+        tg_weights_close(w);
+        return status;
+    }
+    *w_p = w;
+    return TG_OK;
+}
+
+/* mark NULL: nobody said what the file must be. */
+static tg_status open_file(const char *path, const tg__weights_mark *mark, tg_weights **w_p)
+{
+    uint8_t *bytes = NULL;
+    size_t len = 0;
+    TG_TRY(tg__file_read(path, "weights", &bytes, &len));
+    tg_status status = TG_OK;
+    if (mark && mark->bytes != len)
+        status = tg_fail(TG_E_CORRUPT, "weights %s: %zu bytes, but COMMIT beside it says %" PRIu64,
+                         path, len, mark->bytes);
+    const uint32_t crc = mark && status == TG_OK ? tg__kernel()->crc32c(0, bytes, len) : 0;
+    if (mark && status == TG_OK && crc != mark->crc)
+        status = tg_fail(TG_E_CORRUPT,
+                         "weights %s: CRC-32C %08" PRIx32 ", but COMMIT beside it says %08" PRIx32,
+                         path, crc, mark->crc);
+    if (status == TG_OK)
+        status = tg__weights_parse(bytes, len, path, w_p);
+    if (status == TG_OK)
+        (*w_p)->owned = bytes;
+    else
+        free(bytes);
+    return status;
+}
+
+tg_status tg_weights_open(const char *path, tg_weights **w_p)
+{
+    if (!path)
+        return tg_fail(TG_E_ARG, "tg_weights_open: path must not be NULL");
+    return open_file(path, NULL, w_p);
+}
+
+tg_status tg__weights_open_step(const char *dir, uint64_t step, tg_weights **w_p)
+{
+    char path[PATH_MAX];
+    tg__weights_mark mark;
+    TG_TRY(tg__ckpt_dir_mark(dir, step, &mark));
+    TG_TRY(tg__ckpt_dir_weights(dir, step, path, sizeof path));
+    return open_file(path, &mark, w_p);
+}
+
+tg_status tg_weights_open_newest(const char *dir, tg_weights **w_p)
+{
+    uint64_t step;
+    if (!dir)
+        return tg_fail(TG_E_ARG, "tg_weights_open_newest: dir must not be NULL");
+    TG_TRY(tg__ckpt_dir_latest(dir, &step));
+    return tg__weights_open_step(dir, step, w_p);
+}
+
+void tg_weights_close(tg_weights *w)
+{
+    if (!w)
+        return;
+    free(w->path);
+    free(w->owned);
+    free(w->text);
+    free(w->entry);
+    free(w->pair);
+    free(w);
+}
+
+const char *tg_weights_path(const tg_weights *w)
+{
+    return w->path;
+}
+
+static int pair_by_name(const void *name, const void *pair)
+{
+    return strcmp(name, ((const tg__weights_pair *)pair)->name);
+}
+
+const char *tg_weights_metadata(const tg_weights *w, const char *name)
+{
+    const tg__weights_pair *p =
+        w->npairs ? bsearch(name, w->pair, w->npairs, sizeof *p, pair_by_name) : NULL;
+    return p ? p->text : NULL;
+}
+
+/* ---- tensors --------------------------------------------------------------------------------- */
+
+static int by_name(const void *name, const void *entry)
+{
+    return strcmp(name, ((const tg__weights_entry *)entry)->name);
+}
+
+static const tg__weights_entry *find(const tg_weights *w, const char *name)
+{
+    return w->count ? bsearch(name, w->entry, w->count, sizeof *w->entry, by_name) : NULL;
+}
+
+/* "(5, 5)", as Python writes it. */
+static const char *show_shape(const size_t *shape, size_t ndim, char text[256])
+{
+    size_t at = 0;
+    text[at++] = '(';
+    for (size_t d = 0; d < ndim; d++)
+        at += (size_t)snprintf(text + at, 256 - at, "%s%zu", d ? ", " : "", shape[d]);
+    snprintf(text + at, 256 - at, "%s)", ndim == 1 ? "," : "");
+    return text;
+}
+
+static bool is(const tg__weights_entry *e, const char *type)
+{
+    return strcmp(e->type->name, type) == 0;
+}
+
+static tg_status check(const tg_weights *w, const tg_weights_tensor *t)
+{
+    const tg__weights_entry *e = find(w, t->name);
+    if (!e)
+        return tg_fail(TG_E_MISMATCH, "weights %s: no tensor \"%s\": it has %zu others%s%s%s",
+                       w->path, tg__show(t->name).text, w->count, w->count ? ", such as \"" : "",
+                       w->count ? tg__show(w->entry[0].name).text : "", w->count ? "\"" : "");
+    char has[256], wants[256];
+    if (e->ndim != t->ndim ||
+        (t->ndim && memcmp(e->shape, t->shape, t->ndim * sizeof *t->shape) != 0))
+        return tg_fail(TG_E_MISMATCH, "weights %s: tensor \"%s\" has shape %s, here %s", w->path,
+                       tg__show(t->name).text, show_shape(e->shape, e->ndim, has),
+                       show_shape(t->shape, t->ndim, wants));
+    if (!is(e, "F32") && !is(e, "F16") && !is(e, "BF16"))
+        return tg_fail(TG_E_MISMATCH,
+                       "weights %s: tensor \"%s\" has dtype %s: allowed: F32, F16, BF16 (others "
+                       "would lose digits)",
+                       w->path, tg__show(t->name).text, e->type->name);
+    return TG_OK;
+}
+
+/* No tensor of fractions that nobody asked for. */
+static tg_status check_others(const tg_weights *w, const tg_weights_tensor *tensors, size_t count)
+{
+    bool *wanted;
+    TG_TRY(tg__alloc(w->count, sizeof *wanted, &wanted));
+    for (size_t i = 0; i < count; i++)
+        wanted[find(w, tensors[i].name) - w->entry] = true;
+    tg_status status = TG_OK;
+    for (size_t i = 0; i < w->count && status == TG_OK; i++)
+        if (!wanted[i] && w->entry[i].type->fractions)
+            status = tg_fail(TG_E_MISMATCH,
+                             "weights %s: unexpected tensor \"%s\": there is no such one here",
+                             w->path, tg__show(w->entry[i].name).text);
+    free(wanted);
+    return status;
+}
+
+/* The file's bytes may lie anywhere; kernels want numbers of 16 bits where such may be. */
+static void widen(float *dst, const uint8_t *src, size_t n, bool bf16)
+{
+    const tg__kernels *k = tg__kernel();
+    uint16_t half[2048];
+    for (size_t at = 0; at < n;) {
+        const size_t m = TG__MIN(n - at, TG__COUNT(half));
+        memcpy(half, src + at * sizeof *half, m * sizeof *half);
+        (bf16 ? k->bf16_decode : k->f16_decode)(dst + at, half, m);
+        at += m;
+    }
+}
+
+tg_status tg_weights_read(const tg_weights *w, const tg_weights_tensor *tensors, size_t count,
+                          bool exact)
+{
+    for (size_t i = 0; i < count; i++)
+        TG_TRY(check(w, &tensors[i]));
+    if (exact)
+        TG_TRY(check_others(w, tensors, count));
+    for (size_t i = 0; i < count; i++) {
+        const tg__weights_entry *e = find(w, tensors[i].name);
+        if (e->n > 0 && is(e, "F32"))
+            memcpy(tensors[i].data, w->data + e->begin, e->n * sizeof(float));
+        else if (e->n > 0)
+            widen(tensors[i].data, w->data + e->begin, e->n, is(e, "BF16"));
+    }
+    return TG_OK;
+}

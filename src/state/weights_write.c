@@ -1,0 +1,146 @@
+/* Writing files of weights: see weights_impl.h for the layout. */
+#include "kernel/kernel.h"
+#include "state/json.h"
+#include "state/weights_impl.h"
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* text as a JSON string; bytes that are not UTF-8 become U+FFFD. */
+static void put_string(FILE *f, const char *text)
+{
+    const char *end = text + strlen(text);
+    fputc('"', f);
+    while (text < end) {
+        const size_t len = tg__utf8_len(text, end);
+        if (len == 0)
+            fputs("\\ufffd", f);
+        else if ((uint8_t)*text < 0x20)
+            fprintf(f, "\\u%04x", (unsigned)*text);
+        else
+            fprintf(f, "%s%.*s", *text == '"' || *text == '\\' ? "\\" : "", (int)len, text);
+        text += len ? len : 1;
+    }
+    fputc('"', f);
+}
+
+static size_t elements(const tg_weights_tensor *t)
+{
+    size_t n = 1;
+    for (size_t d = 0; d < t->ndim; d++)
+        n *= t->shape[d];
+    return n;
+}
+
+static void put_header(FILE *f, const tg_weights_tensor *tensors, size_t count,
+                       const tg__weights_pair *metadata, size_t npairs)
+{
+    uint64_t at = 0;
+    fputs("{\"" TG__WEIGHTS_METADATA "\":{", f);
+    for (size_t i = 0; i < npairs; i++) {
+        if (i > 0)
+            fputc(',', f);
+        put_string(f, metadata[i].name);
+        fputc(':', f);
+        put_string(f, metadata[i].text);
+    }
+    fputc('}', f);
+    for (size_t i = 0; i < count; i++) {
+        const uint64_t end = at + elements(&tensors[i]) * sizeof(float);
+        fputc(',', f);
+        put_string(f, tensors[i].name);
+        fputs(":{\"dtype\":\"F32\",\"shape\":[", f);
+        for (size_t d = 0; d < tensors[i].ndim; d++)
+            fprintf(f, "%s%zu", d ? "," : "", tensors[i].shape[d]);
+        fprintf(f, "],\"data_offsets\":[%" PRIu64 ",%" PRIu64 "]}", at, end);
+        at = end;
+    }
+    fputc('}', f);
+}
+
+static tg_status check_names(const tg_weights_tensor *tensors, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        const char *name = tensors[i].name, *end = name + strlen(name);
+        size_t len = 1;
+        for (const char *p = name; p < end && len > 0; p += len)
+            len = tg__utf8_len(p, end);
+        if (len == 0 || strcmp(name, TG__WEIGHTS_METADATA) == 0)
+            return tg_fail(TG_E_ARG,
+                           "a tensor of the name \"%s\" cannot be saved: allowed: UTF-8, "
+                           "not " TG__WEIGHTS_METADATA,
+                           tg__show(name).text);
+    }
+    return TG_OK;
+}
+
+static tg_status write_bytes(const tg__newfile *f, const void *bytes, size_t len,
+                             tg__weights_mark *mark)
+{
+    mark->crc = tg__kernel()->crc32c(mark->crc, bytes, len);
+    mark->bytes += len;
+    if (len && fwrite(bytes, 1, len, f->file) != len)
+        return tg_fail(TG_E_IO, "cannot write %s: %s", f->tmp, strerror(errno));
+    return TG_OK;
+}
+
+static tg_status write_all(const tg__newfile *f, const char *header, size_t len,
+                           const tg_weights_tensor *tensors, size_t count, tg__weights_mark *mark)
+{
+    static const char blanks[8] = "        ";
+    const size_t pad = -len & 7;
+    uint8_t head[TG__WEIGHTS_HEAD];
+    tg__put64(head, len + pad);
+    TG_TRY(write_bytes(f, head, sizeof head, mark));
+    TG_TRY(write_bytes(f, header, len, mark));
+    TG_TRY(write_bytes(f, blanks, pad, mark));
+    for (size_t i = 0; i < count; i++)
+        TG_TRY(write_bytes(f, tensors[i].data, elements(&tensors[i]) * sizeof(float), mark));
+    return TG_OK;
+}
+
+static tg_status make_header(const tg_weights_tensor *tensors, size_t count,
+                             const tg__weights_pair *metadata, size_t npairs, char **text_p,
+                             size_t *len_p)
+{
+    char *text = NULL;
+    size_t len = 0;
+    FILE *f = open_memstream(&text, &len);
+    if (f)
+        put_header(f, tensors, count, metadata, npairs);
+    const bool failed = !f || ferror(f) != 0;
+    if (!f || fclose(f) != 0 || failed) {
+        free(text);
+        return tg_fail(TG_E_NOMEM, "out of memory: header of %zu tensors", count);
+    }
+    *text_p = text;
+    *len_p = len;
+    return TG_OK;
+}
+
+tg_status tg__weights_write(const char *path, const tg_weights_tensor *tensors, size_t count,
+                            const tg__weights_pair *metadata, size_t npairs,
+                            tg__weights_mark *mark_p)
+{
+    char *header = NULL;
+    size_t len = 0;
+    tg__newfile f;
+    tg__weights_mark mark = {0};
+    TG_TRY(check_names(tensors, count));
+    TG_TRY(make_header(tensors, count, metadata, npairs, &header, &len));
+    tg_status status = tg__newfile_open(&f, path);
+    if (status != TG_OK) {
+        free(header);
+        return status;
+    }
+    status = write_all(&f, header, len, tensors, count, &mark);
+    free(header);
+    if (status != TG_OK) {
+        tg__newfile_abandon(&f);
+        return status;
+    }
+    TG_TRY(tg__newfile_commit(&f));
+    *mark_p = mark;
+    return TG_OK;
+}

@@ -1,0 +1,65 @@
+/* Weights that come from a file and that go into one. */
+#include "train/run.h"
+#include "train/train_util.h"
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* Names are those of the options of `telegrad eval`. */
+static tg_status describe(run_metadata *d, const char *format, ...) TG_PRINTF(2, 3);
+
+static tg_status describe(run_metadata *d, const char *format, ...)
+{
+    const size_t i = d->count++;
+    va_list args;
+    va_start(args, format);
+    const int len = vsnprintf(d->text[i], sizeof d->text[i], format, args);
+    va_end(args);
+    d->list[i] = d->text[i];
+    return len >= 0 && (size_t)len < sizeof d->text[i]
+               ? TG_OK
+               : tg_fail(TG_E_ARG, "%.64s... has %d bytes: allowed: less than %zu", d->text[i], len,
+                         sizeof d->text[i]);
+}
+
+tg_status run_describe(const run *r, run_metadata *d)
+{
+    const train_job *job = r->job;
+    tg_spec *spec;
+    d->count = 0;
+    TG_TRY(model_parse(job->model, &spec));
+    tg_status status = describe(d, "model=%s", tg_spec_text(spec));
+    tg_spec_free(spec);
+    TG_TRY(status);
+    TG_TRY(describe(d, "data=%s", job->data_spec ? job->data_spec : train_data_name(r->data)));
+    TG_TRY(describe(d, "holdout=%zu", job->holdout));
+    TG_TRY(describe(d, "batch=%zu", job->batch));
+    if (r->context > 0)
+        TG_TRY(describe(d, "context=%zu", r->context));
+    return describe(d, "data_hash=%016" PRIx64, train_data_hash(r->data));
+}
+
+tg_status run_read_weights(model *m, const tg_weights *w)
+{
+    tg_weights_tensor *tensors;
+    TG_TRY(train_alloc(m->ntensors, sizeof *tensors, &tensors));
+    for (size_t i = 0; i < m->ntensors; i++) {
+        const model_tensor *t = &m->tensors[i];
+        tensors[i] = (tg_weights_tensor){t->name, t->shape, t->ndim, m->params + t->offset};
+    }
+    tg_status status = tg_weights_read(w, tensors, m->ntensors, true);
+    free(tensors);
+    return status;
+}
+
+tg_status run_init_weights(run *r)
+{
+    tg_weights *w;
+    if (!r->job->init || r->transport->rank != 0)
+        return TG_OK;
+    TG_TRY(tg_weights_open(r->job->init, &w));
+    tg_status status = run_read_weights(r->model, w);
+    tg_weights_close(w);
+    return status;
+}

@@ -1,0 +1,43 @@
+"""Every ```sh line of docs/checkpoints.md runs, in one folder; then its ```python block, where PyTorch and the safetensors
+package are ($TELEGRAD_PYTHON first)."""
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import unittest
+from cli_tool import ENVIRONMENT, TELEGRAD, CliTest
+
+PAGE = (pathlib.Path(__file__).resolve().parents[2] / "docs" / "checkpoints.md").read_text(encoding="utf-8")
+
+
+def blocks(kind):
+    return re.findall(rf"^```{kind}\n(.*?)^```$", PAGE, re.S | re.M)
+
+
+def with_safetensors():
+    for python in (os.environ.get("TELEGRAD_PYTHON"), sys.executable, "/usr/bin/python3"):
+        if python and subprocess.run([python, "-c", "import torch, safetensors.torch"], capture_output=True).returncode == 0:
+            return python
+    return None
+
+
+class CheckpointsPage(CliTest):
+    def test_commands(self):
+        environment = {**ENVIRONMENT, "PATH": os.path.dirname(TELEGRAD) + ":" + os.environ["PATH"]}
+        commands = "".join(blocks("sh")).splitlines()
+        self.assertGreaterEqual(len(commands), 6)
+        for command in commands:
+            done = subprocess.run(command, shell=True, cwd=self.folder, env=environment, timeout=200, capture_output=True,
+                                  text=True)
+            self.assertEqual((done.returncode, done.stderr), (0, ""), command)
+            self.assertNotEqual(done.stdout, "", command)
+        python = with_safetensors()
+        if not python:
+            self.skipTest("SKIP: no Python with PyTorch and safetensors")
+        for code in blocks("python"):
+            subprocess.run([python, "-c", code], cwd=self.folder, check=True)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,186 @@
+"""Weights in checkpoints: an independent reader finds them, `eval` tests them as training did, `--init` starts from them."""
+import json
+import math
+import os
+import shutil
+import struct
+import unittest
+import safetensors_reader
+from cli_tool import CliTest, TINY, records
+from same_hash_test import params_hash
+
+JOB = ["--model", "mlp:hidden=24", *TINY]
+SHAPES = {"fc1.weight": [24, 784], "fc1.bias": [24], "fc2.weight": [64, 24], "fc2.bias": [64], "fc3.weight": [10, 64],
+          "fc3.bias": [10]}
+
+
+def newest(folder):
+    return os.path.join(folder, max(name for name in os.listdir(folder) if name[-1].isdigit()))
+
+
+def model_of(folder):
+    return os.path.join(newest(folder), "model.safetensors")
+
+
+def write(path, tensors, metadata=None):
+    """tensors: {name: (dtype, shape, bytes)}"""
+    header, data = {"__metadata__": metadata} if metadata else {}, b""
+    for name, (dtype, shape, raw) in tensors.items():
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [len(data), len(data) + len(raw)]}
+        data += raw
+    text = json.dumps(header).encode()
+    with open(path, "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text + data)
+
+
+class Eval(CliTest):
+    def saved(self, *more):
+        """A folder with a checkpoint, and the last record of the run that saved it."""
+        folder, out = self.path("ck"), self.path("run.jsonl")
+        self.ok("train", *JOB, "--steps", "40", "--save", folder, "--out", out, *more)
+        return folder, records(out)[-1]
+
+    def evaluate(self, *args):
+        return json.loads(self.ok("eval", "--json", *args))
+
+    def test_as_in_training(self):
+        """The same figures, whatever the number of workers, for a strategy that sends at once."""
+        for workers, method in ((1, "dense"), (2, "dgc:density=0.01"), (3, "2bit:threshold=0.01")):
+            with self.subTest(workers=workers):
+                folder, end = self.saved("--workers", str(workers), "--method", method)
+                mine = self.evaluate("--resume", folder)
+                self.assertEqual((mine["step"], mine["samples"], mine["batch"], mine["model"]),
+                                 (40, 128, 16, "mlp:hidden=24,hidden2=64"))
+                self.assertEqual(mine["test_accuracy"], end["test_accuracy"])
+                self.assertTrue(math.isclose(mine["test_loss"], end["test_loss"], rel_tol=1e-6), (mine, end))
+                table = self.ok("eval", "--resume", folder)
+                self.assertIn(f"accuracy {100 * mine['test_accuracy']:.2f} %, loss {mine['test_loss']:.4f}", table)
+                shutil.rmtree(folder)
+
+    def test_strategies_that_delay(self):
+        """At the end of an epoch, before what is in flight arrives, the figures of that epoch."""
+        folder, out = self.path("ck"), self.path("run.jsonl")
+        self.ok("train", *JOB, "--workers", "2", "--strategy", "cd:k=3,warmup=4", "--method", "2bit:threshold=0.01", "--steps",
+                "20", "--save", folder, "--save-every", "16", "--out", out)
+        epoch = [r for r in records(out) if r["type"] == "epoch"][0]
+        shutil.rmtree(newest(folder))
+        self.assertEqual(epoch["step"], 16)
+        mine = self.evaluate("--resume", folder)
+        self.assertEqual((mine["step"], mine["test_accuracy"]), (16, epoch["test_accuracy"]))
+        self.assertTrue(math.isclose(mine["test_loss"], epoch["test_loss"], rel_tol=1e-6))
+
+    def test_an_independent_reader(self):
+        folder, _ = self.saved("--workers", "2", "--seed", "7")
+        metadata, tensors = safetensors_reader.read(model_of(folder))
+        self.assertEqual({name: shape for name, (shape, _) in tensors.items()}, SHAPES)
+        self.assertEqual({k: metadata[k] for k in ("format", "step", "model", "data", "holdout", "batch", "strategy")},
+                         {"format": "pt", "step": "40", "model": "mlp:hidden=24,hidden2=64", "data": TINY[1],
+                          "holdout": "0", "batch": "16", "strategy": "ssgd"})
+        for name, (_, values) in tensors.items():
+            self.assertTrue(all(map(math.isfinite, values)), name)
+            self.assertGreater(len(set(values)), len(values) // 2, name)
+
+    def test_logits(self):
+        folder, _ = self.saved()
+        path = self.path("logits.npy")
+        mine = self.evaluate("--resume", folder, "--samples", "50", "--logits", path)
+        with open(path, "rb") as file:
+            data = file.read()
+        length = struct.unpack_from("<H", data, 8)[0]
+        self.assertIn(b"'descr': '<f4', 'fortran_order': False, 'shape': (50, 10)", data[:10 + length])
+        self.assertEqual(len(data), 10 + length + 4 * 50 * 10)
+        logits = struct.unpack_from("<500f", data, 10 + length)
+        rows = [logits[10 * i:10 * i + 10] for i in range(50)]
+        right = sum(max(range(10), key=row.__getitem__) == i % 10 for i, row in enumerate(rows))  # glyph i shows i mod 10
+        loss = sum(math.log(sum(math.exp(z - row[i % 10]) for z in row)) for i, row in enumerate(rows)) / 50
+        self.assertEqual(mine["test_accuracy"], right / 50)
+        self.assertTrue(math.isclose(mine["test_loss"], loss, rel_tol=1e-5))
+
+    def test_other_data(self):
+        folder, _ = self.saved("--holdout", "100")
+        held = self.evaluate("--resume", folder)
+        self.assertEqual((held["split"], held["samples"]), ("holdout", 100))
+        other = self.evaluate("--resume", folder, "--data", TINY[1])
+        self.assertEqual((other["split"], other["samples"]), ("test", 128))
+        # Data that are said to be the same but are not: an error, unless they are asked for.
+        path = self.path("m.safetensors")
+        metadata, tensors = safetensors_reader.read(model_of(folder))
+        plain = {name: ("F32", shape, values.tobytes()) for name, (shape, values) in tensors.items()}
+        write(path, plain, {**metadata, "data_hash": "0123456789abcdef"})
+        self.refused(1, ["trained on data with hash 0123456789abcdef", "allowed: --data"], "eval", "--weights", path)
+        self.evaluate("--weights", path, "--data", TINY[1])
+        write(path, plain, {**metadata, "model": "vgg99"})
+        self.refused(2, [path, 'unknown model "vgg99"'], "eval", "--weights", path)
+        write(path, plain)
+        self.refused(2, [path, "allowed: --model SPEC"], "eval", "--weights", path)
+        mine = self.evaluate("--weights", path, "--model", "mlp:hidden=24", "--data", TINY[1], "--batch", "16")
+        self.assertEqual((mine["step"], mine["test_accuracy"]), (None, other["test_accuracy"]))
+
+    def test_init(self):
+        folder, end = self.saved()
+        path = model_of(folder)
+        start = ["train", *JOB, "--init", path]
+        # Without a step to speak of nothing changes: what comes out is what went in.
+        out = self.path("init.jsonl")
+        still = ["--steps", "1", "--optimizer", "sgd:lr=0", "--out", out]
+        for workers in ("1", "3"):
+            self.assertEqual(params_hash(self.ok(*start, *still, "--workers", workers, "--seed", workers)), end["params_hash"])
+        self.assertEqual(records(out)[0]["init"], path)
+        metadata, tensors = safetensors_reader.read(path)
+        raw = {name: ("F32", shape, values.tobytes()) for name, (shape, values) in tensors.items()}
+        other = self.path("other.safetensors")
+
+        def refused(words, tensors, *more):
+            write(other, tensors)
+            for workers in ("1", "2"):
+                self.refused(1, [other, *words], "train", *JOB, "--init", other, "--steps", "1", "--workers", workers, *more)
+        refused(['no tensor "fc3.bias"'], {k: v for k, v in raw.items() if k != "fc3.bias"})
+        refused(['unexpected tensor "more"'], {**raw, "more": ("F32", [1], b"1234")})
+        refused(["fc3.bias", "has shape (5, 2), here (10,)"], {**raw, "fc3.bias": ("F32", [5, 2], raw["fc3.bias"][2])})
+        refused(["fc3.bias", "dtype F64: allowed: F32, F16, BF16"], {**raw, "fc3.bias": ("F64", [10], bytes(80))})
+        # PyTorch's counters of batches are no weights; bf16 is widened.
+        halves = b"".join(raw["fc1.weight"][2][i + 2:i + 4] for i in range(0, len(raw["fc1.weight"][2]), 4))
+        write(other, {**raw, "bn.num_batches_tracked": ("I64", [], bytes(8)), "fc1.weight": ("BF16", [24, 784], halves)})
+        self.ok("train", *JOB, "--init", other, "--steps", "1")
+
+    def test_refused(self):
+        folder, _ = self.saved()
+        path = model_of(folder)
+        for words, args in (
+                (["no weights", "allowed: --resume DIR or --weights FILE"], []),
+                (["--weights with --resume"], ["--weights", path, "--resume", folder]),
+                (["--samples", "allowed: 1 to"], ["--weights", path, "--samples", "0"]),
+                (["--samples", "allowed: 1 to"], ["--weights", path, "--samples", "-1"]),
+                (["samples=129: allowed: 1 to 128"], ["--weights", path, "--samples", "129"]),
+                (["--batch=0", "allowed"], ["--weights", path, "--batch", "0"]),
+                (["unrecognized option '--steps'"], ["--weights", path, "--steps", "1"]),
+                (["no value"], ["--weights", ""])):
+            with self.subTest(args=args):
+                self.refused(2, words, "eval", *args)
+        none = self.path("none")
+        self.refused(1, [none], "eval", "--resume", none)
+        self.refused(1, [none], "eval", "--weights", none)
+        self.refused(1, ["is not a regular file"], "eval", "--weights", folder)
+        self.refused(1, ['"fc1.weight" has shape (24, 784), here (9, 784)'], "eval", "--weights", path, "--model", "mlp:hidden=9")
+        self.refused(1, ["--logits", none], "eval", "--weights", path, "--logits", none + "/x")
+        self.refused(2, ["mpirun"], "eval", "--weights", path, OMPI_COMM_WORLD_SIZE="1", OMPI_COMM_WORLD_RANK="0")
+        before = sorted(os.listdir(self.folder))
+        self.refused(2, ["samples=129"], "eval", "--weights", path, "--samples", "129", "--logits", self.path("l.npy"))
+        self.assertEqual(sorted(os.listdir(self.folder)), before)
+        with open(path, "r+b") as file:
+            file.seek(os.path.getsize(path) // 2)
+            file.write(b"\x55\xaa")
+        self.refused(1, ["model.safetensors", "CRC-32C", "COMMIT"], "eval", "--resume", folder)
+        self.refused(1, ["model.safetensors", "CRC-32C", "COMMIT"], "train", *JOB, "--steps", "50", "--resume", folder)
+
+    def test_older_format(self):
+        folder, _ = self.saved()
+        commit = os.path.join(newest(folder), "COMMIT")
+        with open(commit, "w", encoding="ascii") as file:
+            file.write("step 40\n")
+        for command in (["eval"], ["train", *JOB, "--steps", "50"]):
+            self.refused(1, ["format 1", "allowed: format 2"], *command, "--resume", folder)
+
+
+if __name__ == "__main__":
+    unittest.main()
