@@ -23,7 +23,7 @@ static const char loader[] = "import sys, types\n"
                              "sys.modules['models'] = models\n"
                              "exec(sys.argv[2])\n";
 
-/* What issue and papers aim at; of PyTorch's time. */
+/* Times aimed at, over those of PyTorch. */
 static const struct {
     const char *model;
     double ratio;

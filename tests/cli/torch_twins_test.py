@@ -10,7 +10,6 @@ from cli_tool import CliTest, run
 
 FOLDER = pathlib.Path(__file__).resolve().parents[2] / "bench" / "torch"
 DATA = os.environ.get("TELEGRAD_DATA", "")
-SHAPES = {"height": 0, "width": 0, "channels": 0, "context": 0, "classes": 0}
 IMAGES = {"height": 28, "width": 28, "channels": 1, "context": 0, "classes": 10}
 
 
@@ -26,14 +25,16 @@ PYTHON = python_with_torch()
 LIST = """
 import json, sys
 from models import Input, create
-spec, shape = sys.argv[1], Input(**json.loads(sys.argv[2]))
-model = create(spec, shape)
-trained = {name for name, _ in model.named_parameters()}
-state = {} # a tensor that two layers share, once
-for name, tensor in model.state_dict().items():
-    if not name.endswith("num_batches_tracked") and tensor.data_ptr() not in state:
-        state[tensor.data_ptr()] = [name, list(tensor.shape), name in trained]
-print(json.dumps(sorted(state.values())))
+lists = []
+for spec, shape in json.loads(sys.argv[1]):
+    model = create(spec, Input(**shape))
+    trained = {name for name, _ in model.named_parameters()}
+    state = {} # a tensor that two layers share, once
+    for name, tensor in model.state_dict().items():
+        if not name.endswith("num_batches_tracked") and tensor.data_ptr() not in state:
+            state[tensor.data_ptr()] = [name, list(tensor.shape), name in trained]
+    lists.append(sorted(state.values()))
+print(json.dumps(lists))
 """
 
 LOAD = """
@@ -53,27 +54,30 @@ class Twins(CliTest):
         self.assertEqual(done.returncode, status, done.stderr)
         return done.stdout if status == 0 else done.stderr
 
-    def twin(self, spec, shape):
-        return [tuple(map(str, tensor)) for tensor in json.loads(self.python("-c", LIST, spec, json.dumps(shape)))]
+    def check_twins(self, models):
+        """models: (spec, input, [[name, shape, trained]]) each"""
+        twins = json.loads(self.python("-c", LIST, json.dumps([model[:2] for model in models])))
+        for (spec, _, ours), theirs in zip(models, twins):
+            self.assertEqual(theirs, sorted(ours), spec)
 
     def test_trained_tensors(self):
+        models = []
         for spec in ("lenet5", "lenet5:act=relu", "mlp", "mlp:hidden=7,hidden2=0", "mlp:hidden=9,hidden2=3"):
             plan = json.loads(self.ok("train", "--data", "glyphs", "--model", spec, "--dry-run", "--json"))
-            ours = sorted((t["name"], str(t["shape"]), "True") for t in plan["tensors"])
-            self.assertEqual(self.twin(spec, IMAGES), ours, spec)
+            models.append((spec, IMAGES, [[t["name"], t["shape"], True] for t in plan["tensors"]]))
+        self.check_twins(models)
 
     def test_all_tensors(self):
         done = run("models", "--json")
         if "unknown command" in done.stderr:
             self.skipTest("SKIP: this telegrad has no command models")
         self.assertEqual(done.returncode, 0, done.stderr)
-        for model in json.loads(done.stdout)["models"]:
-            with self.subTest(model=model["spec"]):
-                ours = sorted((t["name"], str(t["shape"]), str(t["trained"])) for t in model["tensors"])
-                self.assertEqual(self.twin(model["spec"], model["input"]), ours)
+        self.check_twins([(m["spec"], m["input"], [[t["name"], t["shape"], t["trained"]] for t in m["tensors"]])
+                          for m in json.loads(done.stdout)["models"]])
 
     def test_unknown_models(self):
-        self.assertIn('model "nosuch"', self.python("-c", LIST, "nosuch", json.dumps(SHAPES), status=1))
+        error = self.python("-c", LIST, json.dumps([["nosuch", {}]]), status=1)
+        self.assertIn('model "nosuch": there are lenet5, mlp', error)
 
     def write_weights(self, tensors):
         head, data = {"__metadata__": {"format": "pt"}}, b""
