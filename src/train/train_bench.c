@@ -21,19 +21,11 @@ struct train_bench {
     uint32_t rank;
 };
 
-/* What a model's papers train it on, and the batches that its speed is given for. Models that are
- * not named here are networks for CIFAR. */
+/* The batches that a model's speed is given for; images: the last ones. */
 static const struct known {
     const char *model;
-    model_input input;
     size_t batch[2]; /* 0: no second one */
-} known[] = {
-    {"lenet5", {.height = 28, .width = 28, .channels = 1, .classes = 10}, {32, 128}},
-    {"mlp", {.height = 28, .width = 28, .channels = 1, .classes = 10}, {32, 128}},
-    {"lstm", {.context = 35, .classes = 33278}, {20}}, /* WikiText-2 */
-    {"gpt", {.context = 128, .classes = 65}, {32}},    /* tiny Shakespeare */
-    {NULL, {.height = 32, .width = 32, .channels = 3, .classes = 10}, {32, 128}},
-};
+} known[] = {{"lstm", {20}}, {"gpt", {32}}, {NULL, {32, 128}}};
 
 static const struct known *known_of(const tg_spec *spec)
 {
@@ -97,7 +89,10 @@ static tg_status make(train_bench *b, const char *spec, size_t batch, tg_transpo
 {
     TG_TRY(model_parse(spec, &b->spec));
     b->rank = transport ? (uint32_t)transport->rank : 0;
-    TG_TRY(model_create(spec, &known_of(b->spec)->input, batch, 1, &b->model));
+    const char *data;
+    model_input input;
+    TG_TRY(model_usual_data(spec, &data, &input));
+    TG_TRY(model_create(spec, &input, batch, 1, &b->model));
     TG_TRY(draw_batch(b));
     if (transport)
         return make_session(b, transport);
