@@ -35,16 +35,19 @@ run 1bit-twoway 1bit:twoway=yes 0.1 0.9
 run signsgd signsgd 0.001 0
 run signum signum 0.001 0
 run efsign efsign 0.1 0.9
-run topk topk 0.1 0.9
-run topk-1bit topk:values=1bit 0.1 0.9
-run randomk randomk:density=0.1 0.1 0.9
+run topk topk 0.05 0.9
+run topk-1bit topk:values=1bit 0.05 0.9
+run randomk randomk:density=0.1 0.01 0.9
 run strom strom 0.05 0.9
 run adacomp adacomp 0.1 0.9
 run dgc dgc:warmup=1ep 0.1 0.9
 run dgc-0.01% dgc:density=0.0001,warmup=1ep 0.1 0.9
 run atomo atomo 0.1 0.9
-run topk-0.1% topk:density=0.001 0.1 0.9
+run topk-0.1% topk:density=0.001 0.02 0.9
 run naive-0.1% topk:density=0.001,feedback=none 0.1 0.9
 run topk-0.01% topk:density=0.0001 0.1 0.9
 run naive-0.01% topk:density=0.0001,feedback=none 0.1 0.9
+run dense-fast dense 0.3 0.9
+run dgc-fast dgc:warmup=1ep 0.3 0.9
+run naive-fast topk:density=0.001,feedback=none 0.3 0.9
 [ -n "${QUIET:-}" ] || python3 "$here/summarise.py" $files
