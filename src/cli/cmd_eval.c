@@ -40,15 +40,16 @@ static tg_status check(const struct eval_options *o)
 static tg_status complete(struct eval_options *o, const tg_weights *w)
 {
     static const char *const names[] = {"model", "data", "holdout", "batch", "context"};
-    /* A holdout is part of what the data are. */
-    const bool own_data = options_given(&o->common, "data") || options_given(&o->common, "holdout");
+    /* A holdout is part of what the data are: of other data it says nothing. */
+    const bool other_data = options_given(&o->common, "data");
     if (!options_given(&o->common, "model") && !tg_weights_metadata(w, "model"))
         return tg_fail(TG_E_SPEC,
                        "weights %s do not say of which model they are: allowed: --model SPEC",
                        tg_weights_path(w));
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         const char *text = tg_weights_metadata(w, names[i]);
-        if (!text || options_given(&o->common, names[i]) || ((i == 1 || i == 2) && own_data))
+        if (!text || options_given(&o->common, names[i]) ||
+            (other_data && strcmp(names[i], "holdout") == 0))
             continue;
         if (options_set(&o->common, OPT_EVAL, names[i], text) != TG_OK) {
             char why[512];

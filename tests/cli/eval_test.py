@@ -100,6 +100,10 @@ class Eval(CliTest):
         folder, _ = self.saved("--holdout", "100")
         held = self.evaluate("--resume", folder)
         self.assertEqual((held["split"], held["samples"]), ("holdout", 100))
+        # Another holdout is one of the same data, though not what they were trained on.
+        fewer = self.evaluate("--resume", folder, "--holdout", "50")
+        self.assertEqual((fewer["split"], fewer["samples"], fewer["data"]), ("holdout", 50, "glyphs"))
+        self.assertEqual(fewer["data_hash"], json.loads(self.ok("data", "--json", TINY[1], "--holdout", "50"))["hash"])
         other = self.evaluate("--resume", folder, "--data", TINY[1])
         self.assertEqual((other["split"], other["samples"]), ("test", 128))
         # Data that are said to be the same but are not: an error, unless they are asked for.
