@@ -87,10 +87,17 @@ static tg_status on_outputs(void *arg, const float *logits, size_t rows, size_t 
     return good ? TG_OK : tg_fail(TG_E_IO, "--logits: cannot write %s", s->file.path);
 }
 
+/* What a file says of itself may be any text. NULL: it names no step. */
+static const char *step_of(const tg_weights *w)
+{
+    const char *step = tg_weights_metadata(w, "step");
+    return step && *step && strlen(step) < 19 && !step[strspn(step, "0123456789")] ? step : NULL;
+}
+
 static tg_status print_json(const struct eval_options *o, const tg_weights *w,
                             const train_data *data, const train_eval_info *info)
 {
-    const char *step = tg_weights_metadata(w, "step");
+    const char *step = step_of(w);
     json_t *record = json_pack(
         "{s:s, s:o, s:o, s:o, s:I, s:s, s:o, s:o, s:s, s:I, s:I, s:o, s:o, s:f, s:s, s:s}", "type",
         "eval", "weights", records_text(tg_weights_path(w)), "step",
@@ -110,9 +117,9 @@ static tg_status print_json(const struct eval_options *o, const tg_weights *w,
 static tg_status print_table(const struct eval_options *o, const tg_weights *w,
                              const train_data *data, const train_eval_info *info)
 {
-    const char *step = tg_weights_metadata(w, "step");
+    const char *step = step_of(w);
     char *path = format_utf8(tg_weights_path(w));
-    printf("weights        %s%s%.20s\n", path ? path : "", step ? ", step " : "", step ? step : "");
+    printf("weights        %s%s%s\n", path ? path : "", step ? ", step " : "", step ? step : "");
     free(path);
     printf("model          %s, %s parameters\n", o->common.model, format_count(info->params).text);
     printf("data           %s (%s), %s of %s to test%s\n", train_data_name(data),
