@@ -1,5 +1,6 @@
 #include "train/run.h"
 #include "train/data/shard.h"
+#include "train/memory.h"
 #include "train/train_util.h"
 #include <inttypes.h>
 #include <math.h>
@@ -80,6 +81,9 @@ static tg_status make_model(run *r)
 {
     const model_input in = train_data_input(r->data, r->context);
     TG_TRY(model_create(r->job->model, &in, r->job->batch, r->job->seed, &r->model));
+    const double state =
+        (double)tg_optimizer_slots(r->optimizer) * (double)r->model->params_total * sizeof(float);
+    TG_TRY(memory_check("the optimizer's state needs", state, 0));
     TG_TRY(train_alloc(r->model->nstate, sizeof *r->state_aside, &r->state_aside));
     return train_alloc(r->model->ntensors, sizeof *r->id, &r->id);
 }

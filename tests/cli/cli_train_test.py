@@ -205,6 +205,14 @@ class Train(CliTest):
             self.assertEqual(file.read(), "old\n")
         self.assertEqual(os.listdir(self.folder), ["run.jsonl"])
 
+    def test_network_larger_than_the_memory(self):
+        """3 TB: refused before any of it is touched, which would end the process."""
+        with open(self.path("poem"), "w", encoding="utf-8") as file:
+            file.write("to be or not to be\n" * 4000)
+        for workers in "1", "2":
+            self.refused(1, ["the network needs", "GB are available"], "train", "--model", "gpt:embed=16384,layers=32",
+                         "--data", "text:" + self.path("poem"), "--batch", "32", "--context", "1024", "--workers", workers)
+
     def test_dead_rank_is_named(self):
         done = run("train", *TINY, "--workers", "3", "--steps", "50", "--timeout", "2", "--fault",
                    "1=fault:kill=30", "--out", self.path("run.jsonl"))

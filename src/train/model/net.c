@@ -1,4 +1,5 @@
 /* Describing a network. */
+#include "train/memory.h"
 #include "train/model/net_impl.h"
 #include "train/train_util.h"
 #include <math.h>
@@ -64,6 +65,7 @@ tg_status net_create(const model_input *in, size_t batch, net **n_p)
         return status;
     }
     n->base.batch = batch;
+    n->bytes_available = memory_available();
     n->base.input = *in;
     n->narrays = 1;
     view_add(n, 0,
@@ -136,25 +138,29 @@ net_node *net_node_add(net *n, const net_node_ops *ops, const net_value *in, siz
         return NULL;
     }
     net_array *array = &n->arrays[n->narrays];
-    const size_t count = n->base.batch * net_elements(out);
-    const tg_status status = train_alloc(count, sizeof(float), &array->y);
-    if (status != TG_OK) {
-        net_note(n, status);
-        return NULL;
-    }
-    array->n = count;
+    array->n = n->base.batch * net_elements(out);
+    n->bytes += (double)n->base.batch * (double)net_elements(out) * sizeof(float);
     net_node *node = &n->nodes[n->nnodes++];
-    *node = (net_node){.ops = ops, .net = n, .nin = nin, .out = out, .y = array->y};
+    *node = (net_node){.ops = ops, .net = n, .nin = nin, .out = out};
     for (size_t j = 0; j < nin; j++) {
         const net_view *v = &n->views[reads[j].id];
         node->in[j] = v->shape;
         node->in_blocked[j] = v->blocked;
         node->in_array[j] = v->array;
-        node->x[j] = n->arrays[v->array].y;
     }
     node->out_array = n->narrays++;
     n->base.flops += flops;
     return node;
+}
+
+bool net_reserve(const net_node *node, double bytes)
+{
+    net *n = node->net;
+    n->bytes += bytes;
+    if (n->bytes > n->bytes_available)
+        return false;
+    n->bytes_made += bytes;
+    return true;
 }
 
 net_value net_node_value(const net_node *node)
@@ -266,10 +272,8 @@ static tg_status complete(net *n, net_value logits)
                        "%zu x %zu",
                        s.height, s.width, s.channels, want.height, want.width,
                        n->base.input.classes);
-    TG_TRY(train_alloc(n->base.floats, sizeof(float), &n->base.params));
-    TG_TRY(train_alloc(n->base.floats, sizeof(float), &n->base.grads));
-    TG_TRY(train_alloc(n->base.nstate, sizeof(float), &n->base.state));
-    return net_plan(n);
+    TG_TRY(net_plan(n));
+    return net_allocate(n);
 }
 
 tg_status net_model(net *n, net_value logits, uint64_t seed, model **m_p)

@@ -45,6 +45,8 @@ struct net {
     net_buffer *buffers; /* (nbuffers); the first one gets the gradient of the logits */
     size_t nbuffers;
     model_tensor *tensors;
+    double bytes, bytes_made; /* memory of the whole; of that, what nodes have made already */
+    double bytes_available;   /* when the description began */
     float *scratch; /* as grads: where a gradient is made before it is added; NULL: not yet */
     net_view logits;
     model_batch batch; /* of the last forward pass: */
@@ -54,5 +56,9 @@ struct net {
 
 /* Decide who holds which gradient, and which tensors are first read and last written where. */
 TG_NODISCARD tg_status net_plan(net *n);
+
+/* Make the memory of a planned network, and tell the nodes where it is. (net_memory.c)
+ * Errors TG_E_NOMEM: nothing of it was made if the system has not as much */
+TG_NODISCARD tg_status net_allocate(net *n);
 
 #endif
