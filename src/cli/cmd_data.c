@@ -102,12 +102,13 @@ static tg_status list_json(void)
 /* ---- one set ------------------------------------------------------------------------------------
  */
 
-/* counts (world, classes) of the job's sharding; NULL: a text. */
+/* counts (world, classes) of the job's sharding; NULL: a text, which has no classes. */
 static tg_status count_shards(const struct data_options *o, const train_data *d,
                               uint64_t **counts_p)
 {
     *counts_p = NULL;
-    if (train_data_unit(d) != TRAIN_IMAGES && !o->common.shard)
+    const char *shard = o->common.shard ? o->common.shard : "iid";
+    if (train_data_unit(d) != TRAIN_IMAGES && strcmp(shard, "iid") == 0)
         return TG_OK;
     uint64_t *counts = calloc(o->common.workers * train_data_classes(d), sizeof *counts);
     if (counts == NULL)
