@@ -121,12 +121,10 @@ static tg_status job_text(const run *r, char *text, size_t room)
                          room);
 }
 
-static tg_status make_session(run *r)
+static tg_status make_session(run *r, const run_metadata *about)
 {
     char text[4096]; /* a schedule alone may list 64 times */
-    run_metadata about;
     TG_TRY(job_text(r, text, sizeof text));
-    TG_TRY(run_describe(r, &about));
     const tg_session_config config = {
         .struct_size = sizeof config,
         /* As written, not in normal form: there a default would look like a wish, and a momentum
@@ -143,8 +141,8 @@ static tg_status make_session(run *r)
         .job = text,
         .trace = r->job->trace,
         .codec_threads = r->job->codec_threads,
-        .metadata = about.list,
-        .nmetadata = about.count,
+        .metadata = about->list,
+        .nmetadata = about->count,
     };
     TG_TRY(tg_session_create(&config, r->transport, &r->session));
     return run_register(r->session, r->model, r->id);
@@ -241,7 +239,12 @@ tg_status run_setup(run *r)
     TG_TRY(parse_specs(r));
     TG_TRY(make_model(r));
     TG_TRY(run_init_weights(r));
-    TG_TRY(make_session(r));
+    run_metadata about;
+    tg_status status = run_describe(r, &about);
+    if (status == TG_OK)
+        status = make_session(r, &about);
+    run_metadata_free(&about);
+    TG_TRY(status);
     TG_TRY(begin(r));
     TG_TRY(make_loaders(r));
     r->apart = r->transport->size > 1 && strcmp(tg_spec_word(r->method, "exchange"), "none") == 0;
