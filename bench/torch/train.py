@@ -147,11 +147,12 @@ class Run:
 
     def close_epoch(self, step, losses):
         record = {"type": "epoch", "epoch": (step - 1) // self.per_epoch, "step": step,
-                  "train_loss": sum(losses) / len(losses), "test_accuracy": None, "test_loss": None, "seconds": self.seconds}
+                  "train_loss": sum(losses) / len(losses), "test_accuracy": None, "test_loss": None, "perplexity": None,
+                  "seconds": self.seconds}
         if not self.options.no_eval:
             record["test_accuracy"], record["test_loss"] = self.test()
-            if self.data.unit == "words":
-                record["test_perplexity"] = math.exp(record["test_loss"])
+            if self.context:
+                record["perplexity"] = math.exp(record["test_loss"]) if record["test_loss"] < 709 else math.inf
         say(record)
         return record
 

@@ -99,16 +99,17 @@ static tg_status print_json(const struct eval_options *o, const tg_weights *w,
 {
     const char *step = step_of(w);
     json_t *record = json_pack(
-        "{s:s, s:o, s:o, s:o, s:I, s:s, s:o, s:o, s:s, s:I, s:I, s:o, s:o, s:f, s:s, s:s}", "type",
-        "eval", "weights", records_text(tg_weights_path(w)), "step",
+        "{s:s, s:o, s:o, s:o, s:I, s:s, s:o, s:o, s:s, s:I, s:I, s:o, s:o, s:o, s:f, s:s, s:s}",
+        "type", "eval", "weights", records_text(tg_weights_path(w)), "step",
         step ? json_integer(strtoll(step, NULL, 10)) : json_null(), "model",
         records_text(o->common.model), "params", (json_int_t)info->params, "data",
         train_data_name(data), "data_origin", records_text(train_data_origin(data)), "data_hash",
         json_sprintf("%016" PRIx64, train_data_hash(data)), "split",
         o->common.holdout ? "holdout" : "test", "samples", (json_int_t)info->labels, "batch",
         (json_int_t)o->common.batch, "test_accuracy", records_real(info->accuracy), "test_loss",
-        records_real(info->loss), "seconds", info->seconds, "version", tg_version(), "cpu",
-        tg_cpu_level());
+        records_real(info->loss), "perplexity",
+        records_perplexity(train_data_unit(data) != TRAIN_IMAGES, info->loss), "seconds",
+        info->seconds, "version", tg_version(), "cpu", tg_cpu_level());
     tg_status status = records_print(record, stdout, "standard output");
     json_decref(record);
     return status;

@@ -52,6 +52,7 @@ class Eval(CliTest):
                 self.assertEqual((mine["step"], mine["samples"], mine["batch"], mine["model"]),
                                  (40, 128, 16, "mlp:hidden=24,hidden2=64"))
                 self.assertEqual(mine["test_accuracy"], end["test_accuracy"])
+                self.assertIsNone(mine["perplexity"])
                 self.assertTrue(math.isclose(mine["test_loss"], end["test_loss"], rel_tol=1e-6), (mine, end))
                 table = self.ok("eval", "--resume", folder)
                 self.assertIn(f"accuracy {100 * mine['test_accuracy']:.2f} %, loss {mine['test_loss']:.4f}", table)
@@ -142,7 +143,8 @@ class Eval(CliTest):
         self.ok("train", "--data", "text:" + path, "--model", "lstm:hidden=4,embed=4", "--batch", "2", "--context", "8",
                 "--steps", "2", "--save", folder)
         self.assertEqual(safetensors_reader.read(model_of(folder))[0]["data"], "text:" + path)
-        self.evaluate("--resume", folder)
+        mine = self.evaluate("--resume", folder)
+        self.assertTrue(math.isclose(mine["perplexity"], math.exp(mine["test_loss"]), rel_tol=1e-9))
         self.refused(2, ["logits with data set text", "allowed: with images"], "eval", "--resume", folder, "--logits",
                      self.path("l.npy"))
         self.refused(1, ["a path of", "allowed: 4095"], "train", "--data", "text:" + "/." * 2048, "--steps", "1")
