@@ -136,7 +136,8 @@ static void input_text(const struct made *made, char *text, size_t room)
     const model_input *in = &made->m->input;
     const char *data = made->data ? made->data : "", *comma = made->data ? ", " : "";
     if (in->context)
-        snprintf(text, room, "%s%s%zu tokens of %zu", data, comma, in->context, in->classes);
+        snprintf(text, room, "%s%s%.16s tokens of %.16s", data, comma,
+                 format_count(in->context).text, format_count(in->classes).text);
     else
         snprintf(text, room, "%s%s%zu x %zu x %zu, %zu classes", data, comma, in->height, in->width,
                  in->channels, in->classes);

@@ -61,7 +61,8 @@ static inline double run_seconds(const run *r)
 }
 
 /* Tokens in a sample: what the job asks for, else the model's spec, else 35 (as PyTorch's
- * word_language_model); 0 for images. Errors TG_E_SPEC, TG_E_ARG (a context for images) */
+ * word_language_model); 0 for images. Errors TG_E_SPEC, TG_E_ARG (a context for images,
+ * data that the model does not read) */
 TG_NODISCARD tg_status run_context(const char *model_spec, size_t context, train_unit unit,
                                    size_t *context_p);
 

@@ -1,4 +1,5 @@
 #include "train/run.h"
+#include "train/data/data.h"
 #include "train/data/shard.h"
 #include "train/memory.h"
 #include "train/train_util.h"
@@ -17,6 +18,27 @@ static const char *either(const char *text, const char *otherwise)
     return text ? text : otherwise;
 }
 
+/* The sets of data that a model takes: of images, or of texts. */
+static tg_status check_unit(const char *model_spec, train_unit unit)
+{
+    const char *usual;
+    model_input in;
+    TG_TRY(model_usual_data(model_spec, &usual, &in));
+    const bool texts = in.context > 0;
+    if (texts != (unit == TRAIN_IMAGES))
+        return TG_OK;
+    char list[256] = "";
+    size_t count, used = 0;
+    const data_set *const *sets = data_sets(&count);
+    for (size_t i = 0; i < count && used < sizeof list; i++) {
+        if (texts != (sets[i]->unit == TRAIN_IMAGES))
+            used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", used ? ", " : "",
+                                     sets[i]->entry->name);
+    }
+    return tg_fail(TG_E_ARG, "model %s reads %s, the data are %s: allowed: --data %s", model_spec,
+                   texts ? "texts" : "images", texts ? "images" : "a text", list);
+}
+
 #define CONTEXT 35
 
 tg_status run_context(const char *model_spec, size_t context, train_unit unit, size_t *context_p)
@@ -24,6 +46,7 @@ tg_status run_context(const char *model_spec, size_t context, train_unit unit, s
     tg_spec *spec;
     if (unit == TRAIN_IMAGES && context > 0)
         return tg_fail(TG_E_ARG, "context=%zu: allowed with texts only", context);
+    TG_TRY(check_unit(model_spec, unit));
     TG_TRY(model_parse(model_spec, &spec));
     const size_t own = tg_spec_has(spec, "context") ? (size_t)tg_spec_int(spec, "context") : 0;
     tg_spec_free(spec);

@@ -113,9 +113,14 @@ class Data(CliTest):
         self.refused(2, ['unknown shard "zipf"', "allowed: iid, dirichlet, label"], "data", GLYPHS, "--shard", "zipf")
         self.refused(2, ["--workers=0"], "data", GLYPHS, "--workers", "0")
         self.refused(2, ["1000 samples", "allowed"], "data", GLYPHS, "--shard", "label:classes=101", "--workers", "10")
+        for model in "gpt", "lstm:hidden=4":
+            self.refused(2, [f"model {model} reads texts, the data are images", "allowed: --data text, shakespeare, words, "
+                             "wikitext-2"], "train", *TINY, "--model", model)
         self.refused(2, ["context=5", "texts only"], "train", *TINY, "--context", "5")
         with open(self.path("t"), "w", encoding="utf-8") as file:
             file.write("to be or not to be: " * 20)
+        self.refused(2, ["model lenet5 reads images, the data are a text", "allowed: --data mnist, fashion-mnist, glyphs, cifar10"],
+                     "train", "--data", "text:" + self.path("t"))
         self.refused(2, ["shard=label", "allowed: iid; a text has no classes"], "data", "text:" + self.path("t"), "--shard", "label")
 
 
