@@ -39,7 +39,7 @@ void model_destroy(model *m)
         destroy((net *)m);
 }
 
-static net_value view_add(net *n, size_t array, net_shape shape, bool blocked)
+net_value net_view_add(net *n, size_t array, net_shape shape, bool blocked)
 {
     n->views[n->nviews] = (net_view){array, shape, blocked};
     return (net_value){n->nviews++};
@@ -68,10 +68,10 @@ tg_status net_create(const model_input *in, size_t batch, net **n_p)
     n->bytes_available = memory_available();
     n->base.input = *in;
     n->narrays = 1;
-    view_add(n, 0,
-             in->context ? (net_shape){in->context, 1, 1}
-                         : (net_shape){in->height, in->width, in->channels},
-             false);
+    net_view_add(n, 0,
+                 in->context ? (net_shape){in->context, 1, 1}
+                             : (net_shape){in->height, in->width, in->channels},
+                 false);
     *n_p = n;
     return TG_OK;
 }
@@ -125,12 +125,9 @@ net_value net_nothing(void)
     return (net_value){0};
 }
 
-net_node *net_node_add(net *n, const net_node_ops *ops, const net_value *in, size_t nin,
-                       net_shape out, double flops)
+net_node *net_node_append(net *n, const net_node_ops *ops, const net_value *in, size_t nin,
+                          net_shape out, double flops)
 {
-    net_value reads[NET_INPUTS];
-    for (size_t j = 0; j < nin; j++)
-        reads[j] = ops->blocked ? in[j] : net_plain(n, in[j]);
     if (n->status != TG_OK)
         return NULL;
     if (n->nnodes == NET_MAX_NODES) {
@@ -143,7 +140,7 @@ net_node *net_node_add(net *n, const net_node_ops *ops, const net_value *in, siz
     net_node *node = &n->nodes[n->nnodes++];
     *node = (net_node){.ops = ops, .net = n, .nin = nin, .out = out};
     for (size_t j = 0; j < nin; j++) {
-        const net_view *v = &n->views[reads[j].id];
+        const net_view *v = &n->views[in[j].id];
         node->in[j] = v->shape;
         node->in_blocked[j] = v->blocked;
         node->in_array[j] = v->array;
@@ -165,16 +162,7 @@ bool net_reserve(const net_node *node, double bytes)
 
 net_value net_node_value(const net_node *node)
 {
-    return view_add(node->net, node->out_array, node->out, node->out_blocked);
-}
-
-net_value net_flatten(net *n, net_value x)
-{
-    if (n->status != TG_OK)
-        return net_nothing();
-    x = net_plain(n, x);
-    const net_view *v = &n->views[x.id];
-    return view_add(n, v->array, (net_shape){1, 1, net_elements(v->shape)}, false);
+    return net_view_add(node->net, node->out_array, node->out, node->out_blocked);
 }
 
 size_t net_batch(const net_node *node)

@@ -1,4 +1,4 @@
-/* A network's inside, for net.c, net_plan.c and net_run.c. */
+/* A network's inside, for the files net_*.c. */
 #ifndef TG_TRAIN_NET_IMPL_H
 #define TG_TRAIN_NET_IMPL_H
 
@@ -53,6 +53,12 @@ struct net {
     model_pass pass;
     bool backward_may_follow;
 };
+
+/* Another shape of an array. */
+net_value net_view_add(net *n, size_t array, net_shape shape, bool blocked);
+/* net_node_add of inputs that are as the node wants them. */
+net_node *net_node_append(net *n, const net_node_ops *ops, const net_value *in, size_t nin,
+                          net_shape out, double flops);
 
 /* Decide who holds which gradient, and which tensors are first read and last written where. */
 TG_NODISCARD tg_status net_plan(net *n);
