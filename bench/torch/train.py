@@ -8,6 +8,7 @@ import argparse
 import json
 import lzma
 import math
+import os
 import struct
 import sys
 import time
@@ -171,10 +172,29 @@ class Run:
              "params": sum(p.numel() for p in self.model.parameters()), "train_samples": self.data.count("train"),
              "test_samples": self.data.count("test")})
 
+    def save(self, step, last):
+        """Written aside, then renamed."""
+        file = self.options.checkpoint
+        torch.save({"model": self.model.state_dict(), "optimizer": self.optimizer.state_dict(), "step": step, "last": last,
+                    "seconds": self.seconds, "random": torch.get_rng_state(), "order": self.generator.get_state()}, file + ".new")
+        os.replace(file + ".new", file)
+
+    def load(self):
+        state = torch.load(self.options.checkpoint)
+        self.model.load_state_dict(state["model"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.seconds = state["seconds"]
+        torch.set_rng_state(state["random"])
+        self.generator.set_state(state["order"])
+        return state["step"], state["last"]
+
     def run(self):
-        self.start()
         self.model.train()
         step, losses, last = 0, [], {}
+        if self.options.checkpoint and os.path.exists(self.options.checkpoint):
+            step, last = self.load()
+        else:
+            self.start()
         while step < self.steps:
             if self.stream:
                 self.model.reset()
@@ -188,6 +208,8 @@ class Run:
                     break
             last = self.close_epoch(step, losses)
             losses = []
+            if self.options.checkpoint:
+                self.save(step, last)
         say({**last, "type": "end", "epochs": step // self.per_epoch, "steps": step,
              "step_ms": 1e3 * self.seconds / max(1, step)})
 
@@ -210,6 +232,7 @@ def main():
     parser.add_argument("--log-every", type=int, default=50)
     parser.add_argument("--no-eval", action="store_true")
     parser.add_argument("--weights", help="a file in the format safetensors to start from")
+    parser.add_argument("--checkpoint", metavar="FILE", help="written after every epoch; a run whose file is there goes on from it")
     parser.add_argument("--format", choices=("contiguous_format", "channels_last"), default="contiguous_format")
     parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args()

@@ -158,6 +158,19 @@ class Twins(CliTest):
             self.assertEqual((end["steps"], end["epochs"]), (60, 1))
             self.assertLess(end["test_loss"], 1.0, model)  # from log 8 = 2.1
 
+    def test_checkpoint(self):
+        """A run in two parts ends as one in one part."""
+        with open(self.path("text"), "w", encoding="utf-8") as file:
+            file.write("telegraph " * 60)
+        args = ("--data", "text:" + self.path("text"), "--model", "gpt:layers=1,heads=2,embed=16,dropout=0.1", "--context", "16",
+                "--batch", "4", "--optimizer", "adam:lr=0.01")
+        parts = self.records(*args, "--epochs", "1", "--checkpoint", self.path("ck"))
+        parts += self.records(*args, "--epochs", "2", "--checkpoint", self.path("ck"))
+        whole = self.records(*args, "--epochs", "2")
+        self.assertEqual(parts[-1]["epochs"], 2)
+        for key in ("step", "train_loss", "test_loss"):
+            self.assertEqual(parts[-1][key], whole[-1][key])
+
     def test_durations(self):
         """Half a step is rounded up, as in telegrad."""
         rates = json.loads(self.python("-c", RATES, "step:at=0.5ep", "0.1", "20", "5"))
