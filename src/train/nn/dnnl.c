@@ -17,6 +17,7 @@ tg_status nn_create(nn **nn_p)
     }
     nn *n;
     TG_TRY(train_alloc(1, sizeof *n, &n));
+    n->type = dnnl_f32;
     desc_context *x = &n->context;
     dnnl_status_t status = dnnl_engine_create(&x->engine, dnnl_cpu, 0);
     if (status == dnnl_success)
@@ -47,9 +48,17 @@ void nn_destroy(nn *n)
     free(n);
 }
 
-static tg_status layout_f32(int ndims, const dnnl_dims_t dims, dnnl_format_tag_t tag, layout *l_p)
+tg_status nn_use_bf16(nn *n)
 {
-    DNNL_TRY("describing an array", desc_layout(ndims, dims, dnnl_f32, tag, l_p));
+    /* Other CPUs can be made to compute it, at a loss. */
+    const unsigned needed = dnnl_cpu_isa_avx512_core_bf16;
+    if (strcmp(tg_cpu_level(), "avx512") != 0 ||
+        ((unsigned)dnnl_get_effective_cpu_isa() & needed) != needed)
+        return tg_fail(TG_E_UNSUPPORTED,
+                       "precision bf16: this CPU has neither avx512_bf16 nor AMX (instruction set "
+                       "in use: %s): allowed: fp32",
+                       tg_cpu_level());
+    n->type = dnnl_bf16;
     return TG_OK;
 }
 
@@ -64,18 +73,22 @@ struct nn_conv {
 
 /* inner: what the primitive is asked to take. All NULL: nothing made yet. */
 typedef struct conv_layouts {
-    layout src, inner_src, weights, any_weights, bias, dst, inner_dst;
+    layout src, inner_src, out_src, weights, any_weights, out_weights, bias, dst, inner_dst,
+        out_dst;
 } conv_layouts;
 
 static void conv_layouts_destroy(const conv_layouts *l)
 {
     desc_layout_destroy(l->src);
     desc_layout_destroy(l->inner_src);
+    desc_layout_destroy(l->out_src);
     desc_layout_destroy(l->weights);
     desc_layout_destroy(l->any_weights);
+    desc_layout_destroy(l->out_weights);
     desc_layout_destroy(l->bias);
     desc_layout_destroy(l->dst);
     desc_layout_destroy(l->inner_dst);
+    desc_layout_destroy(l->out_dst);
 }
 
 bool nn_blocks(size_t channels)
@@ -97,7 +110,8 @@ static dnnl_format_tag_t inner_layout_of(size_t channels, bool blocked, bool oth
 }
 
 /* On failure the caller destroys the layouts as well. The algorithm is still to be set in desc. */
-static tg_status conv_describe(const nn_conv_shape *s, conv_layouts *l, desc_conv *desc)
+static tg_status conv_describe(dnnl_data_type_t type, const nn_conv_shape *s, conv_layouts *l,
+                               desc_conv *desc)
 {
     const dnnl_dim_t b = (dnnl_dim_t)s->batch, h = (dnnl_dim_t)s->height, w = (dnnl_dim_t)s->width,
                      i = (dnnl_dim_t)s->in, o = (dnnl_dim_t)s->out, k = (dnnl_dim_t)s->kernel,
@@ -105,18 +119,26 @@ static tg_status conv_describe(const nn_conv_shape *s, conv_layouts *l, desc_con
     const dnnl_dim_t oh = (h + 2 * pad - k) / stride + 1, ow = (w + 2 * pad - k) / stride + 1;
     const dnnl_dims_t src = {b, i, h, w}, dst = {b, o, oh, ow}, weights = {o, i, k, k}, bias = {o};
     const bool sb = s->src_blocked, db = s->dst_blocked;
-    TG_TRY(layout_f32(4, src, layout_of(s->in, sb, db), &l->src));
-    TG_TRY(layout_f32(4, dst, layout_of(s->out, db, sb), &l->dst));
-    TG_TRY(layout_f32(4, src, inner_layout_of(s->in, sb, db), &l->inner_src));
-    TG_TRY(layout_f32(4, dst, inner_layout_of(s->out, db, sb), &l->inner_dst));
-    TG_TRY(layout_f32(4, weights, dnnl_oihw, &l->weights));
-    TG_TRY(layout_f32(4, weights, dnnl_format_tag_any, &l->any_weights));
-    TG_TRY(layout_f32(1, bias, dnnl_a, &l->bias));
+    const dnnl_format_tag_t inner_src = inner_layout_of(s->in, sb, db),
+                            inner_dst = inner_layout_of(s->out, db, sb), any = dnnl_format_tag_any;
+    TG_TRY(op_layout(dnnl_f32, 4, src, layout_of(s->in, sb, db), &l->src));
+    TG_TRY(op_layout(dnnl_f32, 4, dst, layout_of(s->out, db, sb), &l->dst));
+    TG_TRY(op_layout(dnnl_f32, 4, weights, dnnl_oihw, &l->weights));
+    TG_TRY(op_layout(dnnl_f32, 1, bias, dnnl_a, &l->bias));
+    TG_TRY(op_layout(type, 4, src, inner_src, &l->inner_src));
+    TG_TRY(op_layout(type, 4, dst, inner_dst, &l->inner_dst));
+    TG_TRY(op_layout(type, 4, weights, any, &l->any_weights));
+    TG_TRY(op_layout(dnnl_f32, 4, src, inner_src, &l->out_src));
+    TG_TRY(op_layout(dnnl_f32, 4, dst, inner_dst, &l->out_dst));
+    TG_TRY(op_layout(dnnl_f32, 4, weights, any, &l->out_weights));
     *desc = (desc_conv){
         .src = l->inner_src,
         .weights = l->any_weights,
-        .bias = s->bias ? l->bias : NULL,
         .dst = l->inner_dst,
+        .out_src = l->out_src,
+        .out_weights = l->out_weights,
+        .out_dst = l->out_dst,
+        .bias = s->bias ? l->bias : NULL,
         .stride = {stride, stride},
         .pad = {pad, pad},
         /* what the last window needs, no more */
@@ -177,9 +199,9 @@ static tg_status conv_try(nn_conv *c, dnnl_alg_kind_t alg, desc_conv *desc,
 static tg_status conv_choose(nn_conv *c, const nn_conv_shape *shape, conv_layouts *layouts)
 {
     desc_conv desc;
-    TG_TRY(conv_describe(shape, layouts, &desc));
+    TG_TRY(conv_describe(c->nn->type, shape, layouts, &desc));
     tg_status status = TG_E_UNSUPPORTED;
-    if (winograd_pays(shape))
+    if (c->nn->type == dnnl_f32 && winograd_pays(shape))
         status = conv_try(c, dnnl_convolution_winograd, &desc, layouts);
     if (status == TG_E_UNSUPPORTED)
         status = conv_try(c, dnnl_convolution_direct, &desc, layouts);
@@ -258,8 +280,8 @@ static tg_status pool_build(nn_pool *p, const desc_pool *desc, dnnl_primitive_de
 static tg_status pool_choose(nn_pool *p, const dnnl_dims_t from, const dnnl_dims_t to,
                              dnnl_dim_t window, dnnl_format_tag_t tag, layout layouts[2])
 {
-    TG_TRY(layout_f32(4, from, tag, &layouts[0]));
-    TG_TRY(layout_f32(4, to, tag, &layouts[1]));
+    TG_TRY(op_layout(dnnl_f32, 4, from, tag, &layouts[0]));
+    TG_TRY(op_layout(dnnl_f32, 4, to, tag, &layouts[1]));
     const desc_pool desc = {layouts[0], layouts[1], {window, window}};
     dnnl_primitive_desc_t pd[2] = {NULL, NULL};
     const tg_status status = pool_build(p, &desc, pd);
@@ -343,7 +365,7 @@ tg_status nn_act_create(nn *n, nn_act_kind kind, size_t count, nn_act **a_p)
     TG_TRY(train_alloc(1, sizeof *a, &a));
     a->nn = n;
     dnnl_primitive_desc_t pd[2] = {NULL, NULL};
-    tg_status status = layout_f32(1, elements, dnnl_a, &l);
+    tg_status status = op_layout(dnnl_f32, 1, elements, dnnl_a, &l);
     if (status == TG_OK)
         status = act_build(a, alg, l, pd);
     op_pd_destroy(pd[0]);

@@ -29,11 +29,14 @@ typedef struct desc_context {
     dnnl_primitive_attr_t attr;
 } desc_context;
 
-/* Of gradients too: they have the layouts of what they are gradients of. */
+/* Of gradients too: they have the layouts of what they are gradients of. What a primitive reads may
+ * be of another type than what it writes. */
 typedef struct desc_conv {
     dnnl_alg_kind_t alg;
-    const_layout src, weights, bias, dst; /* bias: NULL, there is none */
-    dnnl_dims_t stride, pad, pad_end;     /* height, width */
+    const_layout src, weights, dst;             /* read */
+    const_layout out_src, out_weights, out_dst; /* written */
+    const_layout bias;                          /* NULL: there is none */
+    dnnl_dims_t stride, pad, pad_end;           /* height, width */
 } desc_conv;
 
 /* hint: what the forward pass chose */
@@ -45,6 +48,21 @@ dnnl_status_t desc_conv_backward_weights(const desc_context *x, const desc_conv 
 dnnl_status_t desc_conv_backward_data(const desc_context *x, const desc_conv *c,
                                       const_dnnl_primitive_desc_t hint,
                                       dnnl_primitive_desc_t *pd_p);
+
+/* Rows times the weights (out, in) transposed, without a bias. */
+typedef struct desc_dense {
+    const_layout src, weights, dst;             /* read */
+    const_layout out_src, out_weights, out_dst; /* written */
+} desc_dense;
+
+dnnl_status_t desc_dense_forward(const desc_context *x, const desc_dense *d,
+                                 dnnl_primitive_desc_t *pd_p);
+dnnl_status_t desc_dense_backward_weights(const desc_context *x, const desc_dense *d,
+                                          const_dnnl_primitive_desc_t hint,
+                                          dnnl_primitive_desc_t *pd_p);
+dnnl_status_t desc_dense_backward_data(const desc_context *x, const desc_dense *d,
+                                       const_dnnl_primitive_desc_t hint,
+                                       dnnl_primitive_desc_t *pd_p);
 
 /* The maximum of windows that lie side by side. */
 typedef struct desc_pool {

@@ -13,6 +13,7 @@ struct nn {
     dnnl_stream_t stream;
     void *scratch;
     size_t scratch_bytes;
+    dnnl_data_type_t type; /* of what is multiplied */
 };
 
 #define OP_PORTS 5
@@ -57,6 +58,10 @@ TG_NODISCARD tg_status op_run(nn *n, op *o, const float *const *data);
  * handler's frame over whatever lies before that buffer (oneDNN issue 4845; signals_test.c). */
 void op_hold_signals(sigset_t *old);
 void op_let_signals(const sigset_t *old);
+
+/* An array's layout in a type. */
+TG_NODISCARD tg_status op_layout(dnnl_data_type_t type, int ndims, const dnnl_dims_t dims,
+                                 dnnl_format_tag_t tag, layout *l_p);
 
 /* A oneDNN failure as a status with a message. */
 TG_NODISCARD tg_status op_failed(dnnl_status_t status, const char *what);

@@ -37,8 +37,8 @@ dnnl_status_t desc_conv_forward(const desc_context *x, const desc_conv *c,
     dnnl_convolution_desc_t op;
     return choose(x,
                   dnnl_convolution_forward_desc_init(&op, dnnl_forward_training, c->alg, c->src,
-                                                     c->weights, c->bias, c->dst, c->stride, c->pad,
-                                                     c->pad_end),
+                                                     c->weights, c->bias, c->out_dst, c->stride,
+                                                     c->pad, c->pad_end),
                   &op, NULL, pd_p);
 }
 
@@ -48,7 +48,7 @@ dnnl_status_t desc_conv_backward_weights(const desc_context *x, const desc_conv 
 {
     dnnl_convolution_desc_t op;
     return choose(x,
-                  dnnl_convolution_backward_weights_desc_init(&op, c->alg, c->src, c->weights,
+                  dnnl_convolution_backward_weights_desc_init(&op, c->alg, c->src, c->out_weights,
                                                               c->bias, c->dst, c->stride, c->pad,
                                                               c->pad_end),
                   &op, hint, pd_p);
@@ -59,8 +59,38 @@ dnnl_status_t desc_conv_backward_data(const desc_context *x, const desc_conv *c,
 {
     dnnl_convolution_desc_t op;
     return choose(x,
-                  dnnl_convolution_backward_data_desc_init(&op, c->alg, c->src, c->weights, c->dst,
-                                                           c->stride, c->pad, c->pad_end),
+                  dnnl_convolution_backward_data_desc_init(&op, c->alg, c->out_src, c->weights,
+                                                           c->dst, c->stride, c->pad, c->pad_end),
+                  &op, hint, pd_p);
+}
+
+dnnl_status_t desc_dense_forward(const desc_context *x, const desc_dense *d,
+                                 dnnl_primitive_desc_t *pd_p)
+{
+    dnnl_inner_product_desc_t op;
+    return choose(x,
+                  dnnl_inner_product_forward_desc_init(&op, dnnl_forward_training, d->src,
+                                                       d->weights, NULL, d->out_dst),
+                  &op, NULL, pd_p);
+}
+
+dnnl_status_t desc_dense_backward_weights(const desc_context *x, const desc_dense *d,
+                                          const_dnnl_primitive_desc_t hint,
+                                          dnnl_primitive_desc_t *pd_p)
+{
+    dnnl_inner_product_desc_t op;
+    return choose(
+        x, dnnl_inner_product_backward_weights_desc_init(&op, d->src, d->out_weights, NULL, d->dst),
+        &op, hint, pd_p);
+}
+
+dnnl_status_t desc_dense_backward_data(const desc_context *x, const desc_dense *d,
+                                       const_dnnl_primitive_desc_t hint,
+                                       dnnl_primitive_desc_t *pd_p)
+{
+    dnnl_inner_product_desc_t op;
+    return choose(x,
+                  dnnl_inner_product_backward_data_desc_init(&op, d->out_src, d->weights, d->dst),
                   &op, hint, pd_p);
 }
 

@@ -20,7 +20,7 @@ dnnl_status_t desc_conv_forward(const desc_context *x, const desc_conv *c,
                                 dnnl_primitive_desc_t *pd_p)
 {
     return dnnl_convolution_forward_primitive_desc_create(
-        pd_p, x->engine, dnnl_forward_training, c->alg, c->src, c->weights, c->bias, c->dst,
+        pd_p, x->engine, dnnl_forward_training, c->alg, c->src, c->weights, c->bias, c->out_dst,
         c->stride, none, c->pad, c->pad_end, x->attr);
 }
 
@@ -29,16 +29,39 @@ dnnl_status_t desc_conv_backward_weights(const desc_context *x, const desc_conv 
                                          dnnl_primitive_desc_t *pd_p)
 {
     return dnnl_convolution_backward_weights_primitive_desc_create(
-        pd_p, x->engine, c->alg, c->src, c->weights, c->bias, c->dst, c->stride, none, c->pad,
+        pd_p, x->engine, c->alg, c->src, c->out_weights, c->bias, c->dst, c->stride, none, c->pad,
         c->pad_end, hint, x->attr);
 }
 
 dnnl_status_t desc_conv_backward_data(const desc_context *x, const desc_conv *c,
                                       const_dnnl_primitive_desc_t hint, dnnl_primitive_desc_t *pd_p)
 {
-    return dnnl_convolution_backward_data_primitive_desc_create(pd_p, x->engine, c->alg, c->src,
+    return dnnl_convolution_backward_data_primitive_desc_create(pd_p, x->engine, c->alg, c->out_src,
                                                                 c->weights, c->dst, c->stride, none,
                                                                 c->pad, c->pad_end, hint, x->attr);
+}
+
+dnnl_status_t desc_dense_forward(const desc_context *x, const desc_dense *d,
+                                 dnnl_primitive_desc_t *pd_p)
+{
+    return dnnl_inner_product_forward_primitive_desc_create(
+        pd_p, x->engine, dnnl_forward_training, d->src, d->weights, NULL, d->out_dst, x->attr);
+}
+
+dnnl_status_t desc_dense_backward_weights(const desc_context *x, const desc_dense *d,
+                                          const_dnnl_primitive_desc_t hint,
+                                          dnnl_primitive_desc_t *pd_p)
+{
+    return dnnl_inner_product_backward_weights_primitive_desc_create(
+        pd_p, x->engine, d->src, d->out_weights, NULL, d->dst, hint, x->attr);
+}
+
+dnnl_status_t desc_dense_backward_data(const desc_context *x, const desc_dense *d,
+                                       const_dnnl_primitive_desc_t hint,
+                                       dnnl_primitive_desc_t *pd_p)
+{
+    return dnnl_inner_product_backward_data_primitive_desc_create(
+        pd_p, x->engine, d->out_src, d->weights, d->dst, hint, x->attr);
 }
 
 dnnl_status_t desc_pool_forward(const desc_context *x, const desc_pool *p,
