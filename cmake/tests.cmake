@@ -24,9 +24,6 @@ if(NOT TG_SANITIZE)
     set_tests_properties(install_test PROPERTIES TIMEOUT 300 ENVIRONMENT
         "OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1;OMPI_MCA_rmaps_base_oversubscribe=1")
 endif()
-# What the golden sequences of optimizers should be, asked of the first Python that has PyTorch.
-add_test(NAME golden_optim_test COMMAND sh -c "for python in python3 /usr/bin/python3; do
-    $python ${PROJECT_SOURCE_DIR}/tools/golden_optim.py --check; status=$?
-    [ $status = 77 ] || exit $status; done; exit 77")
-set_tests_properties(golden_optim_test PROPERTIES TIMEOUT 300 SKIP_RETURN_CODE 77)
+# What the golden sequences of optimizers should be.
+tg_torch_test(golden_optim_test unit ${PROJECT_SOURCE_DIR}/tools/golden_optim.py --check)
 include(cmake/fuzz.cmake OPTIONAL)

@@ -101,10 +101,6 @@ foreach(test ${train_tests})
     add_test(NAME ${stem} COMMAND ${stem})
     set_tests_properties(${stem} PROPERTIES TIMEOUT 300 LABELS train)
 endforeach()
-find_package(Python3 COMPONENTS Interpreter REQUIRED)
-add_test(NAME layer_torch_test COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tools/layer_golden.py
-    --check $<TARGET_FILE:layer_test>)
-set_tests_properties(layer_torch_test PROPERTIES TIMEOUT 300 LABELS train SKIP_RETURN_CODE 77)
-add_test(NAME sequence_torch_test COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tools/make_sequence_golden.py
-    --check $<TARGET_FILE:sequence_golden_test>)
-set_tests_properties(sequence_torch_test PROPERTIES TIMEOUT 300 LABELS train SKIP_RETURN_CODE 77)
+tg_torch_test(layer_torch_test train ${PROJECT_SOURCE_DIR}/tools/layer_golden.py --check $<TARGET_FILE:layer_test>)
+tg_torch_test(sequence_torch_test train ${PROJECT_SOURCE_DIR}/tools/make_sequence_golden.py --check
+    $<TARGET_FILE:sequence_golden_test>)

@@ -57,7 +57,8 @@ def make_schedule(spec, lr, total, per_epoch):
 
     def duration(text):
         text = str(text)
-        return round(float(text[:-2]) * per_epoch) if text.endswith("ep") else int(text)
+        steps = float(text[:-2]) * per_epoch if text.endswith("ep") else float(text)
+        return math.floor(steps + 0.5)  # halves up, as telegrad's round()
 
     def anneal(first, last, x):
         return last + (first - last) * (1 + math.cos(math.pi * x)) / 2

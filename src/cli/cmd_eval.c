@@ -40,15 +40,16 @@ static tg_status check(const struct eval_options *o)
 static tg_status complete(struct eval_options *o, const tg_weights *w)
 {
     static const char *const names[] = {"model", "data", "holdout", "batch", "context"};
-    /* A holdout is part of what the data are. */
-    const bool own_data = options_given(&o->common, "data") || options_given(&o->common, "holdout");
+    /* A holdout is part of what the data are: of other data it says nothing. */
+    const bool other_data = options_given(&o->common, "data");
     if (!options_given(&o->common, "model") && !tg_weights_metadata(w, "model"))
         return tg_fail(TG_E_SPEC,
                        "weights %s do not say of which model they are: allowed: --model SPEC",
                        tg_weights_path(w));
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         const char *text = tg_weights_metadata(w, names[i]);
-        if (!text || options_given(&o->common, names[i]) || ((i == 1 || i == 2) && own_data))
+        if (!text || options_given(&o->common, names[i]) ||
+            (other_data && strcmp(names[i], "holdout") == 0))
             continue;
         if (options_set(&o->common, OPT_EVAL, names[i], text) != TG_OK) {
             char why[512];
@@ -86,10 +87,17 @@ static tg_status on_outputs(void *arg, const float *logits, size_t rows, size_t 
     return good ? TG_OK : tg_fail(TG_E_IO, "--logits: cannot write %s", s->file.path);
 }
 
+/* What a file says of itself may be any text. NULL: it names no step. */
+static const char *step_of(const tg_weights *w)
+{
+    const char *step = tg_weights_metadata(w, "step");
+    return step && *step && strlen(step) < 19 && !step[strspn(step, "0123456789")] ? step : NULL;
+}
+
 static tg_status print_json(const struct eval_options *o, const tg_weights *w,
                             const train_data *data, const train_eval_info *info)
 {
-    const char *step = tg_weights_metadata(w, "step");
+    const char *step = step_of(w);
     json_t *record = json_pack(
         "{s:s, s:o, s:o, s:o, s:I, s:s, s:o, s:o, s:s, s:I, s:I, s:o, s:o, s:f, s:s, s:s}", "type",
         "eval", "weights", records_text(tg_weights_path(w)), "step",
@@ -109,9 +117,9 @@ static tg_status print_json(const struct eval_options *o, const tg_weights *w,
 static tg_status print_table(const struct eval_options *o, const tg_weights *w,
                              const train_data *data, const train_eval_info *info)
 {
-    const char *step = tg_weights_metadata(w, "step");
+    const char *step = step_of(w);
     char *path = format_utf8(tg_weights_path(w));
-    printf("weights        %s%s%.20s\n", path ? path : "", step ? ", step " : "", step ? step : "");
+    printf("weights        %s%s%s\n", path ? path : "", step ? ", step " : "", step ? step : "");
     free(path);
     printf("model          %s, %s parameters\n", o->common.model, format_count(info->params).text);
     printf("data           %s (%s), %s of %s to test%s\n", train_data_name(data),

@@ -55,12 +55,16 @@ static void erase_status(void)
     status_shown = false;
 }
 
+/* Messages quote what stands in files: that must not command the terminal. */
 static void print(const char *prefix, const char *format, va_list args)
 {
+    char text[4096];
+    vsnprintf(text, sizeof text, format, args);
+    for (char *p = text; *p; p++)
+        if (((unsigned char)*p < ' ' && *p != '\n') || *p == 0x7f)
+            *p = '?';
     erase_status();
-    fputs(prefix, stderr);
-    vfprintf(stderr, format, args);
-    fputc('\n', stderr);
+    fprintf(stderr, "%s%s\n", prefix, text);
     fflush(stderr);
 }
 

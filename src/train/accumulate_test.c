@@ -1,5 +1,6 @@
 /* Steps of several parts, and rates that grow with the minibatch. */
 #include "train/trainer_ranks.h"
+#include <inttypes.h>
 
 enum { PARAMS_MAX = 784 * 32 + 32 + 320 + 10, STEPS = 5 };
 
@@ -175,6 +176,16 @@ static void refuses(void **state)
     other = job;
     other.lr_scale = TRAIN_LR_SCALE_LINEAR;
     run_jobs((const train_job *const[]){&job, &other}, 2, &w, run);
+    assert_int_equal(run[0].status, TG_E_MISMATCH);
+    assert_non_null(strstr(run[0].message, "lr_scale"));
+    char times[1100] = "step:at="; /* also behind settings that are long */
+    for (uint64_t i = 0; i < 64; i++)
+        snprintf(times + strlen(times), sizeof times - strlen(times), "%s%" PRIu64, i ? "+" : "",
+                 UINT64_C(40000000000000) + i);
+    snprintf(times + strlen(times), sizeof times - strlen(times), "%s", ",factor=0.5");
+    train_job long_job = job;
+    long_job.lr_schedule = other.lr_schedule = times;
+    run_jobs((const train_job *const[]){&long_job, &other}, 2, &w, run);
     assert_int_equal(run[0].status, TG_E_MISMATCH);
     assert_non_null(strstr(run[0].message, "lr_scale"));
     other = job;

@@ -57,7 +57,8 @@ static tg_status check(const train_eval_job *job, const train_data *data)
 tg_status train_evaluate(const train_eval_job *job, const train_data *data, train_eval_info *info_p)
 {
     train_eval_job whole = *job;
-    loader_config config = {.batch = job->batch, .world = 1};
+    const size_t all = train_data_test(data);
+    loader_config config = {.batch = job->batch < all ? job->batch : all, .world = 1};
     model *m = NULL;
     loader *test = NULL;
     TG_TRY(check(job, data));
@@ -65,7 +66,7 @@ tg_status train_evaluate(const train_eval_job *job, const train_data *data, trai
     if (train_data_unit(data) == TRAIN_IMAGES && job->samples == 0)
         whole.samples = train_data_test(data);
     const model_input in = train_data_input(data, config.context);
-    TG_TRY(model_create(job->model, &in, job->batch, 0, &m));
+    TG_TRY(model_create(job->model, &in, config.batch, 0, &m));
     config.stream = m->nstate > 0;
     tg_status status = loader_create(data, DATA_TEST, &config, &test);
     if (status == TG_OK)

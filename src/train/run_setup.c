@@ -106,7 +106,7 @@ static tg_status job_text(const run *r, char *text, size_t room)
 {
     tg_spec *spec;
     TG_TRY(model_parse(r->job->model, &spec));
-    snprintf(
+    const int len = snprintf(
         text, room,
         "model=%s\ndata=%s:train=%zu,test=%zu,hash=%016" PRIx64 ",augment=%s\nbatch=%zu\n"
         "context=%zu\nshard=%s\nlr_schedule=%s\nlr_scale=%s\naccumulate=%" PRIu32 "\nprecision=%s",
@@ -115,12 +115,15 @@ static tg_status job_text(const run *r, char *text, size_t room)
         r->job->batch, r->context, tg_spec_text(r->shard), tg_lr_schedule_text(r->lr),
         train_lr_scale_names[r->job->lr_scale], r->parts, train_precision_names[r->job->precision]);
     tg_spec_free(spec);
-    return TG_OK;
+    return len >= 0 && (size_t)len < room
+               ? TG_OK
+               : tg_fail(TG_E_ARG, "the job's settings have %d bytes: allowed: less than %zu", len,
+                         room);
 }
 
 static tg_status make_session(run *r)
 {
-    char text[1024];
+    char text[4096]; /* a schedule alone may list 64 times */
     run_metadata about;
     TG_TRY(job_text(r, text, sizeof text));
     TG_TRY(run_describe(r, &about));

@@ -33,6 +33,14 @@ class Help(CliTest):
                 done = self.refused(2, [], command, "--" + name + "=", "--workers", "0")
                 self.assertNotIn("unrecognized", done, name)
 
+    def test_every_option_is_named(self):
+        for command, options in (("eval", ("resume", "weights", "model", "data", "holdout", "context", "batch", "samples",
+                                           "logits", "json")),
+                                 ("data", ("shard", "workers", "seed", "holdout", "json"))):
+            text = self.ok(command, "--help")
+            for name in options:
+                self.assertIn("  --" + name, text)
+
     def test_version(self):
         self.assertRegex(self.ok("--version"), r"^telegrad \d+\.\d+\.\d+\n$")
 

@@ -43,6 +43,11 @@ class Models(CliTest):
         self.assertIsNone(m["data"])
         self.assertEqual(m["tensors"][0]["shape"], [16, 1, 3, 3])
 
+    def test_context_of_the_spec(self):
+        m = self.models("gpt:context=64")["gpt"]
+        self.assertEqual((m["input"]["context"], m["data"]), (64, "shakespeare"))
+        self.assertEqual(m["parameters"], PARAMETERS["gpt"] - 64 * 128)
+
     def test_text(self):
         listed = self.ok("models")
         for name in PARAMETERS:

@@ -100,6 +100,10 @@ class Eval(CliTest):
         folder, _ = self.saved("--holdout", "100")
         held = self.evaluate("--resume", folder)
         self.assertEqual((held["split"], held["samples"]), ("holdout", 100))
+        # Another holdout is one of the same data, though not what they were trained on.
+        fewer = self.evaluate("--resume", folder, "--holdout", "50")
+        self.assertEqual((fewer["split"], fewer["samples"], fewer["data"]), ("holdout", 50, "glyphs"))
+        self.assertEqual(fewer["data_hash"], json.loads(self.ok("data", "--json", TINY[1], "--holdout", "50"))["hash"])
         other = self.evaluate("--resume", folder, "--data", TINY[1])
         self.assertEqual((other["split"], other["samples"]), ("test", 128))
         # Data that are said to be the same but are not: an error, unless they are asked for.
@@ -111,6 +115,10 @@ class Eval(CliTest):
         self.evaluate("--weights", path, "--data", TINY[1])
         write(path, plain, {**metadata, "model": "vgg99"})
         self.refused(2, [path, 'unknown model "vgg99"'], "eval", "--weights", path)
+        write(path, plain, {**metadata, "data_hash": "\x1b[31mred", "step": "\x1b[31m40"})
+        self.refused(1, ["data with hash ?[31mred"], "eval", "--weights", path)
+        self.assertNotIn("\x1b", self.ok("eval", "--weights", path, "--data", TINY[1]))
+        self.assertIsNone(self.evaluate("--weights", path, "--data", TINY[1])["step"])
         write(path, plain)
         self.refused(2, [path, "allowed: --model SPEC"], "eval", "--weights", path)
         mine = self.evaluate("--weights", path, "--model", "mlp:hidden=24", "--data", TINY[1], "--batch", "16")

@@ -46,6 +46,15 @@ print(model(torch.tensor([[[[1.0, 2.0, 3.0]]]])).tolist())
 """
 
 
+RATES = """
+import json, sys
+from train import make_schedule
+spec, lr, total, per_epoch = sys.argv[1], *map(float, sys.argv[2:])
+rate = make_schedule(spec, lr, total, per_epoch)
+print(json.dumps([rate(step) for step in range(int(total))]))
+"""
+
+
 @unittest.skipUnless(PYTHON, "SKIP: no Python with PyTorch")
 class Twins(CliTest):
     def python(self, *args, status=0):
@@ -111,6 +120,11 @@ class Twins(CliTest):
             self.assertEqual((start["train_samples"], start["test_samples"], start["steps_per_epoch"]), (2700, 300, 42))
             self.assertEqual((end["steps"], end["epochs"]), (60, 1))
             self.assertLess(end["test_loss"], 1.0, model)  # from log 8 = 2.1
+
+    def test_durations(self):
+        """Half a step is rounded up, as in telegrad."""
+        rates = json.loads(self.python("-c", RATES, "step:at=0.5ep", "0.1", "20", "5"))
+        self.assertEqual(rates.index(min(rates)), 3)
 
     def test_words(self):
         for name, text in (("train", "a b b\n <unk> a\n"), ("test", "b zebra\n"), ("valid", "a\n")):

@@ -19,9 +19,8 @@ void augment_crop_flip(const train_data *d, uint64_t seed, uint64_t pass, size_t
         for (size_t j = 0; j < width; j++) {
             const size_t column = (mirrored ? width - 1 - j : j) + right - PAD;
             const bool inside = row < height && column < width;
-            const uint8_t *pixel = image + (row * width + column) * channels;
             for (size_t c = 0; c < channels; c++)
-                *x++ = d->value[c][inside ? pixel[c] : 0];
+                *x++ = d->value[c][inside ? image[(row * width + column) * channels + c] : 0];
         }
     }
     *label_p = d->view[DATA_TRAIN].labels[index];

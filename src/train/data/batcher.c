@@ -45,6 +45,13 @@ tg_status batcher_steps(const train_data *d, const loader_config *c, uint64_t *s
         return tg_fail(TG_E_ARG, "context=0: data set %s: allowed: 1 and more tokens",
                        d->set->entry->name);
     const size_t share = total / world / each, most = share / parts_of(c);
+    if (total < world)
+        return tg_fail(TG_E_ARG, "%zu training %s over %d ranks: allowed: 1 to %zu ranks", total,
+                       is_images(d) ? "samples" : "labels", c->world, total);
+    if (share == 0)
+        return tg_fail(TG_E_ARG,
+                       "context=%zu: allowed: 1 to %zu (%zu training tokens over %d ranks)", each,
+                       total / world, total + 1, c->world);
     if (parts_of(c) > 1 && c->batch > 0 && c->batch <= share && c->batch > most)
         return tg_fail(TG_E_ARG,
                        "accumulate=%zu: allowed: 1 to %zu (%zu training samples a rank, in batches "

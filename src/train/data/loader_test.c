@@ -396,6 +396,10 @@ static void test_refused(void **state)
     refused(&text, (loader_config){.batch = 10, .context = 10, .world = 1}, TG_E_ARG,
             "batch=10: allowed: 1 to 9 (100 training tokens over 1 ranks)");
     refused(&text, (loader_config){.batch = 10, .world = 1}, TG_E_ARG, "context=0");
+    refused(&text, (loader_config){.batch = 1, .context = 50, .world = 2}, TG_E_ARG,
+            "context=50: allowed: 1 to 49 (100 training tokens over 2 ranks)");
+    refused(images, (loader_config){.batch = 1, .world = 104}, TG_E_ARG,
+            "103 training samples over 104 ranks: allowed: 1 to 103 ranks");
     refused(&text, (loader_config){.batch = 1, .context = 1, .world = 1, .shard = "label"},
             TG_E_ARG, "a text has no classes");
 }

@@ -57,6 +57,8 @@ tg_status model_usual_data(const char *spec, const char **data_p, model_input *i
         if (types[i]->entry == tg_spec_entry(parsed)) {
             *data_p = types[i]->data;
             *input_p = types[i]->input;
+            if (tg_spec_has(parsed, "context") && tg_spec_int(parsed, "context") > 0)
+                input_p->context = (size_t)tg_spec_int(parsed, "context");
         }
     }
     tg_spec_free(parsed);

@@ -91,7 +91,8 @@ void model_destroy(model *m); /* NULL is fine */
 /* Check a spec and give its parsed form (whose text is the normal form). Errors TG_E_SPEC */
 TG_NODISCARD tg_status model_parse(const char *spec, tg_spec **spec_p);
 
-/* What a model is trained on in its papers. data_p: NULL and *input_p all zero if nothing is said.
+/* What a model is trained on in its papers, in samples of as many tokens as the spec asks for.
+ * data_p: NULL and *input_p all zero if nothing is said.
  * Errors TG_E_SPEC */
 TG_NODISCARD tg_status model_usual_data(const char *spec, const char **data_p,
                                         model_input *input_p);

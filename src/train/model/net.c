@@ -221,16 +221,20 @@ void net_tensor_add(net_node *node, const char *name, const char *part, model_te
     n->base.floats += (t->n + 15) / 16 * 16;
 }
 
-void net_tensor_share(net_node *node, const char *name, const char *part)
+void net_tensor_share(net_node *node, const char *name, const char *part, const size_t *shape,
+                      size_t ndim)
 {
     net *n = node->net;
     char whole[sizeof n->tensors[0].name];
     snprintf(whole, sizeof whole, "%s.%s", name, part);
-    for (size_t t = 0; t < n->base.ntensors; t++) {
-        if (strcmp(n->tensors[t].name, whole) == 0) {
-            node->tensors[node->ntensors++] = t;
-            return;
-        }
+    for (size_t i = 0; i < n->base.ntensors; i++) {
+        const model_tensor *t = &n->tensors[i];
+        if (strcmp(t->name, whole) != 0)
+            continue;
+        if (t->ndim != ndim || memcmp(t->shape, shape, ndim * sizeof *shape) != 0)
+            net_refuse(n, "%s is of another shape than the layer that shares it", whole);
+        node->tensors[node->ntensors++] = i;
+        return;
     }
     net_refuse(n, "%s: no layer before has such a tensor", whole);
 }

@@ -42,7 +42,7 @@ struct net {
     size_t narrays;
     net_view *views; /* (nviews) */
     size_t nviews;
-    net_buffer *buffers; /* (nbuffers) */
+    net_buffer *buffers; /* (nbuffers); the first one gets the gradient of the logits */
     size_t nbuffers;
     model_tensor *tensors;
     float *scratch; /* as grads: where a gradient is made before it is added; NULL: not yet */

@@ -35,6 +35,7 @@ typedef struct net_node_ops {
         adds; /* backward_weights adds to net_grad where net_adds(node, i), else the network does */
     bool blocked; /* takes blocked inputs (in_blocked says which are); others get them plain */
     bool sums;    /* backward_weights adds net_second(node), if there is one, to dy */
+    bool reads_y; /* the backward pass does: dy of the last layer is then not in y's memory */
 } net_node_ops;
 
 struct net_node {
@@ -70,8 +71,9 @@ net_value net_nothing(void);
 /* Another tensor of the node, NAME.PART. */
 void net_tensor_add(net_node *node, const char *name, const char *part, model_tensor_kind kind,
                     const size_t *shape, size_t ndim, model_init init);
-/* A tensor that another node has already: both use it. */
-void net_tensor_share(net_node *node, const char *name, const char *part);
+/* A tensor that another node has already, of that shape: both use it. */
+void net_tensor_share(net_node *node, const char *name, const char *part, const size_t *shape,
+                      size_t ndim);
 /* Keep the first failure of a description. */
 void net_note(net *n, tg_status status);
 

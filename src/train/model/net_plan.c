@@ -123,10 +123,14 @@ static tg_status plan_tensors(net *n)
 tg_status net_plan(net *n)
 {
     net_array *last = &n->arrays[n->logits.array];
-    /* The loss leaves its gradient where the logits were. */
-    n->buffers[0] = (net_buffer){.data = last->y, .n = last->n, .readers = 1, .borrowed = true};
-    n->nbuffers = 1;
-    last->source[last->nsources++] = 0;
+    size_t id = 0;
+    if (n->nodes[n->logits.array - 1].ops->reads_y) {
+        TG_TRY(acquire(n, last->n, &id));
+    } else { /* The loss leaves its gradient where the logits were. */
+        n->buffers[0] = (net_buffer){.data = last->y, .n = last->n, .readers = 1, .borrowed = true};
+        n->nbuffers = 1;
+    }
+    last->source[last->nsources++] = id;
     for (size_t i = n->nnodes; i-- > 0;) {
         size_t dy = 0;
         TG_TRY(collect(n, &n->nodes[i], &dy));

@@ -94,13 +94,14 @@ tg_status model_forward(model *m, const model_batch *batch, const model_pass *pa
     }
     const size_t places = m->input.context ? m->input.context : 1, rows = batch->count * places;
     const uint32_t parts = pass->parts > 1 ? pass->parts : 1;
-    float *z = n->arrays[n->logits.array].y;
+    const float *z = n->arrays[n->logits.array].y;
     result_p->labels = 0;
     for (size_t i = 0; i < rows; i++)
         result_p->labels += batch->labels[i] >= 0;
     const size_t total = result_p->labels * parts;
     nn_softmax_loss(m->batch * places, rows, m->input.classes, z, batch->labels, total ? total : 1,
-                    pass->training ? z : NULL, &result_p->loss, &result_p->correct);
+                    pass->training ? n->buffers[0].data : NULL, &result_p->loss,
+                    &result_p->correct);
     n->backward_may_follow = pass->training;
     return TG_OK;
 }

@@ -78,7 +78,7 @@ static net_value gain(net *n, net_value v, const char *name, bool shares, bool a
     if (!node)
         return net_nothing();
     if (shares)
-        net_tensor_share(node, name, "weight");
+        net_tensor_share(node, name, "weight", &shape.channels, 1);
     else
         net_tensor_add(node, name, "weight", MODEL_TRAINED, &shape.channels, 1,
                        (model_init){MODEL_UNIFORM, 1});
@@ -162,16 +162,35 @@ static net_value normed(net *n)
     return net_batchnorm_add(n, dense(n, tanh_of(n, v), "b"), v, "bn2");
 }
 
+static net_value out(net *n, net_value v)
+{
+    return net_dense(n, net_flatten(n, v), "out", (net_dense_spec){.out = CLASSES, .bias = true});
+}
+
+/* Logits of a layer that needs them in its backward pass. */
+static net_value tanh_last(net *n)
+{
+    return tanh_of(n, out(n, dense(n, net_input(n), "a")));
+}
+
+static net_value block_last(net *n)
+{
+    const net_value v = out(n, tanh_of(n, dense(n, net_input(n), "a")));
+    return net_batchnorm_add(n, v, v, "bn");
+}
+
 typedef net_value (*describe)(net *n);
 
+/* f's values become logits by a dense layer, or are: (batch, CLASSES). */
 static model *make(describe f, size_t batch)
 {
     net *n;
     model *m;
     OK(net_create(&input, batch, &n));
-    const net_value last = net_flatten(n, f(n));
-    OK(net_model(n, net_dense(n, last, "out", (net_dense_spec){.out = CLASSES, .bias = true}), 3,
-                 &m));
+    const net_value last = f(n);
+    const net_shape shape = net_shape_of(n, last);
+    const bool logits = shape.height * shape.width == 1 && shape.channels == CLASSES;
+    OK(net_model(n, logits ? last : out(n, last), 3, &m));
     return m;
 }
 
@@ -231,6 +250,8 @@ static void test_slopes(void **state)
     check_slopes("dropout", dropped, 2e-3);
     /* Its relus have a kink that some differences step over. */
     check_slopes("norm", normed, 1e-2);
+    check_slopes("tanh last", tanh_last, 2e-3);
+    check_slopes("block last", block_last, 1e-2);
 }
 
 /* ---- parts of a step ----------------------------------------------------------------------------
@@ -444,6 +465,13 @@ static net_value not_shared(net *n)
     return gain(n, net_input(n), "w", true, false);
 }
 
+/* (5, 2) where (4, 5) is needed. */
+static net_value tied_to_another_shape(net *n)
+{
+    const net_value v = dense(n, net_input(n), "a");
+    return net_dense_tied(n, v, "b", "a", (net_dense_spec){.out = 4});
+}
+
 /* The first failure is the one that is told. */
 static net_value two_failures(net *n)
 {
@@ -462,16 +490,14 @@ static void test_refused(void **state)
         {input_shortcut, "input"},    {fewer_channels, "from 5 channels to 4"},
         {large_kernel, "conv"},       {large_window, "window of 4"},
         {all_dropped, "dropout=1"},   {not_shared, "w.weight"},
-        {two_failures, "dropout=-1"},
+        {two_failures, "dropout=-1"}, {tied_to_another_shape, "a.weight"},
     };
     for (size_t i = 0; i < TRAIN_COUNT(cases); i++) {
         net *n;
         model *m = NULL;
         OK(net_create(&input, 2, &n));
         const net_value last = net_flatten(n, cases[i].f(n));
-        const net_value out =
-            net_dense(n, last, "out", (net_dense_spec){.out = CLASSES, .bias = true});
-        assert_int_equal(net_model(n, out, 1, &m), TG_E_ARG);
+        assert_int_equal(net_model(n, out(n, last), 1, &m), TG_E_ARG);
         if (!strstr(tg_error(), cases[i].says))
             fail_msg("case %zu: \"%s\" does not say \"%s\"", i, tg_error(), cases[i].says);
         assert_null(m);

@@ -20,7 +20,8 @@ static const net_node_ops ops = {.forward = forward,
                                  .backward_data = backward_data,
                                  .destroy = destroy,
                                  .gradient = NET_SHARED,
-                                 .blocked = true};
+                                 .blocked = true,
+                                 .reads_y = true};
 
 net_value net_act(net *n, net_value x, nn_act_kind kind)
 {

@@ -57,7 +57,7 @@ static net_value dense(net *n, net_value x, const char *name, const char *other,
         return net_nothing();
     const size_t weights[] = {spec.out, in.channels};
     if (other)
-        net_tensor_share(node, other, "weight");
+        net_tensor_share(node, other, "weight", weights, 2);
     else
         net_tensor_add(node, name, "weight", MODEL_TRAINED, weights, 2,
                        spec.init.value > 0 ? spec.init : net_he(in.channels));

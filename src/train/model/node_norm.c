@@ -80,7 +80,8 @@ static const net_node_ops with_shortcut = {.forward = forward,
                                            .destroy = destroy,
                                            .gradient = NET_APART,
                                            .blocked = true,
-                                           .sums = true};
+                                           .sums = true,
+                                           .reads_y = true};
 
 static tg_status make(net_node *node, bool relu)
 {

@@ -117,6 +117,28 @@ static void test_tensors(void **state)
     model_destroy(m);
 }
 
+/* A spec that says how many tokens it takes is one of its data. */
+static void test_usual_data(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *spec, *data;
+        size_t context;
+    } cases[] = {{"gpt", "shakespeare", 128},
+                 {"gpt:context=64", "shakespeare", 64},
+                 {"lstm", "wikitext-2", 35}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const char *data;
+        model_input in;
+        model *m;
+        OK(model_usual_data(cases[i].spec, &data, &in));
+        assert_string_equal(data, cases[i].data);
+        assert_int_equal(in.context, cases[i].context);
+        OK(model_create(cases[i].spec, &in, 1, 1, &m));
+        model_destroy(m);
+    }
+}
+
 static void test_refused(void **state)
 {
     (void)state;
@@ -149,6 +171,7 @@ static void test_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_tensors),
+                                       cmocka_unit_test(test_usual_data),
                                        cmocka_unit_test(test_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
