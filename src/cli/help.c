@@ -78,6 +78,7 @@ const char help_eval[] =
     "  --holdout N         test on the last N training images, not the test set\n"
     "  --context N         tokens in a sample of a text\n"
     "  --batch N           samples at a time (32)\n"
+    "  --precision P       fp32, bf16\n"
     "What comes out:\n"
     "  --samples N         only the first N images of the test set\n"
     "  --logits FILE       of images: the outputs, a .npy of (samples, classes) f32\n"

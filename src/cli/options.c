@@ -53,7 +53,7 @@ static const struct option_def table[] = {
     {"lr-schedule", "SPEC", EVERY, FORM_SPEC, AT(lr_schedule), TG_KIND_LR_SCHEDULE, 0, 0},
     {"lr-scale", "none|sqrt|linear", EVERY, FORM_SCALE, AT(lr_scale), TG_KIND_COUNT, 0, 0},
     {"accumulate", "N", EVERY, FORM_COUNT, AT(accumulate), TG_KIND_COUNT, 1, 1e6},
-    {"precision", "fp32|bf16", EVERY, FORM_PRECISION, AT(precision), TG_KIND_COUNT, 0, 0},
+    {"precision", "fp32|bf16", EVERY | OPT_EVAL, FORM_PRECISION, AT(precision), TG_KIND_COUNT, 0, 0},
     {"link", "LINK", EVERY, FORM_LINK, AT(link), TG_KIND_COUNT, 0, 0},
     {"steps", "N", EVERY, FORM_COUNT, AT(steps), TG_KIND_COUNT, 1, 1e12},
     {"epochs", "N", BOTH, FORM_COUNT, AT(epochs), TG_KIND_COUNT, 0, 1e9},

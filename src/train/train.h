@@ -235,7 +235,8 @@ typedef struct train_eval_job {
     const tg_weights *weights; /* must have the model's tensors and no others */
     size_t batch;              /* samples at a time */
     size_t context;            /* of texts, as in train_job */
-    size_t samples;            /* images: the first so many of the test set; 0: all */
+    train_precision precision;
+    size_t samples; /* images: the first so many of the test set; 0: all */
     /* Images: called for each batch in the order of the test set: logits (rows, classes), of
      * `total` rows in all. What it returns ends the evaluation unless TG_OK. NULL: not wanted */
     tg_status (*outputs)(void *arg, const float *logits, size_t rows, size_t classes, size_t total);
@@ -252,7 +253,7 @@ typedef struct train_eval_info {
 
 /* Test weights as train_run tests its own, in one thread.
  * Errors TG_E_SPEC (model), TG_E_ARG (samples, outputs of a text), TG_E_MISMATCH (weights of
- * another model), and what outputs returns */
+ * another model), TG_E_UNSUPPORTED (the CPU has no bf16), and what outputs returns */
 TG_NODISCARD tg_status train_evaluate(const train_eval_job *job, const train_data *data,
                                       train_eval_info *info_p);
 

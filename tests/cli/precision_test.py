@@ -28,6 +28,27 @@ class Precision(CliTest):
         self.refused(1, ["precision"], "train", *TINY, *JOB, "--steps", "8", "--precision", "fp32", "--resume",
                      self.path("ck"))
 
+    def test_workers(self):
+        """Two workers have the same bits, with each driver of the exchange."""
+        lines = [self.train("--steps", "6", "--driver", driver)[1][-1] for driver in ("thread", "inline")]
+        self.assertEqual(lines[0]["params_hash"], lines[1]["params_hash"])
+
+    def test_eval(self):
+        """In the precision of the training, unless another is asked for."""
+        end = self.train("--steps", "8", "--save", self.path("ck"))[1][-1]
+        mine = json.loads(self.ok("eval", "--json", "--resume", self.path("ck")))
+        self.assertEqual((mine["precision"], mine["test_accuracy"]), ("bf16", end["test_accuracy"]))
+        self.assertAlmostEqual(mine["test_loss"], end["test_loss"], delta=1e-6 * end["test_loss"])
+        other = json.loads(self.ok("eval", "--json", "--resume", self.path("ck"), "--precision", "fp32"))
+        self.assertEqual(other["precision"], "fp32")
+        self.assertNotEqual(other["test_loss"], mine["test_loss"])
+        self.assertAlmostEqual(other["test_loss"], mine["test_loss"], delta=0.01 * mine["test_loss"])
+        for level in ("avx2", "ref"):
+            done = run("eval", "--json", "--resume", self.path("ck"), TG_CPU=level)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn("allowed: fp32", done.stderr)
+            self.ok("eval", "--json", "--resume", self.path("ck"), "--precision", "fp32", TG_CPU=level)
+
     def test_compare(self):
         rows = self.ok("compare", *TINY, "--model", "mlp:hidden=32", "--workers", "1", "--steps", "2", "--json", "--run",
                        "name=a", "--run", "name=b;precision=bf16")
