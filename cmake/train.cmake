@@ -98,6 +98,7 @@ foreach(test ${train_tests})
     target_link_libraries(${stem} PRIVATE tg_flags tg_train telegrad_static PkgConfig::CMOCKA ZLIB::ZLIB
         Threads::Threads m)
     target_include_directories(${stem} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
+    target_include_directories(${stem} SYSTEM PRIVATE ${DNNL_INCLUDE_DIR})
     add_test(NAME ${stem} COMMAND ${stem})
     set_tests_properties(${stem} PROPERTIES TIMEOUT 300 LABELS train)
 endforeach()

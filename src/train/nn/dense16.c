@@ -1,4 +1,4 @@
-/* Dense layers with products in bf16. */
+/* Dense layers with products in bf16: oneDNN's where the CPU has AMX, else our own (gemm16.h). */
 #include "train/nn/dnnl_op.h"
 #include "train/nn/gemm.h"
 #include "train/nn/row_kernels.h"
@@ -7,7 +7,7 @@
 
 struct nn_dense16 {
     nn *nn;
-    size_t batch, out;
+    size_t batch, in, out;
     op forward, backward_weights, backward_data;
 };
 
@@ -57,16 +57,12 @@ static tg_status build(nn_dense16 *d, const layouts *l, dnnl_primitive_desc_t pd
     return op_build(d->nn, pd[2], &d->backward_data, data, TRAIN_COUNT(data));
 }
 
-tg_status nn_dense16_create(nn *n, size_t batch, size_t in, size_t out, nn_dense16 **d_p)
+static tg_status choose(nn_dense16 *d)
 {
     layouts l = {0};
     dnnl_primitive_desc_t pd[3] = {NULL, NULL, NULL};
-    nn_dense16 *d;
-    TG_TRY(train_alloc(1, sizeof *d, &d));
-    d->nn = n;
-    d->batch = batch;
-    d->out = out;
-    tg_status status = describe(n->type, (dnnl_dim_t)batch, (dnnl_dim_t)in, (dnnl_dim_t)out, &l);
+    tg_status status =
+        describe(d->nn->type, (dnnl_dim_t)d->batch, (dnnl_dim_t)d->in, (dnnl_dim_t)d->out, &l);
     if (status == TG_OK)
         status = build(d, &l, pd);
     for (int i = 0; i < 3; i++)
@@ -77,6 +73,18 @@ tg_status nn_dense16_create(nn *n, size_t batch, size_t in, size_t out, nn_dense
     desc_layout_destroy(l.any_src);
     desc_layout_destroy(l.any_weights);
     desc_layout_destroy(l.any_dst);
+    return status;
+}
+
+tg_status nn_dense16_create(nn *n, size_t batch, size_t in, size_t out, nn_dense16 **d_p)
+{
+    nn_dense16 *d;
+    TG_TRY(train_alloc(1, sizeof *d, &d));
+    d->nn = n;
+    d->batch = batch;
+    d->in = in;
+    d->out = out;
+    const tg_status status = n->amx ? choose(d) : TG_OK;
     if (status != TG_OK) {
         nn_dense16_destroy(d);
         return status;
@@ -98,6 +106,8 @@ void nn_dense16_destroy(nn_dense16 *d)
 tg_status nn_dense16_forward(nn_dense16 *d, const float *src, const float *weights,
                              const float *bias, float *dst)
 {
+    if (!d->nn->amx)
+        return dense_forward(d->nn->half, d->batch, d->in, d->out, src, weights, bias, dst);
     TG_TRY(op_run(d->nn, &d->forward, (const float *const[]){src, weights, dst}));
     const row_kernels *rows = row_kernels_of(tg_cpu_level());
     for (size_t i = 0; bias && i < d->batch; i++)
@@ -108,6 +118,9 @@ tg_status nn_dense16_forward(nn_dense16 *d, const float *src, const float *weigh
 tg_status nn_dense16_backward_weights(nn_dense16 *d, const float *src, const float *ddst,
                                       float *dweights, float *dbias)
 {
+    if (!d->nn->amx)
+        return dense_backward_weights(d->nn->half, d->batch, d->in, d->out, src, ddst, dweights,
+                                      dbias);
     TG_TRY(op_run(d->nn, &d->backward_weights, (const float *const[]){src, ddst, dweights}));
     if (dbias)
         sum_rows(d->batch, d->out, ddst, d->out, dbias);
@@ -117,5 +130,7 @@ tg_status nn_dense16_backward_weights(nn_dense16 *d, const float *src, const flo
 tg_status nn_dense16_backward_data(nn_dense16 *d, const float *ddst, const float *weights,
                                    float *dsrc)
 {
+    if (!d->nn->amx)
+        return dense_backward_data(d->nn->half, d->batch, d->in, d->out, ddst, weights, dsrc);
     return op_run(d->nn, &d->backward_data, (const float *const[]){ddst, weights, dsrc});
 }

@@ -44,21 +44,27 @@ void nn_destroy(nn *n)
         dnnl_primitive_attr_destroy(n->context.attr);
     if (n->context.engine)
         dnnl_engine_destroy(n->context.engine);
+    gemm16_destroy(n->half);
     free(n->scratch);
     free(n);
+}
+
+static bool has_isa(unsigned isa)
+{
+    return ((unsigned)dnnl_get_effective_cpu_isa() & isa) == isa;
 }
 
 tg_status nn_use_bf16(nn *n)
 {
     /* Other CPUs can be made to compute it, at a loss. */
-    const unsigned needed = dnnl_cpu_isa_avx512_core_bf16;
-    if (strcmp(tg_cpu_level(), "avx512") != 0 ||
-        ((unsigned)dnnl_get_effective_cpu_isa() & needed) != needed)
+    if (strcmp(tg_cpu_level(), "avx512") != 0 || !has_isa(dnnl_cpu_isa_avx512_core_bf16))
         return tg_fail(TG_E_UNSUPPORTED,
                        "precision bf16: this CPU has neither avx512_bf16 nor AMX (instruction set "
                        "in use: %s): allowed: fp32",
                        tg_cpu_level());
+    TG_TRY(gemm16_create(true, &n->half));
     n->type = dnnl_bf16;
+    n->amx = has_isa(dnnl_cpu_isa_avx512_core_amx);
     return TG_OK;
 }
 

@@ -5,6 +5,7 @@
 #define TG_NN_DNNL_OP_H
 
 #include "train/nn/dnnl_desc.h"
+#include "train/nn/gemm16.h"
 #include "train/nn/nn.h"
 #include <signal.h>
 
@@ -14,6 +15,8 @@ struct nn {
     void *scratch;
     size_t scratch_bytes;
     dnnl_data_type_t type; /* of what is multiplied */
+    bool amx;              /* bf16: the CPU has matrix units for it, which oneDNN knows to use */
+    gemm16 *half;          /* bf16: own products; NULL: fp32 */
 };
 
 #define OP_PORTS 5
