@@ -130,12 +130,19 @@ static void test_conv(void **state)
         {2, 9, 8, 16, 16, 3, 1, 1, true, false, false},
         {2, 9, 9, 3, 64, 3, 2, 1, false, false, true},
         {2, 8, 8, 32, 64, 3, 2, 1, true, true, true},
+        {3, 9, 8, 16, 16, 3, 1, 1, false, false, false},
+        {2, 8, 11, 48, 32, 3, 1, 1, false, true, true},
+        {9, 32, 33, 16, 48, 3, 1, 1, false, false, true},
+        {2, 10, 8, 32, 16, 3, 1, 1, false, false, false},
     };
     nn *n = bf16();
     NEEDED(n)
     for (size_t i = 0; i < TRAIN_COUNT(shapes); i++) {
-        check_conv(n, &shapes[i], false);
-        check_conv(n, &shapes[i], true);
+        for (int amx = 0; amx < 2; amx++) {
+            n->amx = amx; /* then all of it is oneDNN's, which computes without AMX too */
+            check_conv(n, &shapes[i], false);
+            check_conv(n, &shapes[i], true);
+        }
     }
     nn_destroy(n);
 }
@@ -166,7 +173,7 @@ static void test_dense(void **state)
     NEEDED(n)
     for (int i = 0; i < 4; i++) {
         const bool exact = i % 2 == 1;
-        n->amx = i / 2 == 1; /* then oneDNN's, which compute without AMX too */
+        n->amx = i / 2 == 1;
         check_dense(n, 7, 33, 10, exact);
         check_dense(n, 32, 800, 50, exact);
         check_dense(n, 64, 20, 3001, exact);

@@ -1,4 +1,5 @@
 /* nn.h on oneDNN. */
+#include "train/nn/conv16.h"
 #include "train/nn/dnnl_op.h"
 #include "train/train_util.h"
 #include <dlfcn.h>
@@ -75,6 +76,7 @@ struct nn_conv {
     nn *nn;
     bool bias;
     op forward, backward_weights, backward_data;
+    conv16 *own; /* in the place of backward_weights; NULL: none */
 };
 
 /* inner: what the primitive is asked to take. All NULL: nothing made yet. */
@@ -169,8 +171,11 @@ static tg_status conv_build(nn_conv *c, const desc_conv *desc, const conv_layout
                              {DNNL_ARG_DIFF_DST, l->dst, NULL},
                              {DNNL_ARG_DIFF_WEIGHTS, l->weights, NULL},
                              {DNNL_ARG_DIFF_BIAS, l->bias, NULL}};
-    DNNL_TRY("choosing a convolution", desc_conv_backward_weights(x, desc, pd[0], &pd[1]));
-    TG_TRY(op_build(c->nn, pd[1], &c->backward_weights, weights, TRAIN_COUNT(weights) - without));
+    if (!c->own) {
+        DNNL_TRY("choosing a convolution", desc_conv_backward_weights(x, desc, pd[0], &pd[1]));
+        TG_TRY(
+            op_build(c->nn, pd[1], &c->backward_weights, weights, TRAIN_COUNT(weights) - without));
+    }
 
     const joint data[] = {{DNNL_ARG_DIFF_DST, l->dst, NULL},
                           {DNNL_ARG_WEIGHTS, l->weights, NULL},
@@ -205,6 +210,8 @@ static tg_status conv_try(nn_conv *c, dnnl_alg_kind_t alg, desc_conv *desc,
 static tg_status conv_choose(nn_conv *c, const nn_conv_shape *shape, conv_layouts *layouts)
 {
     desc_conv desc;
+    if (c->nn->type == dnnl_bf16 && !c->nn->amx && conv16_has(shape))
+        TG_TRY(conv16_create(shape, true, &c->own));
     TG_TRY(conv_describe(c->nn->type, shape, layouts, &desc));
     tg_status status = TG_E_UNSUPPORTED;
     if (c->nn->type == dnnl_f32 && winograd_pays(shape))
@@ -238,6 +245,7 @@ void nn_conv_destroy(nn_conv *c)
     op_destroy(&c->forward);
     op_destroy(&c->backward_weights);
     op_destroy(&c->backward_data);
+    conv16_destroy(c->own);
     free(c);
 }
 
@@ -250,6 +258,10 @@ tg_status nn_conv_forward(nn_conv *c, const float *src, const float *weights, co
 tg_status nn_conv_backward_weights(nn_conv *c, const float *src, const float *ddst, float *dweights,
                                    float *dbias)
 {
+    if (c->own) {
+        conv16_backward_weights(c->own, src, ddst, dweights);
+        return TG_OK;
+    }
     return op_run(c->nn, &c->backward_weights, (const float *const[]){src, ddst, dweights, dbias});
 }
 

@@ -1,15 +1,5 @@
 #include "train/nn/gemm16_kernels.h"
-#include <immintrin.h>
-
-#define LANES 16
-
-#define INLINE static inline __attribute__((always_inline))
-
-/* The first n of 16. */
-INLINE __mmask16 first(size_t n)
-{
-    return n < LANES ? (__mmask16)((1u << n) - 1) : (__mmask16)0xffff;
-}
+#include "train/nn/bf16_lanes.h"
 
 /* 32 floats, or the first n, rounded. */
 INLINE __m512i load_rounded(const float *x, bool whole, size_t n)
@@ -25,32 +15,6 @@ INLINE __m512i load_rounded(const float *x, bool whole, size_t n)
 /* ---- lines whose elements lie side by side: 16 x 16 pairs are transposed ------------------------
  */
 
-#define EACH_LANE(X) \
-    X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13) X(14) X(15)
-
-INLINE void transpose_four(__m512i *r0, __m512i *r1, __m512i *r2, __m512i *r3)
-{
-    const __m512i a = _mm512_unpacklo_epi32(*r0, *r1), b = _mm512_unpackhi_epi32(*r0, *r1),
-                  c = _mm512_unpacklo_epi32(*r2, *r3), d = _mm512_unpackhi_epi32(*r2, *r3);
-    *r0 = _mm512_unpacklo_epi64(a, c);
-    *r1 = _mm512_unpackhi_epi64(a, c);
-    *r2 = _mm512_unpacklo_epi64(b, d);
-    *r3 = _mm512_unpackhi_epi64(b, d);
-}
-
-/* Parts of 128 bits: a, b, c, d become rows j, 4 + j, 8 + j, 12 + j of the transposed. */
-INLINE void transpose_parts(__m512i *r0, __m512i *r1, __m512i *r2, __m512i *r3)
-{
-    const __m512i a = _mm512_shuffle_i32x4(*r0, *r1, 0x88),
-                  b = _mm512_shuffle_i32x4(*r0, *r1, 0xdd),
-                  c = _mm512_shuffle_i32x4(*r2, *r3, 0x88),
-                  d = _mm512_shuffle_i32x4(*r2, *r3, 0xdd);
-    *r0 = _mm512_shuffle_i32x4(a, c, 0x88);
-    *r1 = _mm512_shuffle_i32x4(b, d, 0x88);
-    *r2 = _mm512_shuffle_i32x4(a, c, 0xdd);
-    *r3 = _mm512_shuffle_i32x4(b, d, 0xdd);
-}
-
 /* 32 steps of 16 lines; where there are fewer lines the last one is in the place of those that are
  * not. */
 INLINE void pack_square(size_t lines, bool whole, size_t steps, const float *x, size_t ld,
@@ -60,14 +24,7 @@ INLINE void pack_square(size_t lines, bool whole, size_t steps, const float *x, 
 #define LOAD(i) __m512i r##i = load_rounded(x + (i < last ? i : last) * ld, whole, steps);
     EACH_LANE(LOAD)
 #undef LOAD
-    transpose_four(&r0, &r1, &r2, &r3);
-    transpose_four(&r4, &r5, &r6, &r7);
-    transpose_four(&r8, &r9, &r10, &r11);
-    transpose_four(&r12, &r13, &r14, &r15);
-    transpose_parts(&r0, &r4, &r8, &r12);
-    transpose_parts(&r1, &r5, &r9, &r13);
-    transpose_parts(&r2, &r6, &r10, &r14);
-    transpose_parts(&r3, &r7, &r11, &r15);
+    TRANSPOSE();
 #define STORE(i)                \
     if (whole || 2 * i < steps) \
         _mm512_store_si512(panel + i * stride, r##i);
@@ -88,18 +45,10 @@ static void pack_along(size_t lines, size_t steps, const float *x, size_t ld, si
 /* ---- lines that lie side by side: two rows are interleaved --------------------------------------
  */
 
-INLINE __m512 load_row(const float *x, size_t n)
-{
-    return n < LANES ? _mm512_maskz_loadu_ps(first(n), x) : _mm512_loadu_ps(x);
-}
-
 /* Rows outside: their elements are then read one after another. */
 static void pack_across(size_t width, size_t lines, size_t steps, const float *x, size_t ld,
                         size_t stride, uint16_t *panels)
 {
-    const __m512i order =
-        _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6,
-                         21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
     const size_t each = (steps + 1) / 2 * stride;
     for (size_t s = 0; s < steps; s += 2) {
         const float *row = x + s * ld, *next = s + 1 < steps ? row + ld : NULL;
@@ -109,8 +58,7 @@ static void pack_across(size_t width, size_t lines, size_t steps, const float *x
                 const size_t n = lines - l - at;
                 const __m512 low = load_row(row + l + at, n),
                              high = next ? load_row(next + l + at, n) : _mm512_setzero_ps();
-                const __m512i both = (__m512i)_mm512_cvtne2ps_pbh(high, low);
-                _mm512_store_si512(panel + at * 2, _mm512_permutexvar_epi16(order, both));
+                _mm512_store_si512(panel + at * 2, interleave(low, high));
             }
         }
     }
