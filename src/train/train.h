@@ -53,9 +53,9 @@ typedef enum train_lr_scale {
 #define TRAIN_LR_SCALES 3
 extern const char *const train_lr_scale_names[TRAIN_LR_SCALES];
 
-/* What convolutions and dense layers multiply: fp32, or rounded to bf16 and summed in fp32. All
- * that lies between layers, parameters, gradients and the optimizer's state are fp32 in any case;
- * so are recurrent and attention layers. */
+/* What convolutions, dense layers and an LSTM's inputs multiply: fp32, or rounded to bf16 and
+ * summed in fp32. All that lies between layers, parameters, gradients and the optimizer's state are
+ * fp32 in any case; so are the LSTM's recurrent products forward, and attention. */
 typedef enum train_precision { TRAIN_FP32 = 0, TRAIN_BF16 = 1 } train_precision;
 #define TRAIN_PRECISIONS 2
 extern const char *const train_precision_names[TRAIN_PRECISIONS];

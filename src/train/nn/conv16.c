@@ -13,13 +13,21 @@ struct conv16 {
     size_t group;           /* samples that are rounded at once */
     size_t line, pairs;     /* elements of a channel of src; pairs of places of ddst */
     uint16_t *left, *right; /* (group, in, line); (out / 16, group, pairs, 16, 2) */
-    float *sums;            /* (3, in, 3, out): kernel rows, and columns */
+    uint16_t *padded;  /* (channels / 16, height + 2, width + 1, 16) and a few more: zeros around */
+    uint16_t *weights; /* (to / 16, from / 16, 9, 8, 16, 2) */
+    float *sums;       /* (3, in, 3, out): kernel rows, and columns */
 };
+
+/* Channels of both sides, and elements of a sample, up to which these loops are faster: a sample's
+ * rounded input in the L1 cache, the sums in L2. */
+#define CHANNELS 64
+#define SAMPLE 16384
 
 bool conv16_has(const nn_conv_shape *s)
 {
     return s->kernel == 3 && s->stride == 1 && s->pad == 1 && !s->bias && s->in % NN_BLOCK == 0 &&
-           s->out % NN_BLOCK == 0 && s->height >= 8 && s->width >= 8;
+           s->out % NN_BLOCK == 0 && s->in <= CHANNELS && s->out <= CHANNELS && s->height >= 8 &&
+           s->width >= 8 && s->in * s->height * s->width <= SAMPLE;
 }
 
 tg_status conv16_create(const nn_conv_shape *shape, bool native, conv16 **c_p)
@@ -43,6 +51,12 @@ tg_status conv16_create(const nn_conv_shape *shape, bool native, conv16 **c_p)
     tg_status status = train_alloc(c->group * left, sizeof *c->left, &c->left);
     if (status == TG_OK)
         status = train_alloc(c->group * right, sizeof *c->right, &c->right);
+    const size_t most = shape->in > shape->out ? shape->in : shape->out;
+    if (status == TG_OK)
+        status = train_alloc((shape->height + 2) * pitch * most + 2 * CONV16_MANY * NN_BLOCK,
+                             sizeof *c->padded, &c->padded);
+    if (status == TG_OK)
+        status = train_alloc(shape->in * shape->out, 9 * sizeof *c->weights, &c->weights);
     if (status == TG_OK)
         status = train_alloc(shape->in * shape->out, 9 * sizeof *c->sums, &c->sums);
     if (status != TG_OK) {
@@ -59,6 +73,8 @@ void conv16_destroy(conv16 *c)
         return;
     free(c->left);
     free(c->right);
+    free(c->padded);
+    free(c->weights);
     free(c->sums);
     free(c);
 }
@@ -74,6 +90,77 @@ static conv16_plane plane_of(const conv16 *c, const float *x, size_t channels, b
                           .width = c->s.width,
                           .pixel = blocked ? NN_BLOCK : channels};
 }
+
+/* ---- forward, and backwards to the input: the same with turned kernels
+ * ---------------------------
+ */
+
+typedef struct side {
+    size_t channels;
+    bool blocked;
+} side;
+
+/* A sample, from block b of the output's channels on, of the planes that are padded already. */
+static void rows_of(const conv16 *c, const side *from, const side *to, float *dst, size_t sample,
+                    size_t b)
+{
+    const size_t places = c->s.height * c->s.width, pitch = (c->s.width + 1) * NN_BLOCK;
+    const size_t kernels = from->channels * 9 * NN_BLOCK; /* of 16 channels of the output */
+    const bool two = b + 1 < to->channels / NN_BLOCK;
+    const size_t most = two ? CONV16_FEW : CONV16_MANY;
+    float *first = dst + (size_t)(plane_of(c, dst, to->channels, to->blocked, sample, b).x - dst);
+    conv16_row r = {
+        .blocks = from->channels / NN_BLOCK,
+        .pitch = pitch,
+        .next = (c->s.height + 2) * pitch,
+        .weights = {c->weights + b * kernels, two ? c->weights + (b + 1) * kernels : NULL},
+        .pixel = to->blocked ? NN_BLOCK : to->channels};
+    for (size_t y = 0; y < c->s.height; y++) {
+        for (size_t x = 0; x < c->s.width; x += most) {
+            r.padded = c->padded + y * pitch + x * NN_BLOCK;
+            r.places = c->s.width - x < most ? c->s.width - x : most;
+            r.dst[0] = first + (y * c->s.width + x) * r.pixel;
+            r.dst[1] = r.dst[0] + NN_BLOCK * (to->blocked ? places : 1);
+            c->kernels->row(&r);
+        }
+    }
+}
+
+/* w[o * out_next + i * in_next + k]: o of the channels of `to`, i of those of `from` */
+static void convolve(conv16 *c, const side *from, const side *to, const float *src, const float *w,
+                     size_t out_next, size_t in_next, bool turned, float *dst)
+{
+    const size_t pitch = c->s.width + 1, plane = (c->s.height + 2) * pitch * NN_BLOCK;
+    const size_t kernel = 9 * NN_BLOCK * NN_BLOCK, blocks = from->channels / NN_BLOCK;
+    for (size_t o = 0; o < to->channels / NN_BLOCK; o++) {
+        for (size_t i = 0; i < blocks; i++)
+            c->kernels->weights(w + o * NN_BLOCK * out_next + i * NN_BLOCK * in_next, out_next,
+                                in_next, turned, c->weights + (o * blocks + i) * kernel);
+    }
+    for (size_t n = 0; n < c->s.batch; n++) {
+        for (size_t b = 0; b < blocks; b++) {
+            const conv16_plane p = plane_of(c, src, from->channels, from->blocked, n, b);
+            c->kernels->places(&p, c->padded + b * plane + (pitch + 1) * NN_BLOCK);
+        }
+        for (size_t b = 0; b < to->channels / NN_BLOCK; b += 2)
+            rows_of(c, from, to, dst, n, b);
+    }
+}
+
+void conv16_forward(conv16 *c, const float *src, const float *weights, float *dst)
+{
+    const side in = {c->s.in, c->s.src_blocked}, out = {c->s.out, c->s.dst_blocked};
+    convolve(c, &in, &out, src, weights, c->s.in * 9, 9, false, dst);
+}
+
+void conv16_backward_data(conv16 *c, const float *ddst, const float *weights, float *dsrc)
+{
+    const side in = {c->s.in, c->s.src_blocked}, out = {c->s.out, c->s.dst_blocked};
+    convolve(c, &out, &in, ddst, weights, 9, c->s.in * 9, true, dsrc);
+}
+
+/* ---- the gradient of the weights ----------------------------------------------------------------
+ */
 
 /* Samples [from, from + n) into left and right. */
 static void round_group(conv16 *c, size_t from, size_t n, const float *src, const float *ddst)

@@ -54,6 +54,33 @@ static void pairs(const conv16_plane *p, uint16_t *pairs)
     }
 }
 
+static void places(const conv16_plane *p, uint16_t *places)
+{
+    for (size_t y = 0; y < p->height; y++) {
+        const float *from = p->x + y * p->width * p->pixel;
+        uint16_t *to = places + y * (p->width + 1) * LANES;
+        for (size_t x = 0; x < p->width; x++)
+            _mm256_store_si256((__m256i *)(void *)(to + x * LANES),
+                               (__m256i)_mm512_cvtneps_pbh(_mm512_loadu_ps(from + x * p->pixel)));
+    }
+}
+
+static void weights(const float *w, size_t out_next, size_t in_next, bool turned, uint16_t *weights)
+{
+    for (size_t k = 0; k < 9; k++, w++) {
+        uint16_t *to = weights + (turned ? 8 - k : k) * LANES * LANES;
+        for (size_t i = 0; i < LANES; i += 2) {
+            float low[LANES], high[LANES];
+            for (size_t o = 0; o < LANES; o++) {
+                low[o] = w[o * out_next + i * in_next];
+                high[o] = w[o * out_next + (i + 1) * in_next];
+            }
+            _mm512_store_si512(to + i * LANES,
+                               interleave(_mm512_loadu_ps(low), _mm512_loadu_ps(high)));
+        }
+    }
+}
+
 typedef struct two {
     uint16_t each[2];
 } two;
@@ -127,9 +154,74 @@ static void sum_32(const conv16_sum *s)
 #undef END
 }
 
+#define EACH_PLACE(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7)
+_Static_assert(CONV16_FEW == 8 && CONV16_MANY == LANES, "what the rows are written for");
+
+static void row_16(const conv16_row *r)
+{
+#define BEGIN(x) __m512 s##x = _mm512_setzero_ps();
+    EACH_LANE(BEGIN)
+#undef BEGIN
+    const uint16_t *w = r->weights[0];
+    for (size_t b = 0; b < r->blocks; b++) {
+        for (size_t k = 0; k < 9; k++) {
+            const uint16_t *a = r->padded + b * r->next + k / 3 * r->pitch + k % 3 * LANES;
+            for (size_t i = 0; i < LANES; i += 2, w += 2 * LANES) {
+                const __m512bh v = (__m512bh)_mm512_load_si512(w);
+#define MULTIPLY(x) s##x = _mm512_dpbf16_ps(s##x, spread(a + i + x * LANES), v);
+                EACH_LANE(MULTIPLY)
+#undef MULTIPLY
+            }
+        }
+    }
+#define END(x)         \
+    if (x < r->places) \
+        _mm512_storeu_ps(r->dst[0] + x * r->pixel, s##x);
+    EACH_LANE(END)
+#undef END
+}
+
+static void row_32(const conv16_row *r)
+{
+#define BEGIN(x) __m512 s##x = _mm512_setzero_ps(), t##x = _mm512_setzero_ps();
+    EACH_PLACE(BEGIN)
+#undef BEGIN
+    const uint16_t *w = r->weights[0], *w2 = r->weights[1];
+    for (size_t b = 0; b < r->blocks; b++) {
+        for (size_t k = 0; k < 9; k++) {
+            const uint16_t *a = r->padded + b * r->next + k / 3 * r->pitch + k % 3 * LANES;
+            for (size_t i = 0; i < LANES; i += 2, w += 2 * LANES, w2 += 2 * LANES) {
+                const __m512bh v = (__m512bh)_mm512_load_si512(w),
+                               v2 = (__m512bh)_mm512_load_si512(w2);
+#define MULTIPLY(x)                                      \
+    {                                                    \
+        const __m512bh both = spread(a + i + x * LANES); \
+        s##x = _mm512_dpbf16_ps(s##x, both, v);          \
+        t##x = _mm512_dpbf16_ps(t##x, both, v2);         \
+    }
+                EACH_PLACE(MULTIPLY)
+#undef MULTIPLY
+            }
+        }
+    }
+#define END(x)                                            \
+    if (x < r->places) {                                  \
+        _mm512_storeu_ps(r->dst[0] + x * r->pixel, s##x); \
+        _mm512_storeu_ps(r->dst[1] + x * r->pixel, t##x); \
+    }
+    EACH_PLACE(END)
+#undef END
+}
+
+static void row(const conv16_row *r)
+{
+    (r->weights[1] ? row_32 : row_16)(r);
+}
+
 static void sum(const conv16_sum *s)
 {
     (s->right[1] ? sum_32 : sum_16)(s);
 }
 
-const conv16_kernels conv16_kernels_avx512bf16 = {.lines = lines, .pairs = pairs, .sum = sum};
+const conv16_kernels conv16_kernels_avx512bf16 = {
+    .lines = lines, .pairs = pairs, .places = places, .weights = weights, .row = row, .sum = sum};

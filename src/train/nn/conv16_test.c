@@ -60,6 +60,55 @@ static double exact(const nn_conv_shape *s, const float *src, const float *ddst,
     return sum;
 }
 
+static double distance(const float *a, const float *b, size_t n)
+{
+    double d = 0, norm = 0;
+    for (size_t i = 0; i < n; i++) {
+        d += ((double)a[i] - (double)b[i]) * ((double)a[i] - (double)b[i]);
+        norm += (double)b[i] * (double)b[i];
+    }
+    return sqrt(d / norm);
+}
+
+/* Forward and to the input: y and z of both variants, against the layer in fp32. */
+static void check_passes(const nn_conv_shape *s)
+{
+    const size_t each = s->batch * s->height * s->width, in = each * s->in, out = each * s->out;
+    float *x = noise(in, 5), *w = noise(s->in * s->out * 9, 6), *dy = noise(out, 7);
+    float *y[3] = {noise(out, 8), noise(out, 8), noise(out, 8)},
+          *dx[3] = {noise(in, 9), noise(in, 9), noise(in, 9)};
+    const int variants = native() ? 2 : 1;
+    for (int v = 0; v < variants; v++) {
+        conv16 *c;
+        OK(conv16_create(s, v == 1, &c));
+        conv16_forward(c, x, w, y[v]);
+        conv16_backward_data(c, dy, w, dx[v]);
+        conv16_forward(c, x, w, y[v]); /* of two sizes in turn, padded in one place */
+        conv16_destroy(c);
+    }
+    if (variants > 1) {
+        assert_memory_equal(y[0], y[1], out * sizeof(float));
+        assert_memory_equal(dx[0], dx[1], in * sizeof(float));
+    }
+    nn *n;
+    nn_conv *c;
+    OK(nn_create(&n));
+    OK(nn_conv_create(n, s, &c));
+    OK(nn_conv_forward(c, x, w, NULL, y[2]));
+    OK(nn_conv_backward_data(c, dy, w, dx[2]));
+    nn_conv_destroy(c);
+    nn_destroy(n);
+    assert_true(distance(y[0], y[2], out) < 0.004);
+    assert_true(distance(dx[0], dx[2], in) < 0.004);
+    for (int i = 0; i < 3; i++) {
+        free(y[i]);
+        free(dx[i]);
+    }
+    free(x);
+    free(w);
+    free(dy);
+}
+
 static void check(const nn_conv_shape *s)
 {
     const size_t each = s->batch * s->height * s->width, n = s->out * s->in * 9;
@@ -77,6 +126,7 @@ static void check(const nn_conv_shape *s)
         norm += e * e;
     }
     assert_true(sqrt(d / norm) < 0.004);
+    check_passes(s);
     if (native()) { /* the plain loops say which bits are right */
         OK(conv16_create(s, true, &c));
         for (int again = 0; again < 2; again++) { /* what the first one leaves is in nobody's way */
@@ -99,7 +149,7 @@ static void test_shapes(void **state)
         {2, 9, 11, 32, 48, 3, 1, 1, false, true, true},
         {1, 8, 33, 48, 16, 3, 1, 1, false, true, false},
         {40, 8, 12, 16, 32, 3, 1, 1, false, false, true},
-        {2, 16, 70, 16, 16, 3, 1, 1, false, false, false},
+        {2, 15, 68, 16, 16, 3, 1, 1, false, false, false},
     };
     for (size_t i = 0; i < TRAIN_COUNT(shapes); i++)
         check(&shapes[i]);

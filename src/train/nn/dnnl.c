@@ -76,7 +76,7 @@ struct nn_conv {
     nn *nn;
     bool bias;
     op forward, backward_weights, backward_data;
-    conv16 *own; /* in the place of backward_weights; NULL: none */
+    conv16 *own; /* in the place of all three; NULL: none */
 };
 
 /* inner: what the primitive is asked to take. All NULL: nothing made yet. */
@@ -171,11 +171,8 @@ static tg_status conv_build(nn_conv *c, const desc_conv *desc, const conv_layout
                              {DNNL_ARG_DIFF_DST, l->dst, NULL},
                              {DNNL_ARG_DIFF_WEIGHTS, l->weights, NULL},
                              {DNNL_ARG_DIFF_BIAS, l->bias, NULL}};
-    if (!c->own) {
-        DNNL_TRY("choosing a convolution", desc_conv_backward_weights(x, desc, pd[0], &pd[1]));
-        TG_TRY(
-            op_build(c->nn, pd[1], &c->backward_weights, weights, TRAIN_COUNT(weights) - without));
-    }
+    DNNL_TRY("choosing a convolution", desc_conv_backward_weights(x, desc, pd[0], &pd[1]));
+    TG_TRY(op_build(c->nn, pd[1], &c->backward_weights, weights, TRAIN_COUNT(weights) - without));
 
     const joint data[] = {{DNNL_ARG_DIFF_DST, l->dst, NULL},
                           {DNNL_ARG_WEIGHTS, l->weights, NULL},
@@ -211,7 +208,7 @@ static tg_status conv_choose(nn_conv *c, const nn_conv_shape *shape, conv_layout
 {
     desc_conv desc;
     if (c->nn->type == dnnl_bf16 && !c->nn->amx && conv16_has(shape))
-        TG_TRY(conv16_create(shape, true, &c->own));
+        return conv16_create(shape, true, &c->own);
     TG_TRY(conv_describe(c->nn->type, shape, layouts, &desc));
     tg_status status = TG_E_UNSUPPORTED;
     if (c->nn->type == dnnl_f32 && winograd_pays(shape))
@@ -252,6 +249,10 @@ void nn_conv_destroy(nn_conv *c)
 tg_status nn_conv_forward(nn_conv *c, const float *src, const float *weights, const float *bias,
                           float *dst)
 {
+    if (c->own) {
+        conv16_forward(c->own, src, weights, dst);
+        return TG_OK;
+    }
     return op_run(c->nn, &c->forward, (const float *const[]){src, weights, dst, bias});
 }
 
@@ -267,6 +268,10 @@ tg_status nn_conv_backward_weights(nn_conv *c, const float *src, const float *dd
 
 tg_status nn_conv_backward_data(nn_conv *c, const float *ddst, const float *weights, float *dsrc)
 {
+    if (c->own) {
+        conv16_backward_data(c->own, ddst, weights, dsrc);
+        return TG_OK;
+    }
     return op_run(c->nn, &c->backward_data, (const float *const[]){ddst, weights, dsrc});
 }
 

@@ -26,9 +26,11 @@ TG_NODISCARD tg_status nn_create(nn **nn_p);
 /* After everything made with it. NULL is fine, as for all destroy functions here. */
 void nn_destroy(nn *n);
 
-/* From now on what is made with n (convolutions, nn_dense16) reads what it multiplies rounded to
- * bf16, and sums in fp32; what it is given and gives stays fp32.
- * Errors  TG_E_UNSUPPORTED: the CPU, or TG_CPU, has neither avx512_bf16 nor AMX */
+/* From now on what is made with n (convolutions, nn_dense16, layers that are given it for that)
+ * reads what it multiplies rounded to bf16, and sums in fp32; what it is given and gives stays
+ * fp32. Where the CPU has AMX convolutions and dense layers are oneDNN's; else small convolutions
+ * and all other products are our own (conv16.h, gemm16.h): by shape, never by time. Errors
+ * TG_E_UNSUPPORTED: the CPU, or TG_CPU, has neither avx512_bf16 nor AMX */
 TG_NODISCARD tg_status nn_use_bf16(nn *n);
 
 /* ---- convolution: square kernel, zero padding on all sides ------------------------------------
