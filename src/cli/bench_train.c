@@ -216,6 +216,7 @@ static tg_status one_row(const struct bench_train_options *o, torch_peer *p, con
 {
     const bench_ratio none = {NAN, NAN, NAN};
     struct bench_train_row row = {.spec = spec,
+                                  .precision = o->precision,
                                   .about = {.batch = batch},
                                   .workers = workers,
                                   .ms = none,
@@ -230,13 +231,13 @@ static tg_status one_row(const struct bench_train_options *o, torch_peer *p, con
     if (o->begin)
         o->begin(o->arg, spec, batch);
     if (workers == 0) {
-        status = train_bench_create(spec, batch, NULL, &b);
+        status = train_bench_create(spec, batch, o->precision, NULL, &b);
         if (status == TG_OK)
             status = alone(o, b, p, &row);
     } else {
-        status = bench_workers_create(spec, batch, 1, &one);
+        status = bench_workers_create(spec, batch, o->precision, 1, &one);
         if (status == TG_OK)
-            status = bench_workers_create(spec, batch, workers, &all);
+            status = bench_workers_create(spec, batch, o->precision, workers, &all);
         if (status == TG_OK)
             status = together(o, one, all, &row);
     }

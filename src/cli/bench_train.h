@@ -28,8 +28,9 @@ bench_ratio bench_samples_summary(const struct bench_samples *s, size_t from);
 
 /* The steps of a model, batch and number of workers. Figures that there are not are NAN. */
 struct bench_train_row {
-    const char *spec;       /* of the model, as it was asked for */
-    const char *error;      /* NULL; else what is wrong, and `about` and the figures are not set */
+    const char *spec;  /* of the model, as it was asked for */
+    const char *error; /* NULL; else what is wrong, and `about` and the figures are not set */
+    train_precision precision;
     train_bench_info about; /* batch: of one worker */
     size_t workers; /* 0: a thread alone, without a session; processor time, else wall clock */
     size_t samples;
@@ -48,8 +49,9 @@ struct bench_train_options {
     size_t count;
     size_t batch[BENCH_TRAIN_BATCHES], batches;    /* 0: each model's own */
     size_t workers[BENCH_TRAIN_WORKERS], nworkers; /* 0: a thread alone */
-    double seconds;                                /* a row, and side */
-    const char *python;                            /* NULL: no comparison */
+    train_precision precision;
+    double seconds;     /* a row, and side */
+    const char *python; /* NULL: no comparison */
     void *arg;
     void (*begin)(void *arg, const char *spec, size_t batch);
     /* Before the first row, with python: PyTorch's version and what its matrix product reaches,
@@ -69,7 +71,8 @@ TG_NODISCARD tg_status bench_train(const struct bench_train_options *o);
 struct bench_workers;
 
 /* Errors those of train_bench_create, TG_E_NOMEM */
-TG_NODISCARD tg_status bench_workers_create(const char *spec, size_t batch, size_t workers,
+TG_NODISCARD tg_status bench_workers_create(const char *spec, size_t batch,
+                                            train_precision precision, size_t workers,
                                             struct bench_workers **g_p);
 void bench_workers_destroy(struct bench_workers *g); /* NULL is fine */
 train_bench_info bench_workers_about(const struct bench_workers *g);

@@ -36,10 +36,11 @@ static json_t *ratio_json(const bench_ratio *r)
 static tg_status row_json(const struct bench_train_row *row)
 {
     const train_bench_info *a = &row->about;
-    json_t *json = json_pack("{s:s, s:o, s:I, s:I, s:o, s:o}", "type",
+    json_t *json = json_pack("{s:s, s:o, s:I, s:I, s:s, s:o, s:o}", "type",
                              row->workers ? "bench_workers" : "bench_train", "model",
                              records_text(row->spec), "batch", (json_int_t)a->batch, "workers",
-                             (json_int_t)(row->workers ? row->workers : 1), "error",
+                             (json_int_t)(row->workers ? row->workers : 1), "precision",
+                             train_precision_names[row->precision], "error",
                              records_text(row->error), "target", records_real(row->target));
     json_t *figures =
         json_pack("{s:I, s:I, s:o, s:I, s:o, s:o, s:o}", "params", (json_int_t)a->params, "context",
@@ -100,8 +101,9 @@ static void title(struct table *t, int width, const char *text)
 
 #define WIDTH 6 /* of figures */
 
-static tg_status head(struct bench_train_report *r, bool workers)
+static tg_status head(struct bench_train_report *r, const struct bench_train_row *row)
 {
+    const bool workers = row->workers > 0;
     static const char *const common[] = {"batch", "ms", "min", "max", "GFLOP/s", "samples/s"},
                              *const group[] = {"workers", "speed-up",     "min",
                                                "max",     "by processor", "target"},
@@ -114,6 +116,9 @@ static tg_status head(struct bench_train_report *r, bool workers)
     r->table = table_create(7 + (workers ? 6 : r->torch ? 6 : 0));
     if (!r->table)
         return tg_fail(TG_E_NOMEM, "out of memory: a table");
+    if (row->precision != TRAIN_FP32)
+        printf("convolutions and dense layers in %s%s\n", train_precision_names[row->precision],
+               r->torch ? ", PyTorch's in fp32" : "");
     puts(workers ? "workers of one process, dense exchange, wall-clock time of a step"
                  : "one thread, processor time of a step: forward, backward, SGD with momentum");
     table_row(r->table);
@@ -193,7 +198,7 @@ tg_status bench_train_report_row(struct bench_train_report *r, const struct benc
     if (r->json)
         return row_json(row);
     if (!r->table)
-        TG_TRY(head(r, row->workers > 0));
+        TG_TRY(head(r, row));
     row_cells(r, row);
     return print_table(r);
 }

@@ -16,6 +16,7 @@ struct member {
 
 struct bench_workers {
     const char *spec;
+    train_precision precision;
     size_t batch, workers, started;
     struct member member[BENCH_TRAIN_WORKERS];
     pthread_mutex_t mutex;
@@ -57,7 +58,8 @@ static void *work(void *arg)
     struct member *m = arg;
     struct bench_workers *g = m->group;
     train_bench *bench = NULL;
-    const tg_status status = train_bench_create(g->spec, g->batch, m->transport, &bench);
+    const tg_status status =
+        train_bench_create(g->spec, g->batch, g->precision, m->transport, &bench);
     if (status == TG_OK)
         m->about = train_bench_about(bench);
     else
@@ -120,8 +122,8 @@ static tg_status start(struct bench_workers *g)
     return wait_for_all(g);
 }
 
-tg_status bench_workers_create(const char *spec, size_t batch, size_t workers,
-                               struct bench_workers **g_p)
+tg_status bench_workers_create(const char *spec, size_t batch, train_precision precision,
+                               size_t workers, struct bench_workers **g_p)
 {
     if (workers < 1 || workers > BENCH_TRAIN_WORKERS)
         return tg_fail(TG_E_ARG, "workers=%zu: allowed: 1 to %d", workers, BENCH_TRAIN_WORKERS);
@@ -130,6 +132,7 @@ tg_status bench_workers_create(const char *spec, size_t batch, size_t workers,
         return tg_fail(TG_E_NOMEM, "out of memory: workers");
     g->spec = spec;
     g->batch = batch;
+    g->precision = precision;
     g->workers = workers;
     pthread_mutex_init(&g->mutex, NULL);
     pthread_cond_init(&g->changed, NULL);

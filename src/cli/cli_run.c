@@ -77,6 +77,7 @@ train_job run_job_of(const struct run_options *o, tg_trace *trace)
                        .lr_scale = o->lr_scale,
                        .batch = (size_t)o->batch,
                        .accumulate = (uint32_t)o->accumulate,
+                       .precision = o->precision,
                        .context = (size_t)o->context,
                        .shard = o->shard,
                        .epochs = o->epochs,

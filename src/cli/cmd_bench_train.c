@@ -57,7 +57,7 @@ static tg_status set_models(struct command *c, const char *text)
     }
 }
 
-enum { JSON = 1, MODELS, BATCH, SECONDS, COMPARE, PYTHON, WORKERS };
+enum { JSON = 1, MODELS, BATCH, SECONDS, COMPARE, PYTHON, WORKERS, PRECISION };
 
 static tg_status set(struct command *c, int key, const char *arg)
 {
@@ -80,6 +80,8 @@ static tg_status set(struct command *c, int key, const char *arg)
     case PYTHON:
         c->python = arg;
         return TG_OK;
+    case PRECISION:
+        return options_precision("precision", arg, &c->o.precision);
     default:
         return bench_args_list("workers", arg, 1, BENCH_TRAIN_WORKERS, BENCH_TRAIN_WORKERS,
                                c->o.workers, &c->o.nworkers);
@@ -88,7 +90,7 @@ static tg_status set(struct command *c, int key, const char *arg)
 
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
-    if (key < JSON || key > WORKERS)
+    if (key < JSON || key > PRECISION)
         return ARGP_ERR_UNKNOWN;
     if (set(state->input, key, arg) == TG_OK)
         return 0;
@@ -96,14 +98,16 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     return EINVAL;
 }
 
-static const struct argp_option options[] = {{.name = "json", .key = JSON},
-                                             {.name = "models", .key = MODELS, .arg = "SPEC,.."},
-                                             {.name = "batch", .key = BATCH, .arg = "N,.."},
-                                             {.name = "seconds", .key = SECONDS, .arg = "S"},
-                                             {.name = "compare", .key = COMPARE, .arg = "torch"},
-                                             {.name = "python", .key = PYTHON, .arg = "PATH"},
-                                             {.name = "workers", .key = WORKERS, .arg = "N,.."},
-                                             {0}};
+static const struct argp_option options[] = {
+    {.name = "json", .key = JSON},
+    {.name = "models", .key = MODELS, .arg = "SPEC,.."},
+    {.name = "batch", .key = BATCH, .arg = "N,.."},
+    {.name = "seconds", .key = SECONDS, .arg = "S"},
+    {.name = "compare", .key = COMPARE, .arg = "torch"},
+    {.name = "python", .key = PYTHON, .arg = "PATH"},
+    {.name = "workers", .key = WORKERS, .arg = "N,.."},
+    {.name = "precision", .key = PRECISION, .arg = "fp32|bf16"},
+    {0}};
 
 /* What options together must fulfil; the default values of those not given. */
 static tg_status complete(struct command *c)

@@ -39,7 +39,8 @@ static tg_status check(const struct eval_options *o)
 /* What the command line leaves open the weights say: their metadata has the options' names. */
 static tg_status complete(struct eval_options *o, const tg_weights *w)
 {
-    static const char *const names[] = {"model", "data", "holdout", "batch", "context"};
+    static const char *const names[] = {"model", "data",    "holdout",
+                                        "batch", "context", "precision"};
     /* A holdout is part of what the data are: of other data it says nothing. */
     const bool other_data = options_given(&o->common, "data");
     if (!options_given(&o->common, "model") && !tg_weights_metadata(w, "model"))
@@ -99,17 +100,18 @@ static tg_status print_json(const struct eval_options *o, const tg_weights *w,
 {
     const char *step = step_of(w);
     json_t *record = json_pack(
-        "{s:s, s:o, s:o, s:o, s:I, s:s, s:o, s:o, s:s, s:I, s:I, s:o, s:o, s:o, s:f, s:s, s:s}",
+        "{s:s, s:o, s:o, s:o, s:I, s:s, s:o, s:o, s:s, s:I, s:I, s:s, s:o, s:o, s:o, s:f, s:s, "
+        "s:s}",
         "type", "eval", "weights", records_text(tg_weights_path(w)), "step",
         step ? json_integer(strtoll(step, NULL, 10)) : json_null(), "model",
         records_text(o->common.model), "params", (json_int_t)info->params, "data",
         train_data_name(data), "data_origin", records_text(train_data_origin(data)), "data_hash",
         json_sprintf("%016" PRIx64, train_data_hash(data)), "split",
         o->common.holdout ? "holdout" : "test", "samples", (json_int_t)info->labels, "batch",
-        (json_int_t)o->common.batch, "test_accuracy", records_real(info->accuracy), "test_loss",
-        records_real(info->loss), "perplexity",
-        records_perplexity(train_data_unit(data) != TRAIN_IMAGES, info->loss), "seconds",
-        info->seconds, "version", tg_version(), "cpu", tg_cpu_level());
+        (json_int_t)o->common.batch, "precision", train_precision_names[o->common.precision],
+        "test_accuracy", records_real(info->accuracy), "test_loss", records_real(info->loss),
+        "perplexity", records_perplexity(train_data_unit(data) != TRAIN_IMAGES, info->loss),
+        "seconds", info->seconds, "version", tg_version(), "cpu", tg_cpu_level());
     tg_status status = records_print(record, stdout, "standard output");
     json_decref(record);
     return status;
@@ -127,6 +129,8 @@ static tg_status print_table(const struct eval_options *o, const tg_weights *w,
            train_data_origin(data), format_count(info->labels).text,
            format_count(train_data_test(data)).text,
            o->common.holdout ? ", held out of training" : "");
+    if (o->common.precision != TRAIN_FP32)
+        printf("precision      %s\n", train_precision_names[o->common.precision]);
     printf("test           accuracy %.2f %%, loss %.4f%s\n", 100 * info->accuracy, info->loss,
            data_text_loss(train_data_unit(data), info->loss).text);
     printf("time           %s\n", format_seconds(info->seconds).text);
@@ -145,6 +149,7 @@ static tg_status test(const struct eval_options *o, const tg_weights *w, const t
                                 .weights = w,
                                 .batch = (size_t)o->common.batch,
                                 .context = (size_t)o->common.context,
+                                .precision = o->common.precision,
                                 .samples = (size_t)o->samples,
                                 .outputs = o->logits ? on_outputs : NULL,
                                 .arg = &sink,

@@ -83,6 +83,8 @@ static int print_result(const struct run_about *about, const struct run_result *
     if (o->lr_scale != TRAIN_LR_SCALE_NONE || o->accumulate > 1)
         printf("minibatch      %d x %" PRIu64 " batches of %" PRIu64 " samples, lr scale %s\n",
                end->world, o->accumulate, o->batch, train_lr_scale_names[o->lr_scale]);
+    if (o->precision != TRAIN_FP32)
+        printf("precision      %s\n", train_precision_names[o->precision]);
     printf("steps          %" PRIu64 " of %" PRIu64 "%s\n", end->steps, result->steps_planned,
            end->interrupted ? ", interrupted" : "");
     print_quality(end, train_data_unit(data));

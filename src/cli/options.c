@@ -10,19 +10,20 @@
 #include <string.h>
 
 enum form {
-    FORM_TEXT,    /* const char *, not empty; checked by whoever uses it */
-    FORM_SPEC,    /* const char *, a spec string of `kind` */
-    FORM_MODEL,   /* const char * */
-    FORM_SHARD,   /* const char * */
-    FORM_LINK,    /* const char *, NULL for "none" */
-    FORM_COUNT,   /* uint64_t */
-    FORM_SECONDS, /* double */
-    FORM_DRIVER,  /* tg_driver */
-    FORM_SCALE,   /* train_lr_scale */
-    FORM_NO_EVAL, /* no value */
-    FORM_FLAG,    /* no value: bool */
-    FORM_RULE,    /* PATTERN=METHOD, several */
-    FORM_FAULT    /* RANK=SPEC, several */
+    FORM_TEXT,      /* const char *, not empty; checked by whoever uses it */
+    FORM_SPEC,      /* const char *, a spec string of `kind` */
+    FORM_MODEL,     /* const char * */
+    FORM_SHARD,     /* const char * */
+    FORM_LINK,      /* const char *, NULL for "none" */
+    FORM_COUNT,     /* uint64_t */
+    FORM_SECONDS,   /* double */
+    FORM_DRIVER,    /* tg_driver */
+    FORM_SCALE,     /* train_lr_scale */
+    FORM_PRECISION, /* train_precision */
+    FORM_NO_EVAL,   /* no value */
+    FORM_FLAG,      /* no value: bool */
+    FORM_RULE,      /* PATTERN=METHOD, several */
+    FORM_FAULT      /* RANK=SPEC, several */
 };
 
 struct option_def {
@@ -52,6 +53,8 @@ static const struct option_def table[] = {
     {"lr-schedule", "SPEC", EVERY, FORM_SPEC, AT(lr_schedule), TG_KIND_LR_SCHEDULE, 0, 0},
     {"lr-scale", "none|sqrt|linear", EVERY, FORM_SCALE, AT(lr_scale), TG_KIND_COUNT, 0, 0},
     {"accumulate", "N", EVERY, FORM_COUNT, AT(accumulate), TG_KIND_COUNT, 1, 1e6},
+    {"precision", "fp32|bf16", EVERY | OPT_EVAL, FORM_PRECISION, AT(precision), TG_KIND_COUNT, 0,
+     0},
     {"link", "LINK", EVERY, FORM_LINK, AT(link), TG_KIND_COUNT, 0, 0},
     {"steps", "N", EVERY, FORM_COUNT, AT(steps), TG_KIND_COUNT, 1, 1e12},
     {"epochs", "N", BOTH, FORM_COUNT, AT(epochs), TG_KIND_COUNT, 0, 1e9},
@@ -162,7 +165,7 @@ static tg_status check_spec(const struct option_def *option, const char *value)
 }
 
 /* The number of a word among names (count). */
-static tg_status find_word(const struct option_def *option, const char *const *names, size_t count,
+static tg_status find_word(const char *option, const char *const *names, size_t count,
                            const char *value, size_t *index_p)
 {
     char list[128] = "";
@@ -173,14 +176,14 @@ static tg_status find_word(const struct option_def *option, const char *const *n
         }
         snprintf(list + strlen(list), sizeof list - strlen(list), "%s%s", i ? ", " : "", names[i]);
     }
-    return tg_fail(TG_E_SPEC, "--%s \"%.64s\": allowed: %s", option->name, value, list);
+    return tg_fail(TG_E_SPEC, "--%s \"%.64s\": allowed: %s", option, value, list);
 }
 
 static tg_status set_driver(tg_driver *driver, const struct option_def *option, const char *value)
 {
     size_t i;
-    TG_TRY(
-        find_word(option, driver_names, sizeof driver_names / sizeof driver_names[0], value, &i));
+    TG_TRY(find_word(option->name, driver_names, sizeof driver_names / sizeof driver_names[0],
+                     value, &i));
     *driver = (tg_driver)i;
     return TG_OK;
 }
@@ -189,8 +192,16 @@ static tg_status set_scale(train_lr_scale *scale, const struct option_def *optio
                            const char *value)
 {
     size_t i;
-    TG_TRY(find_word(option, train_lr_scale_names, TRAIN_LR_SCALES, value, &i));
+    TG_TRY(find_word(option->name, train_lr_scale_names, TRAIN_LR_SCALES, value, &i));
     *scale = (train_lr_scale)i;
+    return TG_OK;
+}
+
+tg_status options_precision(const char *name, const char *value, train_precision *precision_p)
+{
+    size_t i;
+    TG_TRY(find_word(name, train_precision_names, TRAIN_PRECISIONS, value, &i));
+    *precision_p = (train_precision)i;
     return TG_OK;
 }
 
@@ -249,6 +260,8 @@ static tg_status set_value(struct run_options *o, const struct option_def *optio
         return set_driver(member, option, value);
     case FORM_SCALE:
         return set_scale(member, option, value);
+    case FORM_PRECISION:
+        return options_precision(option->name, value, member);
     case FORM_NO_EVAL:
         *(bool *)member = false;
         return TG_OK;

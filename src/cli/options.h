@@ -29,6 +29,7 @@ struct run_options {
     const char *dump_gradients; /* directory */
     uint64_t accumulate;
     train_lr_scale lr_scale;
+    train_precision precision;
     tg_driver driver;
     bool evaluate;
     struct run_fault faults[OPT_MAX_FAULTS];
@@ -47,6 +48,10 @@ void options_defaults(struct run_options *o, uint64_t workers);
  * Errors   TG_E_SPEC: names the value and what is allowed */
 TG_NODISCARD tg_status options_set(struct run_options *o, int where, const char *name,
                                    const char *value);
+
+/* "bf16" to TRAIN_BF16, of an option of that name. Errors TG_E_SPEC */
+TG_NODISCARD tg_status options_precision(const char *name, const char *value,
+                                         train_precision *precision_p);
 
 bool options_given(const struct run_options *o, const char *name);
 

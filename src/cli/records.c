@@ -237,9 +237,10 @@ static json_t *about_settings(const struct run_options *o, const train_start_inf
 
 static json_t *about_run(const struct run_options *o, const train_start_info *info)
 {
-    return json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:s, s:I, s:b}",                /**/
+    return json_pack("{s:s, s:I, s:s, s:I, s:I, s:I, s:I, s:I, s:f, s:s, s:I, s:b}",           /**/
                      "lr_scale", train_lr_scale_names[o->lr_scale],                            /**/
                      "accumulate", (json_int_t)o->accumulate,                                  /**/
+                     "precision", train_precision_names[o->precision],                         /**/
                      "steps", (json_int_t)info->steps,                                         /**/
                      "steps_per_epoch", (json_int_t)info->steps_per_epoch,                     /**/
                      "first_step", (json_int_t)info->first_step,                               /**/

@@ -101,7 +101,7 @@ static tg_status go(by_hand *r)
     const tg_rng_key key = {.seed = 2, .purpose = TG_PURPOSE_TEST};
     const tg_rng_key own = {.seed = 2, .purpose = TG_PURPOSE_TEST, .rank = rank + 1};
     const int32_t labels[BATCH] = {0, 1};
-    const model_input in = {SIDE, SIDE, 3, 0, 2};
+    const model_input in = {SIDE, SIDE, 3, 0, 2, false};
     const tg_session_config config = {
         .struct_size = sizeof config, .optimizer = "sgd:lr=0.1", .timeout_ms = 20000};
     float x[PIXELS_OF_ALL], same[PIXELS_OF_ALL];

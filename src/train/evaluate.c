@@ -66,7 +66,8 @@ tg_status train_evaluate(const train_eval_job *job, const train_data *data, trai
     TG_TRY(run_context(job->model, job->context, train_data_unit(data), &config.context));
     if (train_data_unit(data) == TRAIN_IMAGES && job->samples == 0)
         whole.samples = train_data_test(data);
-    const model_input in = train_data_input(data, config.context);
+    model_input in = train_data_input(data, config.context);
+    in.bf16 = job->precision == TRAIN_BF16;
     TG_TRY(model_create(job->model, &in, config.batch, 0, &m));
     config.stream = m->nstate > 0;
     tg_status status = loader_create(data, DATA_TEST, &config, &test);

@@ -76,7 +76,7 @@ void run_free(run *r);
 /* What weights that this run saves say of themselves: "model=..", "data=..", "holdout=..",
  * "batch=..", of texts "context=..", as `telegrad eval` is told them, and "data_hash=..".
  * (run_weights.c) */
-#define RUN_METADATA 6
+#define RUN_METADATA 7
 typedef struct run_metadata {
     const char *list[RUN_METADATA]; /* (count) */
     size_t count;

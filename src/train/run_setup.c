@@ -13,6 +13,9 @@ const char *const train_lr_scale_names[TRAIN_LR_SCALES] = {[TRAIN_LR_SCALE_NONE]
                                                            [TRAIN_LR_SCALE_SQRT] = "sqrt",
                                                            [TRAIN_LR_SCALE_LINEAR] = "linear"};
 
+const char *const train_precision_names[TRAIN_PRECISIONS] = {
+    [TRAIN_FP32] = "fp32", [TRAIN_BF16] = "bf16"};
+
 static const char *either(const char *text, const char *otherwise)
 {
     return text ? text : otherwise;
@@ -102,7 +105,8 @@ static tg_status parse_specs(run *r)
 
 static tg_status make_model(run *r)
 {
-    const model_input in = train_data_input(r->data, r->context);
+    model_input in = train_data_input(r->data, r->context);
+    in.bf16 = r->job->precision == TRAIN_BF16;
     TG_TRY(model_create(r->job->model, &in, r->job->batch, r->job->seed, &r->model));
     const double state =
         (double)tg_optimizer_slots(r->optimizer) * (double)r->model->params_total * sizeof(float);
@@ -132,11 +136,11 @@ static tg_status job_text(const run *r, char *text, size_t room)
     const int len = snprintf(
         text, room,
         "model=%s\ndata=%s:train=%zu,test=%zu,hash=%016" PRIx64 ",augment=%s\nbatch=%zu\n"
-        "context=%zu\nshard=%s\nlr_schedule=%s\nlr_scale=%s\naccumulate=%" PRIu32,
+        "context=%zu\nshard=%s\nlr_schedule=%s\nlr_scale=%s\naccumulate=%" PRIu32 "\nprecision=%s",
         tg_spec_text(spec), train_data_name(r->data), train_data_train(r->data),
         train_data_test(r->data), train_data_hash(r->data), r->data->augment ? "crop-flip" : "none",
         r->job->batch, r->context, tg_spec_text(r->shard), tg_lr_schedule_text(r->lr),
-        train_lr_scale_names[r->job->lr_scale], r->parts);
+        train_lr_scale_names[r->job->lr_scale], r->parts, train_precision_names[r->job->precision]);
     tg_spec_free(spec);
     return len >= 0 && (size_t)len < room
                ? TG_OK

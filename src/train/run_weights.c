@@ -44,6 +44,7 @@ tg_status run_describe(const run *r, run_metadata *d)
     TG_TRY(describe(d, "batch=%zu", job->batch));
     if (r->context > 0)
         TG_TRY(describe(d, "context=%zu", r->context));
+    TG_TRY(describe(d, "precision=%s", train_precision_names[job->precision]));
     return describe(d, "data_hash=%016" PRIx64, train_data_hash(r->data));
 }
 

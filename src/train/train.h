@@ -53,6 +53,13 @@ typedef enum train_lr_scale {
 #define TRAIN_LR_SCALES 3
 extern const char *const train_lr_scale_names[TRAIN_LR_SCALES];
 
+/* What convolutions, dense layers and an LSTM's inputs multiply: fp32, or rounded to bf16 and
+ * summed in fp32. All that lies between layers, parameters, gradients and the optimizer's state are
+ * fp32 in any case; so are the LSTM's recurrent products forward, and attention. */
+typedef enum train_precision { TRAIN_FP32 = 0, TRAIN_BF16 = 1 } train_precision;
+#define TRAIN_PRECISIONS 2
+extern const char *const train_precision_names[TRAIN_PRECISIONS];
+
 typedef struct train_job {
     const char *model; /* "lenet5", "mlp:hidden=256" */
     const char *method, *strategy, *optimizer, *lr_schedule;
@@ -61,10 +68,11 @@ typedef struct train_job {
     train_lr_scale lr_scale;
     size_t batch;        /* samples per rank and part of a step */
     uint32_t accumulate; /* parts, whose mean gradient is exchanged; 0: one */
-    size_t context;      /* tokens in a sample; 0: what the model's spec says, else 35 */
-    const char *shard;   /* which rank has which images; NULL: "iid" */
-    uint64_t epochs;     /* ignored if steps > 0 */
-    uint64_t steps;      /* total steps; 0: epochs decides */
+    train_precision precision;
+    size_t context;    /* tokens in a sample; 0: what the model's spec says, else 35 */
+    const char *shard; /* which rank has which images; NULL: "iid" */
+    uint64_t epochs;   /* ignored if steps > 0 */
+    uint64_t steps;    /* total steps; 0: epochs decides */
     uint64_t seed;
     uint64_t log_every;
     const char *save_dir; /* NULL: never */
@@ -171,7 +179,8 @@ typedef struct train_events {
  * (accuracy, hash alike). Ranks that were told different things (steps, evaluation, saving) fail
  * before the first step. A callback that fails ends the run on all ranks. Threads: one rank per
  * thread; oneDNN runs on the calling thread alone. Errors: those of the session; TG_E_MISMATCH:
- * names the setting, ranks and values; TG_E_SPEC for the job's strings; TG_E_NONFINITE if the loss
+ * names the setting, ranks and values; TG_E_UNSUPPORTED:
+ * the CPU has no bf16; TG_E_SPEC for the job's strings; TG_E_NONFINITE if the loss
  * is lost for good */
 TG_NODISCARD tg_status train_run(const train_job *job, const train_data *data,
                                  tg_transport *transport, const train_events *events,
@@ -208,10 +217,11 @@ TG_NODISCARD tg_status train_bench_batches(const char *spec, size_t room, size_t
 
 /* transport  NULL: forward, backward, SGD with momentum, and no session. Else a rank of it: what
  *            train_run's steps do with method dense; all ranks call together; borrowed
- * Errors     those of the model's spec and of the session, TG_E_ARG, TG_E_NOMEM
+ * Errors     those of the model's spec and of the session, TG_E_ARG, TG_E_NOMEM,
+ *            TG_E_UNSUPPORTED (the CPU has no bf16)
  * Threads    it belongs to the thread that made it */
-TG_NODISCARD tg_status train_bench_create(const char *spec, size_t batch, tg_transport *transport,
-                                          train_bench **b_p);
+TG_NODISCARD tg_status train_bench_create(const char *spec, size_t batch, train_precision precision,
+                                          tg_transport *transport, train_bench **b_p);
 void train_bench_destroy(train_bench *b); /* NULL is fine */
 train_bench_info train_bench_about(const train_bench *b);
 /* One step; with a transport all ranks take as many. *loss_p: of the batch before the update.
@@ -225,7 +235,8 @@ typedef struct train_eval_job {
     const tg_weights *weights; /* must have the model's tensors and no others */
     size_t batch;              /* samples at a time */
     size_t context;            /* of texts, as in train_job */
-    size_t samples;            /* images: the first so many of the test set; 0: all */
+    train_precision precision;
+    size_t samples; /* images: the first so many of the test set; 0: all */
     /* Images: called for each batch in the order of the test set: logits (rows, classes), of
      * `total` rows in all. What it returns ends the evaluation unless TG_OK. NULL: not wanted */
     tg_status (*outputs)(void *arg, const float *logits, size_t rows, size_t classes, size_t total);
@@ -242,7 +253,7 @@ typedef struct train_eval_info {
 
 /* Test weights as train_run tests its own, in one thread.
  * Errors TG_E_SPEC (model), TG_E_ARG (samples, outputs of a text), TG_E_MISMATCH (weights of
- * another model), and what outputs returns */
+ * another model), TG_E_UNSUPPORTED (the CPU has no bf16), and what outputs returns */
 TG_NODISCARD tg_status train_evaluate(const train_eval_job *job, const train_data *data,
                                       train_eval_info *info_p);
 

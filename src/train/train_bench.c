@@ -85,13 +85,15 @@ static tg_status make_session(train_bench *b, tg_transport *transport)
     return tg_session_begin(b->session);
 }
 
-static tg_status make(train_bench *b, const char *spec, size_t batch, tg_transport *transport)
+static tg_status make(train_bench *b, const char *spec, size_t batch, train_precision precision,
+                      tg_transport *transport)
 {
     TG_TRY(model_parse(spec, &b->spec));
     b->rank = transport ? (uint32_t)transport->rank : 0;
     const char *data;
     model_input input;
     TG_TRY(model_usual_data(spec, &data, &input));
+    input.bf16 = precision == TRAIN_BF16;
     TG_TRY(model_create(spec, &input, batch, 1, &b->model));
     TG_TRY(draw_batch(b));
     if (transport)
@@ -100,12 +102,12 @@ static tg_status make(train_bench *b, const char *spec, size_t batch, tg_transpo
     return tg_optimizer_create(OPTIMIZER, &b->optimizer);
 }
 
-tg_status train_bench_create(const char *spec, size_t batch, tg_transport *transport,
-                             train_bench **b_p)
+tg_status train_bench_create(const char *spec, size_t batch, train_precision precision,
+                             tg_transport *transport, train_bench **b_p)
 {
     train_bench *b;
     TG_TRY(train_alloc(1, sizeof *b, &b));
-    const tg_status status = make(b, spec, batch, transport);
+    const tg_status status = make(b, spec, batch, precision, transport);
     if (status != TG_OK) {
         train_bench_destroy(b);
         return status;

@@ -4,7 +4,7 @@
 static train_bench *make(const char *model, size_t batch, tg_transport *t)
 {
     train_bench *b = NULL;
-    if (train_bench_create(model, batch, t, &b) != TG_OK)
+    if (train_bench_create(model, batch, TRAIN_FP32, t, &b) != TG_OK)
         fail_msg("%s: %s", model, tg_error());
     return b;
 }
@@ -57,9 +57,9 @@ static void bad_models_are_refused(void **state)
     (void)state;
     train_bench *b = NULL;
     size_t batch, count;
-    assert_int_equal(train_bench_create("nosuch", 1, NULL, &b), TG_E_SPEC);
-    assert_int_equal(train_bench_create("mlp:hidden=0", 1, NULL, &b), TG_E_SPEC);
-    assert_int_equal(train_bench_create("mlp", 0, NULL, &b), TG_E_ARG);
+    assert_int_equal(train_bench_create("nosuch", 1, TRAIN_FP32, NULL, &b), TG_E_SPEC);
+    assert_int_equal(train_bench_create("mlp:hidden=0", 1, TRAIN_FP32, NULL, &b), TG_E_SPEC);
+    assert_int_equal(train_bench_create("mlp", 0, TRAIN_FP32, NULL, &b), TG_E_ARG);
     assert_int_equal(train_bench_batches("nosuch", 1, &batch, &count), TG_E_SPEC);
     assert_null(b);
 }

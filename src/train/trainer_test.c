@@ -70,8 +70,8 @@ static void test_evaluation(void **state)
     model *m;
     const model_batch whole = {.x = x, .labels = labels, .count = TEST};
     model_result result;
-    OK(model_create(job.model, &(model_input){DATA_SIDE, DATA_SIDE, 1, 0, DATA_CLASSES}, TEST,
-                    job.seed, &m));
+    OK(model_create(job.model, &(model_input){DATA_SIDE, DATA_SIDE, 1, 0, DATA_CLASSES, false},
+                    TEST, job.seed, &m));
     OK(model_forward(m, &whole, &(model_pass){0}, NULL, &result));
     model_destroy(m);
     for (size_t batch = 7; batch <= 300; batch += 293) { /* neither divides the test set */

@@ -34,7 +34,7 @@ class Help(CliTest):
                 self.assertNotIn("unrecognized", done, name)
 
     def test_every_option_is_named(self):
-        for command, options in (("eval", ("resume", "weights", "model", "data", "holdout", "context", "batch", "samples",
+        for command, options in (("eval", ("resume", "weights", "model", "data", "holdout", "context", "batch", "precision", "samples",
                                            "logits", "json")),
                                  ("data", ("shard", "workers", "seed", "holdout", "json"))):
             text = self.ok(command, "--help")

@@ -218,7 +218,7 @@ typedef struct outcome {
 static outcome run(const struct layer_case *c)
 {
     outcome o;
-    const model_input input = {c->height, c->width, c->channels, 0, CLASSES};
+    const model_input input = {c->height, c->width, c->channels, 0, CLASSES, false};
     const int32_t labels[BATCH] = {0, 2};
     const size_t count = BATCH * c->height * c->width * c->channels;
     float *x;

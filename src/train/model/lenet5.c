@@ -39,5 +39,7 @@ static tg_status create(const tg_spec *spec, const model_input *in, size_t batch
     return net_model(n, x, seed, m_p);
 }
 
-const model_type model_lenet5 = {
-    .entry = &model_lenet5_entry, .data = "mnist", .input = {28, 28, 1, 0, 10}, .create = create};
+const model_type model_lenet5 = {.entry = &model_lenet5_entry,
+                                 .data = "mnist",
+                                 .input = {.height = 28, .width = 28, .channels = 1, .classes = 10},
+                                 .create = create};

@@ -15,7 +15,7 @@
 #define OK(expr) assert_int_equal((expr), TG_OK)
 #define PIXELS 784
 
-static const model_input input = {28, 28, 1, 0, 10};
+static const model_input input = {28, 28, 1, 0, 10, false};
 static const model_pass training = {.training = true};
 
 static void fill(float *x, int32_t *labels, size_t batch)
@@ -132,7 +132,8 @@ static void test_shapes(void **state)
     assert_int_equal(model_create("lenet5:act=sin", &input, 2, 1, &m), TG_E_SPEC);
     assert_int_equal(model_create("mlp:hidden=0", &input, 2, 1, &m), TG_E_SPEC);
     assert_int_equal(model_create("mlp", &input, 0, 1, &m), TG_E_ARG);
-    assert_int_equal(model_create("lenet5", &(model_input){4, 4, 1, 0, 10}, 2, 1, &m), TG_E_ARG);
+    assert_int_equal(model_create("lenet5", &(model_input){4, 4, 1, 0, 10, false}, 2, 1, &m),
+                     TG_E_ARG);
     assert_non_null(strstr(tg_error(), "conv1"));
 
     size_t count;

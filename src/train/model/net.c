@@ -45,9 +45,11 @@ net_value net_view_add(net *n, size_t array, net_shape shape, bool blocked)
     return (net_value){n->nviews++};
 }
 
-static tg_status allocate(net *n)
+static tg_status allocate(net *n, bool bf16)
 {
     TG_TRY(nn_create(&n->nn));
+    if (bf16)
+        TG_TRY(nn_use_bf16(n->nn));
     TG_TRY(train_alloc(NET_MAX_NODES, sizeof *n->nodes, &n->nodes));
     TG_TRY(train_alloc(NET_MAX_NODES + 1, sizeof *n->arrays, &n->arrays));
     TG_TRY(train_alloc(NET_MAX_VALUES, sizeof *n->views, &n->views));
@@ -59,7 +61,7 @@ tg_status net_create(const model_input *in, size_t batch, net **n_p)
 {
     net *n;
     TG_TRY(train_alloc(1, sizeof *n, &n));
-    const tg_status status = allocate(n);
+    const tg_status status = allocate(n, in->bf16);
     if (status != TG_OK) {
         destroy(n);
         return status;

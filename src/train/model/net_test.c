@@ -15,7 +15,7 @@
 
 enum { SIDE = 3, CLASSES = 4, MOST = 4 * SIDE * SIDE * 2 };
 
-static const model_input input = {SIDE, SIDE, 2, 0, CLASSES};
+static const model_input input = {SIDE, SIDE, 2, 0, CLASSES, false};
 static const int32_t labels[4] = {1, 3, 0, 1};
 static float x[MOST]; /* (4, 3, 3, 2) */
 

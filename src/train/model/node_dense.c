@@ -10,6 +10,8 @@ static tg_status forward(net_node *node, const model_pass *pass)
 {
     (void)pass;
     const float *bias = node->ntensors > 1 ? net_param(node, 1) : NULL;
+    if (node->impl)
+        return nn_dense16_forward(node->impl, node->x[0], net_param(node, 0), bias, node->y);
     return nn_dense_forward(rows(node), node->in[0].channels, node->out.channels, node->x[0],
                             net_param(node, 0), bias, node->y);
 }
@@ -17,6 +19,9 @@ static tg_status forward(net_node *node, const model_pass *pass)
 static tg_status backward_weights(net_node *node)
 {
     float *dbias = node->ntensors > 1 ? net_grad(node, 1) : NULL;
+    if (node->impl)
+        return nn_dense16_backward_weights(node->impl, node->x[0], node->dy, net_grad(node, 0),
+                                           dbias);
     return nn_dense_backward_weights(rows(node), node->in[0].channels, node->out.channels,
                                      node->x[0], node->dy, net_grad(node, 0), dbias);
 }
@@ -25,12 +30,21 @@ static tg_status backward_data(net_node *node)
 {
     if (!node->dx[0])
         return TG_OK;
+    if (node->impl)
+        return nn_dense16_backward_data(node->impl, node->dy, net_param(node, 0), node->dx[0]);
     return nn_dense_backward_data(rows(node), node->in[0].channels, node->out.channels, node->dy,
                                   net_param(node, 0), node->dx[0]);
 }
 
-static const net_node_ops ops = {
-    .forward = forward, .backward_weights = backward_weights, .backward_data = backward_data};
+static void destroy(net_node *node)
+{
+    nn_dense16_destroy(node->impl);
+}
+
+static const net_node_ops ops = {.forward = forward,
+                                 .backward_weights = backward_weights,
+                                 .backward_data = backward_data,
+                                 .destroy = destroy};
 
 /* other: NULL, or whose weights it shares */
 static net_value dense(net *n, net_value x, const char *name, const char *other,
@@ -49,6 +63,11 @@ static net_value dense(net *n, net_value x, const char *name, const char *other,
                        spec.init.value > 0 ? spec.init : net_he(in.channels));
     if (spec.bias)
         net_tensor_add(node, name, "bias", MODEL_TRAINED, &spec.out, 1, (model_init){0});
+    if (net_input_of(n)->bf16) {
+        nn_dense16 *d = NULL;
+        net_note(n, nn_dense16_create(net_nn(node), rows(node), in.channels, out.channels, &d));
+        node->impl = d;
+    }
     return net_node_value(node);
 }
 

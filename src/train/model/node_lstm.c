@@ -69,7 +69,8 @@ static tg_status make(net_node *node, lstm *l)
     const nn_lstm_shape shape = {.batch = net_batch(node),
                                  .context = node->in[0].height,
                                  .in = node->in[0].channels,
-                                 .hidden = node->out.channels};
+                                 .hidden = node->out.channels,
+                                 .bf16 = net_input_of(node->net)->bf16 ? net_nn(node) : NULL};
     l->h = net_state_add(node->net, shape.batch * shape.hidden);
     l->c = net_state_add(node->net, shape.batch * shape.hidden);
     const double steps = (double)shape.batch * (double)shape.context;

@@ -79,15 +79,18 @@ static tg_status create(const tg_spec *spec, const model_input *in, size_t batch
     return net_model(n, x, seed, m_p);
 }
 
-const model_type model_resnet20 = {.entry = &model_resnet20_entry,
-                                   .data = "cifar10",
-                                   .input = {32, 32, 3, 0, 10},
-                                   .create = create};
-const model_type model_resnet56 = {.entry = &model_resnet56_entry,
-                                   .data = "cifar10",
-                                   .input = {32, 32, 3, 0, 10},
-                                   .create = create};
-const model_type model_resnet110 = {.entry = &model_resnet110_entry,
-                                    .data = "cifar10",
-                                    .input = {32, 32, 3, 0, 10},
-                                    .create = create};
+const model_type model_resnet20 = {
+    .entry = &model_resnet20_entry,
+    .data = "cifar10",
+    .input = {.height = 32, .width = 32, .channels = 3, .classes = 10},
+    .create = create};
+const model_type model_resnet56 = {
+    .entry = &model_resnet56_entry,
+    .data = "cifar10",
+    .input = {.height = 32, .width = 32, .channels = 3, .classes = 10},
+    .create = create};
+const model_type model_resnet110 = {
+    .entry = &model_resnet110_entry,
+    .data = "cifar10",
+    .input = {.height = 32, .width = 32, .channels = 3, .classes = 10},
+    .create = create};

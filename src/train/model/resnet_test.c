@@ -15,7 +15,7 @@
 static model *make(const char *spec, size_t side, size_t batch)
 {
     model *m;
-    OK(model_create(spec, &(model_input){side, side, 3, 0, 10}, batch, 5, &m));
+    OK(model_create(spec, &(model_input){side, side, 3, 0, 10, false}, batch, 5, &m));
     return m;
 }
 
@@ -84,12 +84,16 @@ static void test_refused(void **state)
 {
     (void)state;
     model *m;
-    assert_int_equal(model_create("vgg11", &(model_input){28, 32, 3, 0, 10}, 1, 1, &m), TG_E_ARG);
+    assert_int_equal(model_create("vgg11", &(model_input){28, 32, 3, 0, 10, false}, 1, 1, &m),
+                     TG_E_ARG);
     assert_non_null(strstr(tg_error(), "28 x 32"));
-    assert_int_equal(model_create("resnet20", &(model_input){0, 0, 0, 35, 10}, 1, 1, &m), TG_E_ARG);
-    assert_int_equal(model_create("resnet20:depth=3", &(model_input){32, 32, 3, 0, 10}, 1, 1, &m),
-                     TG_E_SPEC);
-    OK(model_create("resnet20", &(model_input){1, 1, 1, 0, 2}, 1, 1, &m)); /* small, but an image */
+    assert_int_equal(model_create("resnet20", &(model_input){0, 0, 0, 35, 10, false}, 1, 1, &m),
+                     TG_E_ARG);
+    assert_int_equal(
+        model_create("resnet20:depth=3", &(model_input){32, 32, 3, 0, 10, false}, 1, 1, &m),
+        TG_E_SPEC);
+    OK(model_create("resnet20", &(model_input){1, 1, 1, 0, 2, false}, 1, 1,
+                    &m)); /* small, but an image */
     model_destroy(m);
 }
 

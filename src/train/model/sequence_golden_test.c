@@ -115,8 +115,8 @@ static const char *const gradients[] = {"d_weight_ih_l0", "d_weight_hh_l0", "d_b
 
 static void check_lstm(const char *set)
 {
-    const nn_lstm_shape shape = {size_of(set, 0), size_of(set, 1), size_of(set, 2),
-                                 size_of(set, 3)};
+    const nn_lstm_shape shape = {size_of(set, 0), size_of(set, 1), size_of(set, 2), size_of(set, 3),
+                                 NULL};
     float *x = get(set, "x"), *h = get(set, "h"), *c = get(set, "c"), *dy = get(set, "dy");
     float *y = room(set, "y"), *dx = room(set, "dx"), *w[4], *dw[4];
     for (size_t t = 0; t < 4; t++) {

@@ -142,7 +142,7 @@ static void test_usual_data(void **state)
 static void test_refused(void **state)
 {
     (void)state;
-    const model_input images = {28, 28, 1, 0, 10};
+    const model_input images = {28, 28, 1, 0, 10, false};
     model *m;
     assert_int_equal(model_create("lstm:hidden=8,embed=4", &input, 2, 1, &m), TG_E_SPEC);
     assert_non_null(strstr(tg_error(), "hidden=8, embed=4"));

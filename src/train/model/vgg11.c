@@ -61,5 +61,7 @@ static tg_status create(const tg_spec *spec, const model_input *in, size_t batch
     return net_model(n, x, seed, m_p);
 }
 
-const model_type model_vgg11 = {
-    .entry = &model_vgg11_entry, .data = "cifar10", .input = {32, 32, 3, 0, 10}, .create = create};
+const model_type model_vgg11 = {.entry = &model_vgg11_entry,
+                                .data = "cifar10",
+                                .input = {.height = 32, .width = 32, .channels = 3, .classes = 10},
+                                .create = create};

@@ -53,24 +53,14 @@ void op_destroy(op *o)
     memset(o, 0, sizeof *o);
 }
 
-/* Choose an implementation for an operation descriptor and make it. */
-static tg_status op_create(nn *n, const void *desc, const_dnnl_primitive_desc_t hint, op *o,
-                           dnnl_primitive_desc_t *pd_p)
+static tg_status op_create(nn *n, const_dnnl_primitive_desc_t pd, op *o)
 {
-    dnnl_primitive_attr_t attr;
-    DNNL_TRY("creating attributes", dnnl_primitive_attr_create(&attr));
-    dnnl_status_t status = dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user);
-    if (status == dnnl_success)
-        status = dnnl_primitive_desc_create(pd_p, desc, attr, n->engine, hint);
-    dnnl_primitive_attr_destroy(attr);
-    DNNL_TRY("choosing an implementation", status);
-    DNNL_TRY("creating a primitive", dnnl_primitive_create(&o->primitive, *pd_p));
-
-    const dnnl_memory_desc_t *md = dnnl_primitive_desc_query_md(*pd_p, dnnl_query_scratchpad_md, 0);
+    DNNL_TRY("creating a primitive", dnnl_primitive_create(&o->primitive, pd));
+    const_layout md = dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
     const size_t bytes = md ? dnnl_memory_desc_get_size(md) : 0;
     if (bytes > 0)
         DNNL_TRY("creating memory",
-                 dnnl_memory_create(&o->scratch, md, n->engine, DNNL_MEMORY_NONE));
+                 dnnl_memory_create(&o->scratch, md, n->context.engine, DNNL_MEMORY_NONE));
     if (bytes > n->scratch_bytes) {
         void *scratch;
         TG_TRY(train_alloc(bytes, 1, &scratch));
@@ -81,12 +71,12 @@ static tg_status op_create(nn *n, const void *desc, const_dnnl_primitive_desc_t 
     return TG_OK;
 }
 
-static tg_status reorder_create(nn *n, const dnnl_memory_desc_t *src, const dnnl_memory_desc_t *dst,
+static tg_status reorder_create(nn *n, const_layout src, const_layout dst,
                                 dnnl_primitive_t *reorder_p)
 {
     dnnl_primitive_desc_t pd;
-    DNNL_TRY("choosing a reorder",
-             dnnl_reorder_primitive_desc_create(&pd, src, n->engine, dst, n->engine, NULL));
+    DNNL_TRY("choosing a reorder", dnnl_reorder_primitive_desc_create(
+                                       &pd, src, n->context.engine, dst, n->context.engine, NULL));
     const dnnl_status_t status = dnnl_primitive_create(reorder_p, pd);
     dnnl_primitive_desc_destroy(pd);
     DNNL_TRY("creating a reorder", status);
@@ -95,8 +85,7 @@ static tg_status reorder_create(nn *n, const dnnl_memory_desc_t *src, const dnnl
 
 static tg_status port_create(nn *n, const_dnnl_primitive_desc_t pd, const joint *j, port *p)
 {
-    const dnnl_memory_desc_t *inner =
-        dnnl_primitive_desc_query_md(pd, dnnl_query_exec_arg_md, j->arg);
+    const_layout inner = dnnl_primitive_desc_query_md(pd, dnnl_query_exec_arg_md, j->arg);
     if (!inner)
         return op_failed(dnnl_invalid_arguments, "asking for a layout");
     p->arg = j->arg;
@@ -104,7 +93,7 @@ static tg_status port_create(nn *n, const_dnnl_primitive_desc_t pd, const joint 
                 j->arg == DNNL_ARG_DIFF_WEIGHTS || j->arg == DNNL_ARG_DIFF_BIAS;
     if (j->user) {
         DNNL_TRY("creating memory",
-                 dnnl_memory_create(&p->user, j->user, n->engine, DNNL_MEMORY_NONE));
+                 dnnl_memory_create(&p->user, j->user, n->context.engine, DNNL_MEMORY_NONE));
         if (dnnl_memory_desc_equal(j->user, inner)) {
             p->inner = p->user;
             return TG_OK;
@@ -115,22 +104,20 @@ static tg_status port_create(nn *n, const_dnnl_primitive_desc_t pd, const joint 
         TG_TRY(train_alloc(dnnl_memory_desc_get_size(inner), 1, &p->buffer));
         data = p->buffer;
     }
-    DNNL_TRY("creating memory", dnnl_memory_create(&p->inner, inner, n->engine, data));
+    DNNL_TRY("creating memory", dnnl_memory_create(&p->inner, inner, n->context.engine, data));
     if (j->user)
         TG_TRY(reorder_create(n, p->output ? inner : j->user, p->output ? j->user : inner,
                               &p->reorder));
     return TG_OK;
 }
 
-/* The whole op. pd_p gets the primitive's descriptor (for hints), the caller's to destroy; it may
- * be set on failure too. */
-tg_status op_build(nn *n, const void *desc, const_dnnl_primitive_desc_t hint, op *o,
-                   const joint *joints, size_t njoints, dnnl_primitive_desc_t *pd_p)
+tg_status op_build(nn *n, const_dnnl_primitive_desc_t pd, op *o, const joint *joints,
+                   size_t njoints)
 {
-    TG_TRY(op_create(n, desc, hint, o, pd_p));
+    TG_TRY(op_create(n, pd, o));
     for (size_t i = 0; i < njoints; i++) {
         o->nports++; /* first: what is half made is destroyed with the op */
-        TG_TRY(port_create(n, *pd_p, &joints[i], &o->ports[i]));
+        TG_TRY(port_create(n, pd, &joints[i], &o->ports[i]));
     }
     return TG_OK;
 }
@@ -184,9 +171,9 @@ tg_status op_run(nn *n, op *o, const float *const *data)
     return status;
 }
 
-tg_status op_layout(dnnl_memory_desc_t *md, int ndims, const dnnl_dims_t dims,
-                    dnnl_format_tag_t tag)
+tg_status op_layout(dnnl_data_type_t type, int ndims, const dnnl_dims_t dims, dnnl_format_tag_t tag,
+                    layout *l_p)
 {
-    DNNL_TRY("describing an array", dnnl_memory_desc_init_by_tag(md, ndims, dims, dnnl_f32, tag));
+    DNNL_TRY("describing an array", desc_layout(ndims, dims, type, tag, l_p));
     return TG_OK;
 }

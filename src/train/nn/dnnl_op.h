@@ -1,22 +1,22 @@
-/* A oneDNN 2 primitive wrapped as an `op`: ports that join the caller's arrays, in canonical
+/* A oneDNN primitive wrapped as an `op`: ports that join the caller's arrays, in canonical
  * layouts, to the formats that the primitive chose, with a reorder where the two differ. Scratch
  * memory is the nn's own, so that ranks which are threads of one process share nothing. */
 #ifndef TG_NN_DNNL_OP_H
 #define TG_NN_DNNL_OP_H
 
+#include "train/nn/dnnl_desc.h"
+#include "train/nn/gemm16.h"
 #include "train/nn/nn.h"
-#include <oneapi/dnnl/dnnl.h>
 #include <signal.h>
 
-#if DNNL_VERSION_MAJOR != 2
-#error "dnnl.c and dnnl_op.c need oneDNN 2.x"
-#endif
-
 struct nn {
-    dnnl_engine_t engine;
+    desc_context context;
     dnnl_stream_t stream;
     void *scratch;
     size_t scratch_bytes;
+    dnnl_data_type_t type; /* of what is multiplied */
+    bool amx;              /* bf16: the CPU has matrix units for it, which oneDNN knows to use */
+    gemm16 *half;          /* bf16: own products; NULL: fp32 */
 };
 
 #define OP_PORTS 5
@@ -41,16 +41,14 @@ typedef struct op {
 /* What joins a primitive's argument to the world. */
 typedef struct joint {
     int arg;
-    const dnnl_memory_desc_t *user; /* the caller's layout; NULL: internal memory ... */
-    const port *shared;             /* ... of this port of another op; NULL: of its own */
+    const_layout user;  /* the caller's; NULL: internal memory ... */
+    const port *shared; /* ... of this port of another op; NULL: of its own */
 } joint;
 
-/* Make the whole op from an operation descriptor (dnnl_*_desc_t). hint: the forward primitive's
- * descriptor, or NULL.
- * pd_p  gets the primitive's descriptor (for hints), the caller's to op_pd_destroy; may be set on
- * failure too o     on failure the caller destroys it as well */
-TG_NODISCARD tg_status op_build(nn *n, const void *desc, const_dnnl_primitive_desc_t hint, op *o,
-                                const joint *joints, size_t njoints, dnnl_primitive_desc_t *pd_p);
+/* Make the whole op from what describes its primitive. On failure the caller destroys it as well.
+ */
+TG_NODISCARD tg_status op_build(nn *n, const_dnnl_primitive_desc_t pd, op *o, const joint *joints,
+                                size_t njoints);
 void op_destroy(op *o);
 void op_pd_destroy(dnnl_primitive_desc_t pd); /* NULL is fine */
 
@@ -64,9 +62,9 @@ TG_NODISCARD tg_status op_run(nn *n, op *o, const float *const *data);
 void op_hold_signals(sigset_t *old);
 void op_let_signals(const sigset_t *old);
 
-/* An f32 array's layout. */
-TG_NODISCARD tg_status op_layout(dnnl_memory_desc_t *md, int ndims, const dnnl_dims_t dims,
-                                 dnnl_format_tag_t tag);
+/* An array's layout in a type. */
+TG_NODISCARD tg_status op_layout(dnnl_data_type_t type, int ndims, const dnnl_dims_t dims,
+                                 dnnl_format_tag_t tag, layout *l_p);
 
 /* A oneDNN failure as a status with a message. */
 TG_NODISCARD tg_status op_failed(dnnl_status_t status, const char *what);

@@ -1,5 +1,5 @@
-/* Arithmetic of layers for one rank: fp32, one compute thread, the same bits from run to run
- * whatever other ranks of the process do.
+/* Arithmetic of layers for one rank: fp32 (or nn_use_bf16), one compute thread, the same bits from
+ * run to run whatever other ranks of the process do.
  *
  * Activations are nhwc (batch, height, width, channels). Convolution weights are (out, in, kh, kw),
  * dense weights (out, in), biases (out): these canonical layouts are what parameters and gradients
@@ -25,6 +25,13 @@ typedef struct nn nn;
 TG_NODISCARD tg_status nn_create(nn **nn_p);
 /* After everything made with it. NULL is fine, as for all destroy functions here. */
 void nn_destroy(nn *n);
+
+/* From now on what is made with n (convolutions, nn_dense16, layers that are given it for that)
+ * reads what it multiplies rounded to bf16, and sums in fp32; what it is given and gives stays
+ * fp32. Where the CPU has AMX convolutions and dense layers are oneDNN's; else small convolutions
+ * and all other products are our own (conv16.h, gemm16.h): by shape, never by time. Errors
+ * TG_E_UNSUPPORTED: the CPU, or TG_CPU, has neither avx512_bf16 nor AMX */
+TG_NODISCARD tg_status nn_use_bf16(nn *n);
 
 /* ---- convolution: square kernel, zero padding on all sides ------------------------------------
  */
@@ -97,6 +104,21 @@ TG_NODISCARD tg_status nn_dense_backward_weights(size_t batch, size_t in, size_t
                                                  float *dweights, float *dbias);
 TG_NODISCARD tg_status nn_dense_backward_data(size_t batch, size_t in, size_t out,
                                               const float *ddst, const float *weights, float *dsrc);
+
+/* The same with products in bf16, of an nn that uses it. */
+typedef struct nn_dense16 nn_dense16;
+
+TG_NODISCARD tg_status nn_dense16_create(nn *n, size_t batch, size_t in, size_t out,
+                                         nn_dense16 **d_p);
+void nn_dense16_destroy(nn_dense16 *d);
+/* bias, dbias: NULL, none */
+TG_NODISCARD tg_status nn_dense16_forward(nn_dense16 *d, const float *src, const float *weights,
+                                          const float *bias, float *dst);
+TG_NODISCARD tg_status nn_dense16_backward_weights(nn_dense16 *d, const float *src,
+                                                   const float *ddst, float *dweights,
+                                                   float *dbias);
+TG_NODISCARD tg_status nn_dense16_backward_data(nn_dense16 *d, const float *ddst,
+                                                const float *weights, float *dsrc);
 
 /* ---- softmax and cross-entropy
  * --------------------------------------------------------------------- */

@@ -11,6 +11,7 @@
 struct nn_lstm {
     nn_lstm_shape s;
     const row_kernels *rows;
+    gemm16 *half;   /* borrowed */
     float *bias;    /* (4 hidden) */
     float *gates;   /* (batch, context, 4 hidden); the backward pass leaves their gradients */
     float *before;  /* (batch, context, hidden): h before each step */
@@ -24,6 +25,7 @@ tg_status nn_lstm_create(const nn_lstm_shape *shape, nn_lstm **l_p)
     TG_TRY(train_alloc(1, sizeof *l, &l));
     l->s = *shape;
     l->rows = row_kernels_of(tg_cpu_level());
+    l->half = shape->bf16 ? shape->bf16->half : NULL;
     const size_t b = shape->batch, t = shape->context, h = shape->hidden;
     const struct {
         float **array;
@@ -60,7 +62,8 @@ static tg_status forward(nn_lstm *l, const float *x, const nn_lstm_weights *w, f
 {
     const size_t context = l->s.context, hidden = l->s.hidden, width = 4 * hidden;
     const size_t rows = l->s.batch * context;
-    TG_TRY(gemm('N', 'T', rows, width, l->s.in, x, l->s.in, w->input, l->s.in, 0, l->gates, width));
+    TG_TRY(product(l->half, 'N', 'T', rows, width, l->s.in, x, l->s.in, w->input, l->s.in, 0,
+                   l->gates, width));
     for (size_t j = 0; j < width; j++)
         l->bias[j] = w->input_bias[j] + w->hidden_bias[j];
     const size_t bytes = hidden * sizeof *h;
@@ -130,10 +133,10 @@ static tg_status backward_weights(nn_lstm *l, const float *x, const nn_lstm_weig
 {
     const size_t hidden = l->s.hidden, width = 4 * hidden, rows = l->s.batch * l->s.context;
     TG_TRY(sweep(l, w->recurrent, dy));
-    TG_TRY(
-        gemm('T', 'N', width, l->s.in, rows, l->gates, width, x, l->s.in, 0, dw->input, l->s.in));
-    TG_TRY(gemm('T', 'N', width, hidden, rows, l->gates, width, l->before, hidden, 0, dw->recurrent,
-                hidden));
+    TG_TRY(product(l->half, 'T', 'N', width, l->s.in, rows, l->gates, width, x, l->s.in, 0,
+                   dw->input, l->s.in));
+    TG_TRY(product(l->half, 'T', 'N', width, hidden, rows, l->gates, width, l->before, hidden, 0,
+                   dw->recurrent, hidden));
     sum_rows(rows, width, l->gates, width, dw->input_bias);
     memcpy(dw->hidden_bias, dw->input_bias, width * sizeof *dw->hidden_bias);
     return TG_OK;
@@ -151,6 +154,10 @@ tg_status nn_lstm_backward_weights(nn_lstm *l, const float *x, const nn_lstm_wei
 
 tg_status nn_lstm_backward_data(nn_lstm *l, const nn_lstm_weights *w, float *dx)
 {
-    return nn_dense_backward_data(l->s.batch * l->s.context, l->s.in, 4 * l->s.hidden, l->gates,
-                                  w->input, dx);
+    sigset_t old;
+    op_hold_signals(&old);
+    const tg_status status = dense_backward_data(l->half, l->s.batch * l->s.context, l->s.in,
+                                                 4 * l->s.hidden, l->gates, w->input, dx);
+    op_let_signals(&old);
+    return status;
 }

@@ -11,10 +11,12 @@
 #ifndef TG_NN_RECURRENT_H
 #define TG_NN_RECURRENT_H
 
-#include "telegrad/base.h"
+#include "train/nn/nn.h"
 
 typedef struct nn_lstm_shape {
     size_t batch, context, in, hidden; /* x (batch, context, in), y (batch, context, hidden) */
+    nn *bf16; /* that multiplies the inputs and makes the weights' gradients in bf16; NULL: in fp32
+               */
 } nn_lstm_shape;
 
 /* Parameters, or their gradients. */
