@@ -14,8 +14,11 @@
  * in an unbroken row, so that a driver seals it once.
  *
  * An object is made once per (bucket, lane) with all its buffers and started any number of times;
- * several objects may be under way at once. One file and one line in exchanges.def each: direct,
- * ring, allgather, none; broadcast (sets parameters) is not selectable. */
+ * several objects may be under way at once. One file and one line in exchanges.def each; broadcast
+ * (sets parameters) is not selectable.
+ *
+ * A small dense vector in one delay is allgather with codec f32: every rank sends all of it to all,
+ * who sum in rank order. */
 #ifndef TG_EXCHANGE_H
 #define TG_EXCHANGE_H
 
@@ -69,7 +72,10 @@ extern const tg__combine
 typedef struct tg__cost {
     unsigned rounds;
     double delays; /* one-way delays in sequence */
-    double bytes;  /* sent per rank, envelopes included */
+    double bytes;  /* sent per rank, envelopes included: by the rank that sends most */
+    double serial; /* bytes that leave one after the other, whoever sends them: over equal links an
+                      exchange takes delays * delay + serial / rate. More than bytes where a rank
+                      waits for another's before it sends its own */
 } tg__cost;
 
 typedef struct tg__exchange_ops {

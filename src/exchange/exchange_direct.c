@@ -176,6 +176,7 @@ static void direct_cost(int size, size_t n, double frame, tg__cost *cost_p)
     cost_p->rounds = size > 1 ? 2 : 0;
     cost_p->delays = size > 1 ? 2 : 0;
     cost_p->bytes = (P - 1) * (part + block);
+    cost_p->serial = cost_p->bytes;
 }
 
 const tg__exchange_ops tg__direct_exchange = {

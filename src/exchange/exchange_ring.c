@@ -210,6 +210,7 @@ static void ring_cost(int size, size_t n, double frame, tg__cost *cost_p)
     cost_p->rounds = 2 * (unsigned)(size - 1);
     cost_p->delays = 2 * (P - 1);
     cost_p->bytes = 2 * (P - 1) * (4.0 * (double)n / P + head);
+    cost_p->serial = cost_p->bytes;
 }
 
 const tg__exchange_ops tg__ring_exchange = {

@@ -12,6 +12,7 @@ static fixture_result result[8];
 
 static const char *const methods[] = {"dense",
                                       "dense:exchange=ring",
+                                      "dense:exchange=halving",
                                       "dense:exchange=allgather",
                                       "fp16",
                                       "bf16:feedback=residual",

@@ -1,0 +1,73 @@
+/* What an exchange must give, by plain loops over all ranks' decoded vectors. Included by
+ * exchange_fixture.h. */
+#ifndef TG_EXCHANGE_REFERENCE_H
+#define TG_EXCHANGE_REFERENCE_H
+
+#include "base/mem.h"
+#include "exchange/exchange.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* What all ranks sent, decoded: rank p's element i is all[p * n + i]. */
+typedef struct fixture_sent {
+    size_t n, P;
+    const float *all;
+} fixture_sent;
+
+static inline float fixture_at(const fixture_sent *s, size_t p, size_t i)
+{
+    return s->all[p * s->n + i];
+}
+
+/* The block of `P` that element i is in. */
+static inline size_t fixture_block_of(size_t n, size_t P, size_t i)
+{
+    size_t blocks = (n + 15) / 16, owner = 0;
+    while (i / 16 >= blocks * (owner + 1) / P)
+        owner++;
+    return owner;
+}
+
+/* Rank order, beginning at rank `first`. */
+static inline float fixture_sum_from(const fixture_sent *s, size_t first, size_t i)
+{
+    float sum = 0.0f;
+    for (size_t k = 0; k < s->P; k++)
+        sum += fixture_at(s, (first + k) % s->P, i);
+    return sum;
+}
+
+/* Halving: what is beyond the largest power of two is folded in, then the upper half is added to
+ * the lower one until one is left. */
+static inline float fixture_sum_tree(const fixture_sent *s, size_t i)
+{
+    float y[64] = {0};
+    size_t core = 1;
+    while (2 * core <= s->P)
+        core *= 2;
+    for (size_t p = 0; p < s->P; p++)
+        y[p % core] += fixture_at(s, p, i);
+    for (size_t d = core / 2; d > 0; d /= 2)
+        for (size_t k = 0; k < d; k++)
+            y[k] += y[k + d];
+    return y[0];
+}
+
+/* dst (n) = the aggregate of the named exchange. */
+static inline tg_status fixture_aggregate(const char *exchange, const fixture_sent *s, float *dst)
+{
+    for (size_t i = 0; i < s->n; i++) {
+        float sum;
+        if (strcmp(exchange, "ring") == 0)
+            sum = fixture_sum_from(s, fixture_block_of(s->n, s->P, i) + 1, i);
+        else if (strcmp(exchange, "halving") == 0)
+            sum = fixture_sum_tree(s, i);
+        else
+            sum = fixture_sum_from(s, 0, i);
+        dst[i] = sum * (1.0f / (float)s->P);
+    }
+    return TG_OK;
+}
+
+#endif
