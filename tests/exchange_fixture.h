@@ -96,6 +96,7 @@ static inline bool fixture_allowed(const fixture_case *c)
 /* Encode this rank's vector of the step into the exchange's parts. */
 static inline tg_status fixture_encode(tg__exchange *x, uint64_t step)
 {
+    x->context = fixture_owner_context(step, x->rank);
     if (x->nparts == 0)
         return TG_OK;
     float *v = fixture_vector(x->rank, step, x->n);
@@ -132,8 +133,10 @@ static inline tg_status fixture_reference(const fixture_case *c, int rank, int s
     tg_status status = all == NULL ? tg_fail(TG_E_NOMEM, "out of memory") : TG_OK;
     for (size_t p = 0; p < P && status == TG_OK; p++)
         status = fixture_decoded(c, (int)p, size, step, all + p * n);
-    if (status == TG_OK)
-        status = fixture_aggregate(c->exchange, &(fixture_sent){.n = n, .P = P, .all = all}, dst);
+    if (status == TG_OK) {
+        const fixture_sent sent = {.n = n, .P = P, .all = all, .codec = c->codec, .step = step};
+        status = fixture_aggregate(c->exchange, &sent, dst);
+    }
     free(all);
     return status;
 }

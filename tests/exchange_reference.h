@@ -13,6 +13,8 @@
 typedef struct fixture_sent {
     size_t n, P;
     const float *all;
+    const char *codec;
+    uint64_t step;
 } fixture_sent;
 
 static inline float fixture_at(const fixture_sent *s, size_t p, size_t i)
@@ -54,9 +56,51 @@ static inline float fixture_sum_tree(const fixture_sent *s, size_t i)
     return y[0];
 }
 
+/* What a rank's encoding of sums depends on. */
+static inline tg_encode_context fixture_owner_context(uint64_t step, int rank)
+{
+    return (tg_encode_context){
+        .struct_size = sizeof(tg_encode_context),
+        .rng = {.seed = 1, .purpose = TG_PURPOSE_OWNER, .rank = (uint32_t)rank, .step = step}};
+}
+
+/* v (n) = decode(encode(v)), as `rank` does it. */
+static inline tg_status fixture_recode(const fixture_sent *s, int rank, float *v, size_t n)
+{
+    tg_codec *codec = NULL;
+    TG_TRY(tg_codec_create(s->codec, &codec));
+    const tg_encode_context ctx = fixture_owner_context(s->step, rank);
+    tg__part part = {.cap = tg__codec_bound(codec, n), .hi = n};
+    part.dst = malloc(part.cap);
+    tg_status status = part.dst == NULL ? tg_fail(TG_E_NOMEM, "out of memory")
+                                        : tg__codec_encode(codec, &ctx, v, n, &part, 1, NULL);
+    if (status == TG_OK)
+        tg__frame_decode(part.dst, part.len, v, NULL);
+    free(part.dst);
+    tg_codec_destroy(codec);
+    return status;
+}
+
+/* Owners encode the sums of their blocks again. */
+static inline tg_status fixture_reducescatter(const fixture_sent *s, float *dst)
+{
+    for (size_t i = 0; i < s->n; i++)
+        dst[i] = fixture_sum_from(s, 0, i);
+    for (size_t q = 0, lo = 0, hi = 0; q < s->P; q++, lo = hi) {
+        while (hi < s->n && fixture_block_of(s->n, s->P, hi) == q)
+            hi++;
+        TG_TRY(fixture_recode(s, (int)q, dst + lo, hi - lo));
+    }
+    for (size_t i = 0; i < s->n; i++)
+        dst[i] *= 1.0f / (float)s->P;
+    return TG_OK;
+}
+
 /* dst (n) = the aggregate of the named exchange. */
 static inline tg_status fixture_aggregate(const char *exchange, const fixture_sent *s, float *dst)
 {
+    if (strcmp(exchange, "reducescatter") == 0)
+        return fixture_reducescatter(s, dst);
     for (size_t i = 0; i < s->n; i++) {
         float sum;
         if (strcmp(exchange, "ring") == 0)

@@ -91,6 +91,10 @@ typedef struct tg__exchange_ops {
     void (*result)(tg__exchange *x,
                    float *dst); /* dst (n) is overwritten, the same bits on all ranks */
     void (*cost)(int size, size_t n, double frame, tg__cost *cost_p);
+    /* Exchanges that encode sums again (the others: NULL): r (n) += scale * what this rank dropped
+     * from sums in doing so, in units of the sum. Over all ranks, what was sent is size * the
+     * aggregate plus this. When finished, before the next start; any thread. */
+    void (*leftover)(tg__exchange *x, float scale, float *r);
     bool decodes_own; /* the result contains this rank's own decoded values (all but broadcast) */
 } tg__exchange_ops;
 
@@ -107,6 +111,9 @@ struct tg__exchange {
     tg__recode
         *recode; /* NULL: finished blocks go out as dense f32. direct only, set by the maker */
     void *recode_arg;
+    tg_encode_context context; /* ops->leftover: what encoding sums depends on, and a random stream
+                                  of its own; set before each start, segments of the vector (or
+                                  none) */
     void *impl;
 };
 

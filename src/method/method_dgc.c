@@ -25,7 +25,7 @@ static const tg_key keys[] = {
     TG__KEY_SCOPE,
     TG__KEY_VALUES("int8"),
     TG__KEY_INDEX,
-    TG__KEY_EXCHANGE_CODED,
+    TG__KEY_EXCHANGE_SPARSE,
     {.name = NULL},
 };
 

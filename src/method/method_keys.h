@@ -9,6 +9,24 @@
         .help = "auto: allgather (one one-way delay); none: no exchange, ranks drift apart" \
     }
 
+/* Of sparsifiers: sums may be selected from again. */
+#define TG__KEY_EXCHANGE_SPARSE                                                               \
+    {                                                                                         \
+        .name = "exchange", .type = TG_KEY_CHOICE, .def = "auto",                             \
+        .choices = "auto|allgather|reducescatter|direct|none",                                \
+        .help = "auto: allgather (one one-way delay); reducescatter: owners select from the " \
+                "sums again, bytes do not grow with P; none: no exchange, ranks drift apart"  \
+    }
+
+/* Of codecs that round: sums may be rounded as well. */
+#define TG__KEY_EXCHANGE_ROUNDED                                                             \
+    {                                                                                        \
+        .name = "exchange", .type = TG_KEY_CHOICE, .def = "auto",                            \
+        .choices = "auto|allgather|reducescatter|direct|none",                               \
+        .help = "auto: allgather (one one-way delay); reducescatter: sums travel coded too " \
+                "(direct: as f32); none: no exchange, ranks drift apart"                     \
+    }
+
 #define TG__KEY_FEEDBACK_OF_ROUNDING                                                          \
     {                                                                                         \
         .name = "feedback", .type = TG_KEY_CHOICE, .def = "none", .choices = "none|residual", \

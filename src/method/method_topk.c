@@ -14,7 +14,7 @@ static const tg_key keys[] = {
      .choices = "none|residual",
      .help = "none: naive pruning, which diverges at high sparsity"},
     TG__KEY_RESCALE("no"),
-    TG__KEY_EXCHANGE_CODED,
+    TG__KEY_EXCHANGE_SPARSE,
     {.name = NULL},
 };
 
