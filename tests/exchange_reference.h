@@ -96,11 +96,33 @@ static inline tg_status fixture_reducescatter(const fixture_sent *s, float *dst)
     return TG_OK;
 }
 
+/* Pairs are merged and encoded again, along a tree. */
+static inline tg_status fixture_gtopk(const fixture_sent *s, float *dst)
+{
+    const size_t n = s->n;
+    float *v = malloc(TG__MAX(n * s->P, (size_t)1) * sizeof *v);
+    tg_status status = v == NULL ? tg_fail(TG_E_NOMEM, "out of memory") : TG_OK;
+    for (size_t i = 0; status == TG_OK && i < n * s->P; i++)
+        v[i] = s->all[i];
+    for (size_t d = 1; d < s->P; d *= 2)
+        for (size_t p = 0; status == TG_OK && p + d < s->P; p += 2 * d) {
+            for (size_t i = 0; i < n; i++)
+                v[p * n + i] = (0.0f + v[p * n + i]) + v[(p + d) * n + i];
+            status = fixture_recode(s, (int)p, v + p * n, n);
+        }
+    for (size_t i = 0; status == TG_OK && i < n; i++)
+        dst[i] = v[i] * (1.0f / (float)s->P);
+    free(v);
+    return status;
+}
+
 /* dst (n) = the aggregate of the named exchange. */
 static inline tg_status fixture_aggregate(const char *exchange, const fixture_sent *s, float *dst)
 {
     if (strcmp(exchange, "reducescatter") == 0)
         return fixture_reducescatter(s, dst);
+    if (strcmp(exchange, "gtopk") == 0)
+        return fixture_gtopk(s, dst);
     for (size_t i = 0; i < s->n; i++) {
         float sum;
         if (strcmp(exchange, "ring") == 0)

@@ -37,8 +37,11 @@ static const fixture_case many[] = {{"direct", "topk:density=0.1", 1000},
                                     {"ring", "f32", 333},
                                     {"allgather", "2bit:threshold=0.5", 700},
                                     {"direct", "f32", 5},
-                                    {"allgather", "fp16", 4097}};
-enum { MANY = 5 };
+                                    {"allgather", "fp16", 4097},
+                                    {"halving", "f32", 1000},
+                                    {"reducescatter", "topk:density=0.05", 2000},
+                                    {"gtopk", "topk:density=0.05", 2000}};
+enum { MANY = 8 };
 _Static_assert(MANY == TG__COUNT(many), "");
 
 /* Several exchanges under way at once, launched in another order on every rank. */
@@ -113,7 +116,9 @@ static void test_flags_reach_everyone(void **state)
     static const fixture_case cases[] = {{"direct", "f32", 3},
                                          {"ring", "f32", 64},
                                          {"allgather", "topk:density=0.1", 64},
-                                         {"halving", "f32", 64}};
+                                         {"halving", "f32", 64},
+                                         {"reducescatter", "topk:density=0.1", 64},
+                                         {"gtopk", "topk:density=0.1", 64}};
     (void)state;
     for (size_t i = 0; i < TG__COUNT(cases); i++)
         for (int size = 2; size <= 7; size++) {
@@ -170,6 +175,13 @@ static void test_list(void **state)
     assert_true(tg__dense_bytes(1, 1000) == 0);
 }
 
+static void expect_rank(int rank)
+{
+    char name[16];
+    snprintf(name, sizeof name, "rank %d", rank);
+    assert_non_null(strstr(tg_error(), name));
+}
+
 /* Frames that are damaged in ways a checksum cannot tell: a peer that computes wrongly. */
 static void test_bad_frames(void **state)
 {
@@ -177,6 +189,8 @@ static void test_bad_frames(void **state)
                                          {"ring", "f32", 64},
                                          {"halving", "f32", 64},
                                          {"allgather", "topk:density=0.1", 64},
+                                         {"reducescatter", "topk:density=0.1", 64},
+                                         {"gtopk", "topk:density=0.1", 64},
                                          {"broadcast", "f32", 64}};
     (void)state;
     for (size_t i = 0; i < TG__COUNT(cases); i++)
@@ -184,14 +198,15 @@ static void test_bad_frames(void **state)
             tg_codec *codec = NULL;
             tg__exchange *x = NULL;
             tg__wish wish[16];
-            assert_int_equal(fixture_create(&cases[i], 1, 2, &codec, &x), TG_OK);
+            /* every rank but gtopk's 0 hears from rank 0 first */
+            int rank = cases[i].exchange[0] != 'g', other = 1 - rank;
+            assert_int_equal(fixture_create(&cases[i], rank, 2, &codec, &x), TG_OK);
             assert_int_equal(fixture_encode(x, 0), TG_OK);
             assert_int_equal(x->ops->start(x), TG_OK);
             assert_true(x->ops->wants(x, wish, 16) > 0);
             assert_false(wish[0].send);
             uint8_t *frame = wish[0].msg + TG__ENVELOPE_BYTES;
-            size_t n =
-                cases[i].exchange[0] == 'a' || cases[i].exchange[0] == 'b' ? 64 : 32; /* blocks */
+            size_t n = strchr("abg", cases[i].exchange[0]) ? 64 : 32; /* blocks */
             size_t len = TG__FRAME_HEAD;
             uint8_t id = x->codec->ops->wire_id;
             tg__frame_head(frame, damage == 0 ? (uint8_t)(id + 1) : id, TG__FORM_ZERO, 0,
@@ -202,7 +217,7 @@ static void test_bad_frames(void **state)
                 len = 0;
             tg_status status = x->ops->done(x, wish[0].id, len);
             assert_true(status == TG_E_CORRUPT || status == TG_E_MISMATCH);
-            assert_non_null(strstr(tg_error(), "rank 0"));
+            expect_rank(other);
             tg__exchange_destroy(x);
             tg_codec_destroy(codec);
         }

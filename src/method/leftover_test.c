@@ -63,6 +63,10 @@ static void exact(void **state)
         "topk:density=1,values=f32,exchange=reducescatter",
         "dgc:density=0.02,values=f32,warmup=0,momentum=0,exchange=reducescatter",
         "dgc:density=0.02,values=fp16,warmup=6,momentum=0,nesterov=yes,exchange=reducescatter",
+        "topk:density=0.02,values=f32,exchange=gtopk",
+        "topk:density=0.05,values=fp16,scope=tensor,exchange=gtopk",
+        "topk:density=0.02,warmup=6,exchange=gtopk",
+        "dgc:density=0.02,values=f32,warmup=0,momentum=0,exchange=gtopk",
         "fp16:feedback=residual,exchange=reducescatter",
         "bf16:feedback=residual,exchange=reducescatter",
     };
@@ -82,6 +86,7 @@ static void rounded(void **state)
         "topk:density=0.05,values=int8,exchange=reducescatter",
         "topk:density=0.05,values=1bit,exchange=reducescatter",
         "dgc:density=0.02,warmup=0,momentum=0,exchange=reducescatter",
+        "topk:density=0.05,values=4bit,exchange=gtopk",
         "int8:feedback=residual,exchange=reducescatter",
         "qsgd:feedback=residual,exchange=reducescatter",
     };
@@ -165,6 +170,7 @@ static void refused(void **state)
         const char *text, *say;
     } cases[] = {
         {"topk:feedback=none,exchange=reducescatter", "feedback=none"},
+        {"topk:feedback=none,exchange=gtopk", "feedback=none"},
         {"strom:exchange=reducescatter", "allowed: auto, allgather, direct, none"},
         {"2bit:exchange=reducescatter", "allowed: auto, allgather, direct, none"},
         {"signsgd:exchange=reducescatter", "allowed: auto, allgather, direct, none"},

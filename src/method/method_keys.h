@@ -13,9 +13,10 @@
 #define TG__KEY_EXCHANGE_SPARSE                                                               \
     {                                                                                         \
         .name = "exchange", .type = TG_KEY_CHOICE, .def = "auto",                             \
-        .choices = "auto|allgather|reducescatter|direct|none",                                \
+        .choices = "auto|allgather|reducescatter|gtopk|direct|none",                          \
         .help = "auto: allgather (one one-way delay); reducescatter: owners select from the " \
-                "sums again, bytes do not grow with P; none: no exchange, ranks drift apart"  \
+                "sums again, bytes do not grow with P; gtopk: a tree does, 2 log2 P delays; " \
+                "none: no exchange, ranks drift apart"                                        \
     }
 
 /* Of codecs that round: sums may be rounded as well. */

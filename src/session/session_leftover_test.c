@@ -17,6 +17,7 @@ static fixture_result result[8];
 static const char *const methods[] = {
     "topk:density=0.1,values=f32,exchange=reducescatter",
     "topk:density=0.1,values=fp16,scope=tensor,exchange=reducescatter",
+    "topk:density=0.2,values=fp16,exchange=gtopk",
     "dgc:density=0.1,values=f32,warmup=6,momentum=0,exchange=reducescatter",
 };
 static const char *const strategies[] = {"ssgd", "cd:k=0,warmup=3", "cd:k=3,warmup=2"};
