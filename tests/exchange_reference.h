@@ -31,12 +31,11 @@ static inline size_t fixture_block_of(size_t n, size_t P, size_t i)
     return owner;
 }
 
-/* Rank order, beginning at rank `first`. */
-static inline float fixture_sum_from(const fixture_sent *s, size_t first, size_t i)
+static inline float fixture_sum_in_order(const fixture_sent *s, size_t i)
 {
     float sum = 0.0f;
-    for (size_t k = 0; k < s->P; k++)
-        sum += fixture_at(s, (first + k) % s->P, i);
+    for (size_t p = 0; p < s->P; p++)
+        sum += fixture_at(s, p, i);
     return sum;
 }
 
@@ -85,11 +84,30 @@ static inline tg_status fixture_recode(const fixture_sent *s, int rank, float *v
 static inline tg_status fixture_reducescatter(const fixture_sent *s, float *dst)
 {
     for (size_t i = 0; i < s->n; i++)
-        dst[i] = fixture_sum_from(s, 0, i);
+        dst[i] = fixture_sum_in_order(s, i);
     for (size_t q = 0, lo = 0, hi = 0; q < s->P; q++, lo = hi) {
         while (hi < s->n && fixture_block_of(s->n, s->P, hi) == q)
             hi++;
         TG_TRY(fixture_recode(s, (int)q, dst + lo, hi - lo));
+    }
+    for (size_t i = 0; i < s->n; i++)
+        dst[i] *= 1.0f / (float)s->P;
+    return TG_OK;
+}
+
+/* Block b begins at the rank after its owner; every partial sum is encoded again. */
+static inline tg_status fixture_ring(const fixture_sent *s, float *dst)
+{
+    for (size_t b = 0, lo = 0, hi = 0; b < s->P; b++, lo = hi) {
+        while (hi < s->n && fixture_block_of(s->n, s->P, hi) == b)
+            hi++;
+        for (size_t k = 0; k < s->P; k++) {
+            const size_t p = (b + 1 + k) % s->P;
+            for (size_t i = lo; i < hi; i++)
+                dst[i] = (k == 0 ? 0.0f : 0.0f + dst[i]) + fixture_at(s, p, i);
+            if (k > 0 || s->P == 1)
+                TG_TRY(fixture_recode(s, (int)p, dst + lo, hi - lo));
+        }
     }
     for (size_t i = 0; i < s->n; i++)
         dst[i] *= 1.0f / (float)s->P;
@@ -123,14 +141,11 @@ static inline tg_status fixture_aggregate(const char *exchange, const fixture_se
         return fixture_reducescatter(s, dst);
     if (strcmp(exchange, "gtopk") == 0)
         return fixture_gtopk(s, dst);
+    if (strcmp(exchange, "ring") == 0)
+        return fixture_ring(s, dst);
     for (size_t i = 0; i < s->n; i++) {
-        float sum;
-        if (strcmp(exchange, "ring") == 0)
-            sum = fixture_sum_from(s, fixture_block_of(s->n, s->P, i) + 1, i);
-        else if (strcmp(exchange, "halving") == 0)
-            sum = fixture_sum_tree(s, i);
-        else
-            sum = fixture_sum_from(s, 0, i);
+        const float sum =
+            strcmp(exchange, "halving") == 0 ? fixture_sum_tree(s, i) : fixture_sum_in_order(s, i);
         dst[i] = sum * (1.0f / (float)s->P);
     }
     return TG_OK;

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-enum { HAND_RANKS = 8, HAND_WISHES = 64 };
+enum { HAND_RANKS = 12, HAND_WISHES = 64 };
 
 /* The wishes that are open, by rank. */
 typedef struct hand {

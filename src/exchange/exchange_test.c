@@ -115,6 +115,7 @@ static void test_flags_reach_everyone(void **state)
 {
     static const fixture_case cases[] = {{"direct", "f32", 3},
                                          {"ring", "f32", 64},
+                                         {"ring", "fp16", 64},
                                          {"allgather", "topk:density=0.1", 64},
                                          {"halving", "f32", 64},
                                          {"reducescatter", "topk:density=0.1", 64},
@@ -145,7 +146,7 @@ static void refused(const fixture_case *c, int rank, int size, tg_status want, c
 static void test_refusals(void **state)
 {
     (void)state;
-    refused(&(fixture_case){"ring", "topk", 10}, 0, 2, TG_E_UNSUPPORTED, "allowed: f32");
+    refused(&(fixture_case){"ring", "topk", 10}, 0, 2, TG_E_UNSUPPORTED, "every element");
     refused(&(fixture_case){"halving", "topk", 10}, 0, 2, TG_E_UNSUPPORTED, "allowed: f32");
     refused(&(fixture_case){"ring", "f32", 10}, 0, 3000, TG_E_UNSUPPORTED, "at most 2049");
     refused(&(fixture_case){"direct", "f32", 10}, 2, 2, TG_E_ARG, "rank=2 of 2");

@@ -67,6 +67,13 @@ static void exact(void **state)
         "topk:density=0.05,values=fp16,scope=tensor,exchange=gtopk",
         "topk:density=0.02,warmup=6,exchange=gtopk",
         "dgc:density=0.02,values=f32,warmup=0,momentum=0,exchange=gtopk",
+        "randomk:density=0.1,values=fp16,exchange=ring",
+        "randomk:density=0.1,values=fp16,exchange=direct",
+        "cltk:density=0.05,warmup=6",
+        "cltk:density=0.05,values=fp16,exchange=ring",
+        "cltk:density=0.05,exchange=halving",
+        "fp16:feedback=residual,exchange=ring",
+        "bf16:feedback=residual,exchange=ring",
         "fp16:feedback=residual,exchange=reducescatter",
         "bf16:feedback=residual,exchange=reducescatter",
     };
@@ -87,6 +94,7 @@ static void rounded(void **state)
         "topk:density=0.05,values=1bit,exchange=reducescatter",
         "dgc:density=0.02,warmup=0,momentum=0,exchange=reducescatter",
         "topk:density=0.05,values=4bit,exchange=gtopk",
+        "int8:feedback=residual,exchange=ring",
         "int8:feedback=residual,exchange=reducescatter",
         "qsgd:feedback=residual,exchange=reducescatter",
     };

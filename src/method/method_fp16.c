@@ -5,7 +5,7 @@
 static const tg_key keys[] = {
     TG__KEY_FEEDBACK_OF_ROUNDING,
     TG__KEY_RESCALE("no"),
-    TG__KEY_EXCHANGE_ROUNDED,
+    TG__KEY_EXCHANGE_ROUNDED("|ring"),
     {.name = NULL},
 };
 

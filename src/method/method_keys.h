@@ -19,13 +19,14 @@
                 "none: no exchange, ranks drift apart"                                        \
     }
 
-/* Of codecs that round: sums may be rounded as well. */
-#define TG__KEY_EXCHANGE_ROUNDED                                                             \
-    {                                                                                        \
-        .name = "exchange", .type = TG_KEY_CHOICE, .def = "auto",                            \
-        .choices = "auto|allgather|reducescatter|direct|none",                               \
-        .help = "auto: allgather (one one-way delay); reducescatter: sums travel coded too " \
-                "(direct: as f32); none: no exchange, ranks drift apart"                     \
+/* Of codecs that round: sums may be rounded as well. `more` are further ways to do it: "|ring" */
+#define TG__KEY_EXCHANGE_ROUNDED(more)                                                           \
+    {                                                                                            \
+        .name = "exchange", .type = TG_KEY_CHOICE, .def = "auto",                                \
+        .choices = "auto|allgather|direct|reducescatter" more "|none",                           \
+        .help = "auto: allgather (one one-way delay); direct: sums travel as f32; reducescatter" \
+                ", ring: coded again, once or at every step; none: no exchange, ranks drift "    \
+                "apart"                                                                          \
     }
 
 #define TG__KEY_FEEDBACK_OF_ROUNDING                                                          \
