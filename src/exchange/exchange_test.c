@@ -224,13 +224,36 @@ static void test_bad_frames(void **state)
         }
 }
 
+/* Finite vectors whose sum is not: an owner that encodes it again says so. */
+static void test_sum_beyond_f32(void **state)
+{
+    static const fixture_case c = {"reducescatter", "f32", 32};
+    (void)state;
+    tg_codec *codec = NULL;
+    tg__exchange *x = NULL;
+    tg__wish wish[4];
+    float v[32];
+    assert_int_equal(fixture_create(&c, 0, 2, &codec, &x), TG_OK);
+    for (size_t i = 0; i < 32; i++)
+        v[i] = 3e38f;
+    assert_int_equal(tg__codec_encode(codec, NULL, v, 32, x->parts, x->nparts, NULL), TG_OK);
+    assert_int_equal(x->ops->start(x), TG_OK);
+    assert_true(x->ops->wants(x, wish, 4) > 0);
+    uint8_t *frame = wish[0].msg + TG__ENVELOPE_BYTES;
+    memcpy(frame, x->parts[0].dst, x->parts[0].len);
+    assert_int_equal(x->ops->done(x, wish[0].id, x->parts[0].len), TG_E_NONFINITE);
+    assert_non_null(strstr(tg_error(), "elements 0 to 16"));
+    tg__exchange_destroy(x);
+    tg_codec_destroy(codec);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_conformance),  cmocka_unit_test(test_conformance_over_links),
         cmocka_unit_test(test_many_at_once), cmocka_unit_test(test_flags_reach_everyone),
         cmocka_unit_test(test_refusals),     cmocka_unit_test(test_list),
-        cmocka_unit_test(test_bad_frames),
+        cmocka_unit_test(test_bad_frames),   cmocka_unit_test(test_sum_beyond_f32),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -33,13 +33,17 @@ tg_status tg__reencode(const tg__exchange *x, tg__reencoder *e, float *sum, size
     tg_encode_context ctx = x->context;
     tg__part part = {.dst = frame, .cap = cap, .lo = 0, .hi = n};
     tg__view view = {0};
+    tg__stats stats;
     ctx.struct_size = sizeof ctx;
+    tg__parallel_copy_stats(x->pool, NULL, sum, n, &stats);
+    if (!stats.finite) /* else what is left over would spoil the memory */
+        return tg_fail(TG_E_NONFINITE,
+                       "the sum over ranks of elements %zu to %zu is not finite, though every "
+                       "rank's are",
+                       lo, lo + n);
     if (ctx.segments && n < x->n)
         TG_TRY(cut_segments(x, e, lo, n, &ctx));
-    tg_status status = tg__codec_encode(x->codec, &ctx, sum, n, &part, 1, &view);
-    if (status != TG_OK)
-        return tg_fail(status, "the sum over ranks of elements %zu to %zu: %s", lo, lo + n,
-                       tg_error());
+    TG_TRY(tg__codec_encode(x->codec, &ctx, sum, n, &part, 1, &view));
     for (size_t i = 0; view.sparse && i < view.k; i++)
         sum[view.idx[i]] -= view.val[i];
     if (!view.sparse && n > 0)

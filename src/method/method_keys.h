@@ -19,15 +19,18 @@
                 "none: no exchange, ranks drift apart"                                        \
     }
 
-/* Of codecs that round: sums may be rounded as well. `more` are further ways to do it: "|ring" */
-#define TG__KEY_EXCHANGE_ROUNDED(more)                                                           \
-    {                                                                                            \
-        .name = "exchange", .type = TG_KEY_CHOICE, .def = "auto",                                \
-        .choices = "auto|allgather|direct|reducescatter" more "|none",                           \
-        .help = "auto: allgather (one one-way delay); direct: sums travel as f32; reducescatter" \
-                ", ring: coded again, once or at every step; none: no exchange, ranks drift "    \
-                "apart"                                                                          \
+/* Of codecs that round: sums may be rounded as well. */
+#define TG__KEY_EXCHANGE_ROUNDED_BY(choice, help_of_choice)                                  \
+    {                                                                                        \
+        .name = "exchange", .type = TG_KEY_CHOICE, .def = "auto",                            \
+        .choices = "auto|allgather|direct|reducescatter" choice "|none",                     \
+        .help = "auto: allgather (one one-way delay); direct: sums travel as f32; "          \
+                "reducescatter: they are coded again" help_of_choice "; none: no exchange, " \
+                "ranks drift apart"                                                          \
     }
+#define TG__KEY_EXCHANGE_ROUNDED TG__KEY_EXCHANGE_ROUNDED_BY("", "")
+#define TG__KEY_EXCHANGE_ROUNDED_OR_RING \
+    TG__KEY_EXCHANGE_ROUNDED_BY("|ring", " (ring: at every step)")
 
 #define TG__KEY_FEEDBACK_OF_ROUNDING                                                          \
     {                                                                                         \
