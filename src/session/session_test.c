@@ -283,6 +283,7 @@ static void test_rate_of_0(void **state)
 {
     (void)state;
     static const char *const specs[] = {"efsign", "topk:density=0.1,rescale=yes",
+                                        "topk:density=0.1,rescale=yes,exchange=reducescatter",
                                         "1bit:twoway=yes,rescale=yes"};
     for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
         fixture_job job = fixture_defaults();
