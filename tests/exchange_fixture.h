@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "exchange/exchange.h"
 #include "exchange/pump.h"
+#include "exchange_reference.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,20 +20,32 @@ typedef struct fixture_case {
 static const size_t fixture_sizes[] = {0, 1, 5, 16, 17, 1000, 4097};
 static const char *const fixture_codecs[] = {
     "f32", "topk:density=0.1", "2bit:threshold=0.5", "fp16", "sign", "1bit"};
-static const char *const fixture_exchanges[] = {"direct", "ring", "allgather", "none", "broadcast"};
+enum { FIXTURE_CASES_MAX = 512, FIXTURE_EXCHANGES_MAX = 16 };
 
-enum { FIXTURE_CASES_MAX = 256 };
+/* All that can be named, and broadcast. Returns how many. */
+static inline size_t fixture_exchanges(const char **names)
+{
+    size_t count;
+    const tg_entry *const *list = tg__exchange_entries(&count);
+    for (size_t i = 0; i < count; i++)
+        names[i] = list[i]->name;
+    names[count] = "broadcast";
+    return count + 1;
+}
+
+static inline bool fixture_allowed(const fixture_case *c);
 
 /* All combinations that are allowed. Returns how many. */
 static inline size_t fixture_cases(fixture_case *cases)
 {
-    size_t count = 0;
-    for (size_t x = 0; x < TG__COUNT(fixture_exchanges); x++)
+    const char *names[FIXTURE_EXCHANGES_MAX];
+    size_t count = 0, exchanges = fixture_exchanges(names);
+    for (size_t x = 0; x < exchanges; x++)
         for (size_t c = 0; c < TG__COUNT(fixture_codecs); c++)
-            for (size_t n = 0; n < TG__COUNT(fixture_sizes); n++)
-                if (c == 0 || (strcmp(fixture_exchanges[x], "ring") != 0))
-                    cases[count++] =
-                        (fixture_case){fixture_exchanges[x], fixture_codecs[c], fixture_sizes[n]};
+            for (size_t n = 0; n < TG__COUNT(fixture_sizes); n++) {
+                cases[count] = (fixture_case){names[x], fixture_codecs[c], fixture_sizes[n]};
+                count += fixture_allowed(&cases[count]);
+            }
     return count;
 }
 
@@ -68,9 +81,22 @@ static inline tg_status fixture_create(const fixture_case *c, int rank, int size
     return status;
 }
 
+static inline bool fixture_allowed(const fixture_case *c)
+{
+    tg_codec *codec = NULL;
+    tg__exchange *x = NULL;
+    tg_status status = fixture_create(c, 0, 2, &codec, &x);
+    if (status == TG_OK) {
+        tg__exchange_destroy(x);
+        tg_codec_destroy(codec);
+    }
+    return status != TG_E_UNSUPPORTED;
+}
+
 /* Encode this rank's vector of the step into the exchange's parts. */
 static inline tg_status fixture_encode(tg__exchange *x, uint64_t step)
 {
+    x->context = fixture_owner_context(step, x->rank);
     if (x->nparts == 0)
         return TG_OK;
     float *v = fixture_vector(x->rank, step, x->n);
@@ -96,8 +122,7 @@ static inline tg_status fixture_decoded(const fixture_case *c, int rank, int siz
     return status;
 }
 
-/* The aggregate that `rank` must have, by plain loops: dst (n). The first block of a ring's order
- * is documented in exchange_ring.c. */
+/* The aggregate that `rank` must have, by plain loops: dst (n). */
 static inline tg_status fixture_reference(const fixture_case *c, int rank, int size, uint64_t step,
                                           float *dst)
 {
@@ -105,22 +130,12 @@ static inline tg_status fixture_reference(const fixture_case *c, int rank, int s
         return fixture_decoded(c, c->exchange[0] == 'n' ? rank : 0, size, step, dst);
     const size_t n = c->n, P = (size_t)size;
     float *all = malloc(TG__MAX(n * P, (size_t)1) * sizeof *all);
-    tg_status status = TG_OK;
+    tg_status status = all == NULL ? tg_fail(TG_E_NOMEM, "out of memory") : TG_OK;
     for (size_t p = 0; p < P && status == TG_OK; p++)
         status = fixture_decoded(c, (int)p, size, step, all + p * n);
-    size_t blocks = (n + 15) / 16;
-    for (size_t i = 0; i < n && status == TG_OK; i++) {
-        size_t first = 0;
-        if (strcmp(c->exchange, "ring") == 0) {
-            size_t owner = 0;
-            while (i / 16 >= blocks * (owner + 1) / P)
-                owner++;
-            first = owner + 1;
-        }
-        float sum = 0.0f;
-        for (size_t k = 0; k < P; k++)
-            sum += all[(first + k) % P * n + i];
-        dst[i] = sum * (1.0f / (float)size);
+    if (status == TG_OK) {
+        const fixture_sent sent = {.n = n, .P = P, .all = all, .codec = c->codec, .step = step};
+        status = fixture_aggregate(c->exchange, &sent, dst);
     }
     free(all);
     return status;

@@ -35,8 +35,9 @@ typedef struct fixture_job {
     const char *const *rules, *const *odd_rules; /* (nrules); odd: of odd_rank */
     size_t nrules;
     uint64_t spoil_step;
-    uint64_t rest_at;  /* the learning rate of this step is 0; 0: of none */
-    const char *fault; /* of rank odd_rank */
+    uint64_t quiet_from; /* gradients are 0 from this step on; 0: never */
+    uint64_t rest_at;    /* the learning rate of this step is 0; 0: of none */
+    const char *fault;   /* of rank odd_rank */
 } fixture_job;
 
 typedef struct fixture_result {
@@ -78,6 +79,10 @@ static inline void fixture_gradient(const fixture_job *job, int rank, uint64_t t
     tg_rng_key key = {.seed = 5, .purpose = TG_PURPOSE_TEST, .rank = (uint32_t)rank, .step = t};
     for (size_t i = 0; i < FIXTURE_N; i++) {
         double noise = tg_rng_normal(&key, i);
+        if (job->quiet_from != 0 && t >= job->quiet_from) {
+            g[i] = 0;
+            continue;
+        }
         if (job->dyadic) /* does not depend on w: exact in every order */
             g[i] = (float)(floor(noise * 8) / 8);
         else

@@ -14,8 +14,11 @@
  * in an unbroken row, so that a driver seals it once.
  *
  * An object is made once per (bucket, lane) with all its buffers and started any number of times;
- * several objects may be under way at once. One file and one line in exchanges.def each: direct,
- * ring, allgather, none; broadcast (sets parameters) is not selectable. */
+ * several objects may be under way at once. One file and one line in exchanges.def each; broadcast
+ * (sets parameters) is not selectable.
+ *
+ * A small dense vector in one delay is allgather with codec f32: every rank sends all of it to all,
+ * who sum in rank order. */
 #ifndef TG_EXCHANGE_H
 #define TG_EXCHANGE_H
 
@@ -69,7 +72,10 @@ extern const tg__combine
 typedef struct tg__cost {
     unsigned rounds;
     double delays; /* one-way delays in sequence */
-    double bytes;  /* sent per rank, envelopes included */
+    double bytes;  /* sent per rank, envelopes included: by the rank that sends most */
+    double serial; /* bytes that leave one after the other, whoever sends them: over equal links an
+                      exchange takes delays * delay + serial / rate. More than bytes where a rank
+                      waits for another's before it sends its own */
 } tg__cost;
 
 typedef struct tg__exchange_ops {
@@ -85,6 +91,10 @@ typedef struct tg__exchange_ops {
     void (*result)(tg__exchange *x,
                    float *dst); /* dst (n) is overwritten, the same bits on all ranks */
     void (*cost)(int size, size_t n, double frame, tg__cost *cost_p);
+    /* Exchanges that encode sums again (the others: NULL): r (n) += scale * what this rank dropped
+     * from sums in doing so, in units of the sum. Over all ranks, what was sent is size * the
+     * aggregate plus this. When finished, before the next start; any thread. */
+    void (*leftover)(tg__exchange *x, float scale, float *r);
     bool decodes_own; /* the result contains this rank's own decoded values (all but broadcast) */
 } tg__exchange_ops;
 
@@ -101,6 +111,9 @@ struct tg__exchange {
     tg__recode
         *recode; /* NULL: finished blocks go out as dense f32. direct only, set by the maker */
     void *recode_arg;
+    tg_encode_context context; /* ops->leftover: what encoding sums depends on, and a random stream
+                                  of its own; set before each start, segments of the vector (or
+                                  none) */
     void *impl;
 };
 

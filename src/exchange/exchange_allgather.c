@@ -140,6 +140,7 @@ static void allgather_cost(int size, size_t n, double frame, tg__cost *cost_p)
     cost_p->rounds = size > 1 ? 1 : 0;
     cost_p->delays = size > 1 ? 1 : 0;
     cost_p->bytes = (double)(size - 1) * (frame + TG__ENVELOPE_BYTES);
+    cost_p->serial = cost_p->bytes;
 }
 
 const tg__exchange_ops tg__allgather_exchange = {

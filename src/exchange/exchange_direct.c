@@ -10,92 +10,104 @@
  * flags. Source: the reduce-scatter + all-gather of Thakur, Rabenseifner and Gropp, "Optimization
  * of collective communication operations in MPICH", 2005, sec. 4, with direct instead of halving
  * and doubling messages. Two-way methods (x->recode) send the block coded in round 1 as well. */
-#include "exchange/message.h"
+#include "exchange/direct.h"
 #include "base/mem.h"
 #include <stdlib.h>
-
-typedef struct direct {
-    tg__messages parts;  /* (P) own parts, to send */
-    tg__messages in;     /* (P) the ranks' parts of this rank's block; own unused */
-    tg__messages blocks; /* (P) finished blocks; own: where it is summed, and sent from */
-    size_t *in_len;      /* (P) bytes of the frame, 0: not here yet */
-    size_t *block_len;   /* (P) likewise */
-    size_t block_n;      /* elements of own block */
-    int next;            /* ranks below it are in the sum; P: the block is finished */
-    uint32_t told, over; /* messages told to the driver, and completed */
-} direct;
 
 /* Message ids, P-1 of each kind in this order. The k-th send goes to rank + 1 + k, the k-th receive
  * comes from rank - 1 - k: no rank is everybody's first. */
 enum { RECV_PART, RECV_BLOCK, SEND_PART, SEND_BLOCK, KINDS };
 
-static tg_status direct_init(tg__exchange *x)
+/* The most that block q's frame may take. */
+static size_t block_cap(const tg__exchange *x, int q)
 {
-    direct *d;
-    size_t P = (size_t)x->size;
+    const tg__direct *d = x->impl;
+    size_t n = tg__block_len(x->n, x->size, q);
+    return d->coded ? tg__codec_bound(x->codec, n) : TG__F32_BYTES(n);
+}
+
+tg_status tg__direct_init(tg__exchange *x, bool coded)
+{
+    tg__direct *d;
+    size_t P = (size_t)x->size, cap = 0;
     TG_TRY(tg__alloc(1, sizeof *d, &d));
     x->impl = d;
+    d->coded = coded;
     d->block_n = tg__block_len(x->n, x->size, x->rank);
     TG_TRY(tg__parts_of_blocks(x, &d->parts));
     TG_TRY(tg__messages_alloc(&d->in, P, tg__codec_bound(x->codec, d->block_n)));
-    size_t longest = 0;
     for (int q = 0; q < x->size; q++)
-        longest = TG__MAX(longest, tg__block_len(x->n, x->size, q));
-    TG_TRY(tg__messages_alloc(&d->blocks, P, TG__F32_BYTES(longest)));
+        cap = TG__MAX(cap, block_cap(x, q));
+    TG_TRY(tg__messages_alloc(&d->blocks, P, cap));
     TG_TRY(tg__alloc(P, sizeof *d->in_len, &d->in_len));
-    return tg__alloc(P, sizeof *d->block_len, &d->block_len);
+    TG_TRY(tg__alloc(P, sizeof *d->block_len, &d->block_len));
+    if (coded)
+        return tg__alloc(d->block_n, sizeof *d->sum, &d->sum);
+    d->sum = tg__f32_values(tg__message_frame(&d->blocks, (size_t)x->rank));
+    return TG_OK;
 }
 
-static void direct_fini(tg__exchange *x)
+void tg__direct_fini(tg__exchange *x)
 {
-    direct *d = x->impl;
+    tg__direct *d = x->impl;
     tg__messages_free(&d->parts);
     tg__messages_free(&d->in);
     tg__messages_free(&d->blocks);
     free(d->in_len);
     free(d->block_len);
+    if (d->coded)
+        free(d->sum);
+    tg__reencoder_free(&d->again);
+}
+
+/* The sum of the own block is complete: its frame. */
+static tg_status close_block(tg__exchange *x)
+{
+    tg__direct *d = x->impl;
+    const size_t own = (size_t)x->rank;
+    uint8_t *frame = tg__message_frame(&d->blocks, own);
+    if (d->coded)
+        return tg__reencode(x, &d->again, d->sum, x->parts[own].lo, d->block_n, frame,
+                            d->blocks.cap, &d->block_len[own]);
+    tg__combine_finish(x, d->sum, d->block_n);
+    if (x->recode)
+        return x->recode(x->recode_arg, d->sum, frame, d->blocks.cap, &d->block_len[own]);
+    d->block_len[own] = tg__f32_frame(frame, d->block_n);
+    return TG_OK;
 }
 
 /* Add what has come, in rank order. */
 static tg_status advance(tg__exchange *x)
 {
-    direct *d = x->impl;
-    const size_t own = (size_t)x->rank;
-    uint8_t *frame = tg__message_frame(&d->blocks, own);
+    tg__direct *d = x->impl;
     for (; d->next < x->size; d->next++) {
         size_t from = (size_t)d->next;
-        if (from == own)
-            x->combine->add(tg__f32_values(frame), d->block_n, x->parts[own].dst, x->parts[own].len,
-                            d->next, x->pool);
+        if (d->next == x->rank)
+            x->combine->add(d->sum, d->block_n, x->parts[from].dst, x->parts[from].len, d->next,
+                            x->pool);
         else if (d->in_len[from] > 0)
-            x->combine->add(tg__f32_values(frame), d->block_n, tg__message_frame(&d->in, from),
-                            d->in_len[from], d->next, x->pool);
+            x->combine->add(d->sum, d->block_n, tg__message_frame(&d->in, from), d->in_len[from],
+                            d->next, x->pool);
         else
             return TG_OK;
     }
-    tg__combine_finish(x, tg__f32_values(frame), d->block_n);
-    if (x->recode)
-        return x->recode(x->recode_arg, tg__f32_values(frame), frame, d->blocks.cap,
-                         &d->block_len[own]);
-    d->block_len[own] = tg__f32_frame(frame, d->block_n);
-    return TG_OK;
+    return close_block(x);
 }
 
-static tg_status direct_start(tg__exchange *x)
+tg_status tg__direct_start(tg__exchange *x)
 {
-    direct *d = x->impl;
+    tg__direct *d = x->impl;
     for (int q = 0; q < x->size; q++)
         d->in_len[q] = d->block_len[q] = 0;
     d->next = 0;
     d->told = d->over = 0;
-    tg__combine_begin(x, tg__f32_values(tg__message_frame(&d->blocks, (size_t)x->rank)),
-                      d->block_n);
+    tg__combine_begin(x, d->sum, d->block_n);
     return advance(x);
 }
 
 static void describe(const tg__exchange *x, uint32_t id, tg__wish *wish)
 {
-    const direct *d = x->impl;
+    const tg__direct *d = x->impl;
     uint32_t others = (uint32_t)x->size - 1, kind = id / others;
     int k = (int)(id % others);
     wish->id = id;
@@ -111,7 +123,7 @@ static void describe(const tg__exchange *x, uint32_t id, tg__wish *wish)
         break;
     case RECV_BLOCK:
         wish->msg = tg__message(&d->blocks, peer);
-        wish->len = TG__F32_BYTES(tg__block_len(x->n, x->size, wish->peer));
+        wish->len = block_cap(x, wish->peer);
         break;
     case SEND_PART:
         wish->msg = tg__message(&d->parts, peer);
@@ -123,9 +135,9 @@ static void describe(const tg__exchange *x, uint32_t id, tg__wish *wish)
     }
 }
 
-static size_t direct_wants(tg__exchange *x, tg__wish *wish, size_t max)
+size_t tg__direct_wants(tg__exchange *x, tg__wish *wish, size_t max)
 {
-    direct *d = x->impl;
+    tg__direct *d = x->impl;
     uint32_t others = (uint32_t)x->size - 1, count = 0;
     uint32_t open = d->next == x->size ? KINDS * others : SEND_BLOCK * others;
     while (d->told < open && count < max)
@@ -133,9 +145,9 @@ static size_t direct_wants(tg__exchange *x, tg__wish *wish, size_t max)
     return count;
 }
 
-static tg_status direct_done(tg__exchange *x, uint32_t id, size_t len)
+tg_status tg__direct_done(tg__exchange *x, uint32_t id, size_t len)
 {
-    direct *d = x->impl;
+    tg__direct *d = x->impl;
     tg__wish wish;
     describe(x, id, &wish);
     if (!wish.send) {
@@ -146,7 +158,7 @@ static tg_status direct_done(tg__exchange *x, uint32_t id, size_t len)
             TG_TRY(advance(x));
         } else {
             size_t n = tg__block_len(x->n, x->size, wish.peer);
-            int want = x->recode ? x->codec->ops->wire_id : TG__ID_f32;
+            int want = d->coded || x->recode ? x->codec->ops->wire_id : TG__ID_f32;
             TG_TRY(tg__check_received(wish.peer, frame, len, n, want));
             d->block_len[wish.peer] = len;
         }
@@ -155,18 +167,23 @@ static tg_status direct_done(tg__exchange *x, uint32_t id, size_t len)
     return TG_OK;
 }
 
-static bool direct_finished(const tg__exchange *x)
+bool tg__direct_finished(const tg__exchange *x)
 {
-    const direct *d = x->impl;
+    const tg__direct *d = x->impl;
     return d->next == x->size && d->over == KINDS * ((uint32_t)x->size - 1);
 }
 
-static void direct_result(tg__exchange *x, float *dst)
+void tg__direct_result(tg__exchange *x, float *dst)
 {
-    const direct *d = x->impl;
+    const tg__direct *d = x->impl;
     for (int q = 0; q < x->size; q++)
         tg__frame_decode(tg__message_frame(&d->blocks, (size_t)q), d->block_len[q],
                          dst + tg__block_begin(x->n, x->size, q), x->pool);
+}
+
+static tg_status direct_init(tg__exchange *x)
+{
+    return tg__direct_init(x, false);
 }
 
 static void direct_cost(int size, size_t n, double frame, tg__cost *cost_p)
@@ -176,6 +193,7 @@ static void direct_cost(int size, size_t n, double frame, tg__cost *cost_p)
     cost_p->rounds = size > 1 ? 2 : 0;
     cost_p->delays = size > 1 ? 2 : 0;
     cost_p->bytes = (P - 1) * (part + block);
+    cost_p->serial = cost_p->bytes;
 }
 
 const tg__exchange_ops tg__direct_exchange = {
@@ -186,12 +204,12 @@ const tg__exchange_ops tg__direct_exchange = {
             .source = "Thakur, Rabenseifner, Gropp 2005, sec. 4",
         },
     .init = direct_init,
-    .fini = direct_fini,
-    .start = direct_start,
-    .wants = direct_wants,
-    .done = direct_done,
-    .finished = direct_finished,
-    .result = direct_result,
+    .fini = tg__direct_fini,
+    .start = tg__direct_start,
+    .wants = tg__direct_wants,
+    .done = tg__direct_done,
+    .finished = tg__direct_finished,
+    .result = tg__direct_result,
     .cost = direct_cost,
     .decodes_own = true,
 };

@@ -1,20 +1,27 @@
-/* Ring reduce-scatter, then ring all-gather, of f32 sums (P ranks, S = P - 1; indices mod P):
+/* Ring reduce-scatter, then ring all-gather (P ranks, S = P - 1; indices mod P):
  *
  *   step s < S        rank r sends block r-1-s to rank r+1 and receives block r-2-s from rank r-1;
- * to what it received it adds its own values: the partial sum that it sends in the next step step s
- * = S..2S-1  rank r sends the finished block r-(s-S) and receives block r-1-(s-S), passed on as
- * received
+ *                     to what it received it adds its own values, in f32: the partial sum that it
+ *                     sends in the next step
+ *   step s = S..2S-1  rank r sends the finished block r-(s-S) and receives block r-1-(s-S), passed
+ *                     on as received
  *
  * Its own order: block b of the result is ((((0 + x[b+1]) + x[b+2]) + ... + x[b+P-1]) + x[b]) * (1
  * / P), x[p] being rank p's values: it begins at the rank after its owner and ends at its owner,
- * the same bits on all ranks. Partial sums overwrite the parts: after the exchange they are no
- * longer what was encoded.
+ * the same bits on all ranks.
+ *
+ * With codec f32 partial sums overwrite the parts: after the exchange they are no longer what was
+ * encoded. With another (fp16, bf16, int8, ...) every partial sum and every finished block is
+ * encoded again, P - 1 roundings in a row for an element: each of the sum as it stands then, which
+ * the rank that rounds keeps as its leftover. Finished blocks are divided by P after decoding.
  *
  * Cost: 2 (P-1) rounds and delays; 2 (P-1) blocks sent, the least that a dense sum can do.
  * Source: Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of
  * workstations", 2009. */
 #include "exchange/message.h"
+#include "exchange/reencode.h"
 #include "base/mem.h"
+#include "kernel/kernel.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,14 +29,17 @@
 enum { ROUNDS = 64, SLICES = 64, MAX_RANKS = ROUNDS * SLICES / 2 + 1 };
 
 typedef struct ring {
-    tg__messages parts;  /* (P) own values, then partial sums */
+    tg__messages parts;  /* (P) own values; f32: then partial sums */
+    tg__messages sums;   /* (P) partial sums; f32: the parts */
     tg__messages in;     /* (2) received partial sums, by turns */
     tg__messages blocks; /* (P) finished blocks */
     size_t *part_len;    /* (P) bytes of the frame */
     size_t *block_len;   /* (P) likewise */
     size_t arrived[2];   /* bytes received for steps `taken` and taken + 1, by parity; 0: not yet */
-    float *acc;          /* (longest block) */
-    uint32_t steps;      /* 2 S */
+    float *acc;          /* (longest block) f32: where partial sums are formed */
+    float *left; /* (n) coded: where sums are formed, and what encoding them lost; else NULL */
+    tg__reencoder again;
+    uint32_t steps;        /* 2 S */
     uint32_t recvs, sends; /* steps whose receive and send were told */
     uint32_t taken, sent;  /* steps whose message was used, whose send completed */
 } ring;
@@ -37,9 +47,10 @@ typedef struct ring {
 static tg_status ring_init(tg__exchange *x)
 {
     size_t P = (size_t)x->size, longest = 0;
-    if (x->codec->ops->wire_id != TG__ID_f32)
+    if (x->codec->ops->properties & TG__SPARSE)
         return tg_fail(TG_E_UNSUPPORTED,
-                       "exchange ring with codec %s: allowed: f32 (it sums on the way)",
+                       "exchange ring with codec %s: allowed: codecs that send every element (it "
+                       "sums on the way)",
                        x->codec->ops->entry.name);
     if (x->combine != &tg__combine_mean)
         return tg_fail(TG_E_UNSUPPORTED, "exchange ring with %s: allowed: mean", x->combine->name);
@@ -54,21 +65,27 @@ static tg_status ring_init(tg__exchange *x)
     g->steps = 2 * ((uint32_t)x->size - 1);
     TG_TRY(tg__parts_of_blocks(x, &g->parts));
     TG_TRY(tg__messages_alloc(&g->in, 2, g->parts.cap));
-    TG_TRY(tg__messages_alloc(&g->blocks, P, TG__F32_BYTES(longest)));
+    TG_TRY(tg__messages_alloc(&g->blocks, P, g->parts.cap));
     TG_TRY(tg__alloc(P, sizeof *g->part_len, &g->part_len));
     TG_TRY(tg__alloc(P, sizeof *g->block_len, &g->block_len));
-    return tg__alloc(longest, sizeof *g->acc, &g->acc);
+    if (x->codec->ops->wire_id == TG__ID_f32)
+        return tg__alloc(longest, sizeof *g->acc, &g->acc);
+    TG_TRY(tg__messages_alloc(&g->sums, P, g->parts.cap));
+    return tg__alloc(x->n, sizeof *g->left, &g->left);
 }
 
 static void ring_fini(tg__exchange *x)
 {
     ring *g = x->impl;
     tg__messages_free(&g->parts);
+    tg__messages_free(&g->sums);
     tg__messages_free(&g->in);
     tg__messages_free(&g->blocks);
     free(g->part_len);
     free(g->block_len);
     free(g->acc);
+    free(g->left);
+    tg__reencoder_free(&g->again);
 }
 
 /* The block received in step s; it is sent in step s + 1. */
@@ -90,15 +107,45 @@ static void add_own(tg__exchange *x, float *acc, size_t b, const uint8_t *frame,
     x->combine->add(acc, n, x->parts[b].dst, g->part_len[b], x->rank, x->pool);
 }
 
-/* The sum of own block b is complete. */
-static void finish_block(tg__exchange *x, const uint8_t *frame, size_t len)
+/* Encode the sum of block b, which stands in g->left, into frame. */
+static tg_status encode_sum(tg__exchange *x, size_t b, uint8_t *frame, size_t *len_p)
+{
+    ring *g = x->impl;
+    const tg__part *part = &x->parts[b];
+    return tg__reencode(x, &g->again, g->left + part->lo, part->lo, part->hi - part->lo, frame,
+                        g->parts.cap, len_p);
+}
+
+/* Add own values to the partial sum of block b that came as `frame`, and make the next message. */
+static tg_status pass_on(tg__exchange *x, size_t b, const uint8_t *frame, size_t len)
+{
+    ring *g = x->impl;
+    const size_t n = tg__block_len(x->n, x->size, (int)b);
+    if (g->left) {
+        add_own(x, g->left + x->parts[b].lo, b, frame, len);
+        return encode_sum(x, b, tg__message_frame(&g->sums, b), &g->part_len[b]);
+    }
+    add_own(x, g->acc, b, frame, len);
+    if (n > 0)
+        memcpy(x->parts[b].dst + TG__FRAME_HEAD, g->acc, n * sizeof *g->acc);
+    g->part_len[b] = tg__f32_frame(x->parts[b].dst, n);
+    return TG_OK;
+}
+
+/* The same for the own block: the sum is complete. */
+static tg_status finish_block(tg__exchange *x, const uint8_t *frame, size_t len)
 {
     ring *g = x->impl;
     const size_t b = (size_t)x->rank, n = tg__block_len(x->n, x->size, x->rank);
     uint8_t *block = tg__message_frame(&g->blocks, b);
+    if (g->left) {
+        add_own(x, g->left + x->parts[b].lo, b, frame, len);
+        return encode_sum(x, b, block, &g->block_len[b]);
+    }
     add_own(x, tg__f32_values(block), b, frame, len);
     tg__combine_finish(x, tg__f32_values(block), n);
     g->block_len[b] = tg__f32_frame(block, n);
+    return TG_OK;
 }
 
 static tg_status ring_start(tg__exchange *x)
@@ -110,9 +157,9 @@ static tg_status ring_start(tg__exchange *x)
     }
     g->recvs = g->sends = g->taken = g->sent = 0;
     g->arrived[0] = g->arrived[1] = 0;
-    if (x->size == 1)
-        finish_block(x, NULL, 0);
-    return TG_OK;
+    if (g->left && x->n > 0) /* of the block that is sent as it is nothing is lost */
+        memset(g->left, 0, x->n * sizeof *g->left);
+    return x->size == 1 ? finish_block(x, NULL, 0) : TG_OK;
 }
 
 static void describe(const tg__exchange *x, uint32_t s, bool send, tg__wish *wish)
@@ -126,12 +173,14 @@ static void describe(const tg__exchange *x, uint32_t s, bool send, tg__wish *wis
     wish->peer = tg__around(x, send ? 1 : -1);
     if (send) {
         size_t b = s == 0 ? (size_t)tg__around(x, -1) : block_of(x, s - 1);
-        wish->msg = tg__message(s < S ? &g->parts : &g->blocks, b);
+        const tg__messages *sums = g->left && s > 0 ? &g->sums : &g->parts;
+        wish->msg = tg__message(s < S ? sums : &g->blocks, b);
         wish->len = s < S ? g->part_len[b] : g->block_len[b];
     } else {
         size_t b = block_of(x, s);
         wish->msg = s < S ? tg__message(&g->in, s % 2) : tg__message(&g->blocks, b);
-        wish->len = s < S ? g->in.cap : TG__F32_BYTES(tg__block_len(x->n, x->size, (int)b));
+        wish->len =
+            s < S ? g->in.cap : tg__codec_bound(x->codec, tg__block_len(x->n, x->size, (int)b));
     }
 }
 
@@ -156,17 +205,12 @@ static tg_status take(tg__exchange *x, uint32_t s, size_t len)
     tg__wish wish;
     describe(x, s, false, &wish);
     const uint8_t *frame = wish.msg + TG__ENVELOPE_BYTES;
-    TG_TRY(tg__check_received(wish.peer, frame, len, n, TG__ID_f32));
-    if (s + 1 < S) {
-        add_own(x, g->acc, b, frame, len);
-        if (n > 0)
-            memcpy(x->parts[b].dst + TG__FRAME_HEAD, g->acc, n * sizeof *g->acc);
-        g->part_len[b] = tg__f32_frame(x->parts[b].dst, n);
-    } else if (s + 1 == S) {
-        finish_block(x, frame, len);
-    } else {
-        g->block_len[b] = len;
-    }
+    TG_TRY(tg__check_received(wish.peer, frame, len, n, x->codec->ops->wire_id));
+    if (s + 1 < S)
+        return pass_on(x, b, frame, len);
+    if (s + 1 == S)
+        return finish_block(x, frame, len);
+    g->block_len[b] = len;
     return TG_OK;
 }
 
@@ -201,22 +245,34 @@ static void ring_result(tg__exchange *x, float *dst)
     for (int q = 0; q < x->size; q++)
         tg__frame_decode(tg__message_frame(&g->blocks, (size_t)q), g->block_len[q],
                          dst + tg__block_begin(x->n, x->size, q), x->pool);
+    if (g->left)
+        tg__combine_finish(x, dst, x->n);
+}
+
+static void ring_leftover(tg__exchange *x, float scale, float *r)
+{
+    const ring *g = x->impl;
+    if (g->left && x->n > 0)
+        tg__kernel()->axpy(r, scale, g->left, x->n);
 }
 
 static void ring_cost(int size, size_t n, double frame, tg__cost *cost_p)
 {
     double P = size, head = TG__ENVELOPE_BYTES + TG__FRAME_HEAD;
-    (void)frame; /* f32 only */
+    (void)n;
     cost_p->rounds = 2 * (unsigned)(size - 1);
     cost_p->delays = 2 * (P - 1);
-    cost_p->bytes = 2 * (P - 1) * (4.0 * (double)n / P + head);
+    cost_p->bytes = 2 * (P - 1) * ((frame - TG__FRAME_HEAD) / P + head);
+    cost_p->serial = cost_p->bytes;
 }
 
 const tg__exchange_ops tg__ring_exchange = {
     .entry =
         {
             .name = "ring",
-            .summary = "dense ring, fewest bytes in 2 (P-1) delays; f32 only, sums in ring order",
+            .summary =
+                "dense ring, fewest bytes in 2 (P-1) delays; sums in ring order, rounded again at "
+                "every step unless f32",
             .source = "Patarasuk, Yuan 2009",
         },
     .init = ring_init,
@@ -227,5 +283,6 @@ const tg__exchange_ops tg__ring_exchange = {
     .finished = ring_finished,
     .result = ring_result,
     .cost = ring_cost,
+    .leftover = ring_leftover,
     .decodes_own = true,
 };

@@ -43,8 +43,12 @@ static tg_status run_until_failure(job *j)
     return status;
 }
 
-static const fixture_case fault_cases[] = {
-    {"direct", "f32", 200}, {"ring", "f32", 200}, {"allgather", "topk:density=0.1", 1000}};
+static const fixture_case fault_cases[] = {{"direct", "f32", 200},
+                                           {"ring", "f32", 200},
+                                           {"allgather", "topk:density=0.1", 1000},
+                                           {"halving", "f32", 200},
+                                           {"reducescatter", "topk:density=0.1", 1000},
+                                           {"gtopk", "topk:density=0.1", 1000}};
 
 static void run_fault(const fixture_case *c, const char *fault, job *jobs)
 {
@@ -80,11 +84,14 @@ static void test_stalled_rank_is_named(void **state)
     for (size_t i = 0; i < TG__COUNT(fault_cases); i++) {
         job jobs[MAX_RANKS];
         run_fault(&fault_cases[i], "fault:stall=20", jobs);
-        /* In a ring only the next rank hears nothing from the stalled one. */
-        bool ring = strcmp(fault_cases[i].exchange, "ring") == 0;
-        for (int r = 0; r < 4; r++)
-            if (r == 2 || (r != 1 && !ring))
-                expect_text(&jobs[r], "rank 1");
+        /* In a ring only the next rank hears nothing from the stalled one; halving, its partners;
+         * in a tree, the rank above. */
+        const char *x = fault_cases[i].exchange, *who = "023";
+        who = strcmp(x, "ring") == 0 ? "2" : who;
+        who = strcmp(x, "halving") == 0 ? "03" : who;
+        who = strcmp(x, "gtopk") == 0 ? "0" : who;
+        for (; *who != '\0'; who++)
+            expect_text(&jobs[*who - '0'], "rank 1");
     }
 }
 

@@ -17,6 +17,8 @@ typedef struct lane {
 
 typedef struct program {
     tg_codec *codec, *f32;
+    tg_codec
+        *again; /* what exchanges encode sums with: its hints are of blocks. NULL: they do not */
     tg__density_schedule density;
     bool has_density;
     tg__fused_fn fused;
@@ -83,6 +85,18 @@ static bool has_flag(const tg__method *m, const char *key)
     return tg_spec_has(m->spec, key) && tg_spec_flag(m->spec, key);
 }
 
+/* A sparsifier's dropped sums must be remembered; rounding may be lost, as that of the parts is. */
+static tg_status check_leftover(const tg__method *m, const program *p, const tg__exchange_ops *x)
+{
+    if (x->leftover == NULL || !(p->codec->ops->properties & TG__SPARSE) ||
+        tg__feedback_pending(m->feedback) != NULL)
+        return TG_OK;
+    return tg_fail(TG_E_SPEC,
+                   "method \"%s\": exchange=%s with feedback=none: what is dropped from sums would "
+                   "be lost: allowed: with a residual",
+                   tg_spec_name(m->spec), x->entry.name);
+}
+
 static tg_status make_lane(tg__method *m, program *p, lane *l)
 {
     const char *name = tg_spec_word(m->spec, "exchange");
@@ -94,10 +108,15 @@ static tg_status make_lane(tg__method *m, program *p, lane *l)
                                                                  : m->def->exchange);
     const tg__exchange_ops *dense = strcmp(name, "none") == 0 ? coded : tg__exchange_find("direct");
     const tg__method_setup *s = &m->setup;
+    TG_TRY(check_leftover(m, p, coded));
+    if (coded->leftover != NULL && p->again == NULL) {
+        TG_TRY(tg__make_codec(m, m->def->codec, &p->again));
+        p->again->pool = s->pool;
+    }
     TG_TRY(tg__alloc(m->n, sizeof(float), &l->aggregate));
-    TG_TRY(tg__exchange_create(coded, s->rank, s->size, m->n, p->codec,
-                               m->def->combine == NULL ? &tg__combine_mean : m->def->combine,
-                               &l->coded));
+    TG_TRY(tg__exchange_create(
+        coded, s->rank, s->size, m->n, coded->leftover != NULL ? p->again : p->codec,
+        m->def->combine == NULL ? &tg__combine_mean : m->def->combine, &l->coded));
     l->coded->pool = s->pool;
     if (twoway)
         TG_TRY(tg__twoway_create(s, p->segments, p->codec, l->coded, &p->twoway));
@@ -180,6 +199,7 @@ static void default_fini(tg__method *m)
     free(p->segments);
     free(p->begin);
     tg_codec_destroy(p->codec);
+    tg_codec_destroy(p->again);
     tg_codec_destroy(p->f32);
     free(p);
     m->impl = NULL;
@@ -211,23 +231,30 @@ static void rescale(tg__method *m, program *p, double eta)
     *p->eta = eta;
 }
 
+/* What the encoding of a step depends on, but for the vector and the codec's memory. */
+static tg_encode_context context_of(const tg__method *m, const program *p, uint64_t step,
+                                    tg_purpose purpose)
+{
+    return (tg_encode_context){
+        .struct_size = sizeof(tg_encode_context),
+        .rng = {.seed = m->setup.seed,
+                .purpose = purpose,
+                .rank = (uint32_t)m->setup.rank,
+                .step = step,
+                .tensor = m->setup.bucket},
+        .density = p->has_density ? tg__density_at(&p->density, step) : 0,
+        .segments = p->segments,
+        .nsegments = m->setup.count,
+    };
+}
+
 static tg_status encode_coded(tg__method *m, program *p, tg__task *task, tg__exchange *x)
 {
     tg__feedback *f = m->feedback;
-    task->density = p->has_density ? tg__density_at(&p->density, task->step) : 1;
-    tg_encode_context ctx = {
-        .struct_size = sizeof ctx,
-        .rng = {.seed = m->setup.seed,
-                .purpose = TG_PURPOSE_CODEC,
-                .rank = (uint32_t)m->setup.rank,
-                .step = task->step,
-                .tensor = m->setup.bucket},
-        .density = p->has_density ? task->density : 0,
-        .segments = p->segments,
-        .nsegments = m->setup.count,
-        .gradient = task->g,
-        .memory = p->memory,
-    };
+    tg_encode_context ctx = context_of(m, p, task->step, TG_PURPOSE_CODEC);
+    task->density = p->has_density ? ctx.density : 1;
+    ctx.gradient = task->g;
+    ctx.memory = p->memory;
     if (p->fused != NULL)
         return p->fused(f, p->codec, &ctx, task->g, m->n, x->parts, x->nparts);
     const float *sent;
@@ -272,6 +299,8 @@ static tg_status default_begin(tg__method *m, tg__task *task, tg__exchange **x_p
         TG_TRY(tg__codec_encode(p->f32, NULL, sent, m->n, x->parts, x->nparts, NULL));
     }
     tg__task_count(task, x, m->def->properties & TG__DENSE ? NULL : p->codec);
+    if (x->ops->leftover != NULL)
+        x->context = context_of(m, p, task->step, TG_PURPOSE_OWNER);
     *x_p = x;
     return TG_OK;
 }
@@ -315,6 +344,17 @@ static tg_status default_undo(tg__method *m, const tg__task *task)
     return TG_OK;
 }
 
+static void default_absorb(tg__method *m, const tg__task *task)
+{
+    program *p = m->impl;
+    const lane *l = &p->lanes[task->lane];
+    float *pending = tg__feedback_pending(m->feedback);
+    if (!l->was_coded || pending == NULL || l->coded->ops->leftover == NULL)
+        return;
+    const bool other_units = l->eta > 0 && *p->eta != l->eta;
+    l->coded->ops->leftover(l->coded, other_units ? (float)(l->eta / *p->eta) : 1.0f, pending);
+}
+
 const tg__program_ops tg__default_program = {
     .rounds = 1,
     .init = default_init,
@@ -323,4 +363,5 @@ const tg__program_ops tg__default_program = {
     .next = default_next,
     .aggregate = default_aggregate,
     .undo = default_undo,
+    .absorb = default_absorb,
 };

@@ -63,6 +63,10 @@ typedef struct tg__program_ops {
     /* Some rank's gradient was not finite: take the own decoded payload back into the feedback's
      * pending vector (nothing to do for a task that was nonfinite itself or not coded). */
     tg_status (*undo)(tg__method *m, const tg__task *task);
+    /* The aggregate counts: what this rank dropped from sums (an exchange with leftover) goes into
+     * the feedback's pending vector. Called once for each task that is not undone, when no begin()
+     * of this method runs. NULL: nothing is dropped. */
+    void (*absorb)(tg__method *m, const tg__task *task);
 } tg__program_ops;
 
 enum { /* properties of a method, shown by `telegrad methods` and used by the session */

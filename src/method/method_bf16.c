@@ -5,7 +5,7 @@
 static const tg_key keys[] = {
     TG__KEY_FEEDBACK_OF_ROUNDING,
     TG__KEY_RESCALE("no"),
-    TG__KEY_EXCHANGE_CODED,
+    TG__KEY_EXCHANGE_ROUNDED_OR_RING,
     {.name = NULL},
 };
 
@@ -14,7 +14,8 @@ const tg__method_def tg__method_bf16 = {
     .card = {.sends = "every element as the upper half of its f32",
              .bits = "16",
              .keeps = "nothing; with feedback=residual 1 vector",
-             .cost = "1 pass; allgather: 1 round, 1 delay, 2 n (P-1) bytes sent",
+             .cost = "1 pass; allgather: 1 round, 1 delay, 2 n (P-1) bytes sent; reducescatter: "
+                     "2 delays, 4 n (P-1)/P bytes, sums are rounded too",
              .use = "as fp16, where gradients leave its range of 6e-8 to 65,504",
              .limit = "values of 8 significant bits are exact; sums are f32"},
     .program = &tg__default_program,

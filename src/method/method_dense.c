@@ -5,8 +5,9 @@ static const tg_key keys[] = {
     {.name = "exchange",
      .type = TG_KEY_CHOICE,
      .def = "auto",
-     .choices = "auto|direct|ring|allgather|none",
-     .help = "auto: direct reduce-scatter + all-gather, summed in rank order"},
+     .choices = "auto|direct|ring|halving|allgather|none",
+     .help = "auto: direct reduce-scatter + all-gather, summed in rank order; allgather: all to "
+             "all in one delay, for small models on long links"},
     {.name = NULL},
 };
 

@@ -25,7 +25,7 @@ static const tg_key keys[] = {
     TG__KEY_SCOPE,
     TG__KEY_VALUES("int8"),
     TG__KEY_INDEX,
-    TG__KEY_EXCHANGE_CODED,
+    TG__KEY_EXCHANGE_SPARSE,
     {.name = NULL},
 };
 
@@ -35,7 +35,8 @@ const tg__method_def tg__method_dgc = {
     .card = {.sends = "k = density * n values and their indices",
              .bits = "0.0195 (density 0.001: 8.1 bits a value, 11.4 an index)",
              .keeps = "2 vectors: velocity, accumulated",
-             .cost = "1 pass (u, v, select), 1 round, 1 one-way delay",
+             .cost = "1 pass (u, v, select), 1 round, 1 one-way delay; exchange=reducescatter: 2 "
+                     "delays, bytes that do not grow with P",
              .use = "very slow links: three orders of magnitude fewer bytes at the accuracy of "
                     "momentum SGD",
              .limit = "density=1,values=f32: masking=yes is plain SGD, bit for bit; masking=no is "

@@ -5,7 +5,7 @@
 static const tg_key keys[] = {
     TG__KEY_FEEDBACK_OF_ROUNDING,
     TG__KEY_RESCALE("no"),
-    TG__KEY_EXCHANGE_CODED,
+    TG__KEY_EXCHANGE_ROUNDED_OR_RING,
     {.name = NULL},
 };
 
@@ -14,7 +14,8 @@ const tg__method_def tg__method_fp16 = {
     .card = {.sends = "every element as binary16",
              .bits = "16",
              .keeps = "nothing; with feedback=residual 1 vector",
-             .cost = "1 pass; allgather: 1 round, 1 delay, 2 n (P-1) bytes sent",
+             .cost = "1 pass; allgather: 1 round, 1 delay, 2 n (P-1) bytes sent; reducescatter: "
+                     "2 delays, 4 n (P-1)/P bytes, sums are rounded too",
              .use = "when half the bytes are enough and nothing is to be tuned",
              .limit = "values that binary16 holds are exact; sums are f32"},
     .program = &tg__default_program,

@@ -5,7 +5,7 @@
 static const tg_key keys[] = {
     TG__KEY_FEEDBACK_OF_ROUNDING,
     TG__KEY_RESCALE("no"),
-    TG__KEY_EXCHANGE_CODED,
+    TG__KEY_EXCHANGE_ROUNDED_OR_RING,
     {.name = NULL},
 };
 

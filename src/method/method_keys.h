@@ -9,6 +9,29 @@
         .help = "auto: allgather (one one-way delay); none: no exchange, ranks drift apart" \
     }
 
+/* Of sparsifiers: sums may be selected from again. */
+#define TG__KEY_EXCHANGE_SPARSE                                                               \
+    {                                                                                         \
+        .name = "exchange", .type = TG_KEY_CHOICE, .def = "auto",                             \
+        .choices = "auto|allgather|reducescatter|gtopk|direct|none",                          \
+        .help = "auto: allgather (one one-way delay); reducescatter: owners select from the " \
+                "sums again, bytes do not grow with P; gtopk: a tree does, 2 log2 P delays; " \
+                "none: no exchange, ranks drift apart"                                        \
+    }
+
+/* Of codecs that round: sums may be rounded as well. */
+#define TG__KEY_EXCHANGE_ROUNDED_BY(choice, help_of_choice)                                  \
+    {                                                                                        \
+        .name = "exchange", .type = TG_KEY_CHOICE, .def = "auto",                            \
+        .choices = "auto|allgather|direct|reducescatter" choice "|none",                     \
+        .help = "auto: allgather (one one-way delay); direct: sums travel as f32; "          \
+                "reducescatter: they are coded again" help_of_choice "; none: no exchange, " \
+                "ranks drift apart"                                                          \
+    }
+#define TG__KEY_EXCHANGE_ROUNDED TG__KEY_EXCHANGE_ROUNDED_BY("", "")
+#define TG__KEY_EXCHANGE_ROUNDED_OR_RING \
+    TG__KEY_EXCHANGE_ROUNDED_BY("|ring", " (ring: at every step)")
+
 #define TG__KEY_FEEDBACK_OF_ROUNDING                                                          \
     {                                                                                         \
         .name = "feedback", .type = TG_KEY_CHOICE, .def = "none", .choices = "none|residual", \

@@ -5,7 +5,7 @@
 #include "method/method_keys.h"
 
 static const tg_key keys[] = {
-    TG__QSGD_KEYS,  TG__KEY_FEEDBACK_OF_ROUNDING, TG__KEY_RESCALE("no"), TG__KEY_EXCHANGE_CODED,
+    TG__QSGD_KEYS,  TG__KEY_FEEDBACK_OF_ROUNDING, TG__KEY_RESCALE("no"), TG__KEY_EXCHANGE_ROUNDED,
     {.name = NULL},
 };
 

@@ -19,7 +19,7 @@ static const tg_key keys[] = {
     {.name = "exchange",
      .type = TG_KEY_CHOICE,
      .def = "auto",
-     .choices = "auto|direct|ring|allgather|none",
+     .choices = "auto|direct|ring|halving|allgather|none",
      .help = "of the k values; auto: direct; none: no exchange, ranks drift apart"},
     {.name = NULL},
 };

@@ -14,7 +14,7 @@ static const tg_key keys[] = {
      .choices = "none|residual",
      .help = "none: naive pruning, which diverges at high sparsity"},
     TG__KEY_RESCALE("no"),
-    TG__KEY_EXCHANGE_CODED,
+    TG__KEY_EXCHANGE_SPARSE,
     {.name = NULL},
 };
 
@@ -24,7 +24,8 @@ const tg__method_def tg__method_topk = {
     .card = {.sends = "k = density * n values and their indices",
              .bits = "0.24 (density 0.01: 16 bits a value, 8.1 an index)",
              .keeps = "1 vector: residual",
-             .cost = "1 pass (r += g, select), 1 round, 1 one-way delay",
+             .cost = "1 pass (r += g, select), 1 round, 1 one-way delay; exchange=reducescatter: 2 "
+                     "delays, bytes that do not grow with P",
              .use =
                  "slow links, few ranks; lower densities lose accuracy without momentum correction",
              .limit = "density=1,values=f32: synchronous SGD, bit for bit"},

@@ -176,6 +176,8 @@ static tg_status conclude(tg_reducer *r, tg_status status)
                 status = tg_fail(TG_E_NONFINITE, "a gradient is not finite on %s",
                                  r->op.flags & TG__FLAG_NONFINITE ? "this rank" : "another rank");
         } else {
+            if (program->absorb != NULL)
+                program->absorb(r->method, &r->op.task);
             tg__parallel_copy(r->pool, r->mean, program->aggregate(r->method, &r->op.task), r->n);
             r->ratio = 4.0 * (double)r->n / (double)(r->op.task.coded_bytes + TG__ENVELOPE_BYTES);
         }

@@ -1,7 +1,12 @@
-/* p = compensate(g); S = k elements that all ranks draw alike for this step; exchange p[S] densely;
- * aggregate = 0 but mean(p[S]) on S, times n/k where nothing remembers the rest; sent(S, p[S]).
+/* p = compensate(g); S = k elements that are the same on all ranks; exchange p[S] densely;
+ * aggregate = 0 but mean(p[S]) on S; sent(S, p[S]).
  *
- * No index travels. k changes with the warm-up: an exchange is made anew then. */
+ * Random-k: all draw S alike for this step, so no index travels; where nothing remembers the rest
+ * the aggregate is multiplied by n/k.
+ * CLT-k: S is the top-k of rank `step mod P`, the leader, whose indices go to all in a first round
+ * (as a frame of top-k with 1-bit values; the others' frames are zero).
+ *
+ * k changes with the warm-up: an exchange is made anew then. */
 #include "method/shared_support_program.h"
 #include "base/mem.h"
 #include "codec/topk_select.h"
@@ -13,9 +18,12 @@
 
 typedef struct lane {
     tg__exchange *coded, *dense; /* of k elements; of all */
-    size_t k;
-    uint32_t *idx;    /* (k) the support */
-    float *val;       /* (k) */
+    tg__exchange *chosen;        /* CLT-k: the leader's indices */
+    bool choosing;               /* ... is under way */
+    size_t k, count;             /* k: room; count: elements of the support, fewer if the leader has
+                                    fewer that are not 0 */
+    uint32_t *idx;               /* (k) the support */
+    float *val;                  /* (k) */
     float *sent;      /* (k) own values as decoded, which an exchange may overwrite in its parts */
     float *aggregate; /* (n) 0 outside the support, unless `full` */
     bool full, was_coded, was_nonfinite;
@@ -23,10 +31,15 @@ typedef struct lane {
 
 typedef struct program {
     tg_codec *codec, *f32;
+    tg_codec *indices; /* CLT-k: of the leader's choice; else NULL */
     tg__density_schedule density;
     uint64_t *bits;
     lane *lanes;
 } program;
+
+/* More ranks than this, and the leader's indices go out by way of the blocks' owners: one delay
+ * more, but no rank sends them to all. */
+enum { CHOICE_DIRECT_RANKS = 8 };
 
 static size_t count_at(const tg__method *m, uint64_t step)
 {
@@ -62,8 +75,16 @@ static tg_status make_lane(tg__method *m, lane *l)
 {
     const program *p = m->impl;
     const bool apart = strcmp(tg_spec_word(m->spec, "exchange"), "none") == 0;
+    const char *choice = apart                                  ? "none"
+                         : m->setup.size <= CHOICE_DIRECT_RANKS ? "allgather"
+                                                                : "reducescatter";
     TG_TRY(tg__alloc(m->n, sizeof *l->aggregate, &l->aggregate));
     TG_TRY(size_lane(m, l, count_at(m, 0)));
+    if (p->indices != NULL) {
+        TG_TRY(tg__exchange_create(tg__exchange_find(choice), m->setup.rank, m->setup.size, m->n,
+                                   p->indices, &tg__combine_mean, &l->chosen));
+        l->chosen->pool = m->setup.pool;
+    }
     if (!m->setup.may_bypass)
         return TG_OK;
     TG_TRY(tg__exchange_create(tg__exchange_find(apart ? "none" : "direct"), m->setup.rank,
@@ -72,11 +93,9 @@ static tg_status make_lane(tg__method *m, lane *l)
     return TG_OK;
 }
 
-static tg_status init(tg__method *m)
+static tg_status init_lanes(tg__method *m)
 {
-    program *p;
-    TG_TRY(tg__alloc(1, sizeof *p, &p));
-    m->impl = p;
+    program *p = m->impl;
     TG_TRY(tg_codec_create(tg_spec_word(m->spec, "values"), &p->codec));
     TG_TRY(tg_codec_create("f32", &p->f32));
     TG_TRY(tg__density_init(&p->density, tg_spec_real(m->spec, "density"),
@@ -88,12 +107,31 @@ static tg_status init(tg__method *m)
     return TG_OK;
 }
 
+static tg_status random_init(tg__method *m)
+{
+    program *p;
+    TG_TRY(tg__alloc(1, sizeof *p, &p));
+    m->impl = p;
+    return init_lanes(m);
+}
+
+static tg_status leader_init(tg__method *m)
+{
+    program *p;
+    TG_TRY(tg__alloc(1, sizeof *p, &p));
+    m->impl = p;
+    TG_TRY(tg_codec_create("topk:values=1bit", &p->indices));
+    p->indices->pool = m->setup.pool;
+    return init_lanes(m);
+}
+
 static void fini(tg__method *m)
 {
     program *p = m->impl;
     for (size_t i = 0; p->lanes != NULL && i < m->setup.lanes; i++) {
         tg__exchange_destroy(p->lanes[i].coded);
         tg__exchange_destroy(p->lanes[i].dense);
+        tg__exchange_destroy(p->lanes[i].chosen);
         free(p->lanes[i].idx);
         free(p->lanes[i].val);
         free(p->lanes[i].sent);
@@ -103,80 +141,169 @@ static void fini(tg__method *m)
     free(p->bits);
     tg_codec_destroy(p->codec);
     tg_codec_destroy(p->f32);
+    tg_codec_destroy(p->indices);
     free(p);
     m->impl = NULL;
 }
 
-static void clear_aggregate(const tg__method *m, lane *l)
+static tg_rng_key key_of(const tg__method *m, uint64_t step, tg_purpose purpose, int rank)
 {
+    return (tg_rng_key){.seed = m->setup.seed,
+                        .purpose = purpose,
+                        .rank = (uint32_t)rank,
+                        .step = step,
+                        .tensor = m->setup.bucket};
+}
+
+/* A lane for this step's k, its aggregate zero. */
+static tg_status prepare(tg__method *m, lane *l, uint64_t step)
+{
+    const size_t k = count_at(m, step);
     if (l->full)
         memset(l->aggregate, 0, m->n * sizeof *l->aggregate);
-    for (size_t i = 0; !l->full && i < l->k; i++)
+    for (size_t i = 0; !l->full && i < l->count; i++)
         l->aggregate[l->idx[i]] = 0;
     l->full = false;
-}
-
-/* The support of this step in the lane. */
-static tg_status draw_support(tg__method *m, lane *l, uint64_t step)
-{
-    program *p = m->impl;
-    const size_t k = count_at(m, step);
-    const tg_rng_key key = {.seed = m->setup.seed,
-                            .purpose = TG_PURPOSE_CODEC,
-                            .rank = 0, /* all ranks alike */
-                            .step = step,
-                            .tensor = m->setup.bucket};
-    clear_aggregate(m, l);
+    l->count = 0;
     if (k != l->k)
         TG_TRY(size_lane(m, l, k));
-    tg__support_draw(&key, m->n, k, p->bits, l->idx);
+    const tg_encode_context ctx = {
+        .struct_size = sizeof ctx,
+        .rng = key_of(m, step, TG_PURPOSE_OWNER, m->setup.rank),
+    };
+    l->coded->context = ctx;
     return TG_OK;
 }
 
-static tg_status encode_support(tg__method *m, lane *l, const float *g)
+static void put_zeros(tg__exchange *x)
 {
-    program *p = m->impl;
+    for (size_t i = 0; i < x->nparts; i++)
+        tg__part_zero(&x->parts[i], x->codec->ops->wire_id);
+}
+
+/* The values p[S] of a rank, NULL: it has none. */
+static tg_status encode_values(tg__method *m, tg__task *task, lane *l, const float *p)
+{
     tg__feedback *f = m->feedback;
-    const float *sent;
     tg__view view;
-    f->ops->compensate(f, g, m->n, NULL, &sent);
-    for (size_t i = 0; i < l->k; i++)
-        l->val[i] = sent[l->idx[i]];
-    TG_TRY(
-        tg__codec_encode(p->codec, NULL, l->val, l->k, l->coded->parts, l->coded->nparts, &view));
-    memcpy(l->sent, view.dense, l->k * sizeof *l->sent);
-    f->ops->sent(f, sent, m->n, l->idx, l->sent, l->k);
+    if (p == NULL) {
+        put_zeros(l->coded);
+    } else {
+        for (size_t i = 0; i < l->k; i++)
+            l->val[i] = i < l->count ? p[l->idx[i]] : 0;
+        TG_TRY(tg__codec_encode(((program *)m->impl)->codec, NULL, l->val, l->k, l->coded->parts,
+                                l->coded->nparts, &view));
+        memcpy(l->sent, view.dense, l->k * sizeof *l->sent);
+        f->ops->sent(f, p, m->n, l->idx, l->sent, l->count);
+    }
+    tg__task_count(task, l->coded, NULL);
     return TG_OK;
 }
 
-static tg_status begin(tg__method *m, tg__task *task, tg__exchange **x_p)
+static void begin_task(tg__method *m, tg__task *task, lane *l)
+{
+    const program *p = m->impl;
+    l->was_coded = task->coded;
+    l->was_nonfinite = task->nonfinite;
+    task->density = task->coded ? tg__density_at(&p->density, task->step) : 1;
+    task->coded_bytes = task->kept = 0;
+    task->fell_back = false;
+}
+
+static tg_status begin_dense(tg__method *m, tg__task *task, lane *l)
+{
+    const program *p = m->impl;
+    const float *sent;
+    if (task->nonfinite) {
+        put_zeros(l->dense);
+    } else {
+        m->feedback->ops->bypass(m->feedback, task->g, m->n, NULL, &sent);
+        TG_TRY(tg__codec_encode(p->f32, NULL, sent, m->n, l->dense->parts, l->dense->nparts, NULL));
+    }
+    tg__task_count(task, l->dense, NULL);
+    return TG_OK;
+}
+
+/* p of this rank's gradient; NULL if that is not finite. */
+static const float *compensated(const tg__method *m, const tg__task *task)
+{
+    const float *p = NULL;
+    if (!task->nonfinite)
+        m->feedback->ops->compensate(m->feedback, task->g, m->n, NULL, &p);
+    return p;
+}
+
+static tg_status random_begin(tg__method *m, tg__task *task, tg__exchange **x_p)
 {
     program *p = m->impl;
     lane *l = &p->lanes[task->lane];
-    l->was_coded = task->coded;
-    l->was_nonfinite = task->nonfinite;
-    task->density = 1;
-    task->coded_bytes = task->kept = 0;
-    task->fell_back = false;
+    begin_task(m, task, l);
     if (task->coded) {
-        task->density = tg__density_at(&p->density, task->step);
-        TG_TRY(draw_support(m, l, task->step));
-    }
-    tg__exchange *x = task->coded ? l->coded : l->dense;
-    if (task->nonfinite) {
-        for (size_t i = 0; i < x->nparts; i++)
-            tg__part_zero(&x->parts[i], x->codec->ops->wire_id);
-    } else if (task->coded) {
-        TG_TRY(encode_support(m, l, task->g));
+        const tg_rng_key key = key_of(m, task->step, TG_PURPOSE_CODEC, 0); /* all ranks alike */
+        TG_TRY(prepare(m, l, task->step));
+        l->count = l->k;
+        tg__support_draw(&key, m->n, l->k, p->bits, l->idx);
+        TG_TRY(encode_values(m, task, l, compensated(m, task)));
     } else {
-        const float *sent;
-        m->feedback->ops->bypass(m->feedback, task->g, m->n, NULL, &sent);
-        TG_TRY(tg__codec_encode(p->f32, NULL, sent, m->n, x->parts, x->nparts, NULL));
+        TG_TRY(begin_dense(m, task, l));
     }
-    tg__task_count(task, x, NULL);
-    *x_p = x;
+    *x_p = task->coded ? l->coded : l->dense;
     return TG_OK;
 }
+
+/* ---- CLT-k ----------------------------------------------------------------------------------- */
+
+/* The leader's choice, by its own p. */
+static tg_status choose(tg__method *m, const tg__task *task, lane *l, const float *p)
+{
+    tg__exchange *x = l->chosen;
+    const bool leads = task->step % (uint64_t)m->setup.size == (uint64_t)m->setup.rank;
+    tg_encode_context ctx = {
+        .struct_size = sizeof ctx,
+        .rng = key_of(m, task->step, TG_PURPOSE_CODEC, m->setup.rank),
+        .density = task->density,
+    };
+    x->context = ctx;
+    x->context.density = 1; /* owners pass on what the leader chose */
+    if (p == NULL || !(leads || strcmp(x->ops->entry.name, "none") == 0)) {
+        put_zeros(x);
+        return TG_OK;
+    }
+    return tg__codec_encode(x->codec, &ctx, p, m->n, x->parts, x->nparts, NULL);
+}
+
+static tg_status leader_begin(tg__method *m, tg__task *task, tg__exchange **x_p)
+{
+    program *p = m->impl;
+    lane *l = &p->lanes[task->lane];
+    begin_task(m, task, l);
+    l->choosing = task->coded;
+    if (task->coded) {
+        TG_TRY(prepare(m, l, task->step));
+        TG_TRY(choose(m, task, l, compensated(m, task)));
+        for (size_t i = 0; i < l->chosen->nparts; i++)
+            task->coded_bytes += l->chosen->parts[i].len;
+    } else {
+        TG_TRY(begin_dense(m, task, l));
+    }
+    *x_p = task->coded ? l->chosen : l->dense;
+    return TG_OK;
+}
+
+/* The support is where the leader's vector is not 0; the aggregate is scratch for it. */
+static void read_choice(const tg__method *m, lane *l)
+{
+    l->chosen->ops->result(l->chosen, l->aggregate);
+    for (size_t i = 0; i < m->n; i++) {
+        if (l->aggregate[i] == 0)
+            continue;
+        l->aggregate[i] = 0;
+        if (l->count < l->k) /* a leader that says more is wrong, but alike for all */
+            l->idx[l->count++] = (uint32_t)i;
+    }
+}
+
+/* ---- both ------------------------------------------------------------------------------------ */
 
 static tg_status next(tg__method *m, tg__task *task, tg__exchange **x_p)
 {
@@ -188,10 +315,17 @@ static tg_status next(tg__method *m, tg__task *task, tg__exchange **x_p)
         l->full = true;
         return TG_OK;
     }
+    if (l->choosing) {
+        l->choosing = false;
+        read_choice(m, l);
+        *x_p = l->coded;
+        return encode_values(m, task, l,
+                             task->nonfinite ? NULL : tg__feedback_pending(m->feedback));
+    }
     l->coded->ops->result(l->coded, l->val);
     if (tg__feedback_pending(m->feedback) == NULL) /* unbiased: what is not sent is lost */
         tg__kernel()->scale(l->val, (float)((double)m->n / (double)l->k), l->k);
-    for (size_t i = 0; i < l->k; i++)
+    for (size_t i = 0; i < l->count; i++)
         l->aggregate[l->idx[i]] = l->val[i];
     return TG_OK;
 }
@@ -207,16 +341,41 @@ static tg_status undo(tg__method *m, const tg__task *task)
     const lane *l = &((program *)m->impl)->lanes[task->lane];
     float *pending = tg__feedback_pending(m->feedback);
     if (l->was_coded && !l->was_nonfinite && pending != NULL)
-        tg__kernel()->scatter_add(pending, l->idx, l->sent, l->k);
+        tg__kernel()->scatter_add(pending, l->idx, l->sent, l->count);
     return TG_OK;
+}
+
+/* What rounding the sums of the values lost. */
+static void absorb(tg__method *m, const tg__task *task)
+{
+    lane *l = &((program *)m->impl)->lanes[task->lane];
+    float *pending = tg__feedback_pending(m->feedback);
+    if (!l->was_coded || pending == NULL || l->coded->ops->leftover == NULL)
+        return;
+    memset(l->val, 0, l->k * sizeof *l->val);
+    l->coded->ops->leftover(l->coded, 1, l->val);
+    tg__kernel()->scatter_add(pending, l->idx, l->val, l->count);
 }
 
 const tg__program_ops tg__shared_support_program = {
     .rounds = 1,
-    .init = init,
+    .init = random_init,
     .fini = fini,
-    .begin = begin,
+    .begin = random_begin,
     .next = next,
     .aggregate = aggregate,
     .undo = undo,
+    .absorb = absorb,
+};
+
+const tg__program_ops tg__leader_support_program = {
+    .rounds = 2,
+    .max_lanes = 1, /* the values are looked up when the first round is over */
+    .init = leader_init,
+    .fini = fini,
+    .begin = leader_begin,
+    .next = next,
+    .aggregate = aggregate,
+    .undo = undo,
+    .absorb = absorb,
 };

@@ -1,10 +1,13 @@
-/* The one-round program of shared supports: all ranks draw the same elements, whose values are
- * summed by a dense exchange of k elements. Keys: density, warmup, values, exchange. */
+/* Shared supports: all ranks send values of the same elements, summed by a dense exchange of k
+ * elements. Keys: density, warmup, values, exchange. */
 #ifndef TG_SHARED_SUPPORT_PROGRAM_H
 #define TG_SHARED_SUPPORT_PROGRAM_H
 
 #include "method/method.h"
 
+/* One round: the elements are drawn, alike on all ranks. */
 extern const tg__program_ops tg__shared_support_program;
+/* Two rounds: one rank chooses, another each step. Needs feedback residual. */
+extern const tg__program_ops tg__leader_support_program;
 
 #endif

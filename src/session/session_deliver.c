@@ -72,6 +72,19 @@ static tg_status drop_step(tg_session *s, uint64_t of_step)
     return TG_OK;
 }
 
+tg_status tg__session_absorb(tg_session *s, lane_op *o)
+{
+    const bucket *b = &s->bucket[o->op.bucket];
+    const tg__program_ops *program = b->method->def->program;
+    if (program->absorb == NULL || o->absorbed || o->loaded)
+        return TG_OK;
+    for (size_t l = 0; l < s->lanes; l++) /* no begin() may be running beside it */
+        TG_TRY(tg__engine_wait_begun(s->engine, &b->lane[l].op));
+    program->absorb(b->method, &o->op.task);
+    o->absorbed = true;
+    return TG_OK;
+}
+
 static void apply(tg_session *s, lane_op *o)
 {
     const float *aggregate = tg__session_aggregate(s, o);
@@ -93,6 +106,7 @@ tg_status tg__session_deliver(tg_session *s, uint64_t due, tg_step_info *info)
             if (measured != of_step)
                 tg__session_clip_measure(s, of_step, info);
             measured = of_step;
+            TG_TRY(tg__session_absorb(s, o));
             apply(s, o);
             continue;
         }

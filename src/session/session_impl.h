@@ -28,10 +28,11 @@ typedef struct tensor {
 /* One exchange of a bucket on its way, from submit to delivery. */
 typedef struct lane_op {
     tg__op op;
-    bool waiting; /* submitted (or loaded), not delivered */
-    bool undone;  /* its payload was taken back already (at a save) */
-    bool loaded;  /* the aggregate came from a checkpoint: `inbox` */
-    float *inbox; /* (n) */
+    bool waiting;  /* submitted (or loaded), not delivered */
+    bool undone;   /* its payload was taken back already (at a save) */
+    bool absorbed; /* what this rank dropped from its sums is in the memory already */
+    bool loaded;   /* the aggregate came from a checkpoint: `inbox` */
+    float *inbox;  /* (n) */
     uint64_t due, order;
     double lr;
     double norm_sq; /* of what was handed in */
@@ -134,6 +135,9 @@ TG_NODISCARD tg_status tg__session_handshake(tg_session *s, const char *start);
 /* Deliver every exchange due at or before step `due` in the order submitted; info NULL: between
  * steps. (session_deliver.c) */
 TG_NODISCARD tg_status tg__session_deliver(tg_session *s, uint64_t due, tg_step_info *info);
+/* The method takes in what this rank dropped from o's sums, if it has not yet: o is in, and its
+ * step is applied. (session_deliver.c) */
+TG_NODISCARD tg_status tg__session_absorb(tg_session *s, lane_op *o);
 /* Clipping by global norm (session_clip.c): memory; the factor of a step whose exchanges are all
  * in, told to info (NULL: nobody); an aggregate (n) times that, valid until the next call. */
 TG_NODISCARD tg_status tg__session_clip_make(tg_session *s);

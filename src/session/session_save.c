@@ -52,7 +52,8 @@ static char *identity(const tg_session *s)
 /* ---- saving ---------------------------------------------------------------------------------- */
 
 /* Finish what is in flight. A step that some rank flagged will be dropped at its delivery; its
- * payload goes back into the residual now, which is the same: nothing is encoded in between. */
+ * payload goes back into the residual now, as does what was dropped from the sums of the others,
+ * which is the same: nothing is encoded in between. */
 static tg_status settle(tg_session *s)
 {
     for (size_t b = 0; b < s->nbuckets; b++)
@@ -70,6 +71,8 @@ static tg_status settle(tg_session *s)
                         flagged || (other->waiting && other->op.step == o->op.step &&
                                     (other->op.flags | other->op.flags_in) & TG__FLAG_NONFINITE);
                 }
+            if (o->waiting && !flagged)
+                TG_TRY(tg__session_absorb(s, o));
             if (!o->waiting || o->undone || !flagged)
                 continue;
             TG_TRY(s->bucket[b].method->def->program->undo(s->bucket[b].method, &o->op.task));

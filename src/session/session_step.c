@@ -69,7 +69,7 @@ static tg_status submit(tg_session *s, const tg__action *a, bool closes)
     if (closes)
         op->flags |= TG__FLAG_CLOSES | (s->stop_now ? TG__FLAG_STOP : 0);
     l->waiting = true;
-    l->undone = l->loaded = false;
+    l->undone = l->loaded = l->absorbed = false;
     l->due = a->due;
     l->order = s->order++;
     l->lr = s->lr;

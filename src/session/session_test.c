@@ -12,8 +12,11 @@ static fixture_result result[8];
 
 static const char *const methods[] = {"dense",
                                       "dense:exchange=ring",
+                                      "dense:exchange=halving",
                                       "dense:exchange=allgather",
                                       "fp16",
+                                      "fp16:exchange=ring",
+                                      "int8:feedback=residual,exchange=ring",
                                       "bf16:feedback=residual",
                                       "2bit:threshold=0.25",
                                       "2bit:threshold=auto",
@@ -33,7 +36,14 @@ static const char *const methods[] = {"dense",
                                       "topk:density=0.05",
                                       "topk:density=0.05,values=f32,exchange=direct",
                                       "topk:density=0.05,values=2bit,index=ef,scope=tensor",
+                                      "topk:density=0.05,exchange=reducescatter",
+                                      "int8:feedback=residual,exchange=reducescatter",
+                                      "qsgd:bits=3,exchange=reducescatter",
+                                      "dgc:density=0.02,warmup=6,exchange=reducescatter",
+                                      "dgc:density=0.02,warmup=6,exchange=gtopk",
                                       "randomk:density=0.1,warmup=6",
+                                      "cltk:density=0.1,warmup=6",
+                                      "cltk:density=0.1,values=fp16,exchange=ring",
                                       "randomk:density=0.1,feedback=none,exchange=ring",
                                       "atomo:rank=2",
                                       "dgc:density=0.02,warmup=6",
@@ -120,6 +130,11 @@ static void test_limits(void **state)
         /* top-k with k = n is synchronous SGD */
         {"topk:density=1,values=f32", "ssgd", "sgd:lr=0.25,momentum=0.5", 4, 0.5f, false},
         {"randomk:density=1", "ssgd", "sgd:lr=0.25,momentum=0.5", 3, 0.5f, false},
+        {"cltk:density=1", "ssgd", "sgd:lr=0.25,momentum=0.5", 3, 0.5f, false},
+        {"topk:density=1,values=f32,exchange=reducescatter", "ssgd", "sgd:lr=0.25,momentum=0.5", 3,
+         0.5f, false},
+        {"topk:density=1,values=f32,exchange=gtopk", "ssgd", "sgd:lr=0.25,momentum=0.5", 4, 0.5f,
+         true},
         {"atomo:rank=100", "ssgd", "sgd:lr=0.25,momentum=0.5", 3, 0.5f, false},
         /* DGC at density 1: with masking plain SGD, without it momentum SGD (P = 1, or dyadic) */
         {"dgc:density=1,warmup=0,values=f32,momentum=0.5", "ssgd", "sgd:lr=0.25", 4, 0, false},
@@ -268,6 +283,7 @@ static void test_rate_of_0(void **state)
 {
     (void)state;
     static const char *const specs[] = {"efsign", "topk:density=0.1,rescale=yes",
+                                        "topk:density=0.1,rescale=yes,exchange=reducescatter",
                                         "1bit:twoway=yes,rescale=yes"};
     for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
         fixture_job job = fixture_defaults();

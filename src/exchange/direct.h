@@ -1,0 +1,32 @@
+/* The two rounds that exchanges direct and reducescatter have in common: parts to the owners of
+ * blocks, finished blocks to all. They differ in how a block is finished. */
+#ifndef TG_EXCHANGE_DIRECT_H
+#define TG_EXCHANGE_DIRECT_H
+
+#include "exchange/message.h"
+#include "exchange/reencode.h"
+
+typedef struct tg__direct {
+    tg__messages parts;  /* (P) own parts, to send */
+    tg__messages in;     /* (P) the ranks' parts of this rank's block; own unused */
+    tg__messages blocks; /* (P) finished blocks */
+    size_t *in_len;      /* (P) bytes of the frame, 0: not here yet */
+    size_t *block_len;   /* (P) likewise */
+    size_t block_n;      /* elements of own block */
+    float *sum;          /* (block_n) where it is summed */
+    bool coded;          /* blocks are frames of x->codec, else dense f32 */
+    tg__reencoder again; /* ... and `sum` is memory of its own, in which the leftover stays */
+    int next;            /* ranks below it are in the sum; P: the block is finished */
+    uint32_t told, over; /* messages told to the driver, and completed */
+} tg__direct;
+
+/* Members of tg__exchange_ops. */
+TG_NODISCARD tg_status tg__direct_init(tg__exchange *x, bool coded);
+void tg__direct_fini(tg__exchange *x);
+TG_NODISCARD tg_status tg__direct_start(tg__exchange *x);
+size_t tg__direct_wants(tg__exchange *x, tg__wish *wish, size_t max);
+TG_NODISCARD tg_status tg__direct_done(tg__exchange *x, uint32_t id, size_t len);
+bool tg__direct_finished(const tg__exchange *x);
+void tg__direct_result(tg__exchange *x, float *dst);
+
+#endif

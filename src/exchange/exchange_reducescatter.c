@@ -1,0 +1,69 @@
+/* Coded reduce-scatter, then coded all-gather: sums stay as small as what was sent, for any P.
+ *
+ *   round 0   rank p sends part q of its vector, coded, to rank q
+ *   owner q   sum = decode(part of rank 0) + ... + decode(part of rank P-1), in rank order; encodes
+ *             the sum with the same codec: a sparsifier keeps its density of the block, k/P of it
+ *   round 1   rank q sends that frame to all; its own copy comes from the same frame
+ *
+ *   result = decode(frames of the blocks) * (1 / P)
+ *
+ * What an owner drops (elements that it did not select, and the rounding of the others) is its
+ * leftover, undivided: owners' memories absorb it, and nothing is lost.
+ *
+ * Cost: 2 rounds, 2 delays; (P-1) coded parts and (P-1) coded blocks sent: for frames of F bytes
+ * about 2 F (P-1)/P, where an all-gather has F (P-1).
+ * Source: Renggli et al. 2019, "SparCML", arXiv:1802.08021 (split all-gather, without selection);
+ * Li and Hoefler 2022, "Ok-Topk", arXiv:2201.07598 (with selection by a threshold) */
+#include "exchange/direct.h"
+#include "kernel/kernel.h"
+
+static tg_status reducescatter_init(tg__exchange *x)
+{
+    if (x->combine != &tg__combine_mean)
+        return tg_fail(TG_E_UNSUPPORTED, "exchange reducescatter with %s: allowed: mean",
+                       x->combine->name);
+    return tg__direct_init(x, true);
+}
+
+static void reducescatter_result(tg__exchange *x, float *dst)
+{
+    tg__direct_result(x, dst);
+    tg__combine_finish(x, dst, x->n);
+}
+
+static void reducescatter_leftover(tg__exchange *x, float scale, float *r)
+{
+    const tg__direct *d = x->impl;
+    if (d->block_n > 0)
+        tg__kernel()->axpy(r + x->parts[x->rank].lo, scale, d->sum, d->block_n);
+}
+
+static void reducescatter_cost(int size, size_t n, double frame, tg__cost *cost_p)
+{
+    const double P = size, head = TG__ENVELOPE_BYTES + TG__FRAME_HEAD;
+    (void)n;
+    cost_p->rounds = size > 1 ? 2 : 0;
+    cost_p->delays = size > 1 ? 2 : 0;
+    cost_p->bytes = 2 * (P - 1) * ((frame - TG__FRAME_HEAD) / P + head);
+    cost_p->serial = cost_p->bytes;
+}
+
+const tg__exchange_ops tg__reducescatter_exchange = {
+    .entry =
+        {
+            .name = "reducescatter",
+            .summary = "owners sum their blocks and send them coded: 2 delays, bytes do not grow "
+                       "with P",
+            .source = "Renggli et al. 2019, arXiv:1802.08021; Li, Hoefler 2022, arXiv:2201.07598",
+        },
+    .init = reducescatter_init,
+    .fini = tg__direct_fini,
+    .start = tg__direct_start,
+    .wants = tg__direct_wants,
+    .done = tg__direct_done,
+    .finished = tg__direct_finished,
+    .result = reducescatter_result,
+    .cost = reducescatter_cost,
+    .leftover = reducescatter_leftover,
+    .decodes_own = true,
+};

@@ -1,0 +1,53 @@
+#include "exchange/reencode.h"
+#include "base/mem.h"
+#include "kernel/parallel.h"
+#include <stdlib.h>
+
+void tg__reencoder_free(tg__reencoder *e)
+{
+    free(e->segment);
+    e->segment = NULL;
+}
+
+/* What of the tensors is in [lo, lo + n): vectors, counted from lo. */
+static tg_status cut_segments(const tg__exchange *x, tg__reencoder *e, size_t lo, size_t n,
+                              tg_encode_context *ctx)
+{
+    TG_TRY(tg__scratch(&e->segment, &e->cap, ctx->nsegments, sizeof *e->segment));
+    size_t count = 0;
+    for (size_t i = 0; i < x->context.nsegments; i++) {
+        const tg_segment *s = &x->context.segments[i];
+        const size_t begin = TG__MAX(s->begin, lo), end = TG__MIN(s->begin + s->n, lo + n);
+        if (begin < end)
+            e->segment[count++] =
+                (tg_segment){.begin = begin - lo, .n = end - begin, .rows = end - begin, .cols = 1};
+    }
+    ctx->segments = e->segment;
+    ctx->nsegments = count;
+    return TG_OK;
+}
+
+tg_status tg__reencode(const tg__exchange *x, tg__reencoder *e, float *sum, size_t lo, size_t n,
+                       uint8_t *frame, size_t cap, size_t *len_p)
+{
+    tg_encode_context ctx = x->context;
+    tg__part part = {.dst = frame, .cap = cap, .lo = 0, .hi = n};
+    tg__view view = {0};
+    tg__stats stats;
+    ctx.struct_size = sizeof ctx;
+    tg__parallel_copy_stats(x->pool, NULL, sum, n, &stats);
+    if (!stats.finite) /* else what is left over would spoil the memory */
+        return tg_fail(TG_E_NONFINITE,
+                       "the sum over ranks of elements %zu to %zu is not finite, though every "
+                       "rank's are",
+                       lo, lo + n);
+    if (ctx.segments && n < x->n)
+        TG_TRY(cut_segments(x, e, lo, n, &ctx));
+    TG_TRY(tg__codec_encode(x->codec, &ctx, sum, n, &part, 1, &view));
+    for (size_t i = 0; view.sparse && i < view.k; i++)
+        sum[view.idx[i]] -= view.val[i];
+    if (!view.sparse && n > 0)
+        tg__parallel_sub(x->pool, sum, view.dense, n);
+    *len_p = part.len;
+    return TG_OK;
+}

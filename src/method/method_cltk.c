@@ -1,0 +1,42 @@
+/* CLT-k: the ranks in turn choose the k elements of largest magnitude, of which all send their
+ * values; summed without indices, the rest stays in r. */
+#include "method/method_keys.h"
+#include "method/shared_support_program.h"
+
+static const tg_key keys[] = {
+    TG__KEY_DENSITY("0.01"),
+    TG__KEY_WARMUP("0"),
+    {.name = "values",
+     .type = TG_KEY_CHOICE,
+     .def = "f32",
+     .choices = "f32|fp16",
+     .help = "how a rank's values are sent to where they are summed"},
+    {.name = "exchange",
+     .type = TG_KEY_CHOICE,
+     .def = "auto",
+     .choices = "auto|direct|ring|halving|allgather|none",
+     .help = "of the k values; auto: direct; none: no exchange, ranks choose for themselves and "
+             "drift apart"},
+    {.name = NULL},
+};
+
+const tg__method_def tg__method_cltk = {
+    .entry = {"cltk", "one rank's largest elements, of all ranks, summed densely; taking turns",
+              "Chen et al. 2020 (ScaleCom), arXiv:2104.11125", keys},
+    .card =
+        {
+            .sends = "the leader: k indices; all: k values at these places",
+            .bits = "32 density, and 9 density of the leader = 0.41 at 1 %",
+            .keeps = "1 vector: r",
+            .cost = "r += g, the leader's selection, a gather; 3 rounds, 3 delays (4 from 9 ranks "
+                    "on): 8 k (P-1)/P bytes and an index code a rank for any P",
+            .use = "many ranks with similar gradients: a volume that does not grow with P, where "
+                   "random-k chooses blindly",
+            .limit = "density 1 is ssgd exactly; on one rank it is topk:values=f32",
+        },
+    .program = &tg__leader_support_program,
+    .codec = "f32",
+    .feedback = "residual",
+    .exchange = "direct",
+    .properties = TG__SPARSIFIES,
+};
