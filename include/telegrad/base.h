@@ -115,7 +115,8 @@ typedef enum tg_purpose {
     TG_PURPOSE_CODEC = 4,   /* stochastic rounding and sampling in codecs */
     TG_PURPOSE_DROPOUT = 5,
     TG_PURPOSE_TEST = 6,
-    TG_PURPOSE_FAULT = 7
+    TG_PURPOSE_FAULT = 7,
+    TG_PURPOSE_BASIS = 8 /* first guesses of low-rank methods */
 } tg_purpose;
 
 /* A key names a stream. Streams with different keys are independent. rank is 0 where all ranks must
