@@ -221,9 +221,23 @@ static void project_columns(void *arg, size_t i)
                                  l->right + a->right_at + piece->lo);
 }
 
+/* Products beyond f32 are not sent. */
+static void clear_overflow(void *arg, size_t i)
+{
+    const pass *job = arg;
+    const tg__lowrank *l = job->l;
+    const tg__lowrank_matrix *a = &l->matrix[i];
+    for (size_t k = 0; k < l->rank; k++) {
+        float *column = l->right + a->right_at + k * a->cols;
+        if (!isfinite(tg__kernel()->dot(column, column, a->cols)))
+            memset(column, 0, a->cols * sizeof *column);
+    }
+}
+
 void tg__lowrank_project(tg__lowrank *l)
 {
     tg__pool_run(l->pool, l->ncols, project_columns, &(pass){.l = l});
+    tg__pool_run(l->pool, l->count, clear_overflow, &(pass){.l = l});
 }
 
 static void expand_rows(const pass *job, size_t i, const float *right)

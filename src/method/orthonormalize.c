@@ -10,17 +10,29 @@ static double norm(const float *x, size_t n)
     return sqrt(tg__kernel()->dot(x, x, n));
 }
 
-void tg__orthonormalize(float *a, size_t n, size_t count)
+/* Take off column k of a what lies in the columns before it. */
+static void project_out(float *a, size_t n, size_t k)
 {
     const tg__kernels *kernel = tg__kernel();
+    for (size_t i = 0; i < k; i++)
+        kernel->axpy(a + k * n, -(float)kernel->dot(a + i * n, a + k * n, n), a + i * n, n);
+}
+
+void tg__orthonormalize(float *a, size_t n, size_t count)
+{
     for (size_t k = 0; k < count; k++) {
         float *column = a + k * n;
         const double before = norm(column, n);
-        for (size_t i = 0; i < k; i++)
-            kernel->axpy(column, -(float)kernel->dot(a + i * n, column, n), a + i * n, n);
-        const double after = k == 0 ? before : norm(column, n);
+        double after = before;
+        for (int times = 0; k > 0 && times < 2; times++) {
+            const double last = after;
+            project_out(a, n, k);
+            after = norm(column, n);
+            if (after > last / 2) /* little was taken off, so little is left of it */
+                break;
+        }
         if (isfinite(after) && after >= FLT_MIN && after >= TG__DEPENDENT * before)
-            kernel->scale(column, (float)(1 / after), n);
+            tg__kernel()->scale(column, (float)(1 / after), n);
         else
             memset(column, 0, n * sizeof *column);
     }

@@ -36,6 +36,8 @@ static const char *const methods[] = {"dense",
                                       "randomk:density=0.1,warmup=6",
                                       "randomk:density=0.1,feedback=none,exchange=ring",
                                       "atomo:rank=2",
+                                      "powersgd:rank=2",
+                                      "powersgd:rank=1,warm=no,start=2,exchange=ring",
                                       "dgc:density=0.02,warmup=6",
                                       "dgc:density=0.02,warmup=0,clip=0.5,nesterov=yes"};
 static const char *const strategies[] = {"ssgd", "od:warmup=3", "cd:k=3,warmup=2",
