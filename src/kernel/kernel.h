@@ -58,8 +58,9 @@ typedef struct tg__skinny {
     size_t rows, cols, rank;          /* rank >= 1 */
     size_t stride;                    /* of the matrix: elements from row to row */
     size_t left_stride, right_stride; /* >= rows, >= cols of the whole */
+    bool past_caches; /* skinny_expand: out is too large to be still there when it is read */
 } tg__skinny;
-#define TG__SKINNY_STRIP 2048u /* columns that a row's sum takes together */
+#define TG__SKINNY_STRIP 16384u /* columns that a row's sum takes together */
 #define TG__SKINNY_ROWS 8u     /* rows that a column's sum takes together */
 
 typedef struct tg__kernels {

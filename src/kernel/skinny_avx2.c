@@ -5,6 +5,11 @@
 
 enum { FOLD_ROWS = 2, GROUP = 2 };
 
+static inline void vec_stream(float *p, vec x)
+{
+    _mm256_stream_ps(p, x);
+}
+
 static inline float fold_lanes(const vec lanes[2])
 {
     const __m256 a = _mm256_add_ps(lanes[0], lanes[1]);

@@ -5,6 +5,11 @@
 
 enum { FOLD_ROWS = 4, GROUP = 4 };
 
+static inline void vec_stream(float *p, vec x)
+{
+    _mm512_stream_ps(p, x);
+}
+
 static inline float fold_lanes(const vec lanes[1])
 {
     const __m256 low = _mm512_castps512_ps256(lanes[0]), high = _mm512_extractf32x8_ps(lanes[0], 1);

@@ -24,6 +24,13 @@ static inline vec get(const float *p, size_t left)
     return left == 0 ? vec_splat(0) : vec_get(p, left);
 }
 
+/* The element `ahead` of p will be needed: into the second cache, because a block of rows ahead of
+ * time is too much for the first. It may lie behind the array's end. */
+static inline void ask_for(const float *p, size_t ahead)
+{
+    _mm_prefetch((const char *)((uintptr_t)p + ahead * sizeof *p), _MM_HINT_T1);
+}
+
 static inline void put(float *p, size_t left, vec x)
 {
     if (left > 0)
@@ -55,6 +62,8 @@ TG__UNROLLED void fold_step(const tg__skinny *s, float *m, const float *g, const
             float *to = m + i * s->stride + at;
             x[i] = vec_add(vec_sub(get(to, have), x[i]), get(g + i * s->stride + at, have));
             put(to, have, x[i]);
+            ask_for(to, rows * s->stride);
+            ask_for(g + i * s->stride + at, rows * s->stride);
         }
         TG__UNROLL
         for (size_t k = 0; k < group; k++) {
@@ -200,6 +209,7 @@ TG__UNROLLED void project_step(const tg__skinny *s, const float *m, const float 
         TG__UNROLL
         for (size_t v = 0; v < PAIR; v++) {
             x[v] = get(m + i * s->stride + j + v * WIDTH, rest(n, j, v));
+            ask_for(m + i * s->stride + j + v * WIDTH, rows * s->stride);
             TG__UNROLL
             for (size_t k = 0; k < group; k++) {
                 const vec factor = vec_splat(p[k * s->left_stride + i]);
@@ -269,8 +279,13 @@ TG__UNROLLED void expand_step(const tg__skinny *s, float *out, const float *p, c
             x[i] = vec_add(x[i], vec_mul(vec_splat(p[k * s->left_stride + i]), column));
     }
     TG__UNROLL
-    for (size_t i = 0; i < rows; i++)
-        vec_put(out + i * s->stride + j, left, x[i]);
+    for (size_t i = 0; i < rows; i++) {
+        float *to = out + i * s->stride + j;
+        if (s->past_caches && left == WIDTH && (uintptr_t)to % sizeof(vec) == 0)
+            vec_stream(to, x[i]);
+        else
+            vec_put(to, left, x[i]);
+    }
 }
 
 TG__UNROLLED void expand_rows(const tg__skinny *s, float *out, const float *p, const float *q,
@@ -307,6 +322,8 @@ static void expand(const tg__skinny *s, float *out, const float *p, const float 
         for (; i < s->rows; i++)
             expand_block(s, out + i * s->stride + j, p + i, q + j, n, 1);
     }
+    if (s->past_caches)
+        _mm_sfence(); /* other cores see these stores as they see all others */
 }
 
 static void fill(tg__kernels *table)

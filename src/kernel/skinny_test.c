@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ROWS_MAX = 40, COLS_MAX = 2 * 2048 + 37, RANK_MAX = 9 };
+enum { ROWS_MAX = 40, COLS_MAX = TG__SKINNY_STRIP + 37, RANK_MAX = 9 };
 
 /* Arrays of a case: m, g, out (rows, cols); left, p (rank, rows); right, q, t (rank, cols). */
 enum { M, G, OUT, LEFT, P, RIGHT, Q, T, ARRAYS };
@@ -69,6 +69,7 @@ static void play(const tg__kernels *k, const tg__skinny *s, size_t rows, size_t 
     for (size_t i = 0; i < s->rows; i += rows) {
         tg__skinny piece = *s;
         piece.rows = TG__MIN(rows, s->rows - i);
+        piece.past_caches = rows < s->rows;
         k->skinny_fold(&piece, x[M] + i * s->stride, x[G] + i * s->stride, x[LEFT] + i, x[RIGHT],
                        x[Q], x[P] + i);
         k->skinny_expand(&piece, x[OUT] + i * s->stride, x[P] + i, x[Q]);
@@ -114,14 +115,14 @@ static void levels_agree(void **state)
 {
     (void)state;
     static const size_t rows[] = {1, 2, 3, 4, 7, 8, 9, 17, ROWS_MAX},
-                        cols[] = {1, 7, 8, 15, 16, 17, 31, 33, 64, 2048, 2049, COLS_MAX};
+                        cols[] = {1, 7, 8, 15, 16, 17, 31, 33, 64, 1000, COLS_MAX - 40, COLS_MAX};
     for (size_t r = 0; r < TG__COUNT(rows); r++)
         for (size_t c = 0; c < TG__COUNT(cols); c++)
             for (size_t rank = 1; rank <= RANK_MAX; rank++) {
                 tg__skinny s = shape(rows[r], cols[c], rank);
-                if (rows[r] * cols[c] * rank > 40000 && (r + c + rank) % 7 != 0)
+                if (rows[r] * cols[c] * rank > 20000 && (7 * r + 3 * c + rank) % 11 != 0)
                     continue; /* a part of the large ones will do */
-                for (int kind = 0; kind < KINDS; kind++)
+                for (int kind = 0; kind < (rows[r] * cols[c] > 20000 ? 1 : KINDS); kind++)
                     compare(&s, kind, (r + c + rank) % 4, (r + c) % 2);
             }
 }
@@ -131,7 +132,7 @@ static void sums_are_right(void **state)
 {
     (void)state;
     for (int kind = NORMAL; kind <= INTEGERS; kind++) {
-        const tg__skinny s = shape(ROWS_MAX, COLS_MAX, 3);
+        const tg__skinny s = shape(ROWS_MAX, 500, 3); /* integers stay below 2^24 */
         place(&s, kind, 0, false);
         reset();
         play(tg__kernel(), &s, s.rows, s.cols);
@@ -156,7 +157,7 @@ static void sums_are_right(void **state)
                 assert_true(fabs(x[P][k * s.rows + i] - dot[k]) <= near * 64 * (1 + fabs(dot[k])));
         }
         for (size_t j = 0; j < s.cols; j++)
-            assert_true(fabs(x[T][s.cols + j] - sum[j]) <= near * 64 * (1 + fabs(sum[j])));
+            assert_true(fabs(x[T][s.cols + j] - sum[j]) <= near * 1000);
         free(sum);
     }
 }

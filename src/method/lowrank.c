@@ -9,6 +9,8 @@
 
 /* Elements of a piece; fewest columns of one: rows are read in whole cache lines. */
 enum { PIECE = 1 << 18, COLUMNS = 64 };
+/* Elements of an output that is not worth a place in the caches. */
+#define LARGE ((size_t)1 << 20)
 
 bool tg__lowrank_pays(size_t rows, size_t cols, size_t rank, double min_ratio)
 {
@@ -36,6 +38,7 @@ static tg_status choose(tg__lowrank *l, const tg__method_setup *s, double min_ra
             .name = (uint32_t)tg__hash(TG__HASH_START, s->tensor[i], strlen(s->tensor[i])),
         };
         m_at += s->len[i];
+        l->large = m_at >= LARGE;
         l->nleft += s->rows[i] * l->rank;
         l->nright += s->cols[i] * l->rank;
     }
@@ -74,10 +77,12 @@ static tg_status make_slots(tg__lowrank *l, const tg__method_setup *s)
     return status;
 }
 
-/* Cut `side` lines of `length` elements each into pieces of whole `unit`s; pieces NULL: count. */
-static size_t cut(size_t matrix, size_t side, size_t length, size_t unit, tg__lowrank_piece *pieces)
+/* Cut `side` lines of `length` elements each into pieces of whole `unit`s; pieces NULL: count. One
+ * core does best with whole matrices. */
+static size_t cut(const tg__lowrank *l, size_t matrix, size_t side, size_t length, size_t unit,
+                  tg__lowrank_piece *pieces)
 {
-    const size_t lines = TG__MAX(PIECE / length / unit, 1) * unit;
+    const size_t lines = l->pool == NULL ? side : TG__MAX(PIECE / length / unit, 1) * unit;
     size_t count = 0;
     for (size_t lo = 0; lo < side; lo += lines, count++)
         if (pieces != NULL)
@@ -92,8 +97,8 @@ static size_t cut_all(const tg__lowrank *l, bool columns, tg__lowrank_piece *pie
     for (size_t i = 0; i < l->count; i++) {
         const tg__lowrank_matrix *a = &l->matrix[i];
         tg__lowrank_piece *at = pieces == NULL ? NULL : pieces + count;
-        count += columns ? cut(i, a->cols, a->rows, COLUMNS, at)
-                         : cut(i, a->rows, a->cols, TG__SKINNY_ROWS, at);
+        count += columns ? cut(l, i, a->cols, a->rows, COLUMNS, at)
+                         : cut(l, i, a->rows, a->cols, TG__SKINNY_ROWS, at);
     }
     return count;
 }
@@ -147,7 +152,8 @@ static tg__skinny skinny(const tg__lowrank *l, const tg__lowrank_matrix *a)
                         .rank = l->rank,
                         .stride = a->cols,
                         .left_stride = a->rows,
-                        .right_stride = a->cols};
+                        .right_stride = a->cols,
+                        .past_caches = l->large};
 }
 
 static void start_matrix(void *arg, size_t i)

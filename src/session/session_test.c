@@ -123,6 +123,7 @@ static void test_limits(void **state)
         {"topk:density=1,values=f32", "ssgd", "sgd:lr=0.25,momentum=0.5", 4, 0.5f, false},
         {"randomk:density=1", "ssgd", "sgd:lr=0.25,momentum=0.5", 3, 0.5f, false},
         {"atomo:rank=100", "ssgd", "sgd:lr=0.25,momentum=0.5", 3, 0.5f, false},
+        {"powersgd:rank=100", "ssgd", "sgd:lr=0.25,momentum=0.5", 3, 0.5f, false},
         /* DGC at density 1: with masking plain SGD, without it momentum SGD (P = 1, or dyadic) */
         {"dgc:density=1,warmup=0,values=f32,momentum=0.5", "ssgd", "sgd:lr=0.25", 4, 0, false},
         {"dgc:density=1,warmup=0,values=f32,masking=no", "ssgd", "sgd:lr=0.25,momentum=0.5", 1,
