@@ -61,7 +61,7 @@ typedef struct tg__skinny {
     bool past_caches; /* skinny_expand: out is too large to be still there when it is read */
 } tg__skinny;
 #define TG__SKINNY_STRIP 16384u /* columns that a row's sum takes together */
-#define TG__SKINNY_ROWS 8u     /* rows that a column's sum takes together */
+#define TG__SKINNY_ROWS 8u      /* rows that a column's sum takes together */
 
 typedef struct tg__kernels {
     const char *level; /* "ref", "avx2", "avx512" */

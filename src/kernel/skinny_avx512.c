@@ -30,12 +30,11 @@ static double dot(const float *x, const float *y, size_t n)
         double lane[TG__LANES], sum = 0;
         for (size_t i = begin; i < end; i += 16) {
             const __m512 a = vec_get(x + i, end - i), b = vec_get(y + i, end - i);
-            low = _mm512_add_pd(low,
-                                _mm512_mul_pd(_mm512_cvtps_pd(_mm512_castps512_ps256(a)),
-                                              _mm512_cvtps_pd(_mm512_castps512_ps256(b))));
-            high = _mm512_add_pd(high,
-                                 _mm512_mul_pd(_mm512_cvtps_pd(_mm512_extractf32x8_ps(a, 1)),
-                                               _mm512_cvtps_pd(_mm512_extractf32x8_ps(b, 1))));
+            low = _mm512_add_pd(low, _mm512_mul_pd(_mm512_cvtps_pd(_mm512_castps512_ps256(a)),
+                                                   _mm512_cvtps_pd(_mm512_castps512_ps256(b))));
+            high =
+                _mm512_add_pd(high, _mm512_mul_pd(_mm512_cvtps_pd(_mm512_extractf32x8_ps(a, 1)),
+                                                  _mm512_cvtps_pd(_mm512_extractf32x8_ps(b, 1))));
         }
         _mm512_storeu_pd(lane, low);
         _mm512_storeu_pd(lane + 8, high);

@@ -25,11 +25,10 @@ static inline vec get(const float *p, size_t left)
 }
 
 /* The element `ahead` of p will be needed: into the second cache, because a block of rows ahead of
- * time is too much for the first. It may lie behind the array's end. */
-static inline void ask_for(const float *p, size_t ahead)
-{
-    _mm_prefetch((const char *)((uintptr_t)p + ahead * sizeof *p), _MM_HINT_T1);
-}
+ * time is too much for the first. It may lie behind the array's end. (A macro: gcc 12 drops calls
+ * of functions that do nothing else.) */
+#define ASK_FOR(p, ahead) \
+    _mm_prefetch((const char *)((uintptr_t)(p) + (ahead) * sizeof(float)), _MM_HINT_T1)
 
 static inline void put(float *p, size_t left, vec x)
 {
@@ -62,8 +61,8 @@ TG__UNROLLED void fold_step(const tg__skinny *s, float *m, const float *g, const
             float *to = m + i * s->stride + at;
             x[i] = vec_add(vec_sub(get(to, have), x[i]), get(g + i * s->stride + at, have));
             put(to, have, x[i]);
-            ask_for(to, rows * s->stride);
-            ask_for(g + i * s->stride + at, rows * s->stride);
+            ASK_FOR(to, rows * s->stride);
+            ASK_FOR(g + i * s->stride + at, rows * s->stride);
         }
         TG__UNROLL
         for (size_t k = 0; k < group; k++) {
@@ -101,10 +100,10 @@ TG__UNROLLED void clear(size_t rows, size_t group, vec acc[FOLD_ROWS][GROUP][WID
     TG__UNROLL
     for (size_t i = 0; i < rows; i++)
         TG__UNROLL
-        for (size_t k = 0; k < group; k++)
-            TG__UNROLL
-            for (size_t v = 0; v < WIDE; v++)
-                acc[i][k][v] = vec_splat(0);
+    for (size_t k = 0; k < group; k++)
+        TG__UNROLL
+    for (size_t v = 0; v < WIDE; v++)
+        acc[i][k][v] = vec_splat(0);
 }
 
 /* A strip's sums come to p, on top of those of the strips before it. */
@@ -114,10 +113,10 @@ TG__UNROLLED void settle(const tg__skinny *s, float *p, bool first, size_t rows,
     TG__UNROLL
     for (size_t k = 0; k < group; k++)
         TG__UNROLL
-        for (size_t i = 0; i < rows; i++) {
-            float *to = p + k * s->left_stride + i, sum = fold_lanes(acc[i][k]);
-            *to = first ? sum : *to + sum;
-        }
+    for (size_t i = 0; i < rows; i++) {
+        float *to = p + k * s->left_stride + i, sum = fold_lanes(acc[i][k]);
+        *to = first ? sum : *to + sum;
+    }
 }
 
 /* Fold a strip of n columns and dot it with the first `group` columns of q. */
@@ -200,6 +199,7 @@ TG__UNROLLED void project_step(const tg__skinny *s, const float *m, const float 
     TG__UNROLL
     for (size_t v = 0; v < PAIR; v++) {
         x[v] = get(m + j + v * WIDTH, rest(n, j, v));
+        ASK_FOR(m + j + v * WIDTH, rows * s->stride);
         TG__UNROLL
         for (size_t k = 0; k < group; k++)
             sum[k][v] = vec_mul(vec_splat(p[k * s->left_stride]), x[v]);
@@ -209,7 +209,7 @@ TG__UNROLLED void project_step(const tg__skinny *s, const float *m, const float 
         TG__UNROLL
         for (size_t v = 0; v < PAIR; v++) {
             x[v] = get(m + i * s->stride + j + v * WIDTH, rest(n, j, v));
-            ask_for(m + i * s->stride + j + v * WIDTH, rows * s->stride);
+            ASK_FOR(m + i * s->stride + j + v * WIDTH, rows * s->stride);
             TG__UNROLL
             for (size_t k = 0; k < group; k++) {
                 const vec factor = vec_splat(p[k * s->left_stride + i]);
@@ -220,11 +220,11 @@ TG__UNROLLED void project_step(const tg__skinny *s, const float *m, const float 
     TG__UNROLL
     for (size_t k = 0; k < group; k++)
         TG__UNROLL
-        for (size_t v = 0; v < PAIR; v++) {
-            float *to = q + k * s->right_stride + j + v * WIDTH;
-            const size_t have = rest(n, j, v);
-            put(to, have, first ? sum[k][v] : vec_add(get(to, have), sum[k][v]));
-        }
+    for (size_t v = 0; v < PAIR; v++) {
+        float *to = q + k * s->right_stride + j + v * WIDTH;
+        const size_t have = rest(n, j, v);
+        put(to, have, first ? sum[k][v] : vec_add(get(to, have), sum[k][v]));
+    }
 }
 
 TG__UNROLLED void project_columns(const tg__skinny *s, const float *m, const float *p, float *q,

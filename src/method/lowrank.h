@@ -28,7 +28,7 @@ typedef struct tg__lowrank_piece {
 
 typedef struct tg__lowrank {
     size_t rank, count;
-    bool large; /* the bucket does not stay in a core's caches */
+    bool large;                 /* the bucket does not stay in a core's caches */
     tg__lowrank_matrix *matrix; /* (count) */
     size_t nleft, nright;       /* elements of all left and all right factors */
     float *m, *left, *right, *basis;

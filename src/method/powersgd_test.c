@@ -213,8 +213,8 @@ static void residual(const world *w, int r, size_t rank, double *e)
                 double *to = &e[at + a * cols[i] + b];
                 *to = m[m_at + a * cols[i] + b];
                 for (size_t k = 0; k < rank; k++)
-                    *to -= (double)left[left_at + k * rows[i] + a] *
-                           right[right_at + k * cols[i] + b];
+                    *to -=
+                        (double)left[left_at + k * rows[i] + a] * right[right_at + k * cols[i] + b];
             }
         m_at += rows[i] * cols[i];
         left_at += rank * rows[i];
@@ -582,10 +582,10 @@ static void columns_become_orthonormal(void **state)
     for (size_t i = 0; i < LEN; i++) {
         for (size_t k = 0; k < COUNT; k++)
             a[k * LEN + i] = (float)tg_rng_normal(&key, k * LEN + i);
-        a[2 * LEN + i] = 3 * a[i] - a[LEN + i];           /* depends on those before */
-        a[3 * LEN + i] = 0;                               /* nothing */
-        a[4 * LEN + i] = a[i] + 1e-4f * a[4 * LEN + i];   /* nearly */
-        a[5 * LEN + i] *= 1e-30f;                         /* small */
+        a[2 * LEN + i] = 3 * a[i] - a[LEN + i];         /* depends on those before */
+        a[3 * LEN + i] = 0;                             /* nothing */
+        a[4 * LEN + i] = a[i] + 1e-4f * a[4 * LEN + i]; /* nearly */
+        a[5 * LEN + i] *= 1e-30f;                       /* small */
     }
     tg__orthonormalize(a, LEN, COUNT);
     for (size_t k = 0; k < COUNT; k++)
