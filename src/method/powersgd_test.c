@@ -6,7 +6,7 @@
 #include <cmocka.h>
 
 #include "base/mem.h"
-#include "golden/golden_powersgd.h"
+#include <golden/golden_powersgd.h> /* tests/golden */
 #include "kernel/kernel.h"
 #include "method/lowrank.h"
 #include "method/orthonormalize.h"
