@@ -7,9 +7,7 @@
 
 #include "base/mem.h"
 #include <golden/golden_powersgd.h> /* tests/golden */
-#include "kernel/kernel.h"
 #include "method/lowrank.h"
-#include "method/orthonormalize.h"
 #include "state/slots.h"
 
 #include <math.h>
@@ -571,37 +569,6 @@ static void a_dropped_step_is_taken_back(void **state)
     close_world(&w);
 }
 
-/* ---- Gram-Schmidt ---------------------------------------------------------------------------- */
-
-static void columns_become_orthonormal(void **state)
-{
-    (void)state;
-    enum { LEN = 300, COUNT = 6 };
-    static float a[COUNT * LEN];
-    const tg_rng_key key = {.seed = 2, .purpose = TG_PURPOSE_TEST};
-    for (size_t i = 0; i < LEN; i++) {
-        for (size_t k = 0; k < COUNT; k++)
-            a[k * LEN + i] = (float)tg_rng_normal(&key, k * LEN + i);
-        a[2 * LEN + i] = 3 * a[i] - a[LEN + i];         /* depends on those before */
-        a[3 * LEN + i] = 0;                             /* nothing */
-        a[4 * LEN + i] = a[i] + 1e-4f * a[4 * LEN + i]; /* nearly */
-        a[5 * LEN + i] *= 1e-30f;                       /* small */
-    }
-    tg__orthonormalize(a, LEN, COUNT);
-    for (size_t k = 0; k < COUNT; k++)
-        for (size_t l = 0; l <= k; l++) {
-            const double dot = tg__kernel()->dot(a + k * LEN, a + l * LEN, LEN);
-            const bool zero = k == 2 || k == 3;
-            assert_true(fabs(dot - (k == l && !zero)) < 1e-6);
-        }
-    tg__draw_zero_columns(a, LEN, COUNT, &key);
-    for (size_t k = 0; k < COUNT; k++)
-        for (size_t i = 0; i < LEN; i++) {
-            const float drawn = (float)(2 * tg_rng_uniform(&key, k * LEN + i) - 1);
-            assert_true((a[k * LEN + i] == drawn) == (k == 2 || k == 3));
-        }
-}
-
 /* ---- golden vectors -------------------------------------------------------------------------- */
 
 static const float *floats(const char *hex, float *to)
@@ -677,7 +644,6 @@ int main(void)
         cmocka_unit_test(threads_and_exchanges_agree),
         cmocka_unit_test(dense_steps_leave_the_state_alone),
         cmocka_unit_test(a_dropped_step_is_taken_back),
-        cmocka_unit_test(columns_become_orthonormal),
         cmocka_unit_test(golden_run),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
