@@ -116,6 +116,7 @@ typedef enum tg_purpose {
     TG_PURPOSE_DROPOUT = 5,
     TG_PURPOSE_TEST = 6,
     TG_PURPOSE_FAULT = 7,
+    TG_PURPOSE_BASIS = 8, /* first guesses of low-rank methods */
     TG_PURPOSE_OWNER = 9 /* as CODEC, where sums are encoded again */
 } tg_purpose;
 

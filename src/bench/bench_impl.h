@@ -72,7 +72,7 @@ typedef struct work_method {
     tg__task task;       /* of the last run */
     int64_t combined_ns; /* of the last run: its last exchange's decoding and combining */
     double error_norm, bits;
-    size_t vectors; /* of feedback */
+    size_t vectors; /* that it remembers */
 } work_method;
 
 /* Makes it and runs the first step. w is valid for work_method_close in any case. Errors those of
@@ -81,6 +81,7 @@ TG_NODISCARD tg_status work_method_open(work_method *w, bench *b, const char *sp
 void work_method_close(work_method *w);
 bench_fn work_method_encode; /* (work_method *): compensate, encode, remember; other rounds whole */
 bench_fn work_method_decode; /* (work_method *): the last frame checked and added to b->out */
+bench_fn work_method_cycle;  /* (work_method *): the whole step, up to the aggregate */
 /* Bytes that encoding and decoding must touch. */
 double work_method_encode_bytes(const work_method *w);
 double work_method_decode_bytes(const work_method *w);

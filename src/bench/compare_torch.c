@@ -13,13 +13,15 @@ extern const char bench_torch_script[]; /* torch_codec.py, carried in by cmake/b
 
 static const struct pair {
     const char *name, *theirs, *method;
+    bool cycle; /* the whole step of one rank, not encoding alone */
 } pairs[] = {
-    {"top-k 0.1 %", "topk", NULL}, /* a codec alone */
-    {"DGC 0.1 %", "dgc", "dgc:density=0.001,warmup=0"},
-    {"signs packed", "sign", "signsgd"},
-    {"fp16", "fp16", "fp16:feedback=none"},
-    {"8-bit stochastic", "q8", "qsgd:bits=8,feedback=none"},
-    {"1-bit + residual", "onebit", "1bit"},
+    {"top-k 0.1 %", "topk", NULL, false}, /* a codec alone */
+    {"DGC 0.1 %", "dgc", "dgc:density=0.001,warmup=0", false},
+    {"signs packed", "sign", "signsgd", false},
+    {"fp16", "fp16", "fp16:feedback=none", false},
+    {"8-bit stochastic", "q8", "qsgd:bits=8,feedback=none", false},
+    {"1-bit + residual", "onebit", "1bit", false},
+    {"PowerSGD cycle, rank 4", "powersgd", "powersgd:rank=4", true},
 };
 #define TOPK "topk:density=0.001"
 
@@ -85,7 +87,8 @@ static tg_status measure_ours(bench *b, const struct pair *pair, bench_row *row)
         row->missing = !work_method_exists(pair->method);
         status = work_method_open(&w, b, pair->method);
         if (status == TG_OK)
-            status = bench_measure(b, work_method_encode, &w, row);
+            status =
+                bench_measure(b, pair->cycle ? work_method_cycle : work_method_encode, &w, row);
         work_method_close(&w);
     } else {
         work_codec w;

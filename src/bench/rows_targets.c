@@ -8,12 +8,12 @@
 
 #define DENSITY 0.001
 
-enum kind { SELECT, THRESHOLD, CODEC, ENCODE, DECODE };
+enum kind { SELECT, THRESHOLD, CODEC, ENCODE, DECODE, CYCLE };
 
 static const struct target {
     const char *name;
     enum kind kind;
-    const char *spec;          /* CODEC: a codec's; ENCODE, DECODE: a method's */
+    const char *spec;          /* CODEC: a codec's; ENCODE, DECODE, CYCLE: a method's */
     double avx512[2], avx2[2]; /* over axpy and memcpy */
 } targets[] = {
     {"threshold + compact", SELECT, "", {0.45, 0.40}, {0.55, 0.50}},
@@ -41,6 +41,9 @@ static const struct target {
     {"fp16", ENCODE, "fp16:feedback=none", {0.75, 0.60}, {0.75, 0.60}},
     {"bf16", ENCODE, "bf16:feedback=none", {0.75, 0.60}, {0.75, 0.60}},
     {"int8", ENCODE, "int8:feedback=none", {0.75, 0.60}, {0.75, 0.60}},
+    {"PowerSGD cycle, rank 1", CYCLE, "powersgd:rank=1", {NAN, 1.75}, {NAN, 1.75}},
+    {"PowerSGD cycle, rank 2", CYCLE, "powersgd:rank=2", {NAN, 2.0}, {NAN, 2.0}},
+    {"PowerSGD cycle, rank 4", CYCLE, "powersgd:rank=4", {NAN, 2.35}, {NAN, 2.35}},
 };
 
 /* ---- kernels with a fixed threshold ---------------------------------------------------------- */
@@ -145,12 +148,17 @@ static tg_status measure_codec(bench *b, const char *spec, bench_row *row)
 static tg_status measure_method(bench *b, enum kind kind, const char *spec, bench_row *row)
 {
     work_method w;
-    const bool decode = kind == DECODE;
+    bench_fn *run = kind == CYCLE    ? work_method_cycle
+                    : kind == DECODE ? work_method_decode
+                                     : work_method_encode;
     tg_status status = work_method_open(&w, b, spec);
     if (status == TG_OK)
-        status = bench_measure(b, decode ? work_method_decode : work_method_encode, &w, row);
-    if (status == TG_OK)
-        bench_row_bytes(row, decode ? work_method_decode_bytes(&w) : work_method_encode_bytes(&w));
+        status = bench_measure(b, run, &w, row);
+    if (status == TG_OK && kind == CYCLE) /* memory read and written, read again; the aggregate */
+        bench_row_bytes(row, work_method_encode_bytes(&w) + 8 * (double)b->n);
+    else if (status == TG_OK)
+        bench_row_bytes(row, kind == DECODE ? work_method_decode_bytes(&w)
+                                            : work_method_encode_bytes(&w));
     row->bits = w.bits;
     row->error_norm = w.error_norm;
     work_method_close(&w);
@@ -168,6 +176,7 @@ static tg_status measure_target(bench *b, const struct target *t, bench_row *row
         return measure_codec(b, t->spec, row);
     case ENCODE:
     case DECODE:
+    case CYCLE:
         break;
     }
     row->missing = !work_method_exists(t->spec);

@@ -16,6 +16,18 @@ path, n, seconds = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
 g = torch.from_file(path, shared=False, size=n, dtype=torch.float32).clone()
 k = max(1, int(0.001 * n + 0.5))
 out, r, u, v = (torch.zeros(n) for _ in range(4))
+# ResNet-50's matrices, rows x columns x how many, as far as n has room for them
+SHAPES = [(64, 147, 1), (64, 64, 1), (64, 256, 2), (64, 576, 3), (256, 64, 4), (128, 256, 1), (128, 512, 3),
+          (128, 1152, 4), (512, 128, 4), (512, 256, 1), (256, 512, 1), (256, 1024, 5), (256, 2304, 6), (1024, 256, 6),
+          (1024, 512, 1), (512, 1024, 1), (512, 2048, 2), (512, 4608, 3), (2048, 512, 3), (2048, 1024, 1), (1000, 2048, 1)]
+RANK = 4
+matrices, at = [], 0
+for rows, cols, times in SHAPES:
+    for _ in range(times):
+        if rows * cols < n - at:
+            matrices.append((at, rows, cols))
+            at += rows * cols
+qs = [torch.randn(cols, RANK) for _, _, cols in matrices]
 weights = torch.tensor([1, 2, 4, 8, 16, 32, 64, 128], dtype=torch.uint8)
 
 
@@ -81,6 +93,31 @@ def onebit():
     return below.to(torch.uint8), low, high
 
 
+def orthogonalize(matrix):
+    """powerSGD_hook.py, epsilon 0"""
+    for i in range(matrix.shape[1]):
+        column = matrix[:, i:i + 1]
+        column /= torch.norm(column)
+        if i + 1 < matrix.shape[1]:
+            rest = matrix[:, i + 1:]
+            rest -= torch.sum(column * rest, dim=0) * column
+
+
+def powersgd():
+    """torch.distributed's powerSGD_hook, what one rank computes between its all-reduces; r is its error dictionary"""
+    out.copy_(g)
+    out.add_(r)
+    r.copy_(out)
+    for (start, rows, cols), q in zip(matrices, qs):
+        matrix = out[start:start + rows * cols].view(rows, cols)
+        orthogonalize(q)
+        p = matrix @ q
+        orthogonalize(p)
+        torch.matmul(matrix.t(), p, out=q)
+        torch.matmul(p, q.t(), out=matrix)
+    r.sub_(out)
+
+
 def timed(work):
     begin = time.thread_time()  # as ours: of the processor
     work()
@@ -91,7 +128,7 @@ def median(values):
     return sorted(values)[len(values) // 2]
 
 
-OPERATIONS = {f.__name__: f for f in (copy, topk, dgc, sign, fp16, q8, onebit)}
+OPERATIONS = {f.__name__: f for f in (copy, topk, dgc, sign, fp16, q8, onebit, powersgd)}
 print("ready", torch.__version__, flush=True)
 for line in sys.stdin:
     work, own, copies = OPERATIONS[line.strip()], [], []

@@ -92,7 +92,7 @@ static tg_status make(work_method *w, const char *spec)
     const float *sent = w->m->def->program->aggregate(w->m, &w->task);
     w->error_norm = bench_error_norm(b->g[(w->step - 1) % 2], sent, b->n);
     w->bits = 8 * (double)w->task.coded_bytes / (double)b->n;
-    w->vectors = w->m->feedback == NULL ? 0 : w->m->feedback->ops->vectors;
+    w->vectors = w->m->feedback != NULL ? w->m->feedback->ops->vectors : tg__method_remembers(w->m);
     return TG_OK;
 }
 
@@ -112,6 +112,14 @@ void work_method_close(work_method *w)
 tg_status work_method_encode(void *arg, int64_t *ns_p)
 {
     return step(arg, ns_p);
+}
+
+tg_status work_method_cycle(void *arg, int64_t *ns_p)
+{
+    work_method *w = arg;
+    TG_TRY(step(w, ns_p));
+    *ns_p += w->combined_ns;
+    return TG_OK;
 }
 
 /* A frame of the whole vector; the values of a shared support are combined by the program. */

@@ -130,6 +130,8 @@ static void ratio_cells(struct table *t, const bench_row *row)
     cell(t, "%.3g", row->error_norm);
     if (isfinite(row->target[0]))
         snprintf(target, sizeof target, "%.2f / %.2f", row->target[0], row->target[1]);
+    else if (isfinite(row->target[1]))
+        snprintf(target, sizeof target, "- / %.2f", row->target[1]);
     table_cell(t, target);
 }
 

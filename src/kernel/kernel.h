@@ -51,6 +51,18 @@ typedef struct tg__adam {
     float eps;
 } tg__adam;
 
+/* A piece of a (rows, cols) matrix and of two skinny factors with `rank` columns each, which are
+ * stored column by column: element i of column k stands at [k * left_stride + i], i a row, or at
+ * [k * right_stride + i], i a column of the matrix. Factors are finite. */
+typedef struct tg__skinny {
+    size_t rows, cols, rank;          /* rank >= 1 */
+    size_t stride;                    /* of the matrix: elements from row to row */
+    size_t left_stride, right_stride; /* >= rows, >= cols of the whole */
+    bool past_caches; /* skinny_expand: out is too large to be still there when it is read */
+} tg__skinny;
+#define TG__SKINNY_STRIP 16384u /* columns that a row's sum takes together */
+#define TG__SKINNY_ROWS 8u      /* rows that a column's sum takes together */
+
 typedef struct tg__kernels {
     const char *level; /* "ref", "avx2", "avx512" */
 
@@ -199,6 +211,23 @@ typedef struct tg__kernels {
     /* dst = what lars would make of w, u only read   (dst may be w) */
     void (*lars_preview_to)(float *dst, const float *w, const float *u, const float *g, size_t n,
                             float eta, float m, float wd);
+
+    /* PowerSGD's passes (Vogels et al. 2019). A product of factors, written left right^T, is
+     * left[0] right[0] + left[1] right[1] + ..., added in this order.
+     *
+     * m = (m - left right^T) + g;  p = m q  in one pass: what the last step sent is taken off, the
+     * gradient comes on top, and what is there now is projected. Rows are summed in 16 lanes over
+     * strips of TG__SKINNY_STRIP columns; lanes are folded in halves (l + 8, then 4, 2, 1), strips
+     * added in order. g lies as m does; left, p (rows) and right, q (cols) by the strides. */
+    void (*skinny_fold)(const tg__skinny *s, float *m, const float *g, const float *left,
+                        const float *right, const float *q, float *p);
+    /* q = m^T p: blocks of TG__SKINNY_ROWS rows, each summed in the order of its rows, added in
+     * order. */
+    void (*skinny_project)(const tg__skinny *s, const float *m, const float *p, float *q);
+    /* out = p q^T */
+    void (*skinny_expand)(const tg__skinny *s, float *out, const float *p, const float *q);
+    /* The sum of x * y, in f64 lanes and chunks. */
+    double (*dot)(const float *x, const float *y, size_t n);
 
     /* CRC-32C (Castagnoli, reflected, initial and final complement): start with crc = 0 and chain.
      */

@@ -72,6 +72,11 @@ void tg__adaptive_ref(tg__kernels *table);
 void tg__adaptive_avx2(tg__kernels *table);
 void tg__adaptive_avx512(tg__kernels *table);
 
+/* skinny_* dot */
+void tg__skinny_ref(tg__kernels *table);
+void tg__skinny_avx2(tg__kernels *table);
+void tg__skinny_avx512(tg__kernels *table);
+
 /* crc32c */
 void tg__crc_ref(tg__kernels *table);
 void tg__crc_avx2(tg__kernels *table);

@@ -188,8 +188,16 @@ void tg__task_count(tg__task *task, const tg__exchange *x, const tg_codec *codec
     }
 }
 
+bool tg__method_remembers(const tg__method *m)
+{
+    return m->def->program->residual_norm != NULL ||
+           (m->feedback != NULL && tg__feedback_pending(m->feedback) != NULL);
+}
+
 double tg__method_residual_norm(const tg__method *m)
 {
+    if (m->def->program->residual_norm != NULL)
+        return m->def->program->residual_norm(m);
     const float *pending = m->feedback == NULL ? NULL : tg__feedback_pending(m->feedback);
     if (pending == NULL)
         return 0;

@@ -67,6 +67,8 @@ typedef struct tg__program_ops {
      * the feedback's pending vector. Called once for each task that is not undone, when no begin()
      * of this method runs. NULL: nothing is dropped. */
     void (*absorb)(tg__method *m, const tg__task *task);
+    /* Norm of what was not sent yet, in programs that keep it themselves; NULL: the feedback's. */
+    double (*residual_norm)(const tg__method *m);
 } tg__program_ops;
 
 enum { /* properties of a method, shown by `telegrad methods` and used by the session */
@@ -111,7 +113,8 @@ TG_NODISCARD tg_status tg__method_create(const char *text, const tg__method_setu
                                          tg__method **m_p);
 void tg__method_destroy(tg__method *m);
 
-/* Norm of what was not sent yet; 0 without feedback. */
+/* Whether something is kept that was not sent yet; its norm, 0 if nothing is kept. */
+bool tg__method_remembers(const tg__method *m);
 double tg__method_residual_norm(const tg__method *m);
 
 /* Count the parts of x into the task: bytes, kept elements, whether a frame of this codec had to be

@@ -22,7 +22,7 @@ tg_status tg__session_report_make(tg_session *s)
         s->method_info[s->nmethods++].method = text;
         bool velocity = f != NULL && f->ops->owns_momentum;
         tg__watch_init(&g->watch, velocity ? 1 / (1 - f->params.momentum) : 1);
-        g->remembers = f != NULL && tg__feedback_pending(f) != NULL;
+        g->remembers = tg__method_remembers(b->method);
         g->has_threshold = tg_spec_has(b->method->spec, "threshold");
     }
     return TG_OK;

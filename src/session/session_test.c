@@ -46,6 +46,8 @@ static const char *const methods[] = {"dense",
                                       "cltk:density=0.1,values=fp16,exchange=ring",
                                       "randomk:density=0.1,feedback=none,exchange=ring",
                                       "atomo:rank=2",
+                                      "powersgd:rank=2",
+                                      "powersgd:rank=1,warm=no,start=2,exchange=ring",
                                       "dgc:density=0.02,warmup=6",
                                       "dgc:density=0.02,warmup=0,clip=0.5,nesterov=yes"};
 static const char *const strategies[] = {"ssgd", "od:warmup=3", "cd:k=3,warmup=2",
@@ -136,6 +138,7 @@ static void test_limits(void **state)
         {"topk:density=1,values=f32,exchange=gtopk", "ssgd", "sgd:lr=0.25,momentum=0.5", 4, 0.5f,
          true},
         {"atomo:rank=100", "ssgd", "sgd:lr=0.25,momentum=0.5", 3, 0.5f, false},
+        {"powersgd:rank=100", "ssgd", "sgd:lr=0.25,momentum=0.5", 3, 0.5f, false},
         /* DGC at density 1: with masking plain SGD, without it momentum SGD (P = 1, or dyadic) */
         {"dgc:density=1,warmup=0,values=f32,momentum=0.5", "ssgd", "sgd:lr=0.25", 4, 0, false},
         {"dgc:density=1,warmup=0,values=f32,masking=no", "ssgd", "sgd:lr=0.25,momentum=0.5", 1,

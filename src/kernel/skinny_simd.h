@@ -1,0 +1,334 @@
+/* Template of skinny_avx2.c and skinny_avx512.c: skinny_ref.c in vectors. FOLD_ROWS rows share what
+ * is loaded of the factors; up to GROUP columns of a factor are kept in registers at once.
+ *
+ * Functions marked TG__UNROLLED take sizes that are constants where they are called, so that small
+ * arrays become registers. */
+
+#if defined(__clang__)
+#define TG__UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define TG__UNROLL _Pragma("GCC unroll 8")
+#endif
+#define TG__UNROLLED static inline __attribute__((always_inline))
+
+enum { WIDE = TG__LANES / WIDTH }; /* vectors of the virtual lanes */
+
+/* What is left of element j of n in vector v of the lanes that begin there. */
+static inline size_t rest(size_t n, size_t j, size_t v)
+{
+    return n > j + v * WIDTH ? n - j - v * WIDTH : 0;
+}
+
+static inline vec get(const float *p, size_t left)
+{
+    return left == 0 ? vec_splat(0) : vec_get(p, left);
+}
+
+/* The element `ahead` of p will be needed: into the second cache, because a block of rows ahead of
+ * time is too much for the first. It may lie behind the array's end. (A macro: gcc 12 drops calls
+ * of functions that do nothing else.) */
+#define ASK_FOR(p, ahead) \
+    _mm_prefetch((const char *)((uintptr_t)(p) + (ahead) * sizeof(float)), _MM_HINT_T1)
+
+static inline void put(float *p, size_t left, vec x)
+{
+    if (left > 0)
+        vec_put(p, left, x);
+}
+
+/* One step of fold_rows: TG__LANES columns of `rows` rows, n of them from j on there. */
+TG__UNROLLED void fold_step(const tg__skinny *s, float *m, const float *g, const float *left,
+                            const float *right, const float *q, size_t j, size_t n, size_t rows,
+                            size_t rank, size_t group, vec acc[FOLD_ROWS][GROUP][WIDE])
+{
+    TG__UNROLL
+    for (size_t v = 0; v < WIDE; v++) {
+        const size_t at = j + v * WIDTH, have = rest(n, j, v);
+        vec x[FOLD_ROWS];
+        vec column = get(right + at, have);
+        TG__UNROLL
+        for (size_t i = 0; i < rows; i++)
+            x[i] = vec_mul(vec_splat(left[i]), column);
+        TG__UNROLL
+        for (size_t k = 1; k < rank; k++) {
+            column = get(right + k * s->right_stride + at, have);
+            TG__UNROLL
+            for (size_t i = 0; i < rows; i++)
+                x[i] = vec_add(x[i], vec_mul(vec_splat(left[k * s->left_stride + i]), column));
+        }
+        TG__UNROLL
+        for (size_t i = 0; i < rows; i++) {
+            float *to = m + i * s->stride + at;
+            x[i] = vec_add(vec_sub(get(to, have), x[i]), get(g + i * s->stride + at, have));
+            put(to, have, x[i]);
+            ASK_FOR(to, rows * s->stride);
+            ASK_FOR(g + i * s->stride + at, rows * s->stride);
+        }
+        TG__UNROLL
+        for (size_t k = 0; k < group; k++) {
+            column = get(q + k * s->right_stride + at, have);
+            TG__UNROLL
+            for (size_t i = 0; i < rows; i++)
+                acc[i][k][v] = vec_add(acc[i][k][v], vec_mul(x[i], column));
+        }
+    }
+}
+
+/* One step of dot_rows: the second half of fold_step. */
+TG__UNROLLED void dot_step(const tg__skinny *s, const float *m, const float *q, size_t j, size_t n,
+                           size_t rows, size_t group, vec acc[FOLD_ROWS][GROUP][WIDE])
+{
+    TG__UNROLL
+    for (size_t v = 0; v < WIDE; v++) {
+        const size_t at = j + v * WIDTH, have = rest(n, j, v);
+        vec x[FOLD_ROWS];
+        TG__UNROLL
+        for (size_t i = 0; i < rows; i++)
+            x[i] = get(m + i * s->stride + at, have);
+        TG__UNROLL
+        for (size_t k = 0; k < group; k++) {
+            const vec column = get(q + k * s->right_stride + at, have);
+            TG__UNROLL
+            for (size_t i = 0; i < rows; i++)
+                acc[i][k][v] = vec_add(acc[i][k][v], vec_mul(x[i], column));
+        }
+    }
+}
+
+TG__UNROLLED void clear(size_t rows, size_t group, vec acc[FOLD_ROWS][GROUP][WIDE])
+{
+    TG__UNROLL
+    for (size_t i = 0; i < rows; i++)
+        TG__UNROLL
+    for (size_t k = 0; k < group; k++)
+        TG__UNROLL
+    for (size_t v = 0; v < WIDE; v++)
+        acc[i][k][v] = vec_splat(0);
+}
+
+/* A strip's sums come to p, on top of those of the strips before it. */
+TG__UNROLLED void settle(const tg__skinny *s, float *p, bool first, size_t rows, size_t group,
+                         vec acc[FOLD_ROWS][GROUP][WIDE])
+{
+    TG__UNROLL
+    for (size_t k = 0; k < group; k++)
+        TG__UNROLL
+    for (size_t i = 0; i < rows; i++) {
+        float *to = p + k * s->left_stride + i, sum = fold_lanes(acc[i][k]);
+        *to = first ? sum : *to + sum;
+    }
+}
+
+/* Fold a strip of n columns and dot it with the first `group` columns of q. */
+TG__UNROLLED void fold_rows(const tg__skinny *s, float *m, const float *g, const float *left,
+                            const float *right, const float *q, float *p, size_t n, bool first,
+                            size_t rows, size_t rank, size_t group)
+{
+    vec acc[FOLD_ROWS][GROUP][WIDE];
+    size_t j = 0;
+    clear(rows, group, acc);
+    for (; j + TG__LANES <= n; j += TG__LANES)
+        fold_step(s, m, g, left, right, q, j, j + TG__LANES, rows, rank, group, acc);
+    if (j < n)
+        fold_step(s, m, g, left, right, q, j, n, rows, rank, group, acc);
+    settle(s, p, first, rows, group, acc);
+}
+
+TG__UNROLLED void dot_rows(const tg__skinny *s, const float *m, const float *q, float *p, size_t n,
+                           bool first, size_t rows, size_t group)
+{
+    vec acc[FOLD_ROWS][GROUP][WIDE];
+    size_t j = 0;
+    clear(rows, group, acc);
+    for (; j + TG__LANES <= n; j += TG__LANES)
+        dot_step(s, m, q, j, j + TG__LANES, rows, group, acc);
+    if (j < n)
+        dot_step(s, m, q, j, n, rows, group, acc);
+    settle(s, p, first, rows, group, acc);
+}
+
+/* A strip of `rows` rows: folded and dotted with the first columns of q, then, while it is in the
+ * cache, with the others. */
+TG__UNROLLED void fold_block(const tg__skinny *s, float *m, const float *g, const float *left,
+                             const float *right, const float *q, float *p, size_t n, bool first,
+                             size_t rows)
+{
+    switch (s->rank) {
+    case 1:
+        fold_rows(s, m, g, left, right, q, p, n, first, rows, 1, 1);
+        return;
+    case 2:
+        fold_rows(s, m, g, left, right, q, p, n, first, rows, 2, 2);
+        return;
+    case 4:
+        fold_rows(s, m, g, left, right, q, p, n, first, rows, 4, GROUP);
+        break;
+    default:
+        fold_rows(s, m, g, left, right, q, p, n, first, rows, s->rank, 2);
+    }
+    size_t k = s->rank == 4 ? GROUP : 2;
+    for (; k + GROUP <= s->rank; k += GROUP)
+        dot_rows(s, m, q + k * s->right_stride, p + k * s->left_stride, n, first, rows, GROUP);
+    for (; k < s->rank; k++)
+        dot_rows(s, m, q + k * s->right_stride, p + k * s->left_stride, n, first, rows, 1);
+}
+
+static void fold(const tg__skinny *s, float *m, const float *g, const float *left,
+                 const float *right, const float *q, float *p)
+{
+    for (size_t j = 0; j < s->cols; j += TG__SKINNY_STRIP) {
+        const size_t n = TG__MIN(s->cols - j, (size_t)TG__SKINNY_STRIP);
+        size_t i = 0;
+        for (; i + FOLD_ROWS <= s->rows; i += FOLD_ROWS)
+            fold_block(s, m + i * s->stride + j, g + i * s->stride + j, left + i, right + j, q + j,
+                       p + i, n, j == 0, FOLD_ROWS);
+        for (; i < s->rows; i++)
+            fold_block(s, m + i * s->stride + j, g + i * s->stride + j, left + i, right + j, q + j,
+                       p + i, n, j == 0, 1);
+    }
+}
+
+/* ---- q = m^T p ------------------------------------------------------------------------------- */
+
+enum { PAIR = 2, PROJECT_GROUP = 4 }; /* vectors of columns; columns of a factor */
+
+TG__UNROLLED void project_step(const tg__skinny *s, const float *m, const float *p, float *q,
+                               size_t j, size_t n, bool first, size_t rows, size_t group)
+{
+    vec sum[PROJECT_GROUP][PAIR], x[PAIR];
+    TG__UNROLL
+    for (size_t v = 0; v < PAIR; v++) {
+        x[v] = get(m + j + v * WIDTH, rest(n, j, v));
+        ASK_FOR(m + j + v * WIDTH, rows * s->stride);
+        TG__UNROLL
+        for (size_t k = 0; k < group; k++)
+            sum[k][v] = vec_mul(vec_splat(p[k * s->left_stride]), x[v]);
+    }
+    TG__UNROLL
+    for (size_t i = 1; i < rows; i++) {
+        TG__UNROLL
+        for (size_t v = 0; v < PAIR; v++) {
+            x[v] = get(m + i * s->stride + j + v * WIDTH, rest(n, j, v));
+            ASK_FOR(m + i * s->stride + j + v * WIDTH, rows * s->stride);
+            TG__UNROLL
+            for (size_t k = 0; k < group; k++) {
+                const vec factor = vec_splat(p[k * s->left_stride + i]);
+                sum[k][v] = vec_add(sum[k][v], vec_mul(factor, x[v]));
+            }
+        }
+    }
+    TG__UNROLL
+    for (size_t k = 0; k < group; k++)
+        TG__UNROLL
+    for (size_t v = 0; v < PAIR; v++) {
+        float *to = q + k * s->right_stride + j + v * WIDTH;
+        const size_t have = rest(n, j, v);
+        put(to, have, first ? sum[k][v] : vec_add(get(to, have), sum[k][v]));
+    }
+}
+
+TG__UNROLLED void project_columns(const tg__skinny *s, const float *m, const float *p, float *q,
+                                  size_t n, bool first, size_t rows, size_t group)
+{
+    size_t j = 0;
+    for (; j + PAIR * WIDTH <= n; j += PAIR * WIDTH)
+        project_step(s, m, p, q, j, j + PAIR * WIDTH, first, rows, group);
+    if (j < n)
+        project_step(s, m, p, q, j, n, first, rows, group);
+}
+
+TG__UNROLLED void project_block(const tg__skinny *s, const float *m, const float *p, float *q,
+                                size_t n, bool first, size_t rows)
+{
+    size_t k = 0;
+    for (; k + PROJECT_GROUP <= s->rank; k += PROJECT_GROUP)
+        project_columns(s, m, p + k * s->left_stride, q + k * s->right_stride, n, first, rows,
+                        PROJECT_GROUP);
+    for (; k + 2 <= s->rank; k += 2)
+        project_columns(s, m, p + k * s->left_stride, q + k * s->right_stride, n, first, rows, 2);
+    if (k < s->rank)
+        project_columns(s, m, p + k * s->left_stride, q + k * s->right_stride, n, first, rows, 1);
+}
+
+static void project(const tg__skinny *s, const float *m, const float *p, float *q)
+{
+    for (size_t j = 0; j < s->cols; j += TG__SKINNY_STRIP) {
+        const size_t n = TG__MIN(s->cols - j, (size_t)TG__SKINNY_STRIP);
+        size_t i = 0;
+        for (; i + TG__SKINNY_ROWS <= s->rows; i += TG__SKINNY_ROWS)
+            project_block(s, m + i * s->stride + j, p + i, q + j, n, i == 0, TG__SKINNY_ROWS);
+        if (i < s->rows)
+            project_block(s, m + i * s->stride + j, p + i, q + j, n, i == 0, s->rows - i);
+    }
+}
+
+/* ---- out = p q^T ----------------------------------------------------------------------------- */
+
+TG__UNROLLED void expand_step(const tg__skinny *s, float *out, const float *p, const float *q,
+                              size_t j, size_t left, size_t rows, size_t rank)
+{
+    vec x[FOLD_ROWS], column = vec_get(q + j, left);
+    TG__UNROLL
+    for (size_t i = 0; i < rows; i++)
+        x[i] = vec_mul(vec_splat(p[i]), column);
+    TG__UNROLL
+    for (size_t k = 1; k < rank; k++) {
+        column = vec_get(q + k * s->right_stride + j, left);
+        TG__UNROLL
+        for (size_t i = 0; i < rows; i++)
+            x[i] = vec_add(x[i], vec_mul(vec_splat(p[k * s->left_stride + i]), column));
+    }
+    TG__UNROLL
+    for (size_t i = 0; i < rows; i++) {
+        float *to = out + i * s->stride + j;
+        if (s->past_caches && left == WIDTH && (uintptr_t)to % sizeof(vec) == 0)
+            vec_stream(to, x[i]);
+        else
+            vec_put(to, left, x[i]);
+    }
+}
+
+TG__UNROLLED void expand_rows(const tg__skinny *s, float *out, const float *p, const float *q,
+                              size_t n, size_t rows, size_t rank)
+{
+    EACH_VEC(n, expand_step(s, out, p, q, i, left, rows, rank););
+}
+
+TG__UNROLLED void expand_block(const tg__skinny *s, float *out, const float *p, const float *q,
+                               size_t n, size_t rows)
+{
+    switch (s->rank) {
+    case 1:
+        expand_rows(s, out, p, q, n, rows, 1);
+        break;
+    case 2:
+        expand_rows(s, out, p, q, n, rows, 2);
+        break;
+    case 4:
+        expand_rows(s, out, p, q, n, rows, 4);
+        break;
+    default:
+        expand_rows(s, out, p, q, n, rows, s->rank);
+    }
+}
+
+static void expand(const tg__skinny *s, float *out, const float *p, const float *q)
+{
+    for (size_t j = 0; j < s->cols; j += TG__SKINNY_STRIP) {
+        const size_t n = TG__MIN(s->cols - j, (size_t)TG__SKINNY_STRIP);
+        size_t i = 0;
+        for (; i + FOLD_ROWS <= s->rows; i += FOLD_ROWS)
+            expand_block(s, out + i * s->stride + j, p + i, q + j, n, FOLD_ROWS);
+        for (; i < s->rows; i++)
+            expand_block(s, out + i * s->stride + j, p + i, q + j, n, 1);
+    }
+    if (s->past_caches)
+        _mm_sfence(); /* other cores see these stores as they see all others */
+}
+
+static void fill(tg__kernels *table)
+{
+    table->skinny_fold = fold;
+    table->skinny_project = project;
+    table->skinny_expand = expand;
+}

@@ -1,0 +1,310 @@
+#include "method/lowrank.h"
+#include "base/mem.h"
+#include "kernel/kernel.h"
+#include "method/orthonormalize.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Elements of a piece; fewest columns of one: rows are read in whole cache lines. */
+enum { PIECE = 1 << 18, COLUMNS = 64 };
+/* Elements of an output that is not worth a place in the caches. */
+#define LARGE ((size_t)1 << 20)
+
+bool tg__lowrank_pays(size_t rows, size_t cols, size_t rank, double min_ratio)
+{
+    const double factors = ((double)rows + (double)cols) * (double)rank;
+    return min_ratio * factors < (double)rows * (double)cols;
+}
+
+/* ---- making ---------------------------------------------------------------------------------- */
+
+static tg_status choose(tg__lowrank *l, const tg__method_setup *s, double min_ratio)
+{
+    size_t m_at = 0;
+    TG_TRY(tg__alloc(s->count, sizeof *l->matrix, &l->matrix));
+    for (size_t i = 0, at = 0; i < s->count; at += s->len[i++]) {
+        if (!tg__lowrank_pays(s->rows[i], s->cols[i], l->rank, min_ratio))
+            continue;
+        l->matrix[l->count++] = (tg__lowrank_matrix){
+            .tensor = i,
+            .at = at,
+            .rows = s->rows[i],
+            .cols = s->cols[i],
+            .m_at = m_at,
+            .left_at = l->nleft,
+            .right_at = l->nright,
+            .name = (uint32_t)tg__hash(TG__HASH_START, s->tensor[i], strlen(s->tensor[i])),
+        };
+        m_at += s->len[i];
+        l->large = m_at >= LARGE;
+        l->nleft += s->rows[i] * l->rank;
+        l->nright += s->cols[i] * l->rank;
+    }
+    return TG_OK;
+}
+
+static tg_status make_slots(tg__lowrank *l, const tg__method_setup *s)
+{
+    const char **name;
+    size_t *len = NULL;
+    TG_TRY(tg__alloc(l->count, sizeof *name, &name));
+    tg_status status = tg__alloc(l->count, sizeof *len, &len);
+    const struct {
+        tg__role role;
+        tg__rescale rescale;
+        const char *name;
+        float **data_p;
+    } slots[] = {
+        {TG__ROLE_RANK, TG__RESCALE_SUM, "accumulated", &l->m},
+        {TG__ROLE_REPLICATED, TG__RESCALE_COPY, "left", &l->left},
+        {TG__ROLE_RANK, TG__RESCALE_SUM, "right", &l->right},
+        {TG__ROLE_REPLICATED, TG__RESCALE_COPY, "basis", &l->basis},
+    };
+    for (size_t slot = 0; status == TG_OK && slot < TG__COUNT(slots); slot++) {
+        for (size_t i = 0; i < l->count; i++) {
+            const tg__lowrank_matrix *a = &l->matrix[i];
+            const size_t side = slots[slot].data_p == &l->left ? a->rows : a->cols;
+            name[i] = s->tensor[a->tensor];
+            len[i] = slots[slot].data_p == &l->m ? a->rows * a->cols : side * l->rank;
+        }
+        status = tg__state_block(s->state, slots[slot].role, slots[slot].rescale, slots[slot].name,
+                                 name, len, l->count, slots[slot].data_p);
+    }
+    free(len);
+    free(name);
+    return status;
+}
+
+/* Cut `side` lines of `length` elements each into pieces of whole `unit`s; pieces NULL: count. One
+ * core does best with whole matrices. */
+static size_t cut(const tg__lowrank *l, size_t matrix, size_t side, size_t length, size_t unit,
+                  tg__lowrank_piece *pieces)
+{
+    const size_t lines = l->pool == NULL ? side : TG__MAX(PIECE / length / unit, 1) * unit;
+    size_t count = 0;
+    for (size_t lo = 0; lo < side; lo += lines, count++)
+        if (pieces != NULL)
+            pieces[count] =
+                (tg__lowrank_piece){.matrix = matrix, .lo = lo, .hi = TG__MIN(side, lo + lines)};
+    return count;
+}
+
+static size_t cut_all(const tg__lowrank *l, bool columns, tg__lowrank_piece *pieces)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < l->count; i++) {
+        const tg__lowrank_matrix *a = &l->matrix[i];
+        tg__lowrank_piece *at = pieces == NULL ? NULL : pieces + count;
+        count += columns ? cut(l, i, a->cols, a->rows, COLUMNS, at)
+                         : cut(l, i, a->rows, a->cols, TG__SKINNY_ROWS, at);
+    }
+    return count;
+}
+
+tg_status tg__lowrank_init(tg__lowrank *l, const tg__method_setup *setup, size_t rank,
+                           double min_ratio)
+{
+    size_t longest = 0;
+    l->rank = rank;
+    l->pool = setup->pool;
+    TG_TRY(choose(l, setup, min_ratio));
+    TG_TRY(make_slots(l, setup));
+    for (size_t i = 0; i < l->count; i++)
+        longest = TG__MAX(longest, l->matrix[i].cols);
+    l->nrows = cut_all(l, false, NULL);
+    l->ncols = cut_all(l, true, NULL);
+    TG_TRY(tg__alloc(l->nrows, sizeof *l->rows, &l->rows));
+    TG_TRY(tg__alloc(l->ncols, sizeof *l->cols, &l->cols));
+    (void)cut_all(l, false, l->rows);
+    (void)cut_all(l, true, l->cols);
+    TG_TRY(tg__alloc(l->nright, sizeof *l->start, &l->start));
+    TG_TRY(tg__alloc(l->nright, sizeof *l->before, &l->before));
+    return tg__alloc(longest, sizeof *l->row, &l->row);
+}
+
+void tg__lowrank_fini(tg__lowrank *l)
+{
+    free(l->matrix);
+    free(l->start);
+    free(l->before);
+    free(l->row);
+    free(l->rows);
+    free(l->cols);
+}
+
+/* ---- passes ---------------------------------------------------------------------------------- */
+
+/* What the tasks of one pass share. */
+typedef struct pass {
+    tg__lowrank *l;
+    const float *g;
+    float *p, *out;
+    tg_rng_key key;
+    bool warm;
+} pass;
+
+static tg__skinny skinny(const tg__lowrank *l, const tg__lowrank_matrix *a)
+{
+    return (tg__skinny){.rows = a->rows,
+                        .cols = a->cols,
+                        .rank = l->rank,
+                        .stride = a->cols,
+                        .left_stride = a->rows,
+                        .right_stride = a->cols,
+                        .past_caches = l->large};
+}
+
+static void start_matrix(void *arg, size_t i)
+{
+    const pass *job = arg;
+    const tg__lowrank *l = job->l;
+    const tg__lowrank_matrix *a = &l->matrix[i];
+    float *start = l->start + a->right_at;
+    tg_rng_key key = job->key;
+    key.tensor = a->name;
+    if (job->warm)
+        memcpy(start, l->basis + a->right_at, a->cols * l->rank * sizeof *start);
+    else
+        memset(start, 0, a->cols * l->rank * sizeof *start);
+    tg__draw_zero_columns(start, a->cols, l->rank, &key);
+    tg__orthonormalize(start, a->cols, l->rank);
+}
+
+void tg__lowrank_start(tg__lowrank *l, uint64_t seed, uint64_t step, bool warm)
+{
+    pass job = {.l = l,
+                .key = {.seed = seed, .purpose = TG_PURPOSE_BASIS, .rank = 0, .step = step},
+                .warm = warm};
+    tg__pool_run(l->pool, l->count, start_matrix, &job);
+}
+
+static void fold_rows(void *arg, size_t i)
+{
+    const pass *job = arg;
+    const tg__lowrank *l = job->l;
+    const tg__lowrank_piece *piece = &l->rows[i];
+    const tg__lowrank_matrix *a = &l->matrix[piece->matrix];
+    const size_t from = piece->lo * a->cols;
+    tg__skinny s = skinny(l, a);
+    s.rows = piece->hi - piece->lo;
+    tg__kernel()->skinny_fold(&s, l->m + a->m_at + from, job->g + a->at + from,
+                              l->left + a->left_at + piece->lo, l->right + a->right_at,
+                              l->start + a->right_at, job->p + a->left_at + piece->lo);
+}
+
+void tg__lowrank_fold(tg__lowrank *l, const float *g, float *p)
+{
+    tg__pool_run(l->pool, l->nrows, fold_rows, &(pass){.l = l, .g = g, .p = p});
+}
+
+static void agree_matrix(void *arg, size_t i)
+{
+    const pass *job = arg;
+    const tg__lowrank *l = job->l;
+    const tg__lowrank_matrix *a = &l->matrix[i];
+    float *left = l->left + a->left_at;
+    memcpy(left, job->p + a->left_at, a->rows * l->rank * sizeof *left);
+    tg__orthonormalize(left, a->rows, l->rank);
+}
+
+void tg__lowrank_agree(tg__lowrank *l, float *p)
+{
+    tg__pool_run(l->pool, l->count, agree_matrix, &(pass){.l = l, .p = p});
+}
+
+/* From the last piece to the first: what the pass before has left in the caches comes first. */
+static void project_columns(void *arg, size_t i)
+{
+    const pass *job = arg;
+    const tg__lowrank *l = job->l;
+    const tg__lowrank_piece *piece = &l->cols[l->ncols - 1 - i];
+    const tg__lowrank_matrix *a = &l->matrix[piece->matrix];
+    tg__skinny s = skinny(l, a);
+    s.cols = piece->hi - piece->lo;
+    tg__kernel()->skinny_project(&s, l->m + a->m_at + piece->lo, l->left + a->left_at,
+                                 l->right + a->right_at + piece->lo);
+}
+
+/* Products beyond f32 are not sent. */
+static void clear_overflow(void *arg, size_t i)
+{
+    const pass *job = arg;
+    const tg__lowrank *l = job->l;
+    const tg__lowrank_matrix *a = &l->matrix[i];
+    for (size_t k = 0; k < l->rank; k++) {
+        float *column = l->right + a->right_at + k * a->cols;
+        if (!isfinite(tg__kernel()->dot(column, column, a->cols)))
+            memset(column, 0, a->cols * sizeof *column);
+    }
+}
+
+void tg__lowrank_project(tg__lowrank *l)
+{
+    tg__pool_run(l->pool, l->ncols, project_columns, &(pass){.l = l});
+    tg__pool_run(l->pool, l->count, clear_overflow, &(pass){.l = l});
+}
+
+static void expand_rows(const pass *job, size_t i, const float *right)
+{
+    const tg__lowrank *l = job->l;
+    const tg__lowrank_piece *piece = &l->rows[i];
+    const tg__lowrank_matrix *a = &l->matrix[piece->matrix];
+    tg__skinny s = skinny(l, a);
+    s.rows = piece->hi - piece->lo;
+    tg__kernel()->skinny_expand(&s, job->out + a->at + piece->lo * a->cols,
+                                l->left + a->left_at + piece->lo, right + a->right_at);
+}
+
+static void expand_basis(void *arg, size_t i)
+{
+    const pass *job = arg;
+    expand_rows(job, i, job->l->basis);
+}
+
+void tg__lowrank_expand(tg__lowrank *l, float *out)
+{
+    tg__pool_run(l->pool, l->nrows, expand_basis, &(pass){.l = l, .out = out});
+}
+
+static void settle_rows(void *arg, size_t i)
+{
+    const pass *job = arg;
+    const tg__lowrank *l = job->l;
+    const tg__lowrank_piece *piece = &l->rows[i];
+    const tg__lowrank_matrix *a = &l->matrix[piece->matrix];
+    const size_t from = piece->lo * a->cols;
+    expand_rows(job, i, l->right);
+    tg__kernel()->sub(l->m + a->m_at + from, job->out + a->at + from,
+                      (piece->hi - piece->lo) * a->cols);
+}
+
+void tg__lowrank_settle(tg__lowrank *l, float *scratch)
+{
+    tg__pool_run(l->pool, l->nrows, settle_rows, &(pass){.l = l, .out = scratch});
+    memset(l->right, 0, l->nright * sizeof *l->right);
+}
+
+void tg__lowrank_undo(tg__lowrank *l)
+{
+    memset(l->right, 0, l->nright * sizeof *l->right);
+    memcpy(l->basis, l->before, l->nright * sizeof *l->basis);
+}
+
+double tg__lowrank_residual_norm(const tg__lowrank *l)
+{
+    double sum = 0;
+    for (size_t i = 0; i < l->count; i++) {
+        const tg__lowrank_matrix *a = &l->matrix[i];
+        tg__skinny s = skinny(l, a);
+        s.rows = 1;
+        for (size_t r = 0; r < a->rows; r++) {
+            tg__kernel()->skinny_expand(&s, l->row, l->left + a->left_at + r,
+                                        l->right + a->right_at);
+            tg__kernel()->sub(l->row, l->m + a->m_at + r * a->cols, a->cols);
+            sum += tg__kernel()->dot(l->row, l->row, a->cols);
+        }
+    }
+    return sqrt(sum);
+}

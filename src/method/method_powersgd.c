@@ -1,0 +1,53 @@
+/* PowerSGD: each matrix as a product of two skinny ones, by one step of a warm-started power
+ * iteration. */
+#include "method/powersgd_program.h"
+
+static const tg_key keys[] = {
+    {.name = "rank",
+     .type = TG_KEY_INT,
+     .def = "4",
+     .min = 1,
+     .max = 65536,
+     .help = "columns of the factors; a matrix that is no larger than they are goes dense"},
+    {.name = "warm",
+     .type = TG_KEY_FLAG,
+     .def = "yes",
+     .help = "start from the factor of the last step; no: from random numbers in every step"},
+    {.name = "min_ratio",
+     .type = TG_KEY_REAL,
+     .def = "2",
+     .min = 1,
+     .max = 1e9,
+     .help = "matrices that become less than this many times smaller go dense"},
+    {.name = "start",
+     .type = TG_KEY_DURATION,
+     .def = "0",
+     .min = 0,
+     .max = 1e9,
+     .help = "steps or epochs (1ep) that go dense before"},
+    {.name = "exchange",
+     .type = TG_KEY_CHOICE,
+     .def = "auto",
+     .choices = "auto|direct|ring|allgather|none",
+     .help = "of both rounds; auto: direct reduce-scatter + all-gather, summed in rank order"},
+    {.name = NULL},
+};
+
+const tg__method_def tg__method_powersgd = {
+    .entry = {"powersgd", "each matrix as a product of two skinny ones, the rest in a residual",
+              "Vogels et al. 2019, arXiv:1905.13727", keys},
+    .card =
+        {
+            .sends = "two factors of each matrix, rank columns each, f32; vectors dense",
+            .bits = "32 rank (1 / rows + 1 / cols) of a matrix",
+            .keeps = "residual; of each matrix three factors",
+            .cost = "3 passes and 8 rank operations an element; 2 rounds of dense exchanges "
+                    "(direct: 4 delays, allgather: 2)",
+            .use = "large matrices: bytes do not grow with the ranks, and sums need no decoding; "
+                   "the optimizer's momentum follows the aggregate, as in the paper",
+            .limit = "rank at least min(rows, cols): sent dense, so ssgd exactly; first steps: one "
+                     "rank's on the mean gradient",
+        },
+    .program = &tg__powersgd_program,
+    .exchange = "direct",
+};

@@ -1,0 +1,202 @@
+#include "method/powersgd_program.h"
+#include "base/mem.h"
+#include "method/lowrank.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct program {
+    tg_codec *f32;
+    tg__lowrank low;
+    bool warm;
+    uint64_t start;                /* steps that go dense */
+    tg__exchange *first, *second;  /* of nfirst, of low.nright elements; NULL: there are none */
+    tg__exchange *dense, *running; /* of all n; NULL: never wanted */
+    size_t nfirst;
+    float *mixed;     /* (nfirst) p of the matrices, then the other tensors */
+    float *aggregate; /* (n) */
+} program;
+
+static bool is_coded(const tg__method *m, const tg__task *task)
+{
+    return task->coded && task->step >= ((const program *)m->impl)->start;
+}
+
+static tg_status make_exchange(tg__method *m, size_t n, tg__exchange **x_p)
+{
+    const char *name = tg_spec_word(m->spec, "exchange");
+    if (strcmp(name, "auto") == 0)
+        name = m->def->exchange;
+    TG_TRY(tg__exchange_create(tg__exchange_find(name), m->setup.rank, m->setup.size, n,
+                               ((program *)m->impl)->f32, &tg__combine_mean, x_p));
+    (*x_p)->pool = m->setup.pool;
+    return TG_OK;
+}
+
+static tg_status init(tg__method *m)
+{
+    program *p;
+    const tg__method_setup *s = &m->setup;
+    TG_TRY(tg__alloc(1, sizeof *p, &p));
+    m->impl = p;
+    TG_TRY(tg_codec_create("f32", &p->f32));
+    p->f32->pool = s->pool;
+    p->warm = tg_spec_flag(m->spec, "warm");
+    TG_TRY(tg_duration_steps(tg_spec_duration(m->spec, "start"), s->steps_per_epoch, "start",
+                             &p->start));
+    TG_TRY(tg__lowrank_init(&p->low, s, (size_t)tg_spec_int(m->spec, "rank"),
+                            tg_spec_real(m->spec, "min_ratio")));
+    p->nfirst = m->n + p->low.nleft;
+    for (size_t i = 0; i < p->low.count; i++)
+        p->nfirst -= p->low.matrix[i].rows * p->low.matrix[i].cols;
+    TG_TRY(tg__alloc(m->n, sizeof *p->aggregate, &p->aggregate));
+    TG_TRY(make_exchange(m, p->nfirst, &p->first));
+    if (p->low.count > 0) {
+        TG_TRY(tg__alloc(p->nfirst, sizeof *p->mixed, &p->mixed));
+        TG_TRY(make_exchange(m, p->low.nright, &p->second));
+    }
+    if (p->low.count > 0 && (s->may_bypass || p->start > 0))
+        return make_exchange(m, m->n, &p->dense);
+    return TG_OK;
+}
+
+static void fini(tg__method *m)
+{
+    program *p = m->impl;
+    tg__exchange_destroy(p->first);
+    tg__exchange_destroy(p->second);
+    tg__exchange_destroy(p->dense);
+    tg__lowrank_fini(&p->low);
+    free(p->mixed);
+    free(p->aggregate);
+    tg_codec_destroy(p->f32);
+    free(p);
+    m->impl = NULL;
+}
+
+/* ---- the rounds ------------------------------------------------------------------------------ */
+
+/* The bucket's elements before matrix i and behind the one before it; i = low.count: the last. */
+static size_t others(const program *p, size_t n, size_t i, size_t *len_p)
+{
+    const tg__lowrank_matrix *a = i == 0 ? NULL : &p->low.matrix[i - 1];
+    const size_t at = a == NULL ? 0 : a->at + a->rows * a->cols;
+    *len_p = (i == p->low.count ? n : p->low.matrix[i].at) - at;
+    return at;
+}
+
+/* Tensors that are no matrices of `low`: from g (n) to the end of mixed. */
+static void gather_others(const program *p, const float *g, size_t n)
+{
+    float *to = p->mixed + p->low.nleft;
+    for (size_t i = 0, len; i <= p->low.count; i++, to += len) {
+        const size_t at = others(p, n, i, &len);
+        memcpy(to, g + at, len * sizeof *to);
+    }
+}
+
+static void scatter_others(const program *p, float *out, size_t n)
+{
+    const float *from = p->mixed + p->low.nleft;
+    for (size_t i = 0, len; i <= p->low.count; i++, from += len) {
+        const size_t at = others(p, n, i, &len);
+        memcpy(out + at, from, len * sizeof *out);
+    }
+}
+
+/* Put values (n of the exchange) into it; NULL: zeros. Counted. */
+static tg_status put(tg__method *m, tg__task *task, tg__exchange *x, const float *values)
+{
+    program *p = m->impl;
+    for (size_t i = 0; values == NULL && i < x->nparts; i++)
+        tg__part_zero(&x->parts[i], x->codec->ops->wire_id);
+    if (values != NULL)
+        TG_TRY(tg__codec_encode(p->f32, NULL, values, x->n, x->parts, x->nparts, NULL));
+    tg__task_count(task, x, NULL);
+    p->running = x;
+    return TG_OK;
+}
+
+/* The first round of a step that was not flagged. */
+static tg_status put_products(tg__method *m, tg__task *task)
+{
+    program *p = m->impl;
+    tg__lowrank_start(&p->low, m->setup.seed, task->step, p->warm);
+    tg__lowrank_fold(&p->low, task->g, p->mixed);
+    gather_others(p, task->g, m->n);
+    return put(m, task, p->first, p->mixed);
+}
+
+static tg_status begin(tg__method *m, tg__task *task, tg__exchange **x_p)
+{
+    program *p = m->impl;
+    task->density = 1;
+    task->coded_bytes = task->kept = 0;
+    task->fell_back = false;
+    if (p->low.count == 0) {
+        TG_TRY(put(m, task, p->first, task->nonfinite ? NULL : task->g));
+    } else if (!is_coded(m, task)) {
+        TG_TRY(put(m, task, p->dense, task->nonfinite ? NULL : task->g));
+    } else if (task->nonfinite) {
+        tg__lowrank_settle(&p->low, p->aggregate); /* left may change now */
+        TG_TRY(put(m, task, p->first, NULL));
+    } else {
+        TG_TRY(put_products(m, task));
+    }
+    *x_p = p->running;
+    return TG_OK;
+}
+
+static tg_status next(tg__method *m, tg__task *task, tg__exchange **x_p)
+{
+    program *p = m->impl;
+    tg__exchange *x = p->running;
+    *x_p = NULL;
+    if (p->low.count == 0 || x == p->dense) {
+        x->ops->result(x, p->aggregate);
+    } else if (x == p->first) {
+        x->ops->result(x, p->mixed);
+        scatter_others(p, p->aggregate, m->n);
+        tg__lowrank_agree(&p->low, p->mixed);
+        if (!task->nonfinite)
+            tg__lowrank_project(&p->low);
+        TG_TRY(put(m, task, p->second, task->nonfinite ? NULL : p->low.right));
+        *x_p = p->second;
+    } else {
+        memcpy(p->low.before, p->low.basis, p->low.nright * sizeof *p->low.basis);
+        x->ops->result(x, p->low.basis);
+        tg__lowrank_expand(&p->low, p->aggregate);
+    }
+    return TG_OK;
+}
+
+static const float *aggregate(tg__method *m, const tg__task *task)
+{
+    (void)task;
+    return ((program *)m->impl)->aggregate;
+}
+
+static tg_status undo(tg__method *m, const tg__task *task)
+{
+    program *p = m->impl;
+    if (p->low.count > 0 && is_coded(m, task))
+        tg__lowrank_undo(&p->low);
+    return TG_OK;
+}
+
+static double residual_norm(const tg__method *m)
+{
+    return tg__lowrank_residual_norm(&((const program *)m->impl)->low);
+}
+
+const tg__program_ops tg__powersgd_program = {
+    .rounds = 2,
+    .max_lanes = 1,
+    .init = init,
+    .fini = fini,
+    .begin = begin,
+    .next = next,
+    .aggregate = aggregate,
+    .undo = undo,
+    .residual_norm = residual_norm,
+};
