@@ -222,6 +222,15 @@ static tg_status make_strategy(tg_session *s)
     return make_slots(s);
 }
 
+static bool may_be_early(const tg_session *s)
+{
+    for (size_t b = 0; b < s->nbuckets; b++)
+        if (s->bucket[b].method->def->properties & TG__NEEDS_ALL)
+            return false;
+    return s->config.overlap == TG_OVERLAP_FULL && s->strategy->ops->by_bucket &&
+           !s->optimizer->needs_all;
+}
+
 tg_status tg__session_build(tg_session *s)
 {
     TG_TRY(list_trained(s));
@@ -237,6 +246,8 @@ tg_status tg__session_build(tg_session *s)
         TG_TRY(tg__alloc(s->lanes, sizeof *s->bucket[b].lane, &s->bucket[b].lane));
     }
     s->next_ready = s->nbuckets;
+    s->unready = s->ntrained;
+    s->early = may_be_early(s);
     TG_TRY(tg__session_clip_make(s));
     return tg__session_report_make(s);
 }

@@ -10,6 +10,7 @@ tg_status tg__session_report_make(tg_session *s)
 {
     TG_TRY(tg__alloc(s->nbuckets, sizeof *s->group, &s->group));
     TG_TRY(tg__alloc(s->nbuckets, sizeof *s->method_info, &s->method_info));
+    TG_TRY(tg__alloc(s->nbuckets, sizeof *s->method_told, &s->method_told));
     for (size_t i = 0; i < s->nbuckets; i++) {
         bucket *b = &s->bucket[i];
         const tg__feedback *f = b->method->feedback;
@@ -32,9 +33,11 @@ void tg__session_report_free(tg_session *s)
 {
     free(s->group);
     free(s->method_info);
+    free(s->method_told);
 }
 
-void tg__session_report_begin(tg_session *s, tg_step_info *info)
+/* Nothing has been delivered yet. */
+static void count_anew(tg_session *s)
 {
     for (size_t i = 0; i < s->nmethods; i++) {
         method_group *g = &s->group[i];
@@ -44,9 +47,7 @@ void tg__session_report_begin(tg_session *s, tg_step_info *info)
         s->method_info[i] = (tg_method_info){.method = s->method_info[i].method};
     }
     s->delivered = 0;
-    info->density = 0;
-    info->methods = s->method_info;
-    info->nmethods = s->nmethods;
+    s->since = (tg_step_info){0};
 }
 
 /* Some frames of tiny parts may be dense without harm. */
@@ -55,8 +56,9 @@ static bool fell_back(const tg__task *task, size_t n)
     return task->fell_back && task->coded_bytes >= n * sizeof(float) / 2;
 }
 
-void tg__session_report_op(tg_session *s, const lane_op *o, tg_step_info *info)
+void tg__session_report_op(tg_session *s, const lane_op *o)
 {
+    tg_step_info *info = &s->since;
     const tg__op *op = &o->op;
     const size_t n = s->bucket[op->bucket].n;
     method_group *g = &s->group[s->bucket[op->bucket].group];
@@ -121,12 +123,10 @@ static void warn_growth(const tg_session *s, size_t i)
                             : "let it send more, or lower the learning rate");
 }
 
-tg_status tg__session_report_end(tg_session *s, tg_step_info *info)
+/* Watch the methods, look at residuals if somebody wants to know them. */
+static tg_status look(tg_session *s, bool wanted)
 {
     bool any_due = false;
-    for (size_t i = 0; i < s->nmethods; i++)
-        s->method_info[i].norm = sqrt(s->group[i].norm_sq);
-    info->density = s->delivered > 0 ? info->density / (double)s->delivered : 1;
     for (size_t i = 0; s->transport->rank == 0 && i < s->nmethods; i++) { /* who speaks for all */
         method_group *g = &s->group[i];
         const tg_method_info *m = &s->method_info[i];
@@ -137,18 +137,35 @@ tg_status tg__session_report_end(tg_session *s, tg_step_info *info)
         if (tg__watch_dense(&g->watch))
             warn_dense(s, i);
     }
-    if (!any_due && !info->want_residual_norm)
+    if (!any_due && !wanted)
         return TG_OK;
     TG_TRY(look_at_residuals(s));
     for (size_t i = 0; i < s->nmethods; i++) {
         method_group *g = &s->group[i];
         if (g->due && tg__watch_residual(&g->watch, sqrt(g->residual_sq)))
             warn_growth(s, i);
-        if (!info->want_residual_norm)
+        if (!wanted)
             continue;
         s->method_info[i].residual_norm = sqrt(g->residual_sq);
-        info->residual_norm += g->residual_sq; /* a sum until the end */
+        s->since.residual_norm += g->residual_sq; /* a sum until the end */
     }
-    info->residual_norm = sqrt(info->residual_norm);
+    s->since.residual_norm = sqrt(s->since.residual_norm);
+    return TG_OK;
+}
+
+tg_status tg__session_report_end(tg_session *s, tg_step_info *info)
+{
+    for (size_t i = 0; i < s->nmethods; i++)
+        s->method_info[i].norm = sqrt(s->group[i].norm_sq);
+    s->since.density = s->delivered > 0 ? s->since.density / (double)s->delivered : 1;
+    TG_TRY(look(s, info->want_residual_norm));
+    const bool wanted = info->want_residual_norm;
+    memcpy(s->method_told, s->method_info, s->nmethods * sizeof *s->method_told);
+    *info = s->since;
+    info->struct_size = sizeof *info;
+    info->want_residual_norm = wanted;
+    info->methods = s->method_told;
+    info->nmethods = s->nmethods;
+    count_anew(s);
     return TG_OK;
 }

@@ -51,10 +51,12 @@ static char *identity(const tg_session *s)
 
 /* ---- saving ---------------------------------------------------------------------------------- */
 
-/* Finish what is in flight. A step that some rank flagged will be dropped at its delivery; its
- * payload goes back into the residual now, which is the same: nothing is encoded in between. */
+/* Finish what is in flight, early parameters first. A step that some rank flagged will be dropped
+ * at its delivery; its payload goes back into the residual now, which is the same: nothing is
+ * encoded in between. */
 static tg_status settle(tg_session *s)
 {
+    TG_TRY(tg__session_deliver_early(s));
     for (size_t b = 0; b < s->nbuckets; b++)
         for (size_t l = 0; l < s->lanes; l++)
             if (s->bucket[b].lane[l].waiting && !s->bucket[b].lane[l].loaded)
@@ -228,6 +230,7 @@ static tg_status get_inbox(tg_session *s, tg__ckpt_reader *r, uint64_t number)
         TG_TRY(tg__alloc(b->n, sizeof(float), &o->inbox));
     memcpy(o->inbox, bytes, len);
     o->waiting = o->loaded = o->undone = true;
+    o->counted = false;
     o->due = copy.due;
     o->order = copy.order;
     o->lr = copy.lr;

@@ -46,11 +46,14 @@ static tg_status copy_config(tg_session *s, const tg_session_config *config)
                        DEFAULT_TIMEOUT_MS);
     if ((unsigned)config->driver > TG_DRIVER_INLINE ||
         (unsigned)config->on_nonfinite > TG_NONFINITE_FAIL ||
-        (unsigned)config->on_unready > TG_UNREADY_ZERO)
-        return tg_fail(TG_E_ARG,
-                       "driver=%d on_nonfinite=%d on_unready=%d: allowed: 0 to %d, %d, %d",
-                       (int)config->driver, (int)config->on_nonfinite, (int)config->on_unready,
-                       TG_DRIVER_INLINE, TG_NONFINITE_FAIL, TG_UNREADY_ZERO);
+        (unsigned)config->on_unready > TG_UNREADY_ZERO ||
+        (unsigned)config->overlap > TG_OVERLAP_NONE)
+        return tg_fail(
+            TG_E_ARG,
+            "driver=%d on_nonfinite=%d on_unready=%d overlap=%d: allowed: 0 to %d, %d, %d, %d",
+            (int)config->driver, (int)config->on_nonfinite, (int)config->on_unready,
+            (int)config->overlap, TG_DRIVER_INLINE, TG_NONFINITE_FAIL, TG_UNREADY_ZERO,
+            TG_OVERLAP_NONE);
     if (config->timeout_ms == 0)
         s->config.timeout_ms = DEFAULT_TIMEOUT_MS;
     if (config->bucket_bytes == 0)
