@@ -91,6 +91,8 @@ train_job run_job_of(const struct run_options *o, tg_trace *trace)
                        .holdout = (size_t)o->holdout,
                        .timeout_ms = (int64_t)ceil(o->timeout * 1000),
                        .driver = o->driver,
+                       .overlap = o->overlap,
+                       .bucket_bytes = (size_t)o->fusion,
                        .codec_threads = (unsigned)o->codec_threads,
                        .gradient_every = o->dump_every,
                        .evaluate = o->evaluate,

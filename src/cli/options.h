@@ -30,6 +30,8 @@ struct run_options {
     uint64_t accumulate;
     train_lr_scale lr_scale;
     tg_driver driver;
+    tg_overlap overlap;
+    uint64_t fusion; /* bytes of a bucket; 0: the session's default */
     bool evaluate;
     struct run_fault faults[OPT_MAX_FAULTS];
     size_t fault_count;
@@ -50,8 +52,9 @@ TG_NODISCARD tg_status options_set(struct run_options *o, int where, const char 
 
 bool options_given(const struct run_options *o, const char *name);
 
-/* "thread" for TG_DRIVER_THREAD; never NULL. */
+/* "thread" for TG_DRIVER_THREAD, "full" for TG_OVERLAP_FULL; never NULL. */
 const char *options_driver_name(tg_driver driver);
+const char *options_overlap_name(tg_overlap overlap);
 
 /* What several options together must fulfil, and what only a session finds out about method,
  * strategy and optimizer. mpi: this process is a rank of an MPI job. Errors TG_E_SPEC, TG_E_NOMEM,

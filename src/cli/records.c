@@ -231,7 +231,7 @@ static json_t *about_settings(const struct run_options *o, const train_start_inf
 
 static json_t *about_run(const struct run_options *o, const train_start_info *info)
 {
-    return json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:s, s:I, s:b}",                /**/
+    return json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:s, s:s, s:o, s:I, s:b}",      /**/
                      "lr_scale", train_lr_scale_names[o->lr_scale],                            /**/
                      "accumulate", (json_int_t)o->accumulate,                                  /**/
                      "steps", (json_int_t)info->steps,                                         /**/
@@ -239,6 +239,8 @@ static json_t *about_run(const struct run_options *o, const train_start_info *in
                      "first_step", (json_int_t)info->first_step,                               /**/
                      "params", (json_int_t)info->params, "tensors", (json_int_t)info->tensors, /**/
                      "timeout", o->timeout, "driver", options_driver_name(o->driver),          /**/
+                     "overlap", options_overlap_name(o->overlap),                              /**/
+                     "fusion", o->fusion ? json_integer((json_int_t)o->fusion) : json_null(),  /**/
                      "codec_threads", (json_int_t)o->codec_threads,                            /**/
                      "evaluate", (int)o->evaluate);
 }

@@ -141,6 +141,8 @@ static tg_status make_session(run *r)
         .codec_threads = r->job->codec_threads,
         .metadata = about.list,
         .nmetadata = about.count,
+        .overlap = r->job->overlap,
+        .bucket_bytes = r->job->bucket_bytes,
     };
     TG_TRY(tg_session_create(&config, r->transport, &r->session));
     return run_register(r->session, r->model, r->id);
@@ -182,6 +184,8 @@ tg_status run_save(run *r)
     const saved head = {SAVED_MAGIC, r->loss_steps, r->loss_count, r->model->nstate, r->loss_sum};
     const size_t len = sizeof head + r->model->nstate * sizeof(float);
     const int64_t begin = run_now(r);
+    for (size_t i = 0; i < r->model->ntensors; i++) /* what is under way for them is training's */
+        TG_TRY(tg_param_wait(r->session, r->id[i]));
     const uint64_t sent = tg_session_bytes_sent(r->session);
     char *extra;
     TG_TRY(train_alloc(len, 1, &extra));

@@ -84,6 +84,8 @@ typedef struct train_job {
     const volatile sig_atomic_t *stop;
     unsigned codec_threads;  /* cores for encoding and decoding; 0: one */
     uint64_t gradient_every; /* steps between two gradients told; 0: the first of each epoch */
+    tg_overlap overlap;      /* of exchanges with backward and forward passes: session.h */
+    size_t bucket_bytes;     /* likewise */
 } train_job;
 
 typedef struct train_start_info {
