@@ -85,6 +85,8 @@ typedef struct tg__exchange_ops {
     void (*result)(tg__exchange *x,
                    float *dst); /* dst (n) is overwritten, the same bits on all ranks */
     void (*cost)(int size, size_t n, double frame, tg__cost *cost_p);
+    bool sliceable; /* no messages of slices of its own, the same for any cut of the vector: may be
+                     * cut into slices (sliced.h) */
     bool decodes_own; /* the result contains this rank's own decoded values (all but broadcast) */
 } tg__exchange_ops;
 
@@ -98,6 +100,7 @@ struct tg__exchange {
     tg__part *parts; /* (nparts) where the caller encodes its vector before start: cut and placed by
                         the exchange */
     size_t nparts;
+    unsigned open_slices; /* slices under way at once, with at most 4 messages a rank each; 0: 1 */
     tg__recode
         *recode; /* NULL: finished blocks go out as dense f32. direct only, set by the maker */
     void *recode_arg;

@@ -12,6 +12,7 @@
  * and doubling messages. Two-way methods (x->recode) send the block coded in round 1 as well. */
 #include "exchange/message.h"
 #include "base/mem.h"
+#include "exchange/sliced.h"
 #include <stdlib.h>
 
 typedef struct direct {
@@ -171,7 +172,8 @@ static void direct_result(tg__exchange *x, float *dst)
 
 static void direct_cost(int size, size_t n, double frame, tg__cost *cost_p)
 {
-    double P = size, head = TG__ENVELOPE_BYTES + TG__FRAME_HEAD;
+    double P = size, heads = tg__slice_count(size, n, frame, 2);
+    double head = heads * (TG__ENVELOPE_BYTES + TG__FRAME_HEAD);
     double part = (frame - TG__FRAME_HEAD) / P + head, block = 4.0 * (double)n / P + head;
     cost_p->rounds = size > 1 ? 2 : 0;
     cost_p->delays = size > 1 ? 2 : 0;
@@ -193,5 +195,6 @@ const tg__exchange_ops tg__direct_exchange = {
     .finished = direct_finished,
     .result = direct_result,
     .cost = direct_cost,
+    .sliceable = true,
     .decodes_own = true,
 };

@@ -15,6 +15,7 @@
  * workstations", 2009. */
 #include "exchange/message.h"
 #include "base/mem.h"
+#include "exchange/sliced.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -205,9 +206,11 @@ static void ring_result(tg__exchange *x, float *dst)
 
 static void ring_cost(int size, size_t n, double frame, tg__cost *cost_p)
 {
-    double P = size, head = TG__ENVELOPE_BYTES + TG__FRAME_HEAD;
+    const unsigned rounds = 2 * (unsigned)(size - 1);
+    double P = size, heads = tg__slice_count(size, n, 4.0 * (double)n, rounds);
+    double head = heads * (TG__ENVELOPE_BYTES + TG__FRAME_HEAD);
     (void)frame; /* f32 only */
-    cost_p->rounds = 2 * (unsigned)(size - 1);
+    cost_p->rounds = rounds;
     cost_p->delays = 2 * (P - 1);
     cost_p->bytes = 2 * (P - 1) * (4.0 * (double)n / P + head);
 }
@@ -227,5 +230,6 @@ const tg__exchange_ops tg__ring_exchange = {
     .finished = ring_finished,
     .result = ring_result,
     .cost = ring_cost,
+    .sliceable = true,
     .decodes_own = true,
 };
