@@ -40,6 +40,8 @@ typedef struct fixture_job {
     tg_overlap overlap;
     bool blind;          /* full overlap: nobody waits for parameters, only gradients come again */
     uint64_t eval_every; /* steps between evaluations; 0: none */
+    const uint32_t *buckets, *odd_buckets; /* (nbuckets); odd: of odd_rank */
+    size_t nbuckets;
 } fixture_job;
 
 typedef struct fixture_result {
@@ -204,21 +206,23 @@ static inline tg_status fixture_session(fixture_rank *r)
 {
     const fixture_job *job = r->job;
     bool odd = r->rank == job->odd_rank;
-    tg_session_config config = {.struct_size = sizeof config,
-                                .method = odd && job->odd_method ? job->odd_method : job->method,
-                                .strategy = job->strategy,
-                                .optimizer =
-                                    odd && job->odd_optimizer ? job->odd_optimizer : job->optimizer,
-                                .seed = 11,
-                                .steps_per_epoch = 4,
-                                .timeout_ms = job->timeout_ms,
-                                .driver = job->driver,
-                                .bucket_bytes = job->bucket_bytes,
-                                .hash_every = job->hash_every,
-                                .rules = odd && job->odd_rules ? job->odd_rules : job->rules,
-                                .nrules = job->nrules,
-                                .on_nonfinite = job->on_nonfinite,
-                                .overlap = job->overlap};
+    tg_session_config config = {
+        .struct_size = sizeof config,
+        .method = odd && job->odd_method ? job->odd_method : job->method,
+        .strategy = job->strategy,
+        .optimizer = odd && job->odd_optimizer ? job->odd_optimizer : job->optimizer,
+        .seed = 11,
+        .steps_per_epoch = 4,
+        .timeout_ms = job->timeout_ms,
+        .driver = job->driver,
+        .bucket_bytes = job->bucket_bytes,
+        .hash_every = job->hash_every,
+        .rules = odd && job->odd_rules ? job->odd_rules : job->rules,
+        .nrules = job->nrules,
+        .on_nonfinite = job->on_nonfinite,
+        .overlap = job->overlap,
+        .buckets = odd && job->odd_buckets ? job->odd_buckets : job->buckets,
+        .nbuckets = job->nbuckets};
     tg_session *s;
     TG_TRY(tg_session_create(&config, r->transport, &s));
     /* Only rank 0 starts from the right parameters: the others get them. */

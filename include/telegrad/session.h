@@ -85,6 +85,11 @@ typedef struct tg_session_config {
     const char *const *metadata;
     size_t nmetadata;
     tg_overlap overlap;
+    /* (nbuckets) how many trained tensors go into each bucket, in the order added, whatever their
+     * size; where rules give them several methods, into one bucket each. NULL: bucket_bytes
+     * decides. Copied. */
+    const uint32_t *buckets;
+    size_t nbuckets;
 } tg_session_config;
 
 /* transport is borrowed and not used by anyone else until the session is destroyed. Nothing is sent
@@ -121,8 +126,8 @@ TG_API TG_NODISCARD tg_status tg_session_add(tg_session *s, const tg_tensor *ten
 
 /* Handshake (versions, specs, job text, tensors, with the rank that differs named), then rank 0's
  * tensors go to all.
- * Errors TG_E_SPEC (a rule without a tensor, rules that exclude each other), TG_E_MISMATCH,
- *        TG_E_VERSION, TG_E_PEER, TG_E_NOMEM */
+ * Errors TG_E_SPEC (a rule without a tensor, rules that exclude each other), TG_E_ARG
+ * (config.buckets do not hold all tensors), TG_E_MISMATCH, TG_E_VERSION, TG_E_PEER, TG_E_NOMEM */
 TG_API TG_NODISCARD tg_status tg_session_begin(tg_session *s);
 
 /* The gradient of this tensor is complete. It is checked for NaN and infinity here, while it is in

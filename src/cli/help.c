@@ -38,7 +38,7 @@ const char help_train[] =
     "  --out FILE          records as JSON lines      --log-every N  steps (50)\n"
     "  --save DIR          [--save-every N]  --resume DIR  --init FILE  given weights\n"
     "  --trace FILE        time spans for ui.perfetto.dev (rank N of MPI: FILE.N)\n"
-    "  --overlap (full), backward, none  --fusion BYTES  of a bucket: 64K, 4M (25M)\n"
+    "  --overlap (full), backward, none  --fusion BYTES  of a bucket: 4M, auto (25M)\n"
     "  --driver (auto), thread, inline   --timeout SECONDS (60)   --codec-threads N\n"
     "  --dump-gradients DIR  rank 0's as .npy, each epoch or --dump-every N steps\n"
     "Interrupt once to stop after the step (saves if asked), twice to stop at once.\n"

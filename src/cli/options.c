@@ -19,7 +19,7 @@ enum form {
     FORM_SECONDS, /* double */
     FORM_DRIVER,  /* tg_driver */
     FORM_OVERLAP, /* tg_overlap */
-    FORM_BYTES,   /* uint64_t: 500000, 64K, 4M */
+    FORM_FUSION,  /* uint64_t: 500000, 64K, 4M, auto */
     FORM_SCALE,   /* train_lr_scale */
     FORM_NO_EVAL, /* no value */
     FORM_FLAG,    /* no value: bool */
@@ -63,7 +63,7 @@ static const struct option_def table[] = {
     {"timeout", "SECONDS", BOTH, FORM_SECONDS, AT(timeout), TG_KIND_COUNT, 0.001, 1e6},
     {"driver", "auto|thread|inline", BOTH, FORM_DRIVER, AT(driver), TG_KIND_COUNT, 0, 0},
     {"overlap", "full|backward|none", EVERY, FORM_OVERLAP, AT(overlap), TG_KIND_COUNT, 0, 0},
-    {"fusion", "BYTES", EVERY, FORM_BYTES, AT(fusion), TG_KIND_COUNT, 1, 4294967296.0},
+    {"fusion", "BYTES|auto", EVERY, FORM_FUSION, AT(fusion), TG_KIND_COUNT, 1, 4294967296.0},
     {"no-eval", NULL, BOTH, FORM_NO_EVAL, AT(evaluate), TG_KIND_COUNT, 0, 0},
     {"out", "FILE", BOTH, FORM_TEXT, AT(out), TG_KIND_COUNT, 0, 0},
     {"save", "DIR", OPT_TRAIN, FORM_TEXT, AT(save_dir), TG_KIND_COUNT, 0, 0},
@@ -208,16 +208,21 @@ static tg_status set_overlap(tg_overlap *overlap, const struct option_def *optio
     return TG_OK;
 }
 
-/* A whole number, of bytes or, with K or M behind it, of 2^10 or 2^20 of them. */
-static tg_status set_bytes(uint64_t *bytes, const struct option_def *option, const char *value)
+/* A whole number, of bytes or, with K or M behind it, of 2^10 or 2^20 of them; or auto. */
+static tg_status set_fusion(uint64_t *bytes, const struct option_def *option, const char *value)
 {
+    if (strcmp(value, "auto") == 0) {
+        *bytes = OPT_FUSION_AUTO;
+        return TG_OK;
+    }
     char *end = NULL;
     errno = 0;
     const double n = *value >= '0' && *value <= '9' ? (double)strtoull(value, &end, 10) : 0;
     const double unit = end == NULL || *end == '\0' ? 1 : *end == 'K' ? 1024 : 1048576;
     const bool good = end != NULL && (*end == '\0' || ((*end == 'K' || *end == 'M') && !end[1]));
     if (!good || errno != 0 || n * unit < option->min || n * unit > option->max)
-        return tg_fail(TG_E_SPEC, "--%s \"%.64s\": allowed: 1 to 4096M bytes, as 500000, 64K, 4M",
+        return tg_fail(TG_E_SPEC,
+                       "--%s \"%.64s\": allowed: auto, or 1 to 4096M bytes, as 500000, 64K, 4M",
                        option->name, value);
     *bytes = (uint64_t)(n * unit);
     return TG_OK;
@@ -287,8 +292,8 @@ static tg_status set_value(struct run_options *o, const struct option_def *optio
         return set_driver(member, option, value);
     case FORM_OVERLAP:
         return set_overlap(member, option, value);
-    case FORM_BYTES:
-        return set_bytes(member, option, value);
+    case FORM_FUSION:
+        return set_fusion(member, option, value);
     case FORM_SCALE:
         return set_scale(member, option, value);
     case FORM_NO_EVAL:

@@ -43,6 +43,7 @@ typedef struct bucket {
     const uint32_t *member; /* (count) numbers among the trained tensors, ascending */
     uint32_t count;
     size_t n, rule;    /* rule: the entry that all of them share */
+    size_t span;       /* which of config.buckets it is (a part of) */
     double fold_decay; /* weight decay that goes into the local gradient (method owns momentum) */
     float *staging;    /* (n) copy of the gradients; NULL: they lie side by side already */
     const float *g;    /* (n) staging or the first tensor's gradient */
@@ -133,6 +134,7 @@ TG_NODISCARD tg_status tg__session_method(const tg_session *s, const bucket *b, 
                                           tg__method_setup setup, tg__method **m_p);
 /* The rules as lines "rule=PATTERN=METHOD", for texts that must agree. (session_setup.c) */
 void tg__session_print_rules(const tg_session *s, FILE *f);
+void tg__session_print_buckets(const tg_session *s, FILE *f); /* likewise "bucket_bytes=..." */
 /* Handshake: everything that must be equal on all ranks, `start` ("begin" or "load") among it.
  * (session_setup.c) */
 TG_NODISCARD tg_status tg__session_handshake(tg_session *s, const char *start);

@@ -214,6 +214,51 @@ static void test_figures(void **state)
     }
 }
 
+static void fails(const fixture_job *job, tg_status status, const char *text)
+{
+    fixture_run(job, result);
+    assert_int_equal(result[0].status, status);
+    if (strstr(result[0].error, text) == NULL)
+        fail_msg("\"%s\" lacks \"%s\"", result[0].error, text);
+}
+
+/* Buckets by number of tensors are those of the same tensors by bytes, with rules too. */
+static void test_layout(void **state)
+{
+    (void)state;
+    static const uint32_t three[] = {1, 1, 2}, other[] = {1, 2, 1}, five[] = {5}, none[] = {4, 0};
+    static const char *const rules[] = {"*.bias=f32"};
+    fixture_job job = fixture_defaults();
+    job.method = "topk:density=0.05";
+    job.world = 2;
+    job.bucket_bytes = 1400;
+    run(&job, plain);
+    job.bucket_bytes = 0;
+    run(&job, result);
+    assert_true(result[0].hash != plain[0].hash);
+    job.buckets = three;
+    job.nbuckets = 3;
+    all_same(job);
+    same(&job);
+    job.rules = rules;
+    job.nrules = 1;
+    run(&job, result); /* four buckets: the last two tensors have two methods */
+    assert_int_equal(result[0].info[3].nmethods, 2);
+    job.rules = NULL;
+    job.nrules = 0;
+    job.odd_rank = 1;
+    job.odd_buckets = other;
+    fails(&job, TG_E_MISMATCH, "buckets=1,1,2");
+    job.odd_rank = -1;
+    job.world = 1;
+    job.nbuckets = 1;
+    job.buckets = five;
+    fails(&job, TG_E_ARG, "buckets of 5 tensors in all: there are 4");
+    job.nbuckets = 2;
+    job.buckets = none;
+    fails(&job, TG_E_ARG, "bucket 1 of 2 has no tensors");
+}
+
 static void test_refused(void **state)
 {
     (void)state;
@@ -232,7 +277,7 @@ int main(void)
         cmocka_unit_test(test_same_bits), cmocka_unit_test(test_optimizers),
         cmocka_unit_test(test_events),    cmocka_unit_test(test_unread_parameters),
         cmocka_unit_test(test_resume),    cmocka_unit_test(test_figures),
-        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_layout),    cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

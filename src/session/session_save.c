@@ -43,8 +43,8 @@ static char *identity(const tg_session *s)
     fprintf(f, "method=%s\nstrategy=%s\noptimizer=%s\nseed=%llu\n",
             tg_spec_text(tg__rules_default(&s->rules)->spec), tg_spec_text(s->strategy->spec),
             tg_spec_text(tg_optimizer_spec(s->optimizer)), (unsigned long long)s->config.seed);
-    fprintf(f, "bucket_bytes=%zu\non_nonfinite=%d\n%s\n", s->config.bucket_bytes,
-            s->config.on_nonfinite, s->config.job);
+    tg__session_print_buckets(s, f);
+    fprintf(f, "on_nonfinite=%d\n%s\n", s->config.on_nonfinite, s->config.job);
     tg__session_print_rules(s, f);
     return fclose(f) == 0 ? text : NULL;
 }

@@ -37,7 +37,14 @@ tg_status run_describe(const run *r, run_metadata *d)
     TG_TRY(describe(d, "batch=%zu", job->batch));
     if (r->context > 0)
         TG_TRY(describe(d, "context=%zu", r->context));
-    return describe(d, "data_hash=%016" PRIx64, train_data_hash(r->data));
+    TG_TRY(describe(d, "data_hash=%016" PRIx64, train_data_hash(r->data)));
+    if (r->buckets == NULL)
+        return TG_OK;
+    char list[sizeof d->text[0]] = "";
+    for (size_t i = 0, at = 0; i < r->nbuckets && at < sizeof list; i++)
+        at += (size_t)snprintf(list + at, sizeof list - at, "%s%" PRIu32, i ? "," : "",
+                               r->buckets[i]);
+    return describe(d, "buckets=%s", list);
 }
 
 tg_status run_read_weights(model *m, const tg_weights *w)

@@ -48,13 +48,13 @@ class Trace(CliTest):
         self.assertEqual(count, 5 * 24)
         self.assertGreaterEqual(forwards, 12)
 
-    def test_backward(self):
+    def test_backward_and_none(self):
         backwards, forwards, _ = self.overlaps(*SEVERAL, "--overlap", "backward")
         self.assertGreaterEqual(backwards, 12)
         self.assertEqual(forwards, 0)
-
-    def test_none(self):
-        self.assertEqual(self.overlaps(*SEVERAL, "--overlap", "none")[:2], (0, 0))
+        none, forwards, _ = self.overlaps(*SEVERAL, "--overlap", "none")
+        self.assertLess(3 * none, backwards)  # 0, but for a thread that must wait behind its last layer for long
+        self.assertEqual(forwards, 0)
 
     def test_same_parameters(self):
         hashes = set()
