@@ -177,7 +177,7 @@ typedef struct tg_step_info {
     uint32_t fell_back;   /* (*) buckets whose coded form was no smaller than the dense one */
     uint64_t coded_bytes; /* (*) own gradient as coded, frames and one envelope a bucket included */
     int64_t encode_ns;    /* (*) compensate and encode */
-    int64_t exchange_ns;  /* (*) from launch to the aggregate */
+    int64_t exchange_ns;  /* (*) some of them was under way, from launch to the aggregate */
     int64_t decode_ns;    /* (*) of it: check, decode and combine */
     uint64_t bytes_sent;  /* handed to the transport since the last step */
     uint64_t bytes_dense; /* of the best dense exchange: 8 n (P-1)/P */

@@ -63,6 +63,10 @@ typedef struct method_group {
     tg__watch watch;
 } method_group;
 
+typedef struct time_span {
+    int64_t begin_ns, end_ns;
+} time_span;
+
 struct tg_session {
     tg_session_config config; /* strings copied */
     tg_transport *transport;
@@ -87,6 +91,9 @@ struct tg_session {
     tg_method_info *method_told; /* (nmethods) as the last tg_step told them */
     tg_step_info since;          /* its fields (*), of what was delivered since the last tg_step */
     size_t delivered;            /* elements, likewise */
+    time_span
+        *under_way; /* (nspans of room nbuckets * (lanes + 1)) likewise: when exchanges were */
+    size_t nspans;
     tg__actions actions;
     bool early; /* all but the first bucket may be delivered after tg_step */
 

@@ -11,6 +11,7 @@ tg_status tg__session_report_make(tg_session *s)
     TG_TRY(tg__alloc(s->nbuckets, sizeof *s->group, &s->group));
     TG_TRY(tg__alloc(s->nbuckets, sizeof *s->method_info, &s->method_info));
     TG_TRY(tg__alloc(s->nbuckets, sizeof *s->method_told, &s->method_told));
+    TG_TRY(tg__alloc(s->nbuckets * (s->lanes + 1), sizeof *s->under_way, &s->under_way));
     for (size_t i = 0; i < s->nbuckets; i++) {
         bucket *b = &s->bucket[i];
         const tg__feedback *f = b->method->feedback;
@@ -34,6 +35,7 @@ void tg__session_report_free(tg_session *s)
     free(s->group);
     free(s->method_info);
     free(s->method_told);
+    free(s->under_way);
 }
 
 /* Nothing has been delivered yet. */
@@ -46,8 +48,29 @@ static void count_anew(tg_session *s)
         g->coded = false;
         s->method_info[i] = (tg_method_info){.method = s->method_info[i].method};
     }
-    s->delivered = 0;
+    s->delivered = s->nspans = 0;
     s->since = (tg_step_info){0};
+}
+
+/* Unite the span with those that it touches; they are disjoint, in no order. Without room it counts
+ * by itself: then more was delivered than a step delivers. */
+static void add_span(tg_session *s, time_span add)
+{
+    for (size_t i = 0; i < s->nspans;) {
+        const time_span other = s->under_way[i];
+        if (other.begin_ns > add.end_ns || other.end_ns < add.begin_ns) {
+            i++;
+            continue;
+        }
+        add.begin_ns = TG__MIN(add.begin_ns, other.begin_ns);
+        add.end_ns = TG__MAX(add.end_ns, other.end_ns);
+        s->under_way[i] = s->under_way[--s->nspans];
+        i = 0;
+    }
+    if (s->nspans < s->nbuckets * (s->lanes + 1))
+        s->under_way[s->nspans++] = add;
+    else
+        s->since.exchange_ns += add.end_ns - add.begin_ns;
 }
 
 /* Some frames of tiny parts may be dense without harm. */
@@ -79,7 +102,7 @@ void tg__session_report_op(tg_session *s, const lane_op *o)
     info->kept += op->task.kept;
     info->encode_ns += op->encode_ns;
     info->decode_ns += op->decode_ns;
-    info->exchange_ns += op->end_ns - op->begin_ns;
+    add_span(s, (time_span){op->begin_ns, op->end_ns});
     g->norm_sq += o->norm_sq;
     g->coded = op->task.coded;
     if (fell_back(&op->task, n)) {
@@ -157,6 +180,8 @@ tg_status tg__session_report_end(tg_session *s, tg_step_info *info)
 {
     for (size_t i = 0; i < s->nmethods; i++)
         s->method_info[i].norm = sqrt(s->group[i].norm_sq);
+    for (size_t i = 0; i < s->nspans; i++)
+        s->since.exchange_ns += s->under_way[i].end_ns - s->under_way[i].begin_ns;
     s->since.density = s->delivered > 0 ? s->since.density / (double)s->delivered : 1;
     TG_TRY(look(s, info->want_residual_norm));
     const bool wanted = info->want_residual_norm;
