@@ -3,28 +3,23 @@
 
 FIELD is test_accuracy, test_loss or perplexity (the exponential of test_loss) of the records of epochs. Runs that differ in their
 seed share a colour; a file ending in .gz is read as it is."""
-import collections
-import gzip
-import json
 import math
-import pathlib
 import sys
 
 import matplotlib
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt  # noqa: E402
+from runs import by_row  # noqa: E402
 
 WORDS = {"test_accuracy": "test accuracy, %", "test_loss": "test loss, nats", "perplexity": "test perplexity"}
 
 
-def curve(path, field):
+def curve(records, field):
     """{epoch: value}: a record of a resumed run replaces that of the stopped one."""
     values = {}
-    with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8") as file:
-        for record in map(json.loads, file):
-            if record["type"] != "epoch" or record.get("test_loss") is None:
-                continue
+    for record in records:
+        if record["type"] == "epoch" and record.get("test_loss") is not None:
             loss = record["test_loss"]
             value = {"test_accuracy": 100 * record["test_accuracy"], "test_loss": loss, "perplexity": math.exp(min(loss, 50))}[field]
             values[record["epoch"] + 1] = value
@@ -34,12 +29,9 @@ def curve(path, field):
 def draw(axes, panel):
     head, files = panel.split("=", 1)
     title, _, field = head.rpartition(":")
-    rows = collections.defaultdict(list)
-    for path in map(pathlib.Path, files.split(",")):
-        rows[path.name.split(".jsonl")[0].rsplit("-", 1)[0]].append(curve(path, field))
     last = []
-    for number, (row, curves) in enumerate(rows.items()):
-        for i, values in enumerate(curves):
+    for number, (row, runs) in enumerate(by_row(files.split(",")).items()):
+        for i, values in enumerate(curve(records, field) for records in runs):
             axes.plot(list(values), list(values.values()), color=f"C{number}", linewidth=1.4, alpha=0.85,
                       label=row if i == 0 else None)
             last += list(values.values())[len(values) // 4:]

@@ -6,8 +6,11 @@ there are.
         --optimizer sgd:lr=0.1,momentum=0.9,weight_decay=0.0001 --lr-schedule cosine:warmup=1ep"""
 import argparse
 import json
+import lzma
 import math
 import os
+import struct
+import sys
 import time
 import torch
 import torch.nn.functional as F
@@ -30,19 +33,22 @@ SCHEDULES = {
 def settings(spec, kinds, more):
     name, given = parse_spec(spec)
     if name not in kinds:
-        raise SystemExit(f'"{spec}": there are {", ".join(kinds)}')
+        raise ValueError(f'"{spec}": there are {", ".join(kinds)}')
     known = {**kinds[name], **more}
     for key in given:
         if key not in known:
-            raise SystemExit(f'"{spec}": key "{key}": there are {", ".join(known)}')
+            raise ValueError(f'"{spec}": key "{key}": there are {", ".join(known)}')
     return name, {**known, **given}
 
 
 def make_optimizer(spec, model):
     """The optimizer, its rate, and the norm that gradients are clipped to (0: never)."""
     name, keys = settings(spec, OPTIMIZERS, {"clip": 0, "exempt": "none"})
-    clip, exempt = keys.pop("clip"), keys.pop("exempt")
-    decay = keys.pop("weight_decay")
+    exempt = keys.pop("exempt")
+    for key, value in keys.items():
+        if isinstance(value, str):
+            raise ValueError(f'"{spec}": {key}={value} is no number')
+    clip, decay = keys.pop("clip"), keys.pop("weight_decay")
     groups = [{"params": [p for p in model.parameters() if p.dim() > 1], "weight_decay": decay},
               {"params": [p for p in model.parameters() if p.dim() <= 1], "weight_decay": 0 if exempt == "1d" else decay}]
     if name == "sgd":
@@ -102,10 +108,11 @@ class Run:
         self.stream = hasattr(self.model, "reset")
         self.per_epoch = self.data.steps(options.batch, self.context)
         if self.per_epoch < 1:
-            raise SystemExit("an epoch has no whole step: give a smaller --batch")
+            raise ValueError("an epoch has no whole step: give a smaller --batch")
         self.steps = options.steps or options.epochs * self.per_epoch
         self.optimizer, lr, self.clip = make_optimizer(options.optimizer, self.model)
         self.rate = make_schedule(options.lr_schedule, lr, self.steps, self.per_epoch)
+        self.rate(0)  # finds what is wrong in the schedule
         self.seconds = 0
 
     def loss(self, x, labels, reduction):
@@ -148,11 +155,12 @@ class Run:
 
     def close_epoch(self, step, losses):
         record = {"type": "epoch", "epoch": (step - 1) // self.per_epoch, "step": step,
-                  "train_loss": sum(losses) / len(losses), "test_accuracy": None, "test_loss": None, "seconds": self.seconds}
+                  "train_loss": sum(losses) / len(losses), "test_accuracy": None, "test_loss": None, "perplexity": None,
+                  "seconds": self.seconds}
         if not self.options.no_eval:
             record["test_accuracy"], record["test_loss"] = self.test()
-            if self.data.unit == "words":
-                record["test_perplexity"] = math.exp(record["test_loss"])
+            if self.context:
+                record["perplexity"] = math.exp(record["test_loss"]) if record["test_loss"] < 709 else math.inf
         say(record)
         return record
 
@@ -229,7 +237,12 @@ def main():
     parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    Run(options).run()
+    try:
+        run = Run(options)
+    except (EOFError, LookupError, OSError, RuntimeError, TypeError, ValueError, lzma.LZMAError, struct.error) as error:
+        print("train.py:", " ".join(str(error).split()), file=sys.stderr)
+        sys.exit(2)
+    run.run()
 
 
 if __name__ == "__main__":

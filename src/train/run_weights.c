@@ -11,16 +11,35 @@ static tg_status describe(run_metadata *d, const char *format, ...) TG_PRINTF(2,
 
 static tg_status describe(run_metadata *d, const char *format, ...)
 {
-    const size_t i = d->count++;
+    char *text = NULL;
     va_list args;
     va_start(args, format);
-    const int len = vsnprintf(d->text[i], sizeof d->text[i], format, args);
+    const int len = vasprintf(&text, format, args);
     va_end(args);
-    d->list[i] = d->text[i];
-    return len >= 0 && (size_t)len < sizeof d->text[i]
-               ? TG_OK
-               : tg_fail(TG_E_ARG, "%.64s... has %d bytes: allowed: less than %zu", d->text[i], len,
-                         sizeof d->text[i]);
+    if (len < 0)
+        return tg_fail(TG_E_NOMEM, "out of memory: what weights say of themselves");
+    d->list[d->count] = d->text[d->count] = text;
+    d->count++;
+    return TG_OK;
+}
+
+void run_metadata_free(run_metadata *d)
+{
+    for (size_t i = 0; i < d->count; i++)
+        free(d->text[i]);
+    d->count = 0;
+}
+
+static tg_status describe_buckets(const run *r, run_metadata *d)
+{
+    const size_t room = 11 * r->nbuckets + 1;
+    char *list;
+    TG_TRY(train_alloc(room, 1, &list));
+    for (size_t i = 0, at = 0; i < r->nbuckets; i++)
+        at += (size_t)snprintf(list + at, room - at, "%s%" PRIu32, i ? "," : "", r->buckets[i]);
+    const tg_status status = describe(d, "buckets=%s", list);
+    free(list);
+    return status;
 }
 
 tg_status run_describe(const run *r, run_metadata *d)
@@ -38,13 +57,7 @@ tg_status run_describe(const run *r, run_metadata *d)
     if (r->context > 0)
         TG_TRY(describe(d, "context=%zu", r->context));
     TG_TRY(describe(d, "data_hash=%016" PRIx64, train_data_hash(r->data)));
-    if (r->buckets == NULL)
-        return TG_OK;
-    char list[sizeof d->text[0]] = "";
-    for (size_t i = 0, at = 0; i < r->nbuckets && at < sizeof list; i++)
-        at += (size_t)snprintf(list + at, sizeof list - at, "%s%" PRIu32, i ? "," : "",
-                               r->buckets[i]);
-    return describe(d, "buckets=%s", list);
+    return r->buckets ? describe_buckets(r, d) : TG_OK;
 }
 
 tg_status run_read_weights(model *m, const tg_weights *w)
