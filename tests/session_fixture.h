@@ -38,6 +38,11 @@ typedef struct fixture_job {
     uint64_t quiet_from; /* gradients are 0 from this step on; 0: never */
     uint64_t rest_at;    /* the learning rate of this step is 0; 0: of none */
     const char *fault;   /* of rank odd_rank */
+    tg_overlap overlap;
+    bool blind;          /* full overlap: nobody waits for parameters, only gradients come again */
+    uint64_t eval_every; /* steps between evaluations; 0: none */
+    const uint32_t *buckets, *odd_buckets; /* (nbuckets); odd: of odd_rank */
+    size_t nbuckets;
 } fixture_job;
 
 typedef struct fixture_result {
@@ -45,6 +50,7 @@ typedef struct fixture_result {
     char error[512];
     uint64_t hash, steps, skipped, stopped_after, bytes;
     float w[FIXTURE_N];         /* global parameters at the end */
+    float evaluated[FIXTURE_N]; /* ... at the last evaluation */
     float trail[64][FIXTURE_N]; /* parameters of the next forward pass after each step */
     tg_step_info info[64];
     tg_method_info method[64]; /* the first of the info's */
@@ -119,6 +125,24 @@ static inline tg_status fixture_add_tensors(tg_session *s, float *w, float *g, c
     return TG_OK;
 }
 
+/* With full overlap: parameters are there, one after the other, when a forward pass would read
+ * them.
+ */
+static inline tg_status fixture_forward(const fixture_rank *r, tg_session *s, const uint32_t *id,
+                                        const float *w)
+{
+    const uint64_t t = tg_session_steps(s);
+    if (r->job->overlap != TG_OVERLAP_FULL || r->job->blind)
+        return TG_OK;
+    for (int i = 0; i < FIXTURE_TENSORS; i++) {
+        TG_TRY(tg_param_wait(s, id[i]));
+        TG_TRY(tg_progress(s));
+    }
+    if (t > 0 && t <= 64)
+        memcpy(r->out->trail[t - 1], w, FIXTURE_N * sizeof *w);
+    return TG_OK;
+}
+
 static inline tg_status fixture_train(fixture_rank *r, tg_session *s, float *w, float *g,
                                       const size_t *offset)
 {
@@ -144,6 +168,7 @@ static inline tg_status fixture_train(fixture_rank *r, tg_session *s, float *w, 
             w[3] += 1;
         if (job->rest_at != 0 && t >= job->rest_at)
             TG_TRY(tg_session_set_lr(s, t == job->rest_at ? 0 : 0.25));
+        TG_TRY(fixture_forward(r, s, id, w));
         fixture_gradient(job, r->rank, t, w, flat);
         for (int i = FIXTURE_TENSORS - 1, at = FIXTURE_N; i >= 0; i--) {
             size_t n = fixture_shape[i][0] * fixture_shape[i][1];
@@ -155,17 +180,24 @@ static inline tg_status fixture_train(fixture_rank *r, tg_session *s, float *w, 
             TG_TRY(tg_grad_ready(s, id[r->rank % 2 ? i : FIXTURE_TENSORS - 1 - i]));
         TG_TRY(tg_step(s, &info));
         if (t < 64) {
-            memcpy(r->out->trail[t], w, FIXTURE_N * sizeof *w);
+            if (job->overlap != TG_OVERLAP_FULL)
+                memcpy(r->out->trail[t], w, FIXTURE_N * sizeof *w);
             r->out->info[t] = info;
             r->out->method[t] = info.methods[0];
         }
         if (job->save_dir != NULL && t + 1 == job->save_at)
             TG_TRY(tg_session_save(s, job->save_dir, "extra", 6));
+        if (job->eval_every != 0 && (t + 1) % job->eval_every == 0) {
+            TG_TRY(tg_eval_begin(s));
+            memcpy(r->out->evaluated, w, FIXTURE_N * sizeof *w);
+            TG_TRY(tg_eval_end(s));
+        }
         if (info.stop) {
             r->out->stopped_after = t + 1;
             break;
         }
     }
+    TG_TRY(fixture_forward(r, s, id, w));
     TG_TRY(tg_session_finish(s));
     TG_TRY(tg_session_params_hash(s, &r->out->hash));
     r->out->steps = tg_session_steps(s);
@@ -179,20 +211,23 @@ static inline tg_status fixture_session(fixture_rank *r)
 {
     const fixture_job *job = r->job;
     bool odd = r->rank == job->odd_rank;
-    tg_session_config config = {.struct_size = sizeof config,
-                                .method = odd && job->odd_method ? job->odd_method : job->method,
-                                .strategy = job->strategy,
-                                .optimizer =
-                                    odd && job->odd_optimizer ? job->odd_optimizer : job->optimizer,
-                                .seed = 11,
-                                .steps_per_epoch = 4,
-                                .timeout_ms = job->timeout_ms,
-                                .driver = job->driver,
-                                .bucket_bytes = job->bucket_bytes,
-                                .hash_every = job->hash_every,
-                                .rules = odd && job->odd_rules ? job->odd_rules : job->rules,
-                                .nrules = job->nrules,
-                                .on_nonfinite = job->on_nonfinite};
+    tg_session_config config = {
+        .struct_size = sizeof config,
+        .method = odd && job->odd_method ? job->odd_method : job->method,
+        .strategy = job->strategy,
+        .optimizer = odd && job->odd_optimizer ? job->odd_optimizer : job->optimizer,
+        .seed = 11,
+        .steps_per_epoch = 4,
+        .timeout_ms = job->timeout_ms,
+        .driver = job->driver,
+        .bucket_bytes = job->bucket_bytes,
+        .hash_every = job->hash_every,
+        .rules = odd && job->odd_rules ? job->odd_rules : job->rules,
+        .nrules = job->nrules,
+        .on_nonfinite = job->on_nonfinite,
+        .overlap = job->overlap,
+        .buckets = odd && job->odd_buckets ? job->odd_buckets : job->buckets,
+        .nbuckets = job->nbuckets};
     tg_session *s;
     TG_TRY(tg_session_create(&config, r->transport, &s));
     /* Only rank 0 starts from the right parameters: the others get them. */

@@ -5,7 +5,7 @@
  *     tg_session_begin(s);                handshake; rank 0's parameters go to all
  *                                         (or tg_session_load, in its place)
  *     for each step:
- *         tg_param_wait(s, id);           before a layer reads its parameters
+ *         tg_param_wait(s, id);           before a layer reads its parameters (see tg_overlap)
  *         tg_grad_wait(s, id);            before backward overwrites a gradient
  *         tg_grad_ready(s, id);           when a gradient is complete, last layers first
  *         tg_step(s, &info);
@@ -46,6 +46,17 @@ typedef enum tg_unready {
     TG_UNREADY_ZERO = 1   /* a tensor never made ready in a step counts as zero */
 } tg_unready;
 
+/* What the exchange of gradients may run beside. The parameters after each step are the same bits
+ * in all three, and ranks may differ in it. */
+typedef enum tg_overlap {
+    TG_OVERLAP_BACKWARD = 0, /* the backward pass: a bucket is exchanged as soon as its gradients
+                              * are complete; tg_step waits for all of them */
+    TG_OVERLAP_FULL = 1,     /* the next forward pass as well: tg_step waits for the first layers'
+                              * bucket only, and the caller calls tg_param_wait before a tensor is
+                              * read; whoever does not reads old parameters */
+    TG_OVERLAP_NONE = 2      /* nothing: exchanges start when all gradients are complete */
+} tg_overlap;
+
 typedef struct tg_session_config {
     size_t struct_size;    /* sizeof(tg_session_config) */
     const char *method;    /* NULL: "dense" */
@@ -73,6 +84,12 @@ typedef struct tg_session_config {
      * "model=lenet5". Copied. */
     const char *const *metadata;
     size_t nmetadata;
+    tg_overlap overlap;
+    /* (nbuckets) how many trained tensors go into each bucket, in the order added, whatever their
+     * size; where rules give them several methods, into one bucket each. NULL: bucket_bytes
+     * decides. Copied. */
+    const uint32_t *buckets;
+    size_t nbuckets;
 } tg_session_config;
 
 /* transport is borrowed and not used by anyone else until the session is destroyed. Nothing is sent
@@ -109,8 +126,8 @@ TG_API TG_NODISCARD tg_status tg_session_add(tg_session *s, const tg_tensor *ten
 
 /* Handshake (versions, specs, job text, tensors, with the rank that differs named), then rank 0's
  * tensors go to all.
- * Errors TG_E_SPEC (a rule without a tensor, rules that exclude each other), TG_E_MISMATCH,
- *        TG_E_VERSION, TG_E_PEER, TG_E_NOMEM */
+ * Errors TG_E_SPEC (a rule without a tensor, rules that exclude each other), TG_E_ARG
+ * (config.buckets do not hold all tensors), TG_E_MISMATCH, TG_E_VERSION, TG_E_PEER, TG_E_NOMEM */
 TG_API TG_NODISCARD tg_status tg_session_begin(tg_session *s);
 
 /* The gradient of this tensor is complete. It is checked for NaN and infinity here, while it is in
@@ -119,15 +136,17 @@ TG_API TG_NODISCARD tg_status tg_session_begin(tg_session *s);
 TG_API TG_NODISCARD tg_status tg_grad_ready(tg_session *s, uint32_t id);
 /* Wait until the session has read this tensor's gradient of the last step. */
 TG_API TG_NODISCARD tg_status tg_grad_wait(tg_session *s, uint32_t id);
-/* Wait until this tensor's parameters are those of the next forward pass. */
+/* Wait until this tensor's parameters are those of the next forward pass. With TG_OVERLAP_FULL and
+ * a strategy that applies bucket by bucket (ssgd), what came for its bucket is applied here. Also
+ * for tensors that are not trained: nothing to wait for. */
 TG_API TG_NODISCARD tg_status tg_param_wait(tg_session *s, uint32_t id);
 /* Inline driver: move what can be moved, without blocking. Call it between layers. No-op with a
  * thread. */
 TG_API TG_NODISCARD tg_status tg_progress(tg_session *s);
 
-/* What the exchanges of one method did in a step: those delivered in it, of all buckets that go by
- * it. kept / n is the density that was achieved, residual_norm / norm how many gradients' worth was
- * not sent yet, encode_ns / n what an element cost. */
+/* What the exchanges of one method did: those delivered since the last tg_step, of all buckets that
+ * go by it. kept / n is the density that was achieved, residual_norm / norm how many gradients'
+ * worth was not sent yet, encode_ns / n what an element cost. */
 typedef struct tg_method_info {
     const char *method;   /* normal form; lives as long as the session */
     uint64_t n;           /* elements exchanged in this run; 0: nothing of this method came */
@@ -141,29 +160,31 @@ typedef struct tg_method_info {
     double residual_norm; /* of what was not sent yet; 0 unless want_residual_norm */
 } tg_method_info;
 
-/* What a step did. The fields marked (*) are about the exchanges delivered in this step, which a
- * delayed strategy started in an earlier one; all zero if none was. Times in nanoseconds. */
+/* What a step did. The fields marked (*) are about the exchanges delivered since the last tg_step,
+ * in this one or between the two: a delayed strategy started them in an earlier step, and so did,
+ * of all buckets but the first, TG_OVERLAP_FULL. All zero if none was. Times in nanoseconds. */
 typedef struct tg_step_info {
     size_t struct_size;      /* set by the caller: sizeof(tg_step_info) */
     bool want_residual_norm; /* set by the caller: fill residual_norm (a pass over the residuals) */
     uint64_t step;           /* 0, 1, ... */
-    bool skipped;            /* (*) dropped: some rank's gradient was not finite */
-    bool stop;               /* (*) some rank asked to stop: all ranks see it after the same step */
-    bool coded;              /* (*) by the method's codec; false: dense (CD-SGD: every k-th) */
-    double density;          /* (*) fraction asked for; 1 if dense */
-    uint64_t kept;           /* (*) elements that own frames say something about ... */
-    uint64_t elements;       /* (*) ... of so many */
-    uint32_t fell_back;      /* (*) buckets whose coded form was no smaller than the dense one */
+    bool skipped;      /* (*) dropped: some rank's gradient was not finite. With TG_OVERLAP_FULL too
+                        * it is this step's that is dropped */
+    bool stop;         /* (*) some rank asked to stop: all ranks see it after the same step */
+    bool coded;        /* (*) by the method's codec; false: dense (CD-SGD: every k-th) */
+    double density;    /* (*) fraction asked for; 1 if dense */
+    uint64_t kept;     /* (*) elements that own frames say something about ... */
+    uint64_t elements; /* (*) ... of so many */
+    uint32_t fell_back;   /* (*) buckets whose coded form was no smaller than the dense one */
     uint64_t coded_bytes; /* (*) own gradient as coded, frames and one envelope a bucket included */
     int64_t encode_ns;    /* (*) compensate and encode */
-    int64_t exchange_ns;  /* (*) from launch to the aggregate */
+    int64_t exchange_ns;  /* (*) some of them was under way, from launch to the aggregate */
     int64_t decode_ns;    /* (*) of it: check, decode and combine */
     uint64_t bytes_sent;  /* handed to the transport since the last step */
     uint64_t bytes_dense; /* of the best dense exchange: 8 n (P-1)/P */
     double grad_norm;     /* of this step's local gradient */
     double residual_norm; /* of what was not sent yet */
-    int64_t apply_ns;     /* strategy and optimizer */
-    int64_t wait_ns;      /* the calling thread waited for exchanges */
+    int64_t apply_ns;     /* strategy and optimizer, since the last step */
+    int64_t wait_ns;      /* the calling thread waited for exchanges since the last step */
     const tg_method_info *methods; /* (nmethods) (*) by method; valid until the next tg_step */
     size_t nmethods;
     double mean_norm; /* (*) of the averaged gradient, all tensors together, where the optimizer has
@@ -175,7 +196,10 @@ typedef struct tg_step_info {
  * become ready in: so ranks may differ in that. A bucket that is complete early waits for those
  * behind it.
  *
- * Close the step: all gradients are ready. On return parameters are those of the next forward pass.
+ * Close the step: all gradients are ready. On return parameters are those of the next forward pass;
+ * with TG_OVERLAP_FULL, and a strategy and an optimizer that allow it (ssgd, no clip), each
+ * tensor's are so after its tg_param_wait. Of the other calls those that read parameters
+ * (tg_eval_begin, tg_session_save, tg_session_params_hash, tg_session_finish) wait for all of them.
  * info may be NULL. Errors TG_E_STATE (a tensor not ready), TG_E_NONFINITE (if so configured),
  * TG_E_PEER, TG_E_CORRUPT */
 TG_API TG_NODISCARD tg_status tg_step(tg_session *s, tg_step_info *info);

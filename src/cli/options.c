@@ -18,6 +18,8 @@ enum form {
     FORM_COUNT,     /* uint64_t */
     FORM_SECONDS,   /* double */
     FORM_DRIVER,    /* tg_driver */
+    FORM_OVERLAP,   /* tg_overlap */
+    FORM_FUSION,    /* uint64_t: 500000, 64K, 4M, auto */
     FORM_SCALE,     /* train_lr_scale */
     FORM_PRECISION, /* train_precision */
     FORM_NO_EVAL,   /* no value */
@@ -63,6 +65,8 @@ static const struct option_def table[] = {
     {"log-every", "N", BOTH, FORM_COUNT, AT(log_every), TG_KIND_COUNT, 1, 1e12},
     {"timeout", "SECONDS", BOTH, FORM_SECONDS, AT(timeout), TG_KIND_COUNT, 0.001, 1e6},
     {"driver", "auto|thread|inline", BOTH, FORM_DRIVER, AT(driver), TG_KIND_COUNT, 0, 0},
+    {"overlap", "full|backward|none", EVERY, FORM_OVERLAP, AT(overlap), TG_KIND_COUNT, 0, 0},
+    {"fusion", "BYTES|auto", EVERY, FORM_FUSION, AT(fusion), TG_KIND_COUNT, 1, 4294967296.0},
     {"no-eval", NULL, BOTH, FORM_NO_EVAL, AT(evaluate), TG_KIND_COUNT, 0, 0},
     {"out", "FILE", BOTH, FORM_TEXT, AT(out), TG_KIND_COUNT, 0, 0},
     {"save", "DIR", OPT_TRAIN, FORM_TEXT, AT(save_dir), TG_KIND_COUNT, 0, 0},
@@ -84,9 +88,17 @@ _Static_assert(COUNT <= 64, "run_options.given has 64 bits");
 static const char *const driver_names[] = {
     [TG_DRIVER_AUTO] = "auto", [TG_DRIVER_THREAD] = "thread", [TG_DRIVER_INLINE] = "inline"};
 
+static const char *const overlap_names[] = {
+    [TG_OVERLAP_BACKWARD] = "backward", [TG_OVERLAP_FULL] = "full", [TG_OVERLAP_NONE] = "none"};
+
 const char *options_driver_name(tg_driver driver)
 {
     return driver_names[driver];
+}
+
+const char *options_overlap_name(tg_overlap overlap)
+{
+    return overlap_names[overlap];
 }
 
 void options_defaults(struct run_options *o, uint64_t workers)
@@ -105,6 +117,7 @@ void options_defaults(struct run_options *o, uint64_t workers)
                               .timeout = 60,
                               .codec_threads = 1,
                               .driver = TG_DRIVER_AUTO,
+                              .overlap = TG_OVERLAP_FULL,
                               .evaluate = true};
 }
 
@@ -188,6 +201,36 @@ static tg_status set_driver(tg_driver *driver, const struct option_def *option, 
     return TG_OK;
 }
 
+static tg_status set_overlap(tg_overlap *overlap, const struct option_def *option,
+                             const char *value)
+{
+    size_t i;
+    TG_TRY(find_word(option, overlap_names, sizeof overlap_names / sizeof overlap_names[0], value,
+                     &i));
+    *overlap = (tg_overlap)i;
+    return TG_OK;
+}
+
+/* A whole number, of bytes or, with K or M behind it, of 2^10 or 2^20 of them; or auto. */
+static tg_status set_fusion(uint64_t *bytes, const struct option_def *option, const char *value)
+{
+    if (strcmp(value, "auto") == 0) {
+        *bytes = OPT_FUSION_AUTO;
+        return TG_OK;
+    }
+    char *end = NULL;
+    errno = 0;
+    const double n = *value >= '0' && *value <= '9' ? (double)strtoull(value, &end, 10) : 0;
+    const double unit = end == NULL || *end == '\0' ? 1 : *end == 'K' ? 1024 : 1048576;
+    const bool good = end != NULL && (*end == '\0' || ((*end == 'K' || *end == 'M') && !end[1]));
+    if (!good || errno != 0 || n * unit < option->min || n * unit > option->max)
+        return tg_fail(TG_E_SPEC,
+                       "--%s \"%.64s\": allowed: auto, or 1 to 4096M bytes, as 500000, 64K, 4M",
+                       option->name, value);
+    *bytes = (uint64_t)(n * unit);
+    return TG_OK;
+}
+
 static tg_status set_scale(train_lr_scale *scale, const struct option_def *option,
                            const char *value)
 {
@@ -258,6 +301,10 @@ static tg_status set_value(struct run_options *o, const struct option_def *optio
         return set_number(member, option, value);
     case FORM_DRIVER:
         return set_driver(member, option, value);
+    case FORM_OVERLAP:
+        return set_overlap(member, option, value);
+    case FORM_FUSION:
+        return set_fusion(member, option, value);
     case FORM_SCALE:
         return set_scale(member, option, value);
     case FORM_PRECISION:
@@ -307,6 +354,7 @@ tg_status options_set(struct run_options *o, int where, const char *name, const 
 static tg_status check_session(const struct run_options *o)
 {
     tg_session_config config = {.struct_size = sizeof config,
+                                .overlap = o->overlap,
                                 .method = o->method,
                                 .rules = o->rules,
                                 .nrules = o->rule_count,

@@ -10,6 +10,7 @@
 enum { OPT_TRAIN = 1, OPT_COMPARE = 2, OPT_RUN = 4, OPT_EVAL = 8 };
 
 #define OPT_MAX_FAULTS 16
+#define OPT_FUSION_AUTO UINT64_MAX
 #define OPT_MAX_RULES 64
 
 struct run_fault {
@@ -31,6 +32,8 @@ struct run_options {
     train_lr_scale lr_scale;
     train_precision precision;
     tg_driver driver;
+    tg_overlap overlap;
+    uint64_t fusion; /* bytes of a bucket; 0: the session's default; OPT_FUSION_AUTO */
     bool evaluate;
     struct run_fault faults[OPT_MAX_FAULTS];
     size_t fault_count;
@@ -55,8 +58,9 @@ TG_NODISCARD tg_status options_precision(const char *name, const char *value,
 
 bool options_given(const struct run_options *o, const char *name);
 
-/* "thread" for TG_DRIVER_THREAD; never NULL. */
+/* "thread" for TG_DRIVER_THREAD, "full" for TG_OVERLAP_FULL; never NULL. */
 const char *options_driver_name(tg_driver driver);
+const char *options_overlap_name(tg_overlap overlap);
 
 /* What several options together must fulfil, and what only a session finds out about method,
  * strategy and optimizer. mpi: this process is a rank of an MPI job. Errors TG_E_SPEC, TG_E_NOMEM,

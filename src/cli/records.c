@@ -235,9 +235,16 @@ static json_t *about_settings(const struct run_options *o, const train_start_inf
                      "seed", integer(o->seed));
 }
 
+static json_t *fusion(const struct run_options *o)
+{
+    return o->fusion == 0                 ? json_null()
+           : o->fusion == OPT_FUSION_AUTO ? json_string("auto")
+                                          : json_integer((json_int_t)o->fusion);
+}
+
 static json_t *about_run(const struct run_options *o, const train_start_info *info)
 {
-    return json_pack("{s:s, s:I, s:s, s:I, s:I, s:I, s:I, s:I, s:f, s:s, s:I, s:b}",           /**/
+    return json_pack("{s:s, s:I, s:s, s:I, s:I, s:I, s:I, s:I, s:f, s:s, s:s, s:o, s:I, s:b}", /**/
                      "lr_scale", train_lr_scale_names[o->lr_scale],                            /**/
                      "accumulate", (json_int_t)o->accumulate,                                  /**/
                      "precision", train_precision_names[o->precision],                         /**/
@@ -246,6 +253,8 @@ static json_t *about_run(const struct run_options *o, const train_start_info *in
                      "first_step", (json_int_t)info->first_step,                               /**/
                      "params", (json_int_t)info->params, "tensors", (json_int_t)info->tensors, /**/
                      "timeout", o->timeout, "driver", options_driver_name(o->driver),          /**/
+                     "overlap", options_overlap_name(o->overlap),                              /**/
+                     "fusion", fusion(o),                                                      /**/
                      "codec_threads", (json_int_t)o->codec_threads,                            /**/
                      "evaluate", (int)o->evaluate);
 }

@@ -1,6 +1,7 @@
 /* The list of exchanges and what they have in common. */
 #include "exchange/exchange.h"
 #include "base/mem.h"
+#include "exchange/sliced.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -45,6 +46,20 @@ const tg__exchange_ops *tg__exchange_find(const char *name)
 
 tg_status tg__exchange_create(const tg__exchange_ops *ops, int rank, int size, size_t n,
                               tg_codec *codec, const tg__combine *combine, tg__exchange **x_p)
+{
+    const bool valid = rank >= 0 && rank < size && n <= TG_MAX_ELEMENTS;
+    if (!valid || !ops->sliceable || combine != &tg__combine_mean ||
+        codec->ops->wire_id != TG__ID_f32)
+        return tg__whole_create(ops, rank, size, n, codec, combine, x_p);
+    tg__cost cost;
+    ops->cost(size, n, 4.0 * (double)n, &cost);
+    const uint32_t slices = tg__slice_count(size, n, 4.0 * (double)n, cost.rounds);
+    return slices > 1 ? tg__sliced_create(ops, rank, size, n, codec, slices, x_p)
+                      : tg__whole_create(ops, rank, size, n, codec, combine, x_p);
+}
+
+tg_status tg__whole_create(const tg__exchange_ops *ops, int rank, int size, size_t n,
+                           tg_codec *codec, const tg__combine *combine, tg__exchange **x_p)
 {
     if (size < 1 || rank < 0 || rank >= size)
         return tg_fail(TG_E_ARG, "rank=%d of %d ranks: allowed: 0 <= rank < size", rank, size);

@@ -95,6 +95,8 @@ typedef struct tg__exchange_ops {
      * from sums in doing so, in units of the sum. Over all ranks, what was sent is size * the
      * aggregate plus this. When finished, before the next start; any thread. */
     void (*leftover)(tg__exchange *x, float scale, float *r);
+    bool sliceable; /* no messages of slices of its own, the same for any cut of the vector: may be
+                     * cut into slices (sliced.h) */
     bool decodes_own; /* the result contains this rank's own decoded values (all but broadcast) */
 } tg__exchange_ops;
 
@@ -108,6 +110,7 @@ struct tg__exchange {
     tg__part *parts; /* (nparts) where the caller encodes its vector before start: cut and placed by
                         the exchange */
     size_t nparts;
+    unsigned open_slices; /* slices under way at once, with at most 4 messages a rank each; 0: 1 */
     tg__recode
         *recode; /* NULL: finished blocks go out as dense f32. direct only, set by the maker */
     void *recode_arg;

@@ -12,6 +12,7 @@
  * and doubling messages. Two-way methods (x->recode) send the block coded in round 1 as well. */
 #include "exchange/direct.h"
 #include "base/mem.h"
+#include "exchange/sliced.h"
 #include <stdlib.h>
 
 /* Message ids, P-1 of each kind in this order. The k-th send goes to rank + 1 + k, the k-th receive
@@ -188,7 +189,8 @@ static tg_status direct_init(tg__exchange *x)
 
 static void direct_cost(int size, size_t n, double frame, tg__cost *cost_p)
 {
-    double P = size, head = TG__ENVELOPE_BYTES + TG__FRAME_HEAD;
+    double P = size, heads = tg__slice_count(size, n, frame, 2);
+    double head = heads * (TG__ENVELOPE_BYTES + TG__FRAME_HEAD);
     double part = (frame - TG__FRAME_HEAD) / P + head, block = 4.0 * (double)n / P + head;
     cost_p->rounds = size > 1 ? 2 : 0;
     cost_p->delays = size > 1 ? 2 : 0;
@@ -211,5 +213,6 @@ const tg__exchange_ops tg__direct_exchange = {
     .finished = tg__direct_finished,
     .result = tg__direct_result,
     .cost = direct_cost,
+    .sliceable = true,
     .decodes_own = true,
 };

@@ -22,6 +22,7 @@
 #include "exchange/reencode.h"
 #include "base/mem.h"
 #include "kernel/kernel.h"
+#include "exchange/sliced.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -258,9 +259,10 @@ static void ring_leftover(tg__exchange *x, float scale, float *r)
 
 static void ring_cost(int size, size_t n, double frame, tg__cost *cost_p)
 {
-    double P = size, head = TG__ENVELOPE_BYTES + TG__FRAME_HEAD;
-    (void)n;
-    cost_p->rounds = 2 * (unsigned)(size - 1);
+    const unsigned rounds = 2 * (unsigned)(size - 1);
+    double P = size, heads = tg__slice_count(size, n, frame, rounds);
+    double head = heads * (TG__ENVELOPE_BYTES + TG__FRAME_HEAD);
+    cost_p->rounds = rounds;
     cost_p->delays = 2 * (P - 1);
     cost_p->bytes = 2 * (P - 1) * ((frame - TG__FRAME_HEAD) / P + head);
     cost_p->serial = cost_p->bytes;
@@ -284,5 +286,6 @@ const tg__exchange_ops tg__ring_exchange = {
     .result = ring_result,
     .cost = ring_cost,
     .leftover = ring_leftover,
+    .sliceable = true,
     .decodes_own = true,
 };

@@ -18,7 +18,9 @@ void tg__pump_init(tg__pump *p, tg_transport *t, uint64_t session, int64_t timeo
 void tg__pump_fini(tg__pump *p)
 {
     free(p->heard_ns);
+    free(p->under_way);
     p->heard_ns = NULL;
+    p->under_way = NULL;
     p->active = NULL;
 }
 
@@ -65,69 +67,126 @@ static tg__envelope envelope_of(const tg__pump *p, const tg__flight *f, int send
 
 static tg__post *free_slot(tg__posts *s)
 {
+    s->taken++;
     if (s->used < s->cap)
         return &s->slot[s->used++];
     tg__post *m = s->slot;
-    while (m->busy)
+    while (m->busy || m->waiting)
         m++;
     return m;
 }
 
-static tg_status post_wish(tg__pump *p, tg__flight *f, const tg__wish *w)
+static uint32_t tag_of(const tg__flight *f, uint32_t order)
+{
+    return f->sequence % SEQUENCES << 12 | (order & 63) << 6 | order >> 6;
+}
+
+static tg_status post_recv(tg__pump *p, tg__flight *f, tg__post *m)
 {
     tg_transport *t = p->transport;
-    uint32_t order = order_of(w->round, w->slice);
-    uint32_t tag = f->sequence % SEQUENCES << 12 | (uint32_t)w->round << 6 | w->slice;
-    size_t len = TG__ENVELOPE_BYTES + w->len;
-    tg__post *m = free_slot(f->posts);
-    *m = (tg__post){.msg = w->msg,
-                    .len = w->len,
-                    .since_ns = tg_now_ns(t->clock),
-                    .id = w->id,
-                    .order = order,
-                    .peer = w->peer,
-                    .send = w->send};
-    tg_status status;
-    if (w->send) {
-        /* One message for many peers is sealed once: its bytes may be on their way already. */
-        if (f->sealed != w->msg || f->sealed_order != order) {
-            tg__envelope e = envelope_of(p, f, t->rank, order);
-            e.flags = f->flags_out | f->flags_in;
-            tg__envelope_seal(w->msg, &e, w->len);
-            f->sealed = w->msg;
-            f->sealed_order = order;
-        }
-        status = t->ops->post_send(t, w->peer, tag, w->msg, len, &m->req);
-        if (status == TG_OK) {
-            f->bytes_sent += len;
-            p->bytes_sent += len;
-        }
-    } else {
-        status = t->ops->post_recv(t, w->peer, tag, w->msg, len, &m->req);
-    }
+    tg_status status = t->ops->post_recv(t, m->peer, tag_of(f, m->order), m->msg,
+                                         TG__ENVELOPE_BYTES + m->len, &m->req);
     if (status != TG_OK)
         return tg__late_blame(p, f, m, status);
     m->busy = true;
-    f->posts->busy++;
     return TG_OK;
 }
 
-/* Post what the exchange wants, receives first, so that a message finds its place ready. */
-static tg_status post_wishes(tg__pump *p, tg__flight *f)
+/* Seal a message and let it wait for its turn. */
+static void queue_send(tg__pump *p, tg__flight *f, tg__post *m)
+{
+    tg__posts *s = f->posts;
+    /* One message for many peers is sealed once: its bytes may be on their way already. */
+    if (f->sealed != m->msg || f->sealed_order != m->order) {
+        tg__envelope e = envelope_of(p, f, p->transport->rank, m->order);
+        e.flags = f->flags_out | f->flags_in;
+        tg__envelope_seal(m->msg, &e, m->len);
+        f->sealed = m->msg;
+        f->sealed_order = m->order;
+    }
+    m->waiting = true;
+    if (s->first == NULL)
+        s->first = m;
+    else
+        s->last->next = m;
+    s->last = m;
+}
+
+static tg_status take_wish(tg__pump *p, tg__flight *f, const tg__wish *w)
+{
+    tg__post *m = free_slot(f->posts);
+    *m = (tg__post){.msg = w->msg,
+                    .len = w->len,
+                    .since_ns = tg_now_ns(p->transport->clock),
+                    .id = w->id,
+                    .order = order_of(w->round, w->slice),
+                    .peer = w->peer,
+                    .send = w->send};
+    if (!w->send)
+        return post_recv(p, f, m);
+    queue_send(p, f, m);
+    return TG_OK;
+}
+
+/* Take up what the exchange wants, receives first, so that a message finds its place ready. */
+static tg_status take_wishes(tg__pump *p, tg__flight *f)
 {
     for (;;) {
         tg__wish wish[WISHES];
-        size_t room = TG__MIN(f->posts->cap - f->posts->busy, (size_t)WISHES);
+        size_t room = TG__MIN(f->posts->cap - f->posts->taken, (size_t)WISHES);
         size_t count = room > 0 ? f->x->ops->wants(f->x, wish, room) : 0;
         if (count == 0)
             return TG_OK;
         for (size_t i = 0; i < count; i++)
             if (!wish[i].send)
-                TG_TRY(post_wish(p, f, &wish[i]));
+                TG_TRY(take_wish(p, f, &wish[i]));
         for (size_t i = 0; i < count; i++)
             if (wish[i].send)
-                TG_TRY(post_wish(p, f, &wish[i]));
+                TG_TRY(take_wish(p, f, &wish[i]));
     }
+}
+
+static tg_status post_send(tg__pump *p, tg__flight *f, tg__post *m)
+{
+    tg_transport *t = p->transport;
+    const size_t len = TG__ENVELOPE_BYTES + m->len;
+    m->waiting = false;
+    m->since_ns = tg_now_ns(t->clock);
+    tg_status status = t->ops->post_send(t, m->peer, tag_of(f, m->order), m->msg, len, &m->req);
+    if (status != TG_OK)
+        return tg__late_blame(p, f, m, status);
+    m->busy = true;
+    f->bytes_sent += len;
+    p->bytes_sent += len;
+    p->under_way[m->peer] += len;
+    p->total_under_way += len;
+    return TG_OK;
+}
+
+/* Post sends, as far as the window goes. */
+static tg_status post_sends(tg__pump *p, bool *any_p)
+{
+    *any_p = false;
+    for (tg__flight *f = p->active; f != NULL; f = f->next) {
+        tg__posts *s = f->posts;
+        tg__post *before = NULL;
+        for (tg__post *m = s->first, *next; m != NULL; m = next) {
+            next = m->next;
+            if (p->total_under_way >= TG__PUMP_WINDOW && p->under_way[m->peer] > 0) {
+                before = m;
+                continue;
+            }
+            if (before == NULL)
+                s->first = next;
+            else
+                before->next = next;
+            if (s->last == m)
+                s->last = before;
+            TG_TRY(post_send(p, f, m));
+            *any_p = true;
+        }
+    }
+    return TG_OK;
 }
 
 /* A transfer completed. */
@@ -135,7 +194,11 @@ static tg_status complete(tg__pump *p, tg__flight *f, tg__post *m, size_t bytes)
 {
     size_t len = m->len;
     m->busy = false;
-    f->posts->busy--;
+    f->posts->taken--;
+    if (m->send) {
+        p->under_way[m->peer] -= TG__ENVELOPE_BYTES + m->len;
+        p->total_under_way -= TG__ENVELOPE_BYTES + m->len;
+    }
     *tg__heard(p, m->peer, m->send) = tg_now_ns(p->transport->clock);
     if (!m->send) {
         tg__envelope want = envelope_of(p, f, m->peer, m->order);
@@ -174,7 +237,7 @@ static tg_status move_flight(tg__pump *p, tg__flight *f)
             moved = true;
         }
         if (moved)
-            TG_TRY(post_wishes(p, f));
+            TG_TRY(take_wishes(p, f));
     }
     tg__late_watch(f, tg_now_ns(t->clock));
     return TG_OK;
@@ -182,16 +245,18 @@ static tg_status move_flight(tg__pump *p, tg__flight *f)
 
 /* ---- flights --------------------------------------------------------------------------------- */
 
-/* Slots for one flight: 4 messages a rank are what the greediest exchange has under way. */
+/* Slots for one flight: 4 messages a rank and slice are what the greediest exchange has under way.
+ */
 static tg_status prepare_posts(const tg__pump *p, tg__flight *f)
 {
-    size_t cap = 4 * (size_t)p->transport->size;
+    size_t cap = 4 * (size_t)p->transport->size * TG__MAX(f->x->open_slices, 1u);
     if (!f->posts || f->posts->cap < cap) {
         tg__flight_fini(f);
         TG_TRY(tg__alloc(1, sizeof *f->posts + cap * sizeof f->posts->slot[0], &f->posts));
         f->posts->cap = cap;
     }
-    f->posts->used = f->posts->busy = 0;
+    f->posts->used = f->posts->taken = 0;
+    f->posts->first = f->posts->last = NULL;
     return TG_OK;
 }
 
@@ -202,7 +267,7 @@ static void land(const tg__pump *p, tg__flight *f)
     f->finished = true;
 }
 
-static tg_status move_all(tg__pump *p, size_t *finished_p)
+static tg_status move_flights(tg__pump *p, size_t *finished_p)
 {
     *finished_p = 0;
     for (tg__flight **link = &p->active; *link;) {
@@ -219,30 +284,47 @@ static tg_status move_all(tg__pump *p, size_t *finished_p)
     return TG_OK;
 }
 
+/* Until nothing more can be had without waiting, or something finished. */
+static tg_status move_all(tg__pump *p, size_t *finished_p)
+{
+    bool posted;
+    do {
+        TG_TRY(move_flights(p, finished_p));
+        TG_TRY(post_sends(p, &posted));
+    } while (posted && *finished_p == 0);
+    return TG_OK;
+}
+
 static tg_status launch(tg__pump *p, tg__flight *f)
 {
-    tg__flight **link = &p->active;
-    for (; *link; link = &(*link)->next)
+    bool posted;
+    for (tg__flight **link = &p->active; *link; link = &(*link)->next)
         if (((*link)->sequence - f->sequence) % SEQUENCES == 0)
             return tg_fail(TG_E_STATE, "exchanges %u and %u at once: allowed: different mod %d",
                            (unsigned)(*link)->sequence, (unsigned)f->sequence, SEQUENCES);
     if (!p->heard_ns)
         TG_TRY(tg__alloc(2 * (size_t)p->transport->size, sizeof *p->heard_ns, &p->heard_ns));
+    if (!p->under_way)
+        TG_TRY(tg__alloc((size_t)p->transport->size, sizeof *p->under_way, &p->under_way));
     f->flags_in = 0;
     f->finished = false;
     f->bytes_sent = 0;
     f->sealed = NULL;
     f->order = UINT32_MAX;
-    f->next = NULL;
     f->begin_ns = f->end_ns = f->order_ns = tg_now_ns(p->transport->clock);
     TG_TRY(prepare_posts(p, f));
+    tg__flight **link = &p->active;
+    while (*link && (*link)->priority <= f->priority)
+        link = &(*link)->next;
+    f->next = *link;
     *link = f;
     TG_TRY(f->x->ops->start(f->x));
     f->combine_ns = tg_now_ns(p->transport->clock) - f->begin_ns;
-    TG_TRY(post_wishes(p, f));
+    TG_TRY(take_wishes(p, f));
+    TG_TRY(post_sends(p, &posted));
     tg__late_watch(f, f->begin_ns);
     if (f->x->ops->finished(f->x)) {
-        *link = NULL;
+        *link = f->next;
         land(p, f);
     }
     return TG_OK;

@@ -13,10 +13,13 @@ typedef struct tg__post {
     uint32_t id, order;
     int peer;
     bool busy, send;
+    bool waiting; /* sealed, not given to the transport yet */
+    struct tg__post *next;
 } tg__post;
 
 typedef struct tg__posts {
-    size_t cap, used, busy; /* slots below `used` have been used */
+    size_t cap, used, taken; /* slots below `used` have been used; taken: busy or waiting */
+    tg__post *first, *last;  /* those that wait, in the order told */
     tg__post slot[];
 } tg__posts;
 

@@ -59,6 +59,7 @@ static tg_status launch(tg__engine *e, tg__op *op, tg__exchange *x)
     op->flight.x = x;
     op->flight.step = op->step;
     op->flight.bucket = op->bucket;
+    op->flight.priority = op->priority;
     op->flight.flags_out = op->flags | op->flags_in;
     return tg__pump_launch(&e->pump, &op->flight);
 }

@@ -74,7 +74,8 @@ typedef struct tg__program_ops {
 enum { /* properties of a method, shown by `telegrad methods` and used by the session */
        TG__OWNS_MOMENTUM = 1, /* velocity feedback */
        TG__DENSE = 2,         /* plain f32: coded or not is the same */
-       TG__SPARSIFIES = 4     /* has a density */
+       TG__SPARSIFIES = 4,    /* has a density */
+       TG__NEEDS_ALL = 8      /* its results may only be applied when those of all buckets are in */
 };
 
 typedef struct tg__method_def {

@@ -11,18 +11,30 @@ static tensor *trained(const tg_session *s, size_t i)
     return &s->tensor[s->trained[i]];
 }
 
-/* Trained tensors of one method, up to bucket_bytes together; a larger tensor is alone. Buckets
- * are numbered by their first tensor, so that the last is complete first in a backward pass. */
+/* Whether so many more elements, of this span, belong into the bucket. */
+static bool has_room(const tg_session *s, const bucket *b, size_t n, size_t span)
+{
+    return s->config.buckets != NULL ? b->span == span
+                                     : (b->n + n) * sizeof(float) <= s->config.bucket_bytes;
+}
+
+/* Trained tensors of one method, up to bucket_bytes together (a larger tensor is alone), or as
+ * config.buckets says. Buckets are numbered by their first tensor, so that the last is complete
+ * first in a backward pass. */
 static void assign(tg_session *s, const size_t *rule)
 {
+    size_t span = 0, end = s->config.buckets == NULL ? SIZE_MAX : s->config.buckets[0];
     for (size_t i = 0; i < s->ntrained; i++) {
         tensor *t = trained(s, i);
+        if (i == end)
+            end += s->config.buckets[++span];
         size_t b = s->nbuckets; /* the newest bucket of this method, if there is room in it */
         while (b > 0 && s->bucket[b - 1].rule != rule[i])
             b--;
-        if (b == 0 || (s->bucket[b - 1].n + t->n) * sizeof(float) > s->config.bucket_bytes) {
+        if (b == 0 || !has_room(s, &s->bucket[b - 1], t->n, span)) {
             b = ++s->nbuckets;
             s->bucket[b - 1].rule = rule[i];
+            s->bucket[b - 1].span = span;
         }
         t->bucket = (uint32_t)(b - 1);
         t->offset = s->bucket[b - 1].n;
@@ -43,9 +55,25 @@ static void list_members(tg_session *s)
     }
 }
 
+static tg_status check_layout(const tg_session *s)
+{
+    uint64_t sum = 0;
+    for (size_t i = 0; i < s->config.nbuckets; i++) {
+        if (s->config.buckets[i] == 0)
+            return tg_fail(TG_E_ARG, "bucket %zu of %zu has no tensors: allowed: at least 1", i,
+                           s->config.nbuckets);
+        sum += s->config.buckets[i];
+    }
+    if (s->config.buckets != NULL && sum != s->ntrained)
+        return tg_fail(TG_E_ARG, "buckets of %llu tensors in all: there are %zu trained ones",
+                       (unsigned long long)sum, s->ntrained);
+    return TG_OK;
+}
+
 /* Which rule each trained tensor falls under, then the buckets. */
 static tg_status make_buckets(tg_session *s)
 {
+    TG_TRY(check_layout(s));
     const char **name;
     size_t *rule = NULL;
     TG_TRY(tg__alloc(s->ntrained, sizeof *name, &name));
@@ -222,6 +250,15 @@ static tg_status make_strategy(tg_session *s)
     return make_slots(s);
 }
 
+static bool may_be_early(const tg_session *s)
+{
+    for (size_t b = 0; b < s->nbuckets; b++)
+        if (s->bucket[b].method->def->properties & TG__NEEDS_ALL)
+            return false;
+    return s->config.overlap == TG_OVERLAP_FULL && s->strategy->ops->by_bucket &&
+           !s->optimizer->needs_all;
+}
+
 tg_status tg__session_build(tg_session *s)
 {
     TG_TRY(list_trained(s));
@@ -237,6 +274,8 @@ tg_status tg__session_build(tg_session *s)
         TG_TRY(tg__alloc(s->lanes, sizeof *s->bucket[b].lane, &s->bucket[b].lane));
     }
     s->next_ready = s->nbuckets;
+    s->unready = s->ntrained;
+    s->early = may_be_early(s);
     TG_TRY(tg__session_clip_make(s));
     return tg__session_report_make(s);
 }

@@ -37,7 +37,7 @@ static const lane_op *brings(const tg_session *s, size_t b, uint64_t of_step)
     return NULL;
 }
 
-void tg__session_clip_measure(tg_session *s, uint64_t of_step, tg_step_info *info)
+void tg__session_clip_measure(tg_session *s, uint64_t of_step)
 {
     double sum = 0;
     if (!(s->optimizer->clip > 0))
@@ -53,10 +53,8 @@ void tg__session_clip_measure(tg_session *s, uint64_t of_step, tg_step_info *inf
     }
     const double norm = sqrt(sum), factor = s->optimizer->clip / (norm + 1e-6);
     s->clip_factor = factor < 1 ? (float)factor : 1; /* also for a mean that overflowed */
-    if (info == NULL)
-        return;
-    info->mean_norm = norm;
-    info->clipped = factor < 1;
+    s->since.mean_norm = norm;
+    s->since.clipped = factor < 1;
 }
 
 const float *tg__session_clip(tg_session *s, const float *aggregate, size_t n)

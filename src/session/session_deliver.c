@@ -1,5 +1,10 @@
 /* Aggregates reach the strategy: wait for what is due, see whether any rank flagged a step, apply
- * or drop it. */
+ * or drop it.
+ *
+ * With `early` the step's last exchange, which is the first layers' and carries the flags of all
+ * ranks, decides: if nobody flagged the step, the other buckets are applied one by one, each when
+ * its parameters are needed or its gradients are complete again. If somebody did, all are waited
+ * for, and dropped together. */
 #include "session/session_impl.h"
 
 /* The undelivered exchange submitted first, of those due. */
@@ -16,26 +21,42 @@ static lane_op *next_due(tg_session *s, uint64_t due, uint64_t from_order)
     return first;
 }
 
-/* Wait for all that is due; which steps were flagged by any rank, in any bucket, is known only
- * then. */
-static tg_status await_due(tg_session *s, uint64_t due, tg_step_info *info)
+static void waited(tg_session *s, int64_t begin)
 {
-    int64_t begin = tg_now_ns(s->transport->clock);
-    bool any = false;
-    for (lane_op *o = next_due(s, due, 0); o != NULL; o = next_due(s, due, o->order + 1)) {
-        any = true;
-        if (!o->loaded)
-            TG_TRY(tg__engine_wait(s->engine, &o->op));
-        if (info != NULL)
-            tg__session_report_op(s, o, info);
-        if (info != NULL && (o->op.flags_in | o->op.flags) & TG__FLAG_STOP)
-            info->stop = true;
-    }
     int64_t end = tg_now_ns(s->transport->clock);
     s->wait_ns += end - begin;
-    if (any)
-        tg_trace_span(s->config.trace, s->transport->rank, TG_ROW_WAIT, "wait", begin, end, s->t,
-                      0);
+    tg_trace_span(s->config.trace, s->transport->rank, TG_ROW_WAIT, "wait", begin, end, s->t, 0);
+}
+
+static void applied(tg_session *s, int64_t begin)
+{
+    int64_t end = tg_now_ns(s->transport->clock);
+    s->apply_ns += end - begin;
+    tg_trace_span(s->config.trace, s->transport->rank, TG_ROW_APPLY, "apply", begin, end, s->t, 0);
+}
+
+static tg_status await(tg_session *s, lane_op *o)
+{
+    if (!o->loaded)
+        TG_TRY(tg__engine_wait(s->engine, &o->op));
+    if (o->counted)
+        return TG_OK;
+    o->counted = true;
+    tg__session_report_op(s, o);
+    s->since.stop = s->since.stop || (o->op.flags_in | o->op.flags) & TG__FLAG_STOP;
+    return TG_OK;
+}
+
+/* Wait for all that is due; which steps were flagged by any rank, in any bucket, is known only
+ * then. */
+static tg_status await_due(tg_session *s, uint64_t due)
+{
+    int64_t begin = tg_now_ns(s->transport->clock);
+    lane_op *first = next_due(s, due, 0);
+    for (lane_op *o = first; o != NULL; o = next_due(s, due, o->order + 1))
+        TG_TRY(await(s, o));
+    if (first != NULL)
+        waited(s, begin);
     return TG_OK;
 }
 
@@ -93,36 +114,89 @@ static void apply(tg_session *s, lane_op *o)
                              tg__session_clip(s, aggregate, s->bucket[o->op.bucket].n), o->lr);
 }
 
-tg_status tg__session_deliver(tg_session *s, uint64_t due, tg_step_info *info)
+tg_status tg__session_deliver(tg_session *s, uint64_t due)
 {
-    TG_TRY(await_due(s, due, info));
+    TG_TRY(await_due(s, due));
     int64_t begin = tg_now_ns(s->transport->clock);
-    bool any = false, dropped = false;
+    bool any = false;
     uint64_t measured = UINT64_MAX; /* the step whose norm is known */
     for (lane_op *o = next_due(s, due, 0); o != NULL; o = next_due(s, due, 0)) {
         any = true;
         const uint64_t of_step = o->op.step;
         if (!step_flagged(s, of_step)) {
             if (measured != of_step)
-                tg__session_clip_measure(s, of_step, info);
+                tg__session_clip_measure(s, of_step);
             measured = of_step;
             TG_TRY(tg__session_absorb(s, o));
             apply(s, o);
             continue;
         }
-        dropped = true;
+        s->since.skipped = true;
         if (s->config.on_nonfinite == TG_NONFINITE_FAIL)
             return tg_fail(TG_E_NONFINITE, "step %llu: some rank's gradient is not finite%s",
                            (unsigned long long)of_step,
                            o->op.flags & TG__FLAG_NONFINITE ? " (this rank's is)" : "");
         TG_TRY(drop_step(s, of_step));
     }
-    int64_t end = tg_now_ns(s->transport->clock);
-    s->apply_ns += end - begin;
     if (any)
-        tg_trace_span(s->config.trace, s->transport->rank, TG_ROW_APPLY, "apply", begin, end, s->t,
-                      0);
-    if (info != NULL && dropped)
-        info->skipped = true;
+        applied(s, begin);
     return TG_OK;
+}
+
+/* The exchange that closes this step. */
+static lane_op *closing(tg_session *s)
+{
+    for (size_t b = 0; b < s->nbuckets; b++)
+        for (size_t l = 0; l < s->lanes; l++) {
+            lane_op *o = &s->bucket[b].lane[l];
+            if (o->waiting && o->op.step == s->t && o->op.flags & TG__FLAG_CLOSES)
+                return o;
+        }
+    return NULL;
+}
+
+/* Wait for one exchange alone. */
+static tg_status await_one(tg_session *s, lane_op *o)
+{
+    int64_t begin = tg_now_ns(s->transport->clock);
+    TG_TRY(await(s, o));
+    waited(s, begin);
+    return TG_OK;
+}
+
+static tg_status deliver_one(tg_session *s, lane_op *o)
+{
+    int64_t begin = tg_now_ns(s->transport->clock);
+    TG_TRY(tg__session_absorb(s, o));
+    apply(s, o);
+    applied(s, begin);
+    return TG_OK;
+}
+
+tg_status tg__session_deliver_step(tg_session *s)
+{
+    lane_op *o = s->early ? closing(s) : NULL;
+    if (o == NULL)
+        return tg__session_deliver(s, s->t);
+    TG_TRY(await_one(s, o));
+    if ((o->op.flags_in | o->op.flags) & TG__FLAG_NONFINITE)
+        return tg__session_deliver(s, s->t);
+    return deliver_one(s, o);
+}
+
+tg_status tg__session_deliver_bucket(tg_session *s, const bucket *b)
+{
+    for (size_t l = 0; s->early && l < s->lanes; l++) {
+        lane_op *o = &b->lane[l];
+        if (!o->waiting || o->due >= s->t)
+            continue;
+        TG_TRY(await_one(s, o));
+        TG_TRY(deliver_one(s, o));
+    }
+    return TG_OK;
+}
+
+tg_status tg__session_deliver_early(tg_session *s)
+{
+    return s->early && s->t > 0 ? tg__session_deliver(s, s->t - 1) : TG_OK;
 }

@@ -61,6 +61,7 @@ static tg_status keep(const float *param, size_t n, float **kept_p)
 
 static tg_status eval_begin(tg_session *s)
 {
+    TG_TRY(tg__session_deliver_early(s));
     if (s->eval_kept == NULL)
         TG_TRY(tg__alloc(s->ntrained, sizeof *s->eval_kept, &s->eval_kept));
     for (size_t i = 0; i < s->ntensors; i++)
@@ -125,6 +126,9 @@ tg_status tg_session_sum(tg_session *s, double *x, size_t n)
 tg_status tg_session_params_hash(tg_session *s, uint64_t *hash_p)
 {
     TG_TRY(begun(s, "tg_session_params_hash"));
+    tg_status status = tg__session_deliver_early(s);
+    if (status != TG_OK)
+        return tg__session_failed(s, status);
     uint64_t hash = TG__HASH_START;
     for (size_t i = 0; i < s->ntrained; i++) {
         const tensor *t = &s->tensor[s->trained[i]];
@@ -142,7 +146,7 @@ tg_status tg_session_params_hash(tg_session *s, uint64_t *hash_p)
 static tg_status finish(tg_session *s)
 {
     do {
-        TG_TRY(tg__session_deliver(s, UINT64_MAX, NULL));
+        TG_TRY(tg__session_deliver(s, UINT64_MAX));
         s->strategy->ops->drained(s->strategy, s->t, &s->actions);
         TG_TRY(tg__session_submit(s));
     } while (tg__session_waiting(s));

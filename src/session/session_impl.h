@@ -29,6 +29,7 @@ typedef struct tensor {
 typedef struct lane_op {
     tg__op op;
     bool waiting;  /* submitted (or loaded), not delivered */
+    bool counted;  /* in s->since */
     bool undone;   /* its payload was taken back already (at a save) */
     bool absorbed; /* what this rank dropped from its sums is in the memory already */
     bool loaded;   /* the aggregate came from a checkpoint: `inbox` */
@@ -43,6 +44,7 @@ typedef struct bucket {
     const uint32_t *member; /* (count) numbers among the trained tensors, ascending */
     uint32_t count;
     size_t n, rule;    /* rule: the entry that all of them share */
+    size_t span;       /* which of config.buckets it is (a part of) */
     double fold_decay; /* weight decay that goes into the local gradient (method owns momentum) */
     float *staging;    /* (n) copy of the gradients; NULL: they lie side by side already */
     const float *g;    /* (n) staging or the first tensor's gradient */
@@ -61,6 +63,10 @@ typedef struct method_group {
     bool remembers, has_threshold;
     tg__watch watch;
 } method_group;
+
+typedef struct time_span {
+    int64_t begin_ns, end_ns;
+} time_span;
 
 struct tg_session {
     tg_session_config config; /* strings copied */
@@ -83,17 +89,24 @@ struct tg_session {
     method_group *group;       /* (nmethods) and what of them is told in tg_step_info */
     tg_method_info *method_info;
     size_t nmethods;
-    size_t delivered; /* elements, in this step */
+    tg_method_info *method_told; /* (nmethods) as the last tg_step told them */
+    tg_step_info since;          /* its fields (*), of what was delivered since the last tg_step */
+    size_t delivered;            /* elements, likewise */
+    time_span
+        *under_way; /* (nspans of room nbuckets * (lanes + 1)) likewise: when exchanges were */
+    size_t nspans;
     tg__actions actions;
+    bool early; /* all but the first bucket may be delivered after tg_step */
 
     bool begun, evaluating;
     uint64_t t, skipped, order;
     double lr;
     size_t next_ready; /* buckets are planned from the last to the first: how many are left */
+    size_t unready;    /* tensors whose gradient of this step is not complete */
     bool nonfinite;    /* this rank's gradient of this step */
     atomic_int stop_requested; /* set from any thread, and from signal handlers */
     bool stop_now;             /* what the closing envelopes of this step say */
-    int64_t apply_ns, wait_ns; /* of this step so far */
+    int64_t apply_ns, wait_ns; /* since the last tg_step */
     uint64_t bytes_reported;
     float *clipped;    /* (n of the largest bucket) a scaled aggregate; NULL: never clipped */
     float clip_factor; /* of the step being delivered */
@@ -129,19 +142,27 @@ TG_NODISCARD tg_status tg__session_method(const tg_session *s, const bucket *b, 
                                           tg__method_setup setup, tg__method **m_p);
 /* The rules as lines "rule=PATTERN=METHOD", for texts that must agree. (session_setup.c) */
 void tg__session_print_rules(const tg_session *s, FILE *f);
+void tg__session_print_buckets(const tg_session *s, FILE *f); /* likewise "bucket_bytes=..." */
 /* Handshake: everything that must be equal on all ranks, `start` ("begin" or "load") among it.
  * (session_setup.c) */
 TG_NODISCARD tg_status tg__session_handshake(tg_session *s, const char *start);
-/* Deliver every exchange due at or before step `due` in the order submitted; info NULL: between
- * steps. (session_deliver.c) */
-TG_NODISCARD tg_status tg__session_deliver(tg_session *s, uint64_t due, tg_step_info *info);
+/* Delivery (session_deliver.c): wait for exchanges, hand what came to the strategy, count it in
+ * s->since.
+ * deliver: every exchange due at or before step `due`, in the order submitted.
+ * deliver_step: what tg_step must wait for: all that is due in this step, or, with `early` and if
+ * no rank flagged the step, the bucket that closes it. deliver_bucket: what is left of an earlier
+ * step, of one bucket. deliver_early: ... of all buckets; before parameters are read. */
+TG_NODISCARD tg_status tg__session_deliver(tg_session *s, uint64_t due);
+TG_NODISCARD tg_status tg__session_deliver_step(tg_session *s);
+TG_NODISCARD tg_status tg__session_deliver_bucket(tg_session *s, const bucket *b);
+TG_NODISCARD tg_status tg__session_deliver_early(tg_session *s);
 /* The method takes in what this rank dropped from o's sums, if it has not yet: o is in, and its
  * step is applied. (session_deliver.c) */
 TG_NODISCARD tg_status tg__session_absorb(tg_session *s, lane_op *o);
 /* Clipping by global norm (session_clip.c): memory; the factor of a step whose exchanges are all
- * in, told to info (NULL: nobody); an aggregate (n) times that, valid until the next call. */
+ * in, told to s->since; an aggregate (n) times that, valid until the next call. */
 TG_NODISCARD tg_status tg__session_clip_make(tg_session *s);
-void tg__session_clip_measure(tg_session *s, uint64_t of_step, tg_step_info *info);
+void tg__session_clip_measure(tg_session *s, uint64_t of_step);
 const float *tg__session_clip(tg_session *s, const float *aggregate, size_t n);
 /* (n of its bucket) what an exchange that is in has brought. */
 const float *tg__session_aggregate(const tg_session *s, const lane_op *o);
@@ -150,12 +171,11 @@ const float *tg__session_aggregate(const tg_session *s, const lane_op *o);
 TG_NODISCARD tg_status tg__session_submit(tg_session *s);
 bool tg__session_waiting(const tg_session *s);
 /* Figures and warnings of a step, by method. (session_report.c)
- * make: when the buckets have their methods. In a step: begin, op for each exchange delivered, end.
- */
+ * make: when the buckets have their methods. op: for each exchange delivered. end: at the end of a
+ * step, fills the fields (*) of info, and counts anew. */
 TG_NODISCARD tg_status tg__session_report_make(tg_session *s);
 void tg__session_report_free(tg_session *s);
-void tg__session_report_begin(tg_session *s, tg_step_info *info);
-void tg__session_report_op(tg_session *s, const lane_op *o, tg_step_info *info);
+void tg__session_report_op(tg_session *s, const lane_op *o);
 TG_NODISCARD tg_status tg__session_report_end(tg_session *s, tg_step_info *info);
 /* Mean over ranks of the AVERAGED tensors into their params, rank 0's of the others.
  * (session_eval.c) */

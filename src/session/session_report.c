@@ -10,6 +10,8 @@ tg_status tg__session_report_make(tg_session *s)
 {
     TG_TRY(tg__alloc(s->nbuckets, sizeof *s->group, &s->group));
     TG_TRY(tg__alloc(s->nbuckets, sizeof *s->method_info, &s->method_info));
+    TG_TRY(tg__alloc(s->nbuckets, sizeof *s->method_told, &s->method_told));
+    TG_TRY(tg__alloc(s->nbuckets * (s->lanes + 1), sizeof *s->under_way, &s->under_way));
     for (size_t i = 0; i < s->nbuckets; i++) {
         bucket *b = &s->bucket[i];
         const tg__feedback *f = b->method->feedback;
@@ -32,9 +34,12 @@ void tg__session_report_free(tg_session *s)
 {
     free(s->group);
     free(s->method_info);
+    free(s->method_told);
+    free(s->under_way);
 }
 
-void tg__session_report_begin(tg_session *s, tg_step_info *info)
+/* Nothing has been delivered yet. */
+static void count_anew(tg_session *s)
 {
     for (size_t i = 0; i < s->nmethods; i++) {
         method_group *g = &s->group[i];
@@ -43,10 +48,29 @@ void tg__session_report_begin(tg_session *s, tg_step_info *info)
         g->coded = false;
         s->method_info[i] = (tg_method_info){.method = s->method_info[i].method};
     }
-    s->delivered = 0;
-    info->density = 0;
-    info->methods = s->method_info;
-    info->nmethods = s->nmethods;
+    s->delivered = s->nspans = 0;
+    s->since = (tg_step_info){0};
+}
+
+/* Unite the span with those that it touches; they are disjoint, in no order. Without room it counts
+ * by itself: then more was delivered than a step delivers. */
+static void add_span(tg_session *s, time_span add)
+{
+    for (size_t i = 0; i < s->nspans;) {
+        const time_span other = s->under_way[i];
+        if (other.begin_ns > add.end_ns || other.end_ns < add.begin_ns) {
+            i++;
+            continue;
+        }
+        add.begin_ns = TG__MIN(add.begin_ns, other.begin_ns);
+        add.end_ns = TG__MAX(add.end_ns, other.end_ns);
+        s->under_way[i] = s->under_way[--s->nspans];
+        i = 0;
+    }
+    if (s->nspans < s->nbuckets * (s->lanes + 1))
+        s->under_way[s->nspans++] = add;
+    else
+        s->since.exchange_ns += add.end_ns - add.begin_ns;
 }
 
 /* Some frames of tiny parts may be dense without harm. */
@@ -55,8 +79,9 @@ static bool fell_back(const tg__task *task, size_t n)
     return task->fell_back && task->coded_bytes >= n * sizeof(float) / 2;
 }
 
-void tg__session_report_op(tg_session *s, const lane_op *o, tg_step_info *info)
+void tg__session_report_op(tg_session *s, const lane_op *o)
 {
+    tg_step_info *info = &s->since;
     const tg__op *op = &o->op;
     const size_t n = s->bucket[op->bucket].n;
     method_group *g = &s->group[s->bucket[op->bucket].group];
@@ -77,7 +102,7 @@ void tg__session_report_op(tg_session *s, const lane_op *o, tg_step_info *info)
     info->kept += op->task.kept;
     info->encode_ns += op->encode_ns;
     info->decode_ns += op->decode_ns;
-    info->exchange_ns += op->end_ns - op->begin_ns;
+    add_span(s, (time_span){op->begin_ns, op->end_ns});
     g->norm_sq += o->norm_sq;
     g->coded = op->task.coded;
     if (fell_back(&op->task, n)) {
@@ -121,12 +146,10 @@ static void warn_growth(const tg_session *s, size_t i)
                             : "let it send more, or lower the learning rate");
 }
 
-tg_status tg__session_report_end(tg_session *s, tg_step_info *info)
+/* Watch the methods, look at residuals if somebody wants to know them. */
+static tg_status look(tg_session *s, bool wanted)
 {
     bool any_due = false;
-    for (size_t i = 0; i < s->nmethods; i++)
-        s->method_info[i].norm = sqrt(s->group[i].norm_sq);
-    info->density = s->delivered > 0 ? info->density / (double)s->delivered : 1;
     for (size_t i = 0; s->transport->rank == 0 && i < s->nmethods; i++) { /* who speaks for all */
         method_group *g = &s->group[i];
         const tg_method_info *m = &s->method_info[i];
@@ -137,18 +160,37 @@ tg_status tg__session_report_end(tg_session *s, tg_step_info *info)
         if (tg__watch_dense(&g->watch))
             warn_dense(s, i);
     }
-    if (!any_due && !info->want_residual_norm)
+    if (!any_due && !wanted)
         return TG_OK;
     TG_TRY(look_at_residuals(s));
     for (size_t i = 0; i < s->nmethods; i++) {
         method_group *g = &s->group[i];
         if (g->due && tg__watch_residual(&g->watch, sqrt(g->residual_sq)))
             warn_growth(s, i);
-        if (!info->want_residual_norm)
+        if (!wanted)
             continue;
         s->method_info[i].residual_norm = sqrt(g->residual_sq);
-        info->residual_norm += g->residual_sq; /* a sum until the end */
+        s->since.residual_norm += g->residual_sq; /* a sum until the end */
     }
-    info->residual_norm = sqrt(info->residual_norm);
+    s->since.residual_norm = sqrt(s->since.residual_norm);
+    return TG_OK;
+}
+
+tg_status tg__session_report_end(tg_session *s, tg_step_info *info)
+{
+    for (size_t i = 0; i < s->nmethods; i++)
+        s->method_info[i].norm = sqrt(s->group[i].norm_sq);
+    for (size_t i = 0; i < s->nspans; i++)
+        s->since.exchange_ns += s->under_way[i].end_ns - s->under_way[i].begin_ns;
+    s->since.density = s->delivered > 0 ? s->since.density / (double)s->delivered : 1;
+    TG_TRY(look(s, info->want_residual_norm));
+    const bool wanted = info->want_residual_norm;
+    memcpy(s->method_told, s->method_info, s->nmethods * sizeof *s->method_told);
+    *info = s->since;
+    info->struct_size = sizeof *info;
+    info->want_residual_norm = wanted;
+    info->methods = s->method_told;
+    info->nmethods = s->nmethods;
+    count_anew(s);
     return TG_OK;
 }

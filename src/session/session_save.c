@@ -43,19 +43,20 @@ static char *identity(const tg_session *s)
     fprintf(f, "method=%s\nstrategy=%s\noptimizer=%s\nseed=%llu\n",
             tg_spec_text(tg__rules_default(&s->rules)->spec), tg_spec_text(s->strategy->spec),
             tg_spec_text(tg_optimizer_spec(s->optimizer)), (unsigned long long)s->config.seed);
-    fprintf(f, "bucket_bytes=%zu\non_nonfinite=%d\n%s\n", s->config.bucket_bytes,
-            s->config.on_nonfinite, s->config.job);
+    tg__session_print_buckets(s, f);
+    fprintf(f, "on_nonfinite=%d\n%s\n", s->config.on_nonfinite, s->config.job);
     tg__session_print_rules(s, f);
     return fclose(f) == 0 ? text : NULL;
 }
 
 /* ---- saving ---------------------------------------------------------------------------------- */
 
-/* Finish what is in flight. A step that some rank flagged will be dropped at its delivery; its
- * payload goes back into the residual now, as does what was dropped from the sums of the others,
- * which is the same: nothing is encoded in between. */
+/* Finish what is in flight, early parameters first. A step that some rank flagged will be dropped
+ * at its delivery; its payload goes back into the residual now, as does what was dropped from the
+ * sums of the others, which is the same: nothing is encoded in between. */
 static tg_status settle(tg_session *s)
 {
+    TG_TRY(tg__session_deliver_early(s));
     for (size_t b = 0; b < s->nbuckets; b++)
         for (size_t l = 0; l < s->lanes; l++)
             if (s->bucket[b].lane[l].waiting && !s->bucket[b].lane[l].loaded)
@@ -231,6 +232,7 @@ static tg_status get_inbox(tg_session *s, tg__ckpt_reader *r, uint64_t number)
         TG_TRY(tg__alloc(b->n, sizeof(float), &o->inbox));
     memcpy(o->inbox, bytes, len);
     o->waiting = o->loaded = o->undone = true;
+    o->counted = false;
     o->due = copy.due;
     o->order = copy.order;
     o->lr = copy.lr;

@@ -32,25 +32,43 @@ static tg_status copy_string(const char *text, const char *otherwise, const char
     return *copy_p == NULL ? tg_fail(TG_E_NOMEM, "out of memory for a session") : TG_OK;
 }
 
+static tg_status copy_buckets(tg_session *s, const tg_session_config *config)
+{
+    uint32_t *copy;
+    if (config->buckets == NULL) {
+        s->config.nbuckets = 0;
+        return TG_OK;
+    }
+    TG_TRY(tg__alloc(config->nbuckets, sizeof *copy, &copy));
+    memcpy(copy, config->buckets, config->nbuckets * sizeof *copy);
+    s->config.buckets = copy;
+    return TG_OK;
+}
+
 static tg_status copy_config(tg_session *s, const tg_session_config *config)
 {
     s->config = *config;
+    s->config.buckets = NULL;
     s->config.method = s->config.strategy = s->config.optimizer = s->config.job = NULL;
     TG_TRY(copy_string(config->method, "dense", &s->config.method));
     TG_TRY(copy_string(config->strategy, "ssgd", &s->config.strategy));
     TG_TRY(copy_string(config->optimizer, "sgd:lr=0.01", &s->config.optimizer));
     TG_TRY(copy_string(config->job, "", &s->config.job));
+    TG_TRY(copy_buckets(s, config));
     if (config->timeout_ms < 0 || config->timeout_ms > TG__TIMEOUT_MS_MAX)
         return tg_fail(TG_E_ARG, "timeout_ms=%lld: allowed: 1 to %lld, or 0 for %d",
                        (long long)config->timeout_ms, (long long)TG__TIMEOUT_MS_MAX,
                        DEFAULT_TIMEOUT_MS);
     if ((unsigned)config->driver > TG_DRIVER_INLINE ||
         (unsigned)config->on_nonfinite > TG_NONFINITE_FAIL ||
-        (unsigned)config->on_unready > TG_UNREADY_ZERO)
-        return tg_fail(TG_E_ARG,
-                       "driver=%d on_nonfinite=%d on_unready=%d: allowed: 0 to %d, %d, %d",
-                       (int)config->driver, (int)config->on_nonfinite, (int)config->on_unready,
-                       TG_DRIVER_INLINE, TG_NONFINITE_FAIL, TG_UNREADY_ZERO);
+        (unsigned)config->on_unready > TG_UNREADY_ZERO ||
+        (unsigned)config->overlap > TG_OVERLAP_NONE)
+        return tg_fail(
+            TG_E_ARG,
+            "driver=%d on_nonfinite=%d on_unready=%d overlap=%d: allowed: 0 to %d, %d, %d, %d",
+            (int)config->driver, (int)config->on_nonfinite, (int)config->on_unready,
+            (int)config->overlap, TG_DRIVER_INLINE, TG_NONFINITE_FAIL, TG_UNREADY_ZERO,
+            TG_OVERLAP_NONE);
     if (config->timeout_ms == 0)
         s->config.timeout_ms = DEFAULT_TIMEOUT_MS;
     if (config->bucket_bytes == 0)
@@ -171,6 +189,7 @@ void tg_session_destroy(tg_session *s)
     free((void *)(uintptr_t)s->config.strategy);
     free((void *)(uintptr_t)s->config.optimizer);
     free((void *)(uintptr_t)s->config.job);
+    free((void *)(uintptr_t)s->config.buckets);
     free(s->ckpt_bytes);
     free(s);
 }
@@ -253,6 +272,14 @@ void tg__session_print_rules(const tg_session *s, FILE *f)
         fprintf(f, "rule=%s=%s\n", s->rules.rule[i].pattern, tg_spec_text(s->rules.rule[i].spec));
 }
 
+void tg__session_print_buckets(const tg_session *s, FILE *f)
+{
+    fprintf(f, "bucket_bytes=%zu", s->config.bucket_bytes);
+    for (size_t i = 0; i < s->config.nbuckets; i++)
+        fprintf(f, "%s%u", i == 0 ? "\nbuckets=" : ",", s->config.buckets[i]);
+    fputc('\n', f);
+}
+
 /* The text that all ranks must share, a line a setting. */
 static char *describe(const tg_session *s, const char *start)
 {
@@ -266,9 +293,9 @@ static char *describe(const tg_session *s, const char *start)
             tg_spec_text(tg__rules_default(&s->rules)->spec), tg_spec_text(s->strategy->spec),
             tg_spec_text(tg_optimizer_spec(s->optimizer)), (unsigned long long)s->config.seed,
             (unsigned long long)s->config.steps_per_epoch);
-    fprintf(f, "bucket_bytes=%zu\non_nonfinite=%d\non_unready=%d\nhash_every=%llu\n",
-            s->config.bucket_bytes, s->config.on_nonfinite, s->config.on_unready,
-            (unsigned long long)s->config.hash_every);
+    tg__session_print_buckets(s, f);
+    fprintf(f, "on_nonfinite=%d\non_unready=%d\nhash_every=%llu\n", s->config.on_nonfinite,
+            s->config.on_unready, (unsigned long long)s->config.hash_every);
     tg__session_print_rules(s, f);
     for (size_t i = 0; i < s->ntensors; i++) {
         const tensor *t = &s->tensor[i];

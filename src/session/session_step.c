@@ -69,7 +69,7 @@ static tg_status submit(tg_session *s, const tg__action *a, bool closes)
     if (closes)
         op->flags |= TG__FLAG_CLOSES | (s->stop_now ? TG__FLAG_STOP : 0);
     l->waiting = true;
-    l->undone = l->loaded = l->absorbed = false;
+    l->counted = l->undone = l->loaded = l->absorbed = false;
     l->due = a->due;
     l->order = s->order++;
     l->lr = s->lr;
@@ -104,6 +104,8 @@ bool tg__session_waiting(const tg_session *s)
  * gradients came in: so all ranks submit alike. */
 static tg_status plan_ready(tg_session *s)
 {
+    if (s->config.overlap == TG_OVERLAP_NONE && s->unready > 0)
+        return TG_OK;
     while (s->next_ready > 0 && s->bucket[s->next_ready - 1].missing == 0) {
         s->next_ready--;
         if (s->next_ready == 0)
@@ -118,6 +120,7 @@ static tg_status take_gradient(tg_session *s, tensor *t)
 {
     bucket *b = &s->bucket[t->bucket];
     tg__stats stats;
+    TG_TRY(tg__session_deliver_bucket(s, b)); /* parameters that nobody read before */
     float *staged = b->staging == NULL ? NULL : b->staging + t->offset;
     if (staged != NULL) /* the last step's may not have been read yet */
         for (size_t l = 0; l < s->lanes; l++)
@@ -130,6 +133,7 @@ static tg_status take_gradient(tg_session *s, tensor *t)
         tg__kernel()->axpy(staged, (float)decay, t->param, t->n);
     t->ready = true;
     b->missing--;
+    s->unready--;
     return plan_ready(s);
 }
 
@@ -164,7 +168,10 @@ tg_status tg_param_wait(tg_session *s, uint32_t id)
     TG_TRY(usable(s, "tg_param_wait"));
     if (id >= s->ntensors)
         return tg_fail(TG_E_ARG, "tg_param_wait: %u is not the number of a tensor", id);
-    return TG_OK; /* tg_step returns with all parameters in place */
+    if (s->tensor[id].kind != TG_TENSOR_TRAINED)
+        return TG_OK;
+    tg_status status = tg__session_deliver_bucket(s, &s->bucket[s->tensor[id].bucket]);
+    return status == TG_OK ? TG_OK : tg__session_failed(s, status);
 }
 
 tg_status tg_progress(tg_session *s)
@@ -252,6 +259,7 @@ static void open_step(tg_session *s)
     for (size_t i = 0; i < s->ntrained; i++)
         s->tensor[s->trained[i]].ready = false;
     s->next_ready = s->nbuckets;
+    s->unready = s->ntrained;
     s->nonfinite = false;
     s->apply_ns = s->wait_ns = 0;
 }
@@ -260,8 +268,7 @@ static tg_status step(tg_session *s, tg_step_info *info)
 {
     TG_TRY(complete_gradients(s));
     rate_step(s);
-    tg__session_report_begin(s, info);
-    TG_TRY(tg__session_deliver(s, s->t, info));
+    TG_TRY(tg__session_deliver_step(s));
     TG_TRY(tg__session_report_end(s, info));
     int64_t begin = tg_now_ns(s->transport->clock);
     s->strategy->ops->step(s->strategy, s->t, !s->nonfinite, s->lr, &s->actions);

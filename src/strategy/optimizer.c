@@ -92,6 +92,7 @@ void tg__optimizer_common(tg_optimizer *o)
     o->weight_decay = tg_spec_real(o->spec, "weight_decay");
     o->exempt_1d = strcmp(tg_spec_word(o->spec, "exempt"), "1d") == 0;
     o->clip = tg_spec_has(o->spec, "clip") ? tg_spec_real(o->spec, "clip") : 0;
+    o->needs_all = o->clip > 0;
 }
 
 double tg__optimizer_decay(const tg_optimizer *o, size_t ndim)

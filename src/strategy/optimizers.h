@@ -29,6 +29,7 @@ struct tg_optimizer {
     size_t slots;                      /* vectors it keeps with these settings */
     double lr, momentum, weight_decay; /* 0 if it has none */
     double clip;                       /* largest norm of the averaged gradient; 0: any */
+    bool needs_all; /* what is done to a tensor depends on all tensors' gradients (clip) */
     double beta1, beta2, eps, trust;
     bool nesterov;
     bool decoupled; /* weight decay shrinks w, and is not added to the gradient */

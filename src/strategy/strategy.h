@@ -77,6 +77,10 @@ typedef struct tg__strategy_ops {
     /* The global parameters of tensor i, which evaluation, checkpoints and hashes use. */
     const float *(*global)(const tg__strategy *s, size_t i);
     bool bypasses; /* may ask for exchanges that are not coded */
+    /* A result concerns its bucket's parameters alone, and step() does not look at any: then
+     * results may be delivered bucket by bucket, after step(), each before the parameters are read.
+     */
+    bool by_bucket;
 } tg__strategy_ops;
 
 struct tg__strategy {
@@ -131,8 +135,8 @@ void tg__strategy_update(tg__strategy *s, size_t i, double lr, float *w, const f
 /* dst = what that would make of w; nothing else changes. dst must not be w. */
 void tg__strategy_preview(const tg__strategy *s, size_t i, double lr, float *dst, const float *w,
                           const float *g);
-/* Return an EXCHANGE of the bucket's gradient of this step. All have one priority: the order of the
- * calls counts. */
+/* Return an EXCHANGE of the bucket's gradient of this step. The first bucket, which the next
+ * forward pass reads first, goes first. */
 void tg__actions_add(tg__actions *out, uint32_t bucket, bool coded, uint64_t due);
 
 #endif

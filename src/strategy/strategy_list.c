@@ -143,5 +143,6 @@ void tg__strategy_preview(const tg__strategy *s, size_t i, double lr, float *dst
 void tg__actions_add(tg__actions *out, uint32_t bucket, bool coded, uint64_t due)
 {
     if (out->count < out->cap) /* the caller made room for one per bucket */
-        out->item[out->count++] = (tg__action){.bucket = bucket, .coded = coded, .due = due};
+        out->item[out->count++] =
+            (tg__action){.bucket = bucket, .coded = coded, .priority = (int)bucket, .due = due};
 }

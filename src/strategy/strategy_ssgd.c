@@ -61,4 +61,5 @@ const tg__strategy_ops tg__strategy_ssgd = {
     .step = step,
     .drained = drained,
     .global = global,
+    .by_bucket = true,
 };

@@ -28,8 +28,10 @@ typedef struct run {
     model *model;
     loader *train_loader, *test_loader; /* test_loader: NULL without evaluation */
     tg_session *session;
-    uint32_t *id;   /* of the model's tensors in the session */
-    uint32_t parts; /* of a step: job->accumulate */
+    uint32_t *id;      /* of the model's tensors in the session */
+    uint32_t parts;    /* of a step: job->accumulate */
+    uint32_t *buckets; /* (nbuckets) tensors of each; NULL: job->bucket_bytes decides */
+    size_t nbuckets;
     size_t context; /* tokens in a sample; 0: images */
     tg_spec *shard;
     float *state_aside;                                /* (model->nstate) during evaluation */
@@ -68,15 +70,22 @@ TG_NODISCARD tg_status run_context(const char *model_spec, size_t context, train
 
 /* Everything up to the first step: model, session, handshake, checkpoint. */
 TG_NODISCARD tg_status run_setup(run *r);
+/* How training batches are drawn, from the step that r is at. */
+loader_config run_loader_config(const run *r);
 /* Add all tensors of m to the session; id (m->ntensors) their numbers in it. */
 TG_NODISCARD tg_status run_register(tg_session *s, const model *m, uint32_t *id);
 /* Free everything, whatever of it was made, but the session. */
 void run_free(run *r);
 
+/* With job->bucket_auto and more than one rank: choose r->buckets, or take over what the checkpoint
+ * has that the run resumes. All ranks call it together; between model and session. (run_fusion.c)
+ */
+TG_NODISCARD tg_status run_choose_buckets(run *r);
+
 /* What weights that this run saves say of themselves: "model=..", "data=..", "holdout=..",
- * "batch=..", of texts "context=..", as `telegrad eval` is told them, and "data_hash=..".
- * (run_weights.c) */
-#define RUN_METADATA 7
+ * "batch=..", of texts "context=..", as `telegrad eval` is told them, "precision=..",
+ * "data_hash=..", and of buckets that were chosen "buckets=3,1,2". (run_weights.c) */
+#define RUN_METADATA 8
 typedef struct run_metadata {
     const char *list[RUN_METADATA]; /* (count) */
     size_t count;

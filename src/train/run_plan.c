@@ -35,6 +35,7 @@ tg_status train_plan(const train_job *job, const char *data,
         .seed = job->seed,
         .steps_per_epoch = 1000, /* any: the plan is of a step after all warm-ups */
         .driver = TG_DRIVER_INLINE,
+        .bucket_bytes = job->bucket_bytes,
     };
     model_input in;
     model *m = NULL;

@@ -58,7 +58,7 @@ tg_status run_context(const char *model_spec, size_t context, train_unit unit, s
     return TG_OK;
 }
 
-static loader_config loader_config_of(const run *r)
+loader_config run_loader_config(const run *r)
 {
     return (loader_config){.batch = r->job->batch,
                            .context = r->context,
@@ -77,7 +77,7 @@ static tg_status plan_steps(run *r)
     const train_job *job = r->job;
     r->parts = job->accumulate ? job->accumulate : 1;
     TG_TRY(run_context(job->model, job->context, train_data_unit(r->data), &r->context));
-    const loader_config config = loader_config_of(r);
+    const loader_config config = run_loader_config(r);
     TG_TRY(batcher_steps(r->data, &config, &r->steps_per_epoch));
     if (job->steps == 0 && (job->epochs == 0 || job->epochs > UINT64_MAX / r->steps_per_epoch))
         return tg_fail(TG_E_ARG, "epochs=%" PRIu64 ": allowed: 1 and more, or give steps",
@@ -118,7 +118,7 @@ static tg_status make_model(run *r)
 /* At the step where training begins. */
 static tg_status make_loaders(run *r)
 {
-    loader_config config = loader_config_of(r);
+    loader_config config = run_loader_config(r);
     TG_TRY(loader_create(r->data, DATA_TRAIN, &config, &r->train_loader));
     if (!r->job->evaluate)
         return TG_OK;
@@ -170,6 +170,10 @@ static tg_status make_session(run *r, const run_metadata *about)
         .codec_threads = r->job->codec_threads,
         .metadata = about->list,
         .nmetadata = about->count,
+        .overlap = r->job->overlap,
+        .bucket_bytes = r->job->bucket_bytes,
+        .buckets = r->buckets,
+        .nbuckets = r->nbuckets,
     };
     TG_TRY(tg_session_create(&config, r->transport, &r->session));
     return run_register(r->session, r->model, r->id);
@@ -211,6 +215,8 @@ tg_status run_save(run *r)
     const saved head = {SAVED_MAGIC, r->loss_steps, r->loss_count, r->model->nstate, r->loss_sum};
     const size_t len = sizeof head + r->model->nstate * sizeof(float);
     const int64_t begin = run_now(r);
+    for (size_t i = 0; i < r->model->ntensors; i++) /* what is under way for them is training's */
+        TG_TRY(tg_param_wait(r->session, r->id[i]));
     const uint64_t sent = tg_session_bytes_sent(r->session);
     char *extra;
     TG_TRY(train_alloc(len, 1, &extra));
@@ -266,6 +272,7 @@ tg_status run_setup(run *r)
     TG_TRY(parse_specs(r));
     TG_TRY(make_model(r));
     TG_TRY(run_init_weights(r));
+    TG_TRY(run_choose_buckets(r));
     run_metadata about;
     tg_status status = run_describe(r, &about);
     if (status == TG_OK)
@@ -285,6 +292,7 @@ void run_free(run *r)
     loader_destroy(r->test_loader);
     free(r->state_aside);
     free(r->id);
+    free(r->buckets);
     model_destroy(r->model);
     tg_spec_free(r->shard);
     tg_lr_schedule_destroy(r->lr);

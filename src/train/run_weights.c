@@ -30,6 +30,18 @@ void run_metadata_free(run_metadata *d)
     d->count = 0;
 }
 
+static tg_status describe_buckets(const run *r, run_metadata *d)
+{
+    const size_t room = 11 * r->nbuckets + 1;
+    char *list;
+    TG_TRY(train_alloc(room, 1, &list));
+    for (size_t i = 0, at = 0; i < r->nbuckets; i++)
+        at += (size_t)snprintf(list + at, room - at, "%s%" PRIu32, i ? "," : "", r->buckets[i]);
+    const tg_status status = describe(d, "buckets=%s", list);
+    free(list);
+    return status;
+}
+
 tg_status run_describe(const run *r, run_metadata *d)
 {
     const train_job *job = r->job;
@@ -45,7 +57,8 @@ tg_status run_describe(const run *r, run_metadata *d)
     if (r->context > 0)
         TG_TRY(describe(d, "context=%zu", r->context));
     TG_TRY(describe(d, "precision=%s", train_precision_names[job->precision]));
-    return describe(d, "data_hash=%016" PRIx64, train_data_hash(r->data));
+    TG_TRY(describe(d, "data_hash=%016" PRIx64, train_data_hash(r->data)));
+    return r->buckets ? describe_buckets(r, d) : TG_OK;
 }
 
 tg_status run_read_weights(model *m, const tg_weights *w)

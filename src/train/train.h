@@ -92,6 +92,10 @@ typedef struct train_job {
     const volatile sig_atomic_t *stop;
     unsigned codec_threads;  /* cores for encoding and decoding; 0: one */
     uint64_t gradient_every; /* steps between two gradients told; 0: the first of each epoch */
+    tg_overlap overlap;      /* of exchanges with backward and forward passes: session.h */
+    size_t bucket_bytes;     /* likewise */
+    bool bucket_auto; /* in the place of bucket_bytes: merge tensors as measured before the first
+                         step (run_fusion.h); a checkpoint keeps what was chosen */
 } train_job;
 
 typedef struct train_start_info {

@@ -78,6 +78,7 @@ static tg_status make_session(train_bench *b, tg_transport *transport)
         .method = "dense",
         .optimizer = OPTIMIZER,
         .job = tg_spec_text(b->spec),
+        .overlap = TG_OVERLAP_FULL,
     };
     TG_TRY(train_alloc(b->model->ntensors, sizeof *b->id, &b->id));
     TG_TRY(tg_session_create(&config, transport, &b->session));
