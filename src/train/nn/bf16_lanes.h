@@ -14,7 +14,8 @@
 /* The first n of 16. */
 INLINE __mmask16 first(size_t n)
 {
-    return n < LANES ? (__mmask16)((1u << n) - 1) : (__mmask16)0xffff;
+    const unsigned all = 0xffff;
+    return (__mmask16)(n < LANES ? all >> (LANES - n) : all);
 }
 
 INLINE __m512 load_row(const float *x, size_t n)

@@ -120,7 +120,7 @@ static void rows_of(const conv16 *c, const side *from, const side *to, float *ds
             r.padded = c->padded + y * pitch + x * NN_BLOCK;
             r.places = c->s.width - x < most ? c->s.width - x : most;
             r.dst[0] = first + (y * c->s.width + x) * r.pixel;
-            r.dst[1] = r.dst[0] + NN_BLOCK * (to->blocked ? places : 1);
+            r.dst[1] = two ? r.dst[0] + NN_BLOCK * (to->blocked ? places : 1) : NULL;
             c->kernels->row(&r);
         }
     }
