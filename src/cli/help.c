@@ -30,7 +30,7 @@ const char help_train[] =
     "  --workers N         threads of this process (1); not under mpirun\n"
     "  --method SPEC       (dense), 2bit, dgc:density=0.001: see telegrad methods\n"
     "  --rule PATTERN=METHOD  another method for tensors of that name: '*.bias=f32'\n"
-    "  --dry-run           print each tensor's method and bytes, as --json if asked\n"
+    "  --dry-run           tensors' methods and bytes (--json) --timeout SECONDS (60)\n"
     "  --strategy SPEC     (ssgd), cd:k=5             --lr-scale (none), sqrt, linear\n"
     "  --optimizer SPEC    (sgd:lr=0.05,momentum=0.9) --lr-schedule SPEC  (constant)\n"
     "  --epochs N (1)  --steps N  in their place  --no-eval  never test  --seed N (1)\n"

@@ -205,8 +205,8 @@ static tg_status set_overlap(tg_overlap *overlap, const struct option_def *optio
                              const char *value)
 {
     size_t i;
-    TG_TRY(find_word(option, overlap_names, sizeof overlap_names / sizeof overlap_names[0], value,
-                     &i));
+    TG_TRY(find_word(option->name, overlap_names, sizeof overlap_names / sizeof overlap_names[0],
+                     value, &i));
     *overlap = (tg_overlap)i;
     return TG_OK;
 }
