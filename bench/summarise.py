@@ -1,23 +1,48 @@
 #!/usr/bin/env python3
-"""Accuracy of runs that differ in their seed: summarise.py RUN-SEED.jsonl ...   prints a Markdown table."""
-import collections
-import json
-import pathlib
+"""What runs that differ in their seed have learned: summarise.py RUN-SEED.jsonl ...   prints a Markdown table."""
+import math
 import statistics
 import sys
+from runs import by_row
 
-groups = collections.defaultdict(list)
-for name in sys.argv[1:]:
-    with open(name, encoding="utf-8") as file:
-        records = [json.loads(line) for line in file]
-    start, end = records[0], records[-1]
-    groups[pathlib.Path(name).stem.rsplit("-", 1)[0]].append((start, end))
-print("| run | test accuracy, mean % | by seed | ratio | bytes a step and worker | lr | steps |")
-print("|---|---|---|---|---|---|---|")
-for name, runs in groups.items():
-    accuracies = [100 * end["test_accuracy"] for _, end in runs]
-    start, end = runs[0]
-    print(f"| {name}: {end['method'].split(',exchange')[0]}, {end['strategy']} | **{statistics.mean(accuracies):.2f}** "
-          f"| {' / '.join(f'{a:.2f}' for a in accuracies)} | {statistics.median(e['ratio'] for _, e in runs):.0f} "
-          f"| {statistics.median(e['bytes_per_step'] for _, e in runs):,.0f} "
-          f"| {start['optimizer'].split('lr=')[1].split(',')[0]} | {end['steps']:,} |")
+
+def percent(end):
+    return 100 * end["test_accuracy"]
+
+
+def perplexity(end):
+    return math.exp(end["test_loss"])
+
+
+def loss(end):
+    return end["test_loss"]
+
+
+def quality(start):
+    """How good a run is: its name, the figure, digits behind the point."""
+    if not start.get("context"):
+        return "test accuracy, mean %", percent, 2
+    return ("test perplexity, mean", perplexity, 1) if "wiki" in start["data"] else ("test loss, mean nats", loss, 3)
+
+
+def size(end):
+    if "ratio" not in end:
+        return ["PyTorch", "", ""]
+    return [f"{end['method'].split(',exchange')[0]}, {end['strategy']}", f"{end['ratio']:.0f}", f"{end['bytes_per_step']:,.0f}"]
+
+
+def main():
+    head = None
+    for name, runs in by_row(sys.argv[1:]).items():
+        start, end = runs[0][0], sorted((records[-1] for records in runs), key=lambda r: r.get("ratio", 0))[len(runs) // 2]
+        title, figure, digits = quality(start)
+        if title != head:
+            head = title
+            print(f"| run | {title} | by seed | ratio | bytes a step and worker | lr | steps |\n|---|---|---|---|---|---|---|")
+        values = [figure(records[-1]) for records in runs]
+        what, ratio, sent = size(end)
+        print(f"| {name}: {what} | **{statistics.mean(values):.{digits}f}** | {' / '.join(f'{v:.{digits}f}' for v in values)} | {ratio} "
+              f"| {sent} | {start['optimizer'].split('lr=')[1].split(',')[0]} | {end['steps']:,} |")
+
+
+main()

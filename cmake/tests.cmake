@@ -24,6 +24,12 @@ if(NOT TG_SANITIZE)
     set_tests_properties(install_test PROPERTIES TIMEOUT 300 ENVIRONMENT
         "OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1;OMPI_MCA_rmaps_base_oversubscribe=1")
 endif()
+# The transport that examples/ shows does what all must.
+add_executable(socket_transport_test tests/socket_transport_test.c examples/socket_transport.c)
+target_include_directories(socket_transport_test PRIVATE include src)
+target_link_libraries(socket_transport_test PRIVATE tg_test_libs telegrad_static)
+add_test(NAME socket_transport_test COMMAND socket_transport_test)
+set_tests_properties(socket_transport_test PROPERTIES TIMEOUT 120 LABELS unit)
 # What the golden sequences of optimizers should be.
 tg_torch_test(golden_optim_test unit ${PROJECT_SOURCE_DIR}/tools/golden_optim.py --check)
 include(cmake/fuzz.cmake OPTIONAL)

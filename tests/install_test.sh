@@ -30,6 +30,15 @@ cmake --build fp >/dev/null
 ./fp/codec | grep -q '^40000 bytes became [0-9]*$'
 echo "C by find_package: $(./fp/codec)"
 
+cc -std=c17 -Wall -Wextra -Werror "$root/examples/sockets.c" "$root/examples/socket_transport.c" $(pkg-config --cflags --libs telegrad) \
+    -lm -o sockets
+port=$((20000 + $$ % 10000))
+addresses="127.0.0.1:$port 127.0.0.1:$((port + 1)) 127.0.0.1:$((port + 2))"
+for rank in 0 1 2; do ./sockets $rank $addresses >sockets.$rank & done
+wait
+cat sockets.?
+[ "$(sed -n 's/^rank .: \(sum .*\), .* times fewer bytes$/\1/p' sockets.? | uniq -c | awk '{ print $1 }')" = 3 ] # the same bits
+
 if command -v gfortran >/dev/null; then
     gfortran -std=f2008 -Wall "$root/examples/codec.f90" $(pkg-config --libs telegrad) -o codec_f
     ./codec_f | grep -q '^40000 bytes became [0-9]*$'

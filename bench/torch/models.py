@@ -296,6 +296,9 @@ def create(spec, shape):
     name, keys = parse_spec(spec)
     if name not in MODELS:
         raise ValueError(f'model "{name}": there are {", ".join(MODELS)}')
+    if (name in ("lstm", "gpt")) != (shape.context > 0):
+        own, given = ("images", "a text") if shape.context else ("texts", "images")
+        raise ValueError(f'model "{name}" is one of {own}, the data are {given}')
     return MODELS[name](shape, **keys)
 
 

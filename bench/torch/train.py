@@ -6,7 +6,11 @@ there are.
         --optimizer sgd:lr=0.1,momentum=0.9,weight_decay=0.0001 --lr-schedule cosine:warmup=1ep"""
 import argparse
 import json
+import lzma
 import math
+import os
+import struct
+import sys
 import time
 import torch
 import torch.nn.functional as F
@@ -29,19 +33,22 @@ SCHEDULES = {
 def settings(spec, kinds, more):
     name, given = parse_spec(spec)
     if name not in kinds:
-        raise SystemExit(f'"{spec}": there are {", ".join(kinds)}')
+        raise ValueError(f'"{spec}": there are {", ".join(kinds)}')
     known = {**kinds[name], **more}
     for key in given:
         if key not in known:
-            raise SystemExit(f'"{spec}": key "{key}": there are {", ".join(known)}')
+            raise ValueError(f'"{spec}": key "{key}": there are {", ".join(known)}')
     return name, {**known, **given}
 
 
 def make_optimizer(spec, model):
     """The optimizer, its rate, and the norm that gradients are clipped to (0: never)."""
     name, keys = settings(spec, OPTIMIZERS, {"clip": 0, "exempt": "none"})
-    clip, exempt = keys.pop("clip"), keys.pop("exempt")
-    decay = keys.pop("weight_decay")
+    exempt = keys.pop("exempt")
+    for key, value in keys.items():
+        if isinstance(value, str):
+            raise ValueError(f'"{spec}": {key}={value} is no number')
+    clip, decay = keys.pop("clip"), keys.pop("weight_decay")
     groups = [{"params": [p for p in model.parameters() if p.dim() > 1], "weight_decay": decay},
               {"params": [p for p in model.parameters() if p.dim() <= 1], "weight_decay": 0 if exempt == "1d" else decay}]
     if name == "sgd":
@@ -101,10 +108,11 @@ class Run:
         self.stream = hasattr(self.model, "reset")
         self.per_epoch = self.data.steps(options.batch, self.context)
         if self.per_epoch < 1:
-            raise SystemExit("an epoch has no whole step: give a smaller --batch")
+            raise ValueError("an epoch has no whole step: give a smaller --batch")
         self.steps = options.steps or options.epochs * self.per_epoch
         self.optimizer, lr, self.clip = make_optimizer(options.optimizer, self.model)
         self.rate = make_schedule(options.lr_schedule, lr, self.steps, self.per_epoch)
+        self.rate(0)  # finds what is wrong in the schedule
         self.seconds = 0
 
     def loss(self, x, labels, reduction):
@@ -147,11 +155,12 @@ class Run:
 
     def close_epoch(self, step, losses):
         record = {"type": "epoch", "epoch": (step - 1) // self.per_epoch, "step": step,
-                  "train_loss": sum(losses) / len(losses), "test_accuracy": None, "test_loss": None, "seconds": self.seconds}
+                  "train_loss": sum(losses) / len(losses), "test_accuracy": None, "test_loss": None, "perplexity": None,
+                  "seconds": self.seconds}
         if not self.options.no_eval:
             record["test_accuracy"], record["test_loss"] = self.test()
-            if self.data.unit == "words":
-                record["test_perplexity"] = math.exp(record["test_loss"])
+            if self.context:
+                record["perplexity"] = math.exp(record["test_loss"]) if record["test_loss"] < 709 else math.inf
         say(record)
         return record
 
@@ -163,10 +172,29 @@ class Run:
              "params": sum(p.numel() for p in self.model.parameters()), "train_samples": self.data.count("train"),
              "test_samples": self.data.count("test")})
 
+    def save(self, step, last):
+        """Written aside, then renamed."""
+        file = self.options.checkpoint
+        torch.save({"model": self.model.state_dict(), "optimizer": self.optimizer.state_dict(), "step": step, "last": last,
+                    "seconds": self.seconds, "random": torch.get_rng_state(), "order": self.generator.get_state()}, file + ".new")
+        os.replace(file + ".new", file)
+
+    def load(self):
+        state = torch.load(self.options.checkpoint)
+        self.model.load_state_dict(state["model"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.seconds = state["seconds"]
+        torch.set_rng_state(state["random"])
+        self.generator.set_state(state["order"])
+        return state["step"], state["last"]
+
     def run(self):
-        self.start()
         self.model.train()
         step, losses, last = 0, [], {}
+        if self.options.checkpoint and os.path.exists(self.options.checkpoint):
+            step, last = self.load()
+        else:
+            self.start()
         while step < self.steps:
             if self.stream:
                 self.model.reset()
@@ -180,6 +208,8 @@ class Run:
                     break
             last = self.close_epoch(step, losses)
             losses = []
+            if self.options.checkpoint:
+                self.save(step, last)
         say({**last, "type": "end", "epochs": step // self.per_epoch, "steps": step,
              "step_ms": 1e3 * self.seconds / max(1, step)})
 
@@ -202,11 +232,17 @@ def main():
     parser.add_argument("--log-every", type=int, default=50)
     parser.add_argument("--no-eval", action="store_true")
     parser.add_argument("--weights", help="a file in the format safetensors to start from")
+    parser.add_argument("--checkpoint", metavar="FILE", help="written after every epoch; a run whose file is there goes on from it")
     parser.add_argument("--format", choices=("contiguous_format", "channels_last"), default="contiguous_format")
     parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    Run(options).run()
+    try:
+        run = Run(options)
+    except (EOFError, LookupError, OSError, RuntimeError, TypeError, ValueError, lzma.LZMAError, struct.error) as error:
+        print("train.py:", " ".join(str(error).split()), file=sys.stderr)
+        sys.exit(2)
+    run.run()
 
 
 if __name__ == "__main__":

@@ -68,10 +68,9 @@ tg_status torch_peer_open(torch_peer *p, const char *python, const char *const *
 
 tg_status torch_peer_ask(torch_peer *p, const char *question, char *answer, size_t room)
 {
-    char line[256];
-    int len = snprintf(line, sizeof line, "%s\n", question);
-    if (len < 0 || (size_t)len >= sizeof line ||
-        send(p->fd, line, (size_t)len, MSG_NOSIGNAL) != len || !listen_to(p, answer, room))
+    const size_t len = strlen(question);
+    if (send(p->fd, question, len, MSG_NOSIGNAL | MSG_MORE) != (ssize_t)len ||
+        send(p->fd, "\n", 1, MSG_NOSIGNAL) != 1 || !listen_to(p, answer, room))
         return tg_fail(TG_E_STATE, "PyTorch failed in \"%s\"", question);
     if (strncmp(answer, "failed ", 7) == 0)
         return tg_fail(TG_E_STATE, "PyTorch: %s", answer + 7);

@@ -3,6 +3,7 @@
 #include "cli/bench_train.h"
 #include "bench/torch_peer.h"
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -113,12 +114,14 @@ static tg_status torch_steps(torch_peer *p, size_t steps, struct bench_samples *
 static tg_status torch_open(torch_peer *p, struct bench_train_row *row)
 {
     const train_bench_info *a = &row->about;
-    char question[400], answer[256];
+    char *question, answer[256];
     size_t params;
-    if (snprintf(question, sizeof question, "open %s %zu %zu %zu %zu %zu %zu", a->model, a->batch,
-                 a->height, a->width, a->channels, a->context, a->classes) >= (int)sizeof question)
-        return tg_fail(TG_E_SPEC, "%s: too long", a->model);
-    TG_TRY(torch_peer_ask(p, question, answer, sizeof answer));
+    if (asprintf(&question, "open %s %zu %zu %zu %zu %zu %zu", a->model, a->batch, a->height,
+                 a->width, a->channels, a->context, a->classes) < 0)
+        return tg_fail(TG_E_NOMEM, "out of memory: a question to PyTorch");
+    const tg_status status = torch_peer_ask(p, question, answer, sizeof answer);
+    free(question);
+    TG_TRY(status);
     if (sscanf(answer, "%31s %zu", row->format, &params) != 2)
         return tg_fail(TG_E_STATE, "PyTorch says \"%.64s\" where a format was asked for", answer);
     if (params != a->params)

@@ -91,14 +91,28 @@ static void target_cell(struct table *t, double target)
     table_cell(t, text);
 }
 
+/* Of a heading, with room for the rows to come: they are not known yet. */
+static void title(struct table *t, int width, const char *text)
+{
+    char cell[256];
+    snprintf(cell, sizeof cell, "%*s", width, text);
+    table_cell(t, cell);
+}
+
+#define WIDTH 6 /* of figures */
+
 static tg_status head(struct bench_train_report *r, const struct bench_train_row *row)
 {
     const bool workers = row->workers > 0;
     static const char *const common[] = {"batch", "ms", "min", "max", "GFLOP/s", "samples/s"},
                              *const group[] = {"workers", "speed-up",     "min",
                                                "max",     "by processor", "target"},
-                             *const torch[] = {"torch ms", "min",   "max",
-                                               "format",   "ratio", "target"};
+                             *const torch[] = {"torch ms",
+                                               "min",
+                                               "max",
+                                               "       format",
+                                               /* "channels_last" */ "ratio",
+                                               "target"};
     r->table = table_create(7 + (workers ? 6 : r->torch ? 6 : 0));
     if (!r->table)
         return tg_fail(TG_E_NOMEM, "out of memory: a table");
@@ -108,13 +122,13 @@ static tg_status head(struct bench_train_report *r, const struct bench_train_row
     puts(workers ? "workers of one process, dense exchange, wall-clock time of a step"
                  : "one thread, processor time of a step: forward, backward, SGD with momentum");
     table_row(r->table);
-    table_cell(r->table, "model");
+    title(r->table, -(int)r->name_width, "model");
     for (size_t i = 0; i < sizeof common / sizeof common[0]; i++)
-        table_cell(r->table, common[i]);
+        title(r->table, WIDTH, common[i]);
     for (size_t i = 0; workers && i < sizeof group / sizeof group[0]; i++)
-        table_cell(r->table, group[i]);
+        title(r->table, WIDTH, group[i]);
     for (size_t i = 0; r->torch && i < sizeof torch / sizeof torch[0]; i++)
-        table_cell(r->table, torch[i]);
+        title(r->table, WIDTH, torch[i]);
     return TG_OK;
 }
 
@@ -171,6 +185,13 @@ tg_status bench_train_report_torch(struct bench_train_report *r, const char *ver
     return TG_OK;
 }
 
+static tg_status print_table(const struct bench_train_report *r)
+{
+    const int failed = r->table ? table_print(r->table, stdout) : 0;
+    return failed || fflush(stdout) != 0 ? tg_fail(TG_E_IO, "standard output cannot be written")
+                                         : TG_OK;
+}
+
 tg_status bench_train_report_row(struct bench_train_report *r, const struct bench_train_row *row)
 {
     r->failed += row->error != NULL;
@@ -179,14 +200,13 @@ tg_status bench_train_report_row(struct bench_train_report *r, const struct benc
     if (!r->table)
         TG_TRY(head(r, row));
     row_cells(r, row);
-    return TG_OK;
+    return print_table(r);
 }
 
 tg_status bench_train_report_end(struct bench_train_report *r)
 {
-    int failed = r->table ? table_print(r->table, stdout) : 0;
+    const tg_status status = print_table(r);
     table_destroy(r->table);
     r->table = NULL;
-    return failed || fflush(stdout) != 0 ? tg_fail(TG_E_IO, "standard output cannot be written")
-                                         : TG_OK;
+    return status;
 }

@@ -7,12 +7,13 @@
 struct table;
 
 struct bench_train_report {
-    bool json, torch; /* torch: with the columns of the comparison */
+    bool json, torch;  /* torch: with the columns of the comparison */
+    size_t name_width; /* of the longest model's name */
     struct table *table;
     size_t failed; /* rows, so far */
 };
 
-/* The table comes out at the end; JSON lines at once. Errors TG_E_IO, TG_E_NOMEM */
+/* Each row comes out at once. Errors TG_E_IO, TG_E_NOMEM */
 TG_NODISCARD tg_status bench_train_report_torch(struct bench_train_report *r, const char *version,
                                                 double gemm_gflops);
 TG_NODISCARD tg_status bench_train_report_row(struct bench_train_report *r,

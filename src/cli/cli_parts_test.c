@@ -56,7 +56,7 @@ static void test_ratio(void **state)
 }
 
 /* What table_print writes, in a buffer of the caller's. */
-static void printed(const struct table *t, char *text, size_t room)
+static void printed(struct table *t, char *text, size_t room)
 {
     FILE *file = fmemopen(text, room, "w");
     assert_non_null(file);
@@ -84,6 +84,12 @@ static void test_table(void **state)
                               "-------------\n"
                               "r\xc3\xa9      9  10\n"
                               "a            \n");
+    /* What was printed is not printed again, and stays as wide as it was. */
+    table_row(t);
+    table_cell(t, "b");
+    table_cell(t, "1");
+    printed(t, text, sizeof text);
+    assert_string_equal(text, "b       1    \n");
     table_destroy(t);
     table_destroy(NULL);
 }

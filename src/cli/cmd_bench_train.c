@@ -9,6 +9,7 @@
 #include <string.h>
 
 enum { MODELS_MAX = 64, BATCH_MAX = 65536 };
+#define BLAS_GFLOPS 15.0 /* of a core; any tuned BLAS does more */
 
 struct command {
     const char *spec[MODELS_MAX];
@@ -123,6 +124,9 @@ static tg_status complete(struct command *c)
         for (c->o.count = 0; c->o.count < count && c->o.count < MODELS_MAX; c->o.count++)
             c->spec[c->o.count] = models[c->o.count]->name;
     }
+    for (size_t i = 0; i < c->o.count; i++)
+        if (strlen(c->spec[i]) > c->report.name_width)
+            c->report.name_width = strlen(c->spec[i]);
     c->o.specs = c->spec;
     return TG_OK;
 }
@@ -140,6 +144,12 @@ static void begin(void *arg, const char *spec, size_t batch)
 
 static tg_status torch(void *arg, const char *version, double gemm_gflops)
 {
+    if (gemm_gflops < BLAS_GFLOPS)
+        tg_log(
+            TG_LOG_WARN,
+            "PyTorch's matrix product runs at %.1f GFLOP/s, as slow as the reference BLAS, so its "
+            "times say little: give it another (Debian: libopenblas0-pthread)",
+            gemm_gflops);
     return bench_train_report_torch(arg, version, gemm_gflops);
 }
 

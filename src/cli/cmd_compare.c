@@ -45,6 +45,8 @@ static error_t set_dense_timed(struct compare_options *o, const char *text)
     return 0;
 }
 
+enum { RUN = OPTIONS_KEY, SPEC, DENSE_TIMED, JSON };
+
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
     struct compare_options *o = state->input;
@@ -52,14 +54,14 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case ARGP_KEY_INIT:
         state->child_inputs[0] = &o->common;
         return 0;
-    case 'r':
+    case RUN:
         return add_run(o, arg);
-    case 's':
+    case SPEC:
         o->spec_path = arg;
         return 0;
-    case 't':
+    case DENSE_TIMED:
         return set_dense_timed(o, arg);
-    case 'j':
+    case JSON:
         o->json = true;
         return 0;
     }
@@ -270,11 +272,12 @@ static int run_compare(struct compare_options *o)
 
 int cmd_compare(int argc, char **argv)
 {
-    static const struct argp_option list[] = {{.name = "run", .key = 'r', .arg = "RUN"},
-                                              {.name = "spec", .key = 's', .arg = "FILE"},
-                                              {.name = "dense-timed", .key = 't', .arg = "N"},
-                                              {.name = "json", .key = 'j'},
-                                              {0}};
+    static const struct argp_option list[] = {
+        {.name = "run", .key = RUN, .arg = "RUN"},
+        {.name = "spec", .key = SPEC, .arg = "FILE"},
+        {.name = "dense-timed", .key = DENSE_TIMED, .arg = "N"},
+        {.name = "json", .key = JSON},
+        {0}};
     const struct argp_child children[] = {{.argp = options_argp(OPT_COMPARE)}, {0}};
     const struct argp parser = {.options = list, .parser = parse, .children = children};
     struct compare_options o = {0};

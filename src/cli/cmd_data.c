@@ -102,12 +102,13 @@ static tg_status list_json(void)
 /* ---- one set ------------------------------------------------------------------------------------
  */
 
-/* counts (world, classes) of the job's sharding; NULL: a text. */
+/* counts (world, classes) of the job's sharding; NULL: a text, which has no classes. */
 static tg_status count_shards(const struct data_options *o, const train_data *d,
                               uint64_t **counts_p)
 {
     *counts_p = NULL;
-    if (train_data_unit(d) != TRAIN_IMAGES && !o->common.shard)
+    const char *shard = o->common.shard ? o->common.shard : "iid";
+    if (train_data_unit(d) != TRAIN_IMAGES && strcmp(shard, "iid") == 0)
         return TG_OK;
     uint64_t *counts = calloc(o->common.workers * train_data_classes(d), sizeof *counts);
     if (counts == NULL)
@@ -204,20 +205,24 @@ static tg_status show(const struct data_options *o, const char *spec)
 /* ---- the command --------------------------------------------------------------------------------
  */
 
+enum { JSON = OPTIONS_KEY, HOLDOUT, WORKERS, SEED, SHARD };
+
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
     struct data_options *o = state->input;
-    static const char *const names[] = {
-        ['h'] = "holdout", ['w'] = "workers", ['s'] = "seed", ['d'] = "shard"};
+    static const char *const names[] = {[HOLDOUT - OPTIONS_KEY] = "holdout",
+                                        [WORKERS - OPTIONS_KEY] = "workers",
+                                        [SEED - OPTIONS_KEY] = "seed",
+                                        [SHARD - OPTIONS_KEY] = "shard"};
     switch (key) {
-    case 'j':
+    case JSON:
         o->json = true;
         return 0;
-    case 'h':
-    case 'w':
-    case 's':
-    case 'd':
-        if (options_set(&o->common, OPT_TRAIN, names[key], arg) == TG_OK)
+    case HOLDOUT:
+    case WORKERS:
+    case SEED:
+    case SHARD:
+        if (options_set(&o->common, OPT_TRAIN, names[key - OPTIONS_KEY], arg) == TG_OK)
             return 0;
         console_error("%s", tg_error());
         return EINVAL;
@@ -232,11 +237,11 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 
 int cmd_data(int argc, char **argv)
 {
-    static const struct argp_option list[] = {{.name = "json", .key = 'j'},
-                                              {.name = "holdout", .key = 'h', .arg = "N"},
-                                              {.name = "workers", .key = 'w', .arg = "N"},
-                                              {.name = "seed", .key = 's', .arg = "N"},
-                                              {.name = "shard", .key = 'd', .arg = "SPEC"},
+    static const struct argp_option list[] = {{.name = "json", .key = JSON},
+                                              {.name = "holdout", .key = HOLDOUT, .arg = "N"},
+                                              {.name = "workers", .key = WORKERS, .arg = "N"},
+                                              {.name = "seed", .key = SEED, .arg = "N"},
+                                              {.name = "shard", .key = SHARD, .arg = "SPEC"},
                                               {0}};
     const struct argp parser = {.options = list, .parser = parse};
     struct data_options o = {.json = false};

@@ -100,7 +100,8 @@ static tg_status print_json(const struct eval_options *o, const tg_weights *w,
 {
     const char *step = step_of(w);
     json_t *record = json_pack(
-        "{s:s, s:o, s:o, s:o, s:I, s:s, s:o, s:o, s:s, s:I, s:I, s:s, s:o, s:o, s:f, s:s, s:s}",
+        "{s:s, s:o, s:o, s:o, s:I, s:s, s:o, s:o, s:s, s:I, s:I, s:s, s:o, s:o, s:o, s:f, s:s, "
+        "s:s}",
         "type", "eval", "weights", records_text(tg_weights_path(w)), "step",
         step ? json_integer(strtoll(step, NULL, 10)) : json_null(), "model",
         records_text(o->common.model), "params", (json_int_t)info->params, "data",
@@ -109,6 +110,7 @@ static tg_status print_json(const struct eval_options *o, const tg_weights *w,
         o->common.holdout ? "holdout" : "test", "samples", (json_int_t)info->labels, "batch",
         (json_int_t)o->common.batch, "precision", train_precision_names[o->common.precision],
         "test_accuracy", records_real(info->accuracy), "test_loss", records_real(info->loss),
+        "perplexity", records_perplexity(train_data_unit(data) != TRAIN_IMAGES, info->loss),
         "seconds", info->seconds, "version", tg_version(), "cpu", tg_cpu_level());
     tg_status status = records_print(record, stdout, "standard output");
     json_decref(record);
@@ -192,16 +194,18 @@ static tg_status open_and_evaluate(struct eval_options *o)
 
 /* ---- arguments ------------------------------------------------------------------------------- */
 
+enum { WEIGHTS = OPTIONS_KEY, LOGITS, SAMPLES };
+
 static tg_status set(struct eval_options *o, int key, const char *arg)
 {
     char *end = NULL;
     if (!*arg)
         return tg_fail(TG_E_SPEC, "an option has no value: see telegrad eval --help");
-    if (key == 'w')
+    if (key == WEIGHTS)
         o->weights = arg;
-    if (key == 'l')
+    if (key == LOGITS)
         o->logits = arg;
-    if (key != 'n')
+    if (key != SAMPLES)
         return TG_OK;
     o->samples = strtoull(arg, &end, 10);
     if (*arg < '0' || *arg > '9' || *end || o->samples < 1 || o->samples > 1000000000)
@@ -216,7 +220,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         state->child_inputs[0] = &o->common;
     if (key == ARGP_KEY_INIT)
         return 0;
-    if (key != 'w' && key != 'l' && key != 'n')
+    if (key != WEIGHTS && key != LOGITS && key != SAMPLES)
         return ARGP_ERR_UNKNOWN;
     if (set(o, key, arg) == TG_OK)
         return 0;
@@ -226,9 +230,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 
 int cmd_eval(int argc, char **argv)
 {
-    static const struct argp_option list[] = {{.name = "weights", .key = 'w', .arg = "FILE"},
-                                              {.name = "logits", .key = 'l', .arg = "FILE"},
-                                              {.name = "samples", .key = 'n', .arg = "N"},
+    static const struct argp_option list[] = {{.name = "weights", .key = WEIGHTS, .arg = "FILE"},
+                                              {.name = "logits", .key = LOGITS, .arg = "FILE"},
+                                              {.name = "samples", .key = SAMPLES, .arg = "N"},
                                               {0}};
     const struct argp_child children[] = {{.argp = options_argp(OPT_EVAL)}, {0}};
     const struct argp parser = {.options = list, .parser = parse, .children = children};

@@ -266,15 +266,17 @@ static tg_status print_json(const struct methods_options *o)
 
 /* ---- the command ----------------------------------------------------------------------------- */
 
+enum { JSON = OPTIONS_KEY, MARKDOWN };
+
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
     struct methods_options *o = state->input;
     (void)arg;
     switch (key) {
-    case 'j':
+    case JSON:
         o->json = true;
         return 0;
-    case 'm':
+    case MARKDOWN:
         o->markdown = true;
         return 0;
     case ARGP_KEY_ARGS:
@@ -289,7 +291,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 int cmd_methods(int argc, char **argv)
 {
     static const struct argp_option list[] = {
-        {.name = "json", .key = 'j'}, {.name = "markdown", .key = 'm'}, {0}};
+        {.name = "json", .key = JSON}, {.name = "markdown", .key = MARKDOWN}, {0}};
     const struct argp parser = {.options = list, .parser = parse};
     struct methods_options o = {0};
     int parsed = options_parse(&parser, "methods", help_methods, argc, argv, &o);

@@ -53,17 +53,19 @@ static bool read_input(const char *text, model_input *in)
     return in->classes > 0;
 }
 
+enum { JSON = OPTIONS_KEY, MARKDOWN, INPUT };
+
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
     struct models_options *o = state->input;
     switch (key) {
-    case 'j':
+    case JSON:
         o->json = true;
         return 0;
-    case 'm':
+    case MARKDOWN:
         o->markdown = true;
         return 0;
-    case 'i':
+    case INPUT:
         if (read_input(arg, &o->input))
             return 0;
         console_error("--input %.64s: allowed: HEIGHTxWIDTHxCHANNELS:CLASSES (32x32x3:10) or "
@@ -134,7 +136,8 @@ static void input_text(const struct made *made, char *text, size_t room)
     const model_input *in = &made->m->input;
     const char *data = made->data ? made->data : "", *comma = made->data ? ", " : "";
     if (in->context)
-        snprintf(text, room, "%s%s%zu tokens of %zu", data, comma, in->context, in->classes);
+        snprintf(text, room, "%s%s%.16s tokens of %.16s", data, comma,
+                 format_count(in->context).text, format_count(in->classes).text);
     else
         snprintf(text, room, "%s%s%zu x %zu x %zu, %zu classes", data, comma, in->height, in->width,
                  in->channels, in->classes);
@@ -263,9 +266,9 @@ static tg_status print(const struct models_options *o)
 
 int cmd_models(int argc, char **argv)
 {
-    static const struct argp_option list[] = {{.name = "json", .key = 'j'},
-                                              {.name = "markdown", .key = 'm'},
-                                              {.name = "input", .key = 'i', .arg = "INPUT"},
+    static const struct argp_option list[] = {{.name = "json", .key = JSON},
+                                              {.name = "markdown", .key = MARKDOWN},
+                                              {.name = "input", .key = INPUT, .arg = "INPUT"},
                                               {0}};
     const struct argp parser = {.options = list, .parser = parse};
     struct models_options o = {.json = false};

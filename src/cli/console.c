@@ -55,17 +55,23 @@ static void erase_status(void)
     status_shown = false;
 }
 
-/* Messages quote what stands in files: that must not command the terminal. */
-static void print(const char *prefix, const char *format, va_list args)
+/* Messages quote specs, paths and what stands in files: that must not command the terminal. With
+ * the mutex held. */
+static void say(const char *prefix, char *text)
 {
-    char text[4096];
-    vsnprintf(text, sizeof text, format, args);
     for (char *p = text; *p; p++)
         if (((unsigned char)*p < ' ' && *p != '\n') || *p == 0x7f)
             *p = '?';
     erase_status();
     fprintf(stderr, "%s%s\n", prefix, text);
     fflush(stderr);
+}
+
+static void print(const char *prefix, const char *format, va_list args)
+{
+    char text[4096];
+    vsnprintf(text, sizeof text, format, args);
+    say(prefix, text);
 }
 
 void console_error(const char *format, ...)
@@ -112,8 +118,9 @@ static void on_log(void *arg, tg_log_level level, const char *message)
     bool repeated = strncmp(message, last_log, sizeof last_log - 1) == 0;
     bool wanted = !quiet && (level != TG_LOG_INFO || console_terminal());
     if (!repeated && wanted) {
-        erase_status();
-        fprintf(stderr, "telegrad: %s%s\n", level == TG_LOG_WARN ? "warning: " : "", message);
+        char text[2048]; /* as long as the library's own */
+        snprintf(text, sizeof text, "%s", message);
+        say(level == TG_LOG_WARN ? "telegrad: warning: " : "telegrad: ", text);
         snprintf(last_log, sizeof last_log, "%s", message);
     }
     pthread_mutex_unlock(&mutex);

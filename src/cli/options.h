@@ -68,6 +68,10 @@ TG_NODISCARD tg_status options_check(const struct run_options *o, bool mpi);
  * and returns EINVAL. */
 const struct argp *options_argp(int where);
 
+/* Keys of a subcommand's own options begin here: argp makes a short option of a key that is a
+ * character. */
+#define OPTIONS_KEY 0x100
+
 /* Parse a subcommand's arguments: --help and --usage print `help` and nothing else is done.
  * Returns -1: go on; otherwise the exit status to return */
 int options_parse(const struct argp *parser, const char *command, const char *help, int argc,

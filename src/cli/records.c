@@ -14,6 +14,7 @@ struct records {
     tg__newfile file;
     char *run; /* name of the run under way, or NULL */
     uint64_t log_every, last_step;
+    bool tokens;      /* losses are of them */
     tg_status status; /* of the first record that failed */
     struct window window;
     uint64_t clipped; /* steps since the last record */
@@ -89,6 +90,11 @@ tg_status records_add(struct records *r, json_t *record)
 json_t *records_real(double v)
 {
     return isfinite(v) ? json_real(v) : json_null();
+}
+
+json_t *records_perplexity(bool tokens, double loss)
+{
+    return tokens ? records_real(exp(loss)) : json_null();
 }
 
 json_t *records_text(const char *text)
@@ -266,6 +272,7 @@ tg_status records_start(struct records *r, const struct run_about *about,
         return tg_fail(TG_E_NOMEM, "out of memory: name of a run");
     r->log_every = about->options->log_every;
     r->last_step = info->steps;
+    r->tokens = info->context > 0;
     window_clear(&r->window);
     r->clipped = 0;
     json_t *record = begin(r, "start");
@@ -364,25 +371,27 @@ tg_status records_epoch(struct records *r, const train_epoch_info *info)
     if (!r)
         return TG_OK;
     json_t *record =
-        json_pack("{s:I, s:I, s:o, s:o, s:o, s:o, s:I}",                            /**/
+        json_pack("{s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:I}",                       /**/
                   "epoch", (json_int_t)info->epoch, "step", (json_int_t)info->step, /**/
                   "train_loss", records_real(info->train_loss),                     /**/
                   "test_accuracy", records_real(info->test_accuracy),               /**/
                   "test_loss", records_real(info->test_loss),                       /**/
+                  "perplexity", records_perplexity(r->tokens, info->test_loss),     /**/
                   "seconds", records_real(info->seconds),                           /**/
                   "bytes_sent", (json_int_t)info->bytes_sent);
     return records_add(r, join(begin(r, "epoch"), record));
 }
 
-static json_t *end_quality(const struct run_result *result)
+static json_t *end_quality(const struct run_result *result, bool tokens)
 {
     const train_end_info *end = &result->end;
-    return json_pack("{s:s, s:s, s:i, s:I, s:I, s:o, s:o, s:o, s:I, s:I, s:o, s:b}", /**/
+    return json_pack("{s:s, s:s, s:i, s:I, s:I, s:o, s:o, s:o, s:o, s:I, s:I, s:o, s:b}", /**/
                      "method", result->method, "strategy", result->strategy, "world",
                      end->world,                                                         /**/
                      "steps", (json_int_t)end->steps, "epochs", (json_int_t)end->epochs, /**/
                      "test_accuracy", records_real(end->test_accuracy),                  /**/
                      "test_loss", records_real(end->test_loss),                          /**/
+                     "perplexity", records_perplexity(tokens, end->test_loss),           /**/
                      "train_loss", records_real(end->train_loss),                        /**/
                      "skipped_nonfinite", (json_int_t)end->skipped_nonfinite,            /**/
                      "clipped", (json_int_t)end->clipped,                                /**/
@@ -411,5 +420,6 @@ tg_status records_end(struct records *r, const struct run_result *result)
 {
     if (!r)
         return TG_OK;
-    return records_add(r, join(join(begin(r, "end"), end_quality(result)), end_cost(result)));
+    return records_add(
+        r, join(join(begin(r, "end"), end_quality(result, r->tokens)), end_cost(result)));
 }

@@ -50,6 +50,8 @@ tg_status records_status(const struct records *r);
 
 /* v, or null if it is not finite. */
 json_t *records_real(double v);
+/* Of a test: e to its loss, or null if that is not a loss of tokens. */
+json_t *records_perplexity(bool tokens, double loss);
 /* text, its bytes that are not UTF-8 as \xNN; null for NULL. NULL: out of memory */
 json_t *records_text(const char *text);
 

@@ -7,6 +7,7 @@
 
 struct table {
     size_t columns, rows, room, next; /* next: column of the next cell */
+    size_t printed;                   /* rows */
     struct row {
         char *cells[MAX_COLUMNS];
         bool rest; /* the last one given takes the rest of the row */
@@ -89,7 +90,7 @@ static void pad(FILE *file, size_t n, char c)
         fputc(c, file);
 }
 
-int table_print(const struct table *t, FILE *file)
+int table_print(struct table *t, FILE *file)
 {
     size_t widest[MAX_COLUMNS] = {0}, total = 0;
     if (t->failed)
@@ -102,7 +103,7 @@ int table_print(const struct table *t, FILE *file)
         }
         total += widest[c] + (c ? 2 : 0);
     }
-    for (size_t r = 0; r < t->rows; r++) {
+    for (size_t r = t->printed; r < t->rows; r++) {
         for (size_t c = 0; c < t->columns; c++) {
             const char *text = t->row[r].cells[c] ? t->row[r].cells[c] : "";
             if (is_rest(t, r, c)) {
@@ -122,5 +123,6 @@ int table_print(const struct table *t, FILE *file)
             fputc('\n', file);
         }
     }
+    t->printed = t->rows;
     return ferror(file) ? -1 : 0;
 }

@@ -19,8 +19,10 @@ void table_cell(struct table *t, const char *text);
 /* The rest of the row in one text, to the left; it may stand out over the last column. */
 void table_rest(struct table *t, const char *text);
 
-/* The first column to the left, the others to the right, a rule under the heading. Returns 0, or -1
- * if memory ran out on the way or `file` could not be written. */
-int table_print(const struct table *t, FILE *file);
+/* Print the rows that were not printed yet, so that a long table may come out row by row: columns
+ * are as wide as their widest cell so far. The first column to the left, the others to the right, a
+ * rule under the heading. Returns 0, or -1 if memory ran out on the way or `file` could not be
+ * written. */
+int table_print(struct table *t, FILE *file);
 
 #endif

@@ -47,7 +47,8 @@ static tg_status check(const train_eval_job *job, const train_data *data)
     const size_t all = train_data_test(data);
     const bool images = train_data_unit(data) == TRAIN_IMAGES;
     if (!images && (job->samples > 0 || job->outputs))
-        return tg_fail(TG_E_ARG, "%s of the text %s: allowed: with images",
+        return tg_fail(TG_E_ARG,
+                       "%s with data set %s: allowed: with images; texts are tested whole",
                        job->samples > 0 ? "samples" : "logits", train_data_name(data));
     if (job->samples > all)
         return tg_fail(TG_E_ARG, "samples=%zu: allowed: 1 to %zu, the test set", job->samples, all);

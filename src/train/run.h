@@ -61,7 +61,8 @@ static inline double run_seconds(const run *r)
 }
 
 /* Tokens in a sample: what the job asks for, else the model's spec, else 35 (as PyTorch's
- * word_language_model); 0 for images. Errors TG_E_SPEC, TG_E_ARG (a context for images) */
+ * word_language_model); 0 for images. Errors TG_E_SPEC, TG_E_ARG (a context for images,
+ * data that the model does not read) */
 TG_NODISCARD tg_status run_context(const char *model_spec, size_t context, train_unit unit,
                                    size_t *context_p);
 
@@ -77,11 +78,13 @@ void run_free(run *r);
  * (run_weights.c) */
 #define RUN_METADATA 7
 typedef struct run_metadata {
-    char text[RUN_METADATA][1024];
-    const char *list[RUN_METADATA];
+    const char *list[RUN_METADATA]; /* (count) */
     size_t count;
+    char *text[RUN_METADATA]; /* what it points to */
 } run_metadata;
+/* d is to be freed whatever comes of it. Errors TG_E_SPEC, TG_E_NOMEM */
 TG_NODISCARD tg_status run_describe(const run *r, run_metadata *d);
+void run_metadata_free(run_metadata *d);
 /* Fill m from w. Errors TG_E_MISMATCH: then m is unchanged */
 TG_NODISCARD tg_status run_read_weights(model *m, const tg_weights *w);
 /* Fill r->model from job->init, if there is one and this is rank 0, whose tensors go to all. */

@@ -1,5 +1,7 @@
 #include "train/run.h"
+#include "train/data/data.h"
 #include "train/data/shard.h"
+#include "train/memory.h"
 #include "train/train_util.h"
 #include <inttypes.h>
 #include <math.h>
@@ -19,6 +21,27 @@ static const char *either(const char *text, const char *otherwise)
     return text ? text : otherwise;
 }
 
+/* The sets of data that a model takes: of images, or of texts. */
+static tg_status check_unit(const char *model_spec, train_unit unit)
+{
+    const char *usual;
+    model_input in;
+    TG_TRY(model_usual_data(model_spec, &usual, &in));
+    const bool texts = in.context > 0;
+    if (texts != (unit == TRAIN_IMAGES))
+        return TG_OK;
+    char list[256] = "";
+    size_t count, used = 0;
+    const data_set *const *sets = data_sets(&count);
+    for (size_t i = 0; i < count && used < sizeof list; i++) {
+        if (texts != (sets[i]->unit == TRAIN_IMAGES))
+            used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", used ? ", " : "",
+                                     sets[i]->entry->name);
+    }
+    return tg_fail(TG_E_ARG, "model %s reads %s, the data are %s: allowed: --data %s", model_spec,
+                   texts ? "texts" : "images", texts ? "images" : "a text", list);
+}
+
 #define CONTEXT 35
 
 tg_status run_context(const char *model_spec, size_t context, train_unit unit, size_t *context_p)
@@ -26,6 +49,7 @@ tg_status run_context(const char *model_spec, size_t context, train_unit unit, s
     tg_spec *spec;
     if (unit == TRAIN_IMAGES && context > 0)
         return tg_fail(TG_E_ARG, "context=%zu: allowed with texts only", context);
+    TG_TRY(check_unit(model_spec, unit));
     TG_TRY(model_parse(model_spec, &spec));
     const size_t own = tg_spec_has(spec, "context") ? (size_t)tg_spec_int(spec, "context") : 0;
     tg_spec_free(spec);
@@ -84,6 +108,9 @@ static tg_status make_model(run *r)
     model_input in = train_data_input(r->data, r->context);
     in.bf16 = r->job->precision == TRAIN_BF16;
     TG_TRY(model_create(r->job->model, &in, r->job->batch, r->job->seed, &r->model));
+    const double state =
+        (double)tg_optimizer_slots(r->optimizer) * (double)r->model->params_total * sizeof(float);
+    TG_TRY(memory_check("the optimizer's state needs", state, 0));
     TG_TRY(train_alloc(r->model->nstate, sizeof *r->state_aside, &r->state_aside));
     return train_alloc(r->model->ntensors, sizeof *r->id, &r->id);
 }
@@ -121,12 +148,10 @@ static tg_status job_text(const run *r, char *text, size_t room)
                          room);
 }
 
-static tg_status make_session(run *r)
+static tg_status make_session(run *r, const run_metadata *about)
 {
     char text[4096]; /* a schedule alone may list 64 times */
-    run_metadata about;
     TG_TRY(job_text(r, text, sizeof text));
-    TG_TRY(run_describe(r, &about));
     const tg_session_config config = {
         .struct_size = sizeof config,
         /* As written, not in normal form: there a default would look like a wish, and a momentum
@@ -143,8 +168,8 @@ static tg_status make_session(run *r)
         .job = text,
         .trace = r->job->trace,
         .codec_threads = r->job->codec_threads,
-        .metadata = about.list,
-        .nmetadata = about.count,
+        .metadata = about->list,
+        .nmetadata = about->count,
     };
     TG_TRY(tg_session_create(&config, r->transport, &r->session));
     return run_register(r->session, r->model, r->id);
@@ -241,7 +266,12 @@ tg_status run_setup(run *r)
     TG_TRY(parse_specs(r));
     TG_TRY(make_model(r));
     TG_TRY(run_init_weights(r));
-    TG_TRY(make_session(r));
+    run_metadata about;
+    tg_status status = run_describe(r, &about);
+    if (status == TG_OK)
+        status = make_session(r, &about);
+    run_metadata_free(&about);
+    TG_TRY(status);
     TG_TRY(begin(r));
     TG_TRY(make_loaders(r));
     r->apart = r->transport->size > 1 && strcmp(tg_spec_word(r->method, "exchange"), "none") == 0;

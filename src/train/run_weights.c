@@ -11,16 +11,23 @@ static tg_status describe(run_metadata *d, const char *format, ...) TG_PRINTF(2,
 
 static tg_status describe(run_metadata *d, const char *format, ...)
 {
-    const size_t i = d->count++;
+    char *text = NULL;
     va_list args;
     va_start(args, format);
-    const int len = vsnprintf(d->text[i], sizeof d->text[i], format, args);
+    const int len = vasprintf(&text, format, args);
     va_end(args);
-    d->list[i] = d->text[i];
-    return len >= 0 && (size_t)len < sizeof d->text[i]
-               ? TG_OK
-               : tg_fail(TG_E_ARG, "%.64s... has %d bytes: allowed: less than %zu", d->text[i], len,
-                         sizeof d->text[i]);
+    if (len < 0)
+        return tg_fail(TG_E_NOMEM, "out of memory: what weights say of themselves");
+    d->list[d->count] = d->text[d->count] = text;
+    d->count++;
+    return TG_OK;
+}
+
+void run_metadata_free(run_metadata *d)
+{
+    for (size_t i = 0; i < d->count; i++)
+        free(d->text[i]);
+    d->count = 0;
 }
 
 tg_status run_describe(const run *r, run_metadata *d)

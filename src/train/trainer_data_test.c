@@ -178,6 +178,8 @@ static void test_refused(void **state)
 {
     (void)state;
     train_job job = text_job("mlp");
+    refused(&job, TG_E_ARG, "model mlp reads images, the data are a text: allowed: --data mnist,");
+    job.model = "lstm:hidden=4,embed=4";
     job.context = 300;
     job.batch = 8;
     refused(&job, TG_E_ARG, "batch=8: allowed: 1 to 7 (4800 training tokens over 2 ranks)");

@@ -1,11 +1,12 @@
 """bench train: rows as a table and as JSON, workers, PyTorch's side played by a script and for real, errors."""
 import json
 import os
+import re
 import stat
 import subprocess
 import sys
 import unittest
-from cli_tool import CliTest, run
+from cli_tool import CliTest, ENVIRONMENT, TELEGRAD, run
 
 SMALL = ["--models", "mlp:hidden=16,hidden2=0,lenet5", "--batch", "4", "--seconds", "0.005"]
 MLP = ["--models", "mlp:hidden=16", "--batch", "4", "--seconds", "0.005"]
@@ -137,6 +138,41 @@ class BenchTrain(CliTest):
         lines = self.ok("bench", "train", *job).splitlines()
         self.assertIn("PyTorch 9.9", lines[0])
         self.assertEqual(lines[2].split()[-2:], ["ratio", "target"])
+
+    def test_rows_come_at_once(self):
+        """The first one stands in the file while the second model is waited for (20 seconds at most)."""
+        python = self.python("""echo ready 1
+            while read -r what n rest; do
+                case $what in
+                about) echo 9.9 3.8 ;;
+                open) case $n in *15*) i=0; while [ ! -e """ + self.path("go") + """ ] && [ $i -lt 200 ]; do
+                          sleep 0.1; i=$((i + 1)); done
+                          if [ $i -lt 200 ]; then echo failed in time; else echo failed late; fi ;;
+                      *) echo somehow 12730 ;; esac ;;
+                steps) i=0; while [ $i -lt "$n" ]; do printf '7.5 '; i=$((i + 1)); done; echo ;;
+                esac
+            done
+            """)
+        with subprocess.Popen([TELEGRAD, "bench", "train", "--models", "mlp:hidden=16,hidden2=0,mlp:hidden=15", "--batch", "4",
+                               "--seconds", "0.01", "--compare", "torch", "--python", python], stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, text=True, env=ENVIRONMENT) as process:
+            lines = [process.stdout.readline() for _ in range(5)]
+            self.assertEqual(lines[-1].split()[:2], ["mlp:hidden=16,hidden2=0", "4"])
+            with open(self.path("go"), "w", encoding="utf-8"):
+                pass
+            more, errors = process.communicate()
+        self.assertEqual(more.split()[:3], ["mlp:hidden=15", "4", "error:"])
+        self.assertIn("PyTorch: in time", more)
+        self.assertIn("telegrad: warning: PyTorch's matrix product runs at 3.8 GFLOP/s", errors)
+        self.assertIn("libopenblas0-pthread", errors)
+
+    def test_rows_are_documented(self):
+        path = os.path.join(os.path.dirname(__file__), "../../docs/records.md")
+        with open(path, encoding="utf-8") as file:
+            text = file.read().split("\n## bench train\n", 1)[1].split("\n## ")[0]
+        named = set(re.findall(r"`(\w+)`", text))
+        for row in self.rows(*MLP) + self.rows(*MLP, "--workers", "2"):
+            self.assertEqual(set(row) - named - {"type"}, set())
 
     def test_torch_that_ends(self):
         python = self.python("echo ready 1; read -r x; echo 9.9 1; read -r x; echo failed too large\n")

@@ -4,7 +4,7 @@ import json
 import os
 import struct
 import unittest
-from cli_tool import CliTest, TINY, records
+from cli_tool import CliTest, TINY, records, run
 
 GLYPHS = "glyphs:train=1000,test=100"
 
@@ -87,15 +87,41 @@ class Data(CliTest):
         plan = json.loads(self.ok("train", "--data", "cifar10:/nowhere", "--model", "mlp", "--dry-run", "--json"))
         self.assertEqual(plan["tensors"][0]["shape"], [128, 32 * 32 * 3])
 
+    def test_iid_texts(self):
+        """What train accepts is shown."""
+        with open(self.path("t"), "w", encoding="utf-8") as file:
+            file.write("to be or not to be: " * 20)
+        spec = "text:" + self.path("t")
+        self.assertEqual(self.show(spec, "--shard", "iid"), self.show(spec))
+        self.ok("train", "--data", spec, "--model", "lstm:hidden=4,embed=4", "--batch", "2", "--context", "5", "--steps", "1",
+                "--shard", "iid")
+
+    def test_warning(self):
+        """Batches cut between two images are named, by a path that does not command the terminal."""
+        folder = self.path("\x1b[31m")
+        os.mkdir(folder)
+        for name in ("data_batch_1.bin", "test_batch.bin"):
+            with open(os.path.join(folder, name), "wb") as file:
+                file.write(bytes(2 * 3073))
+        done = run("data", f"cifar10:{folder},train=1")
+        self.assertEqual((done.returncode, len(done.stderr.splitlines())), (0, 2), done.stderr)
+        self.assertIn("telegrad: warning: " + folder.replace("\x1b", "?") + "/data_batch_1.bin: 2 records", done.stderr)
+        self.assertNotIn("\x1b", done.stderr)
+
     def test_refused(self):
         self.refused(2, ["data set pets", "allowed: mnist"], "data", "pets")
         self.refused(2, ['unknown shard "zipf"', "allowed: iid, dirichlet, label"], "data", GLYPHS, "--shard", "zipf")
         self.refused(2, ["--workers=0"], "data", GLYPHS, "--workers", "0")
         self.refused(2, ["1000 samples", "allowed"], "data", GLYPHS, "--shard", "label:classes=101", "--workers", "10")
+        for model in "gpt", "lstm:hidden=4":
+            self.refused(2, [f"model {model} reads texts, the data are images", "allowed: --data text, shakespeare, words, "
+                             "wikitext-2"], "train", *TINY, "--model", model)
         self.refused(2, ["context=5", "texts only"], "train", *TINY, "--context", "5")
         with open(self.path("t"), "w", encoding="utf-8") as file:
             file.write("to be or not to be: " * 20)
-        self.refused(2, ["a text has no classes"], "data", "text:" + self.path("t"), "--shard", "label")
+        self.refused(2, ["model lenet5 reads images, the data are a text", "allowed: --data mnist, fashion-mnist, glyphs, cifar10"],
+                     "train", "--data", "text:" + self.path("t"))
+        self.refused(2, ["shard=label", "allowed: iid; a text has no classes"], "data", "text:" + self.path("t"), "--shard", "label")
 
 
 if __name__ == "__main__":

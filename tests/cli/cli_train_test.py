@@ -1,5 +1,6 @@
 """train: its result, its records, the trace, interrupts, and no half-written file."""
 import json
+import math
 import os
 import re
 import signal
@@ -204,6 +205,25 @@ class Train(CliTest):
         with open(out, encoding="utf-8") as file:
             self.assertEqual(file.read(), "old\n")
         self.assertEqual(os.listdir(self.folder), ["run.jsonl"])
+
+    def test_perplexity(self):
+        """Of texts, beside the loss; of images it is null."""
+        with open(self.path("poem"), "w", encoding="utf-8") as file:
+            file.write("to be or not to be\n" * 40)
+        _, lines = self.train("--model", "lstm:hidden=4,embed=4", "--data", "text:" + self.path("poem"), "--batch", "2",
+                              "--context", "8", "--steps", "3")
+        for line in lines[-2:]:
+            self.assertAlmostEqual(line["perplexity"], math.exp(line["test_loss"]), places=6)
+        _, lines = self.train("--model", "mlp", "--steps", "1")
+        self.assertEqual([line["perplexity"] for line in lines[-2:]], [None, None])
+
+    def test_network_larger_than_the_memory(self):
+        """3 TB: refused before any of it is touched, which would end the process."""
+        with open(self.path("poem"), "w", encoding="utf-8") as file:
+            file.write("to be or not to be\n" * 4000)
+        for workers in "1", "2":
+            self.refused(1, ["the network needs", "GB are available"], "train", "--model", "gpt:embed=16384,layers=32",
+                         "--data", "text:" + self.path("poem"), "--batch", "32", "--context", "1024", "--workers", workers)
 
     def test_dead_rank_is_named(self):
         done = run("train", *TINY, "--workers", "3", "--steps", "50", "--timeout", "2", "--fault",

@@ -1,5 +1,6 @@
 """Wrong usage: status 2 (1 where a file is to blame) and a line that names the value and what is allowed."""
 import os
+import string
 import unittest
 from cli_tool import CliTest, TINY
 
@@ -103,6 +104,14 @@ class Usage(CliTest):
 
     def test_methods(self):
         self.refused(2, ['unknown name "magic"'], "methods", "magic")
+
+    def test_no_short_options(self):
+        """None is documented: each would be a second name that nobody can take away again."""
+        for command in (["train"], ["compare"], ["eval"], ["methods"], ["models"], ["data"], ["bench", "codec"],
+                        ["bench", "train"]):
+            for letter in string.ascii_lowercase:
+                with self.subTest(command=command, letter=letter):
+                    self.refused(2, [f"invalid option -- '{letter}'"], *command, "-" + letter)
 
     def test_files(self):
         none = self.path("none")

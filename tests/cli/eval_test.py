@@ -52,6 +52,7 @@ class Eval(CliTest):
                 self.assertEqual((mine["step"], mine["samples"], mine["batch"], mine["model"]),
                                  (40, 128, 16, "mlp:hidden=24,hidden2=64"))
                 self.assertEqual(mine["test_accuracy"], end["test_accuracy"])
+                self.assertIsNone(mine["perplexity"])
                 self.assertTrue(math.isclose(mine["test_loss"], end["test_loss"], rel_tol=1e-6), (mine, end))
                 table = self.ok("eval", "--resume", folder)
                 self.assertIn(f"accuracy {100 * mine['test_accuracy']:.2f} %, loss {mine['test_loss']:.4f}", table)
@@ -123,6 +124,30 @@ class Eval(CliTest):
         self.refused(2, [path, "allowed: --model SPEC"], "eval", "--weights", path)
         mine = self.evaluate("--weights", path, "--model", "mlp:hidden=24", "--data", TINY[1], "--batch", "16")
         self.assertEqual((mine["step"], mine["test_accuracy"]), (None, other["test_accuracy"]))
+
+    def test_foreign_metadata(self):
+        """What weights say of their data may be anything: nothing without an end is read."""
+        folder, _ = self.saved()
+        metadata, tensors = safetensors_reader.read(model_of(folder))
+        path = self.path("m.safetensors")
+        write(path, {name: ("F32", shape, values.tobytes()) for name, (shape, values) in tensors.items()},
+              {**metadata, "data": "text:/dev/zero", "holdout": "0"})
+        self.refused(1, ["/dev/zero is a device", "allowed: regular files"], "eval", "--weights", path)
+
+    def test_long_spec(self):
+        """A path that is longer than most, trained on, saved, said and read again."""
+        path = self.path("./" * 900 + "poem")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write("to be or not to be\n" * 40)
+        folder = self.path("ck")
+        self.ok("train", "--data", "text:" + path, "--model", "lstm:hidden=4,embed=4", "--batch", "2", "--context", "8",
+                "--steps", "2", "--save", folder)
+        self.assertEqual(safetensors_reader.read(model_of(folder))[0]["data"], "text:" + path)
+        mine = self.evaluate("--resume", folder)
+        self.assertTrue(math.isclose(mine["perplexity"], math.exp(mine["test_loss"]), rel_tol=1e-9))
+        self.refused(2, ["logits with data set text", "allowed: with images"], "eval", "--resume", folder, "--logits",
+                     self.path("l.npy"))
+        self.refused(1, ["a path of", "allowed: 4095"], "train", "--data", "text:" + "/." * 2048, "--steps", "1")
 
     def test_init(self):
         folder, end = self.saved()

@@ -46,6 +46,23 @@ print(model(torch.tensor([[[[1.0, 2.0, 3.0]]]])).tolist())
 """
 
 
+WRONG = """
+import contextlib, io, json, sys
+import train
+told = []
+for args in json.loads(sys.argv[1]):
+    out, err = io.StringIO(), io.StringIO()
+    sys.argv = ["train.py", *args]
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            train.main()
+            status = 0
+        except SystemExit as end:
+            status = end.code
+    told.append([status, out.getvalue(), err.getvalue()])
+print(json.dumps(told))
+"""
+
 RATES = """
 import json, sys
 from train import make_schedule
@@ -57,6 +74,26 @@ print(json.dumps([rate(step) for step in range(int(total))]))
 
 @unittest.skipUnless(PYTHON, "SKIP: no Python with PyTorch")
 class Twins(CliTest):
+    def test_wrong_specs(self):
+        """A line that says what is wrong, and status 2."""
+        with open(self.path("poem"), "w", encoding="utf-8") as file:
+            file.write("to be or not to be\n" * 40)
+        text = "text:" + self.path("poem")
+        gpt = ["--model", "gpt:embed=8", "--batch", "2", "--data", text]
+        cases = [["resnet2000", "--model", "resnet2000", "--data", text],
+                 ["'width'", "--model", "gpt:width=3", "--data", text],
+                 ["one of images", "--model", "lenet5", "--data", text],
+                 ["not there", "--model", "gpt", "--data", text + "s"],
+                 ["lr=fast is no number", *gpt, "--optimizer", "sgd:lr=fast"],
+                 ["lars", *gpt, "--optimizer", "lars"],
+                 ["'soon'", *gpt, "--lr-schedule", "cosine:warmup=soon"],
+                 ["no whole step", *gpt, "--batch", "1000"]]
+        told = json.loads(self.python("-c", WRONG, json.dumps([[*args, "--steps", "1"] for _, *args in cases])))
+        for (word, *args), (status, out, err) in zip(cases, told):
+            with self.subTest(args=args):
+                self.assertEqual((status, out, len(err.splitlines())), (2, "", 1), err)
+                self.assertIn(word, err)
+
     def python(self, *args, status=0):
         environment = {**os.environ, "PYTHONPATH": str(FOLDER), "PYTHONDONTWRITEBYTECODE": "1", "OPENBLAS_NUM_THREADS": "1"}
         done = subprocess.run([PYTHON, *args], capture_output=True, text=True, env=environment, timeout=250)
@@ -120,6 +157,19 @@ class Twins(CliTest):
             self.assertEqual((start["train_samples"], start["test_samples"], start["steps_per_epoch"]), (2700, 300, 42))
             self.assertEqual((end["steps"], end["epochs"]), (60, 1))
             self.assertLess(end["test_loss"], 1.0, model)  # from log 8 = 2.1
+
+    def test_checkpoint(self):
+        """A run in two parts ends as one in one part."""
+        with open(self.path("text"), "w", encoding="utf-8") as file:
+            file.write("telegraph " * 60)
+        args = ("--data", "text:" + self.path("text"), "--model", "gpt:layers=1,heads=2,embed=16,dropout=0.1", "--context", "16",
+                "--batch", "4", "--optimizer", "adam:lr=0.01")
+        parts = self.records(*args, "--epochs", "1", "--checkpoint", self.path("ck"))
+        parts += self.records(*args, "--epochs", "2", "--checkpoint", self.path("ck"))
+        whole = self.records(*args, "--epochs", "2")
+        self.assertEqual(parts[-1]["epochs"], 2)
+        for key in ("step", "train_loss", "test_loss"):
+            self.assertEqual(parts[-1][key], whole[-1][key])
 
     def test_durations(self):
         """Half a step is rounded up, as in telegrad."""

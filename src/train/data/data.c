@@ -39,7 +39,7 @@ static int places(const data_set *set, char place[2][PLACE])
     return n;
 }
 
-static bool find(const data_set *set, const char **path_p)
+static bool find(const data_set *set, const tg_spec *spec, const char **path_p)
 {
     static _Thread_local char place[2][PLACE];
     if (!set->path_key) {
@@ -48,7 +48,7 @@ static bool find(const data_set *set, const char **path_p)
     }
     const int n = places(set, place);
     for (int i = 0; i < n; i++) {
-        if (set->present(place[i])) {
+        if (set->present(place[i], spec)) {
             *path_p = place[i];
             return true;
         }
@@ -58,11 +58,12 @@ static bool find(const data_set *set, const char **path_p)
 
 bool train_data_find(const char *name, const char **path_p)
 {
-    for (size_t i = 0; i < TRAIN_COUNT(sets); i++) {
-        if (strcmp(sets[i]->entry->name, name) == 0)
-            return find(sets[i], path_p);
-    }
-    return false;
+    data_spec spec;
+    if (data_spec_parse(name, &spec) != TG_OK)
+        return false;
+    const bool found = find(spec.set, spec.keys, path_p);
+    data_spec_free(&spec);
+    return found;
 }
 
 static tg_status not_found(const data_set *set)
@@ -86,7 +87,7 @@ static tg_status not_found(const data_set *set)
 static tg_status load(train_data *d, const data_spec *spec)
 {
     const char *path = spec->path;
-    if (!path && !find(d->set, &path))
+    if (!path && !find(d->set, spec->keys, &path))
         return not_found(d->set);
     d->origin = strdup(path);
     if (!d->origin)

@@ -49,7 +49,8 @@ struct data_set {
     /* Images: */
     size_t height, width, channels, classes;
     float mean[DATA_CHANNELS], deviation[DATA_CHANNELS]; /* of the training pixels / 255 */
-    bool (*present)(const char *path);
+    /* Whether the files that the spec asks for can be read there. */
+    bool (*present)(const char *path, const tg_spec *spec);
     /* Fill d->part (and d->vocabulary). path: NULL for generated sets. What is made before a
      * failure is freed by the caller. */
     tg_status (*load)(train_data *d, const tg_spec *spec, const char *path);
@@ -94,7 +95,8 @@ TG_NODISCARD tg_status glyphs_draw(uint64_t seed, data_split split, size_t count
 #define CIFAR_CLASSES 10
 
 /* Append the records of a file (1 label byte, then the red, green and blue planes) to part, whose
- * arrays grow. Errors TG_E_IO, TG_E_CORRUPT, TG_E_UNSUPPORTED, TG_E_NOMEM */
+ * arrays grow. Fewer than 10,000 are a warning in the log. Errors TG_E_IO, TG_E_CORRUPT,
+ * TG_E_UNSUPPORTED, TG_E_NOMEM */
 TG_NODISCARD tg_status cifar_append(const char *path, data_part *part);
 
 /* ---- text (text.c, words.c) ------------------------------------------------------------------ */

@@ -94,7 +94,12 @@ static tg_status parse(const char *text, data_spec *spec, char *keys)
         return tg_fail(TG_E_SPEC, "data set %s: nothing after the colon", text);
     if (text[len] == ':')
         TG_TRY(split_items(spec, text + len + 1, keys + len));
-    return tg_spec_parse("data set", &spec->set->entry, 1, keys, &spec->keys);
+    const tg_status status = tg_spec_parse("data set", &spec->set->entry, 1, keys, &spec->keys);
+    if (status != TG_E_SPEC || !spec->set->path_key)
+        return status;
+    char why[512]; /* it does not know of the path's key */
+    snprintf(why, sizeof why, "%s", tg_error());
+    return tg_fail(TG_E_SPEC, "%s; %s=PATH says where the files are", why, spec->set->path_key);
 }
 
 tg_status data_spec_parse(const char *text, data_spec *spec_p)

@@ -328,7 +328,7 @@ static void test_text(void **state)
     refused("text:%s/t", TG_E_ARG, "leaves 7 and 1", "allowed: 2 and more");
     refused("text:%s/t,split=1", TG_E_ARG, "leaves 8 and 0", "allowed");
     refused("text:%s/none", TG_E_IO, "none", "cannot open");
-    refused("text:%s", TG_E_IO, folder, "cannot read");
+    refused("text:%s", TG_E_IO, folder, "is a folder: allowed: regular files");
 }
 
 /* ---- words --------------------------------------------------------------------------------------

@@ -19,8 +19,9 @@ static bool find(const char *dir, const char *stem, const char *kind, char path[
     return packed_find(dir, name, path);
 }
 
-static bool present(const char *dir)
+static bool present(const char *dir, const tg_spec *spec)
 {
+    (void)spec;
     char path[PACKED_PATH];
     for (size_t i = 0; i < TRAIN_COUNT(kinds); i++) {
         if (!find(dir, "train", kinds[i], path) || !find(dir, "t10k", kinds[i], path))

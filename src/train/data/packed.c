@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
 #ifdef TG_HAVE_LZMA
@@ -156,6 +157,14 @@ tg_status packed_open(const char *path, packed **p_p)
     if (len >= PACKED_PATH)
         return tg_fail(TG_E_IO, "%.64s...: a path of %zu bytes: allowed: %d", path, len,
                        PACKED_PATH - 1);
+    struct stat about;
+    if (stat(path, &about) != 0)
+        return tg_fail(TG_E_IO, "%s: cannot open: %s", path, strerror(errno));
+    if (!S_ISREG(about.st_mode)) /* devices may have no end, pipes no beginning */
+        return tg_fail(TG_E_IO, "%s is %s: allowed: regular files", path,
+                       S_ISDIR(about.st_mode)    ? "a folder"
+                       : S_ISFIFO(about.st_mode) ? "a pipe"
+                                                 : "a device or socket");
     packed *p;
     TG_TRY(train_alloc(1, sizeof *p, &p));
     memcpy(p->path, path, len + 1);

@@ -11,8 +11,9 @@ typedef struct packed packed;
 /* DIR/NAME, DIR/NAME.gz or DIR/NAME.xz, the first that can be read. False: none can. */
 bool packed_find(const char *dir, const char *name, char path[PACKED_PATH]);
 
-/* Errors of all: TG_E_IO (cannot open, read), TG_E_CORRUPT (damaged or truncated packing),
- * TG_E_UNSUPPORTED (.xz in a build without liblzma), TG_E_NOMEM; messages begin with the path. */
+/* Errors of all: TG_E_IO (cannot open, read; not a regular file), TG_E_CORRUPT (damaged or
+ * truncated packing), TG_E_UNSUPPORTED (.xz in a build without liblzma), TG_E_NOMEM; messages begin
+ * with the path. */
 TG_NODISCARD tg_status packed_open(const char *path, packed **p_p);
 void packed_close(packed *p); /* NULL is fine */
 const char *packed_path(const packed *p);

@@ -217,8 +217,8 @@ tg_status train_data_shards(const train_data *d, const char *shard, uint64_t see
     tg_spec *spec;
     uint32_t *owner = NULL;
     if (d->set->unit != TRAIN_IMAGES)
-        return tg_fail(TG_E_ARG, "data set %s: allowed: images; a text has no classes",
-                       d->set->entry->name);
+        return tg_fail(TG_E_ARG, "shard=%s: data set %s: allowed: iid; a text has no classes",
+                       shard ? shard : "iid", d->set->entry->name);
     TG_TRY(shard_parse(shard ? shard : "iid", &spec));
     tg_status status = train_alloc(p->count, sizeof *owner, &owner);
     if (status == TG_OK && !shard_is_iid(spec))

@@ -122,8 +122,9 @@ tg_status text_read(const char *path, double split, bool bytes, data_part parts[
 /* ---- the sets -----------------------------------------------------------------------------------
  */
 
-static bool present(const char *path)
+static bool present(const char *path, const tg_spec *spec)
 {
+    (void)spec;
     return access(path, R_OK) == 0;
 }
 

@@ -196,10 +196,10 @@ static bool find(const char *dir, const char *name, char path[PACKED_PATH])
     return packed_find(dir, file, path);
 }
 
-static bool present(const char *dir)
+static bool present(const char *dir, const tg_spec *spec)
 {
     char path[PACKED_PATH];
-    return find(dir, "train", path) && find(dir, "valid", path) && find(dir, "test", path);
+    return find(dir, "train", path) && find(dir, tg_spec_word(spec, "eval"), path);
 }
 
 static tg_status load(train_data *d, const tg_spec *spec, const char *dir)
@@ -252,7 +252,7 @@ const data_set data_wikitext_2 = {
     .entry = &wikitext_2,
     .path_key = "dir",
     .place = "wikitext-2",
-    .wants = "folder with {train,valid,test}.txt or wiki.{train,valid,test}.tokens",
+    .wants = "folder with {train,test}.txt or wiki.{train,test}.tokens (of eval=valid: valid)",
     .unit = TRAIN_WORDS,
     .present = present,
     .load = load,

@@ -1,4 +1,5 @@
 /* Describing a network. */
+#include "train/memory.h"
 #include "train/model/net_impl.h"
 #include "train/train_util.h"
 #include <math.h>
@@ -38,7 +39,7 @@ void model_destroy(model *m)
         destroy((net *)m);
 }
 
-static net_value view_add(net *n, size_t array, net_shape shape, bool blocked)
+net_value net_view_add(net *n, size_t array, net_shape shape, bool blocked)
 {
     n->views[n->nviews] = (net_view){array, shape, blocked};
     return (net_value){n->nviews++};
@@ -66,12 +67,13 @@ tg_status net_create(const model_input *in, size_t batch, net **n_p)
         return status;
     }
     n->base.batch = batch;
+    n->bytes_available = memory_available();
     n->base.input = *in;
     n->narrays = 1;
-    view_add(n, 0,
-             in->context ? (net_shape){in->context, 1, 1}
-                         : (net_shape){in->height, in->width, in->channels},
-             false);
+    net_view_add(n, 0,
+                 in->context ? (net_shape){in->context, 1, 1}
+                             : (net_shape){in->height, in->width, in->channels},
+                 false);
     *n_p = n;
     return TG_OK;
 }
@@ -125,12 +127,9 @@ net_value net_nothing(void)
     return (net_value){0};
 }
 
-net_node *net_node_add(net *n, const net_node_ops *ops, const net_value *in, size_t nin,
-                       net_shape out, double flops)
+net_node *net_node_append(net *n, const net_node_ops *ops, const net_value *in, size_t nin,
+                          net_shape out, double flops)
 {
-    net_value reads[NET_INPUTS];
-    for (size_t j = 0; j < nin; j++)
-        reads[j] = ops->blocked ? in[j] : net_plain(n, in[j]);
     if (n->status != TG_OK)
         return NULL;
     if (n->nnodes == NET_MAX_NODES) {
@@ -138,39 +137,34 @@ net_node *net_node_add(net *n, const net_node_ops *ops, const net_value *in, siz
         return NULL;
     }
     net_array *array = &n->arrays[n->narrays];
-    const size_t count = n->base.batch * net_elements(out);
-    const tg_status status = train_alloc(count, sizeof(float), &array->y);
-    if (status != TG_OK) {
-        net_note(n, status);
-        return NULL;
-    }
-    array->n = count;
+    array->n = n->base.batch * net_elements(out);
+    n->bytes += (double)n->base.batch * (double)net_elements(out) * sizeof(float);
     net_node *node = &n->nodes[n->nnodes++];
-    *node = (net_node){.ops = ops, .net = n, .nin = nin, .out = out, .y = array->y};
+    *node = (net_node){.ops = ops, .net = n, .nin = nin, .out = out};
     for (size_t j = 0; j < nin; j++) {
-        const net_view *v = &n->views[reads[j].id];
+        const net_view *v = &n->views[in[j].id];
         node->in[j] = v->shape;
         node->in_blocked[j] = v->blocked;
         node->in_array[j] = v->array;
-        node->x[j] = n->arrays[v->array].y;
     }
     node->out_array = n->narrays++;
     n->base.flops += flops;
     return node;
 }
 
-net_value net_node_value(const net_node *node)
+bool net_reserve(const net_node *node, double bytes)
 {
-    return view_add(node->net, node->out_array, node->out, node->out_blocked);
+    net *n = node->net;
+    n->bytes += bytes;
+    if (n->bytes > n->bytes_available)
+        return false;
+    n->bytes_made += bytes;
+    return true;
 }
 
-net_value net_flatten(net *n, net_value x)
+net_value net_node_value(const net_node *node)
 {
-    if (n->status != TG_OK)
-        return net_nothing();
-    x = net_plain(n, x);
-    const net_view *v = &n->views[x.id];
-    return view_add(n, v->array, (net_shape){1, 1, net_elements(v->shape)}, false);
+    return net_view_add(node->net, node->out_array, node->out, node->out_blocked);
 }
 
 size_t net_batch(const net_node *node)
@@ -268,10 +262,8 @@ static tg_status complete(net *n, net_value logits)
                        "%zu x %zu",
                        s.height, s.width, s.channels, want.height, want.width,
                        n->base.input.classes);
-    TG_TRY(train_alloc(n->base.floats, sizeof(float), &n->base.params));
-    TG_TRY(train_alloc(n->base.floats, sizeof(float), &n->base.grads));
-    TG_TRY(train_alloc(n->base.nstate, sizeof(float), &n->base.state));
-    return net_plan(n);
+    TG_TRY(net_plan(n));
+    return net_allocate(n);
 }
 
 tg_status net_model(net *n, net_value logits, uint64_t seed, model **m_p)

@@ -1,4 +1,4 @@
-/* A network's inside, for net.c, net_plan.c and net_run.c. */
+/* A network's inside, for the files net_*.c. */
 #ifndef TG_TRAIN_NET_IMPL_H
 #define TG_TRAIN_NET_IMPL_H
 
@@ -45,6 +45,8 @@ struct net {
     net_buffer *buffers; /* (nbuffers); the first one gets the gradient of the logits */
     size_t nbuffers;
     model_tensor *tensors;
+    double bytes, bytes_made; /* memory of the whole; of that, what nodes have made already */
+    double bytes_available;   /* when the description began */
     float *scratch; /* as grads: where a gradient is made before it is added; NULL: not yet */
     net_view logits;
     model_batch batch; /* of the last forward pass: */
@@ -52,7 +54,17 @@ struct net {
     bool backward_may_follow;
 };
 
+/* Another shape of an array. */
+net_value net_view_add(net *n, size_t array, net_shape shape, bool blocked);
+/* net_node_add of inputs that are as the node wants them. */
+net_node *net_node_append(net *n, const net_node_ops *ops, const net_value *in, size_t nin,
+                          net_shape out, double flops);
+
 /* Decide who holds which gradient, and which tensors are first read and last written where. */
 TG_NODISCARD tg_status net_plan(net *n);
+
+/* Make the memory of a planned network, and tell the nodes where it is. (net_memory.c)
+ * Errors TG_E_NOMEM: nothing of it was made if the system has not as much */
+TG_NODISCARD tg_status net_allocate(net *n);
 
 #endif

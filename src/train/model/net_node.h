@@ -45,8 +45,8 @@ struct net_node {
     size_t tensors[NET_TENSORS]; /* in the model's table */
     net_shape in[NET_INPUTS], out;
     bool in_blocked[NET_INPUTS], out_blocked; /* the latter the node's to set when it is added */
-    /* Set before a pass reaches the node. x and y: (batch, shape); x[0] of a node that reads the
-     * network's input is the caller's: images, or int32_t tokens. */
+    /* Set when the network is complete, or before a pass reaches the node. x and y: (batch, shape);
+     * x[0] of a node that reads the network's input is the caller's: images, or int32_t tokens. */
     const void *x[NET_INPUTS];
     void *y;
     void *dy;
@@ -54,6 +54,7 @@ struct net_node {
     void *impl;           /* the node's own */
     /* The network's: */
     size_t in_array[NET_INPUTS], out_array;
+    size_t dx_buffer[NET_INPUTS], dy_buffer, sum_buffer[NET_SOURCES];
     bool begins[NET_TENSORS]; /* first node to use it: the last to write its gradient */
     bool ends[NET_TENSORS];   /* last node to use it: the first to write its gradient */
     size_t nsum;              /* before the node's backward pass these are added to dy ... */
@@ -67,6 +68,10 @@ net_node *net_node_add(net *n, const net_node_ops *ops, const net_value *in, siz
                        net_shape out, double flops);
 net_value net_node_value(const net_node *node);
 net_value net_nothing(void);
+
+/* Count memory that the node is about to make for itself, where it may be much. False: the network
+ * will be refused for its size, so the node makes nothing. */
+bool net_reserve(const net_node *node, double bytes);
 
 /* Another tensor of the node, NAME.PART. */
 void net_tensor_add(net_node *node, const char *name, const char *part, model_tensor_kind kind,

@@ -1,10 +1,11 @@
-/* Which memory holds which gradient: the backward pass is gone through once, without computing. */
+/* Which memory holds which gradient: the backward pass is gone through once, without computing or
+ * allocating. */
 #include "train/model/net_impl.h"
 #include "train/train_util.h"
 #include <stdlib.h>
 
 /* A buffer of n floats for one reader: the smallest free one that holds them, or a new one. */
-static tg_status acquire(net *n, size_t count, size_t *id_p)
+static size_t acquire(net *n, size_t count)
 {
     size_t best = n->nbuffers;
     for (size_t i = 0; i < n->nbuffers; i++) {
@@ -13,15 +14,10 @@ static tg_status acquire(net *n, size_t count, size_t *id_p)
             (best == n->nbuffers || b->n < n->buffers[best].n))
             best = i;
     }
-    if (best == n->nbuffers) {
-        net_buffer *b = &n->buffers[n->nbuffers];
-        TG_TRY(train_alloc(count, sizeof(float), &b->data));
-        b->n = count;
-        n->nbuffers++;
-    }
+    if (best == n->nbuffers)
+        n->buffers[n->nbuffers++].n = count;
     n->buffers[best].readers = 1;
-    *id_p = best;
-    return TG_OK;
+    return best;
 }
 
 /* The gradient of a node's output, in one buffer, which the node may overwrite if it is its only
@@ -37,17 +33,17 @@ static tg_status collect(net *n, net_node *node, size_t *id_p)
         to++;
     size_t id = a->source[to];
     if (a->nsources > 1 && n->buffers[id].readers > 1) { /* all are read by others too */
-        TG_TRY(acquire(n, a->n, &id));
+        id = acquire(n, a->n);
         to = a->nsources;
     }
     for (size_t s = 0; s < a->nsources; s++) {
         if (s == to)
             continue;
-        node->sum[node->nsum++] = n->buffers[a->source[s]].data;
+        node->sum_buffer[node->nsum++] = a->source[s];
         n->buffers[a->source[s]].readers--;
     }
     node->sum_anew = to == a->nsources;
-    node->dy = n->buffers[id].data;
+    node->dy_buffer = id;
     *id_p = id;
     return TG_OK;
 }
@@ -58,7 +54,7 @@ static tg_status add_source(net *n, net_node *node, size_t input, size_t id)
     if (a->nsources == NET_SOURCES)
         return tg_fail(TG_E_ARG, "a layer's output is used by more than %d others", NET_SOURCES);
     a->source[a->nsources++] = id;
-    node->dx[input] = n->buffers[id].data;
+    node->dx_buffer[input] = id;
     return TG_OK;
 }
 
@@ -78,14 +74,14 @@ static tg_status distribute(net *n, net_node *node, size_t dy)
             n->buffers[dy].readers++;
             id = dy;
         } else if (kind == NET_OWN || kind == NET_APART) {
-            TG_TRY(acquire(n, n->arrays[node->in_array[j]].n, &id));
+            id = acquire(n, n->arrays[node->in_array[j]].n);
         } else {
             if (kind == NET_SHARED && first) {
                 if (n->buffers[dy].readers == 1) {
                     shared = dy;
                     n->buffers[dy].readers++;
                 } else {
-                    TG_TRY(acquire(n, n->arrays[node->in_array[j]].n, &shared));
+                    shared = acquire(n, n->arrays[node->in_array[j]].n);
                 }
             } else {
                 n->buffers[shared].readers++;
@@ -125,9 +121,9 @@ tg_status net_plan(net *n)
     net_array *last = &n->arrays[n->logits.array];
     size_t id = 0;
     if (n->nodes[n->logits.array - 1].ops->reads_y) {
-        TG_TRY(acquire(n, last->n, &id));
+        id = acquire(n, last->n);
     } else { /* The loss leaves its gradient where the logits were. */
-        n->buffers[0] = (net_buffer){.data = last->y, .n = last->n, .readers = 1, .borrowed = true};
+        n->buffers[0] = (net_buffer){.n = last->n, .readers = 1, .borrowed = true};
         n->nbuffers = 1;
     }
     last->source[last->nsources++] = id;

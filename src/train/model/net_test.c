@@ -447,7 +447,7 @@ static net_value fewer_channels(net *n)
 
 static net_value large_kernel(net *n)
 {
-    return net_conv(n, net_input(n), "conv", (net_conv_spec){4, 5, 1, 0, true, {0}});
+    return net_conv(n, net_input(n), "conv", (net_conv_spec){4, 8, 1, 1, true, {0}});
 }
 
 static net_value large_window(net *n)
@@ -485,12 +485,18 @@ static void test_refused(void **state)
         describe f;
         const char *says;
     } cases[] = {
-        {unused, "not used"},         {too_many_readers, "more than 8"},
-        {unlike, "3 x 3 x 2"},        {unlike_shortcut, "bn"},
-        {input_shortcut, "input"},    {fewer_channels, "from 5 channels to 4"},
-        {large_kernel, "conv"},       {large_window, "window of 4"},
-        {all_dropped, "dropout=1"},   {not_shared, "w.weight"},
-        {two_failures, "dropout=-1"}, {tied_to_another_shape, "a.weight"},
+        {unused, "not used"},
+        {too_many_readers, "more than 8"},
+        {unlike, "3 x 3 x 2"},
+        {unlike_shortcut, "bn"},
+        {input_shortcut, "input"},
+        {fewer_channels, "from 5 channels to 4"},
+        {large_kernel, "images of 3 x 3 with 1"},
+        {large_window, "window of 4"},
+        {all_dropped, "dropout=1"},
+        {not_shared, "w.weight"},
+        {two_failures, "dropout=-1"},
+        {tied_to_another_shape, "a.weight"},
     };
     for (size_t i = 0; i < TRAIN_COUNT(cases); i++) {
         net *n;

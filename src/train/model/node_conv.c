@@ -37,8 +37,11 @@ net_value net_conv(net *n, net_value x, const char *name, net_conv_spec spec)
     const size_t k = spec.kernel, stride = spec.stride ? spec.stride : 1;
     const size_t height = in.height + 2 * spec.pad, width = in.width + 2 * spec.pad;
     if (k > height || k > width) {
-        net_refuse(n, "%s: images of %zu x %zu are smaller than its kernel of %zu", name, height,
-                   width, k);
+        net_refuse(
+            n,
+            "%s: images of %zu x %zu with %zu zeros on each side are smaller than its kernel "
+            "of %zu x %zu",
+            name, in.height, in.width, spec.pad, k, k);
         return net_nothing();
     }
     const net_shape out = {(height - k) / stride + 1, (width - k) / stride + 1, spec.channels};

@@ -60,7 +60,8 @@ static tg_status make(net_node *node, double p)
     TG_TRY(train_alloc(1, sizeof *s, &s));
     node->impl = s;
     s->p = p;
-    return train_alloc(elements(node), 1, &s->keep);
+    return net_reserve(node, (double)elements(node)) ? train_alloc(elements(node), 1, &s->keep)
+                                                     : TG_OK;
 }
 
 net_value net_dropout(net *n, net_value x, double p)

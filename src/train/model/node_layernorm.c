@@ -62,6 +62,8 @@ static tg_status make(const net_node *node, layernorm *l)
 {
     l->rows = row_kernels_of(tg_cpu_level());
     l->count = net_batch(node) * node->out.height * node->out.width;
+    if (!net_reserve(node, 2 * (double)l->count * sizeof *l->mean))
+        return TG_OK;
     TG_TRY(train_alloc(2 * l->count, sizeof *l->mean, &l->mean));
     l->inverse = l->mean + l->count;
     return TG_OK;

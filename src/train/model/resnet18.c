@@ -3,7 +3,7 @@
  * for 10 classes.
  *
  * Tensor names and initial weights (normal, of an input's outputs; the last layer uniform) as in
- * torchvision. */
+ * torchvision, but that the last layer's bias is 0. */
 #include "train/model/net.h"
 #include <math.h>
 #include <stdio.h>

@@ -11,13 +11,7 @@
 #ifndef TG_NN_ELEMENTARY_H
 #define TG_NN_ELEMENTARY_H
 
-#include <stdint.h>
-#include <string.h>
-
-typedef float vec __attribute__((vector_size(4 * LANES)));
-typedef int32_t bits __attribute__((vector_size(4 * LANES)));
-
-#define INLINE static inline __attribute__((always_inline))
+#include "train/nn/vector.h"
 
 /* where ? a : b */
 INLINE void choose(vec *dst, const bits *where, const vec *a, const vec *b)

@@ -1,33 +1,13 @@
 /* The kernels of norm_kernels.h in vectors of 16 floats, which the compiler cuts to what the
  * including file's instruction set has. Define NORM_TABLE before including. */
-#include "train/nn/norm_kernels.h"
-#include <stdint.h>
-#include <string.h>
-
 #define LANES 16
-
-typedef float vec __attribute__((vector_size(4 * LANES)));
-typedef int32_t mask __attribute__((vector_size(4 * LANES)));
-
-#define INLINE static inline __attribute__((always_inline))
-
-/* The first n of 16; n is LANES but at the end of a row. */
-INLINE void load(vec *v, const float *p, size_t n)
-{
-    if (n < LANES)
-        *v = (vec){0};
-    memcpy(v, p, n * sizeof(float));
-}
-
-INLINE void store(float *p, const vec *v, size_t n)
-{
-    memcpy(p, v, n * sizeof(float));
-}
+#include "train/nn/norm_kernels.h"
+#include "train/nn/vector.h"
 
 /* v where test > 0, else 0. */
 INLINE void pass_positive(vec *v, const vec *test)
 {
-    *v = (vec)((mask)*v & (*test > 0));
+    *v = (vec)((bits)*v & (*test > 0));
 }
 
 INLINE void fold(const vec part[4], vec *sum)

@@ -7,36 +7,6 @@
 #define SUMS 16 /* partial ones */
 #define PARTS (SUMS / LANES)
 
-/* The end of a row, apart so that the loops stay fast. */
-static __attribute__((noinline)) void copy_few(float *dst, const float *src, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        dst[i] = src[i];
-}
-
-/* Floats at p, as far as n goes; 0 in the other lanes. */
-INLINE void load(vec *v, const float *p, size_t n)
-{
-    if (n >= LANES) {
-        memcpy(v, p, sizeof *v);
-    } else {
-        float few[LANES] = {0};
-        copy_few(few, p, n);
-        memcpy(v, few, sizeof *v);
-    }
-}
-
-INLINE void store(float *p, const vec *v, size_t n)
-{
-    if (n >= LANES) {
-        memcpy(p, v, sizeof *v);
-    } else {
-        float few[LANES];
-        memcpy(few, v, sizeof *v);
-        copy_few(p, few, n);
-    }
-}
-
 /* The lanes from n on become 0. */
 INLINE void keep(vec *v, size_t n)
 {

@@ -1,0 +1,50 @@
+#!/bin/sh
+# What compression and delay cost in accuracy: ResNet-20 on CIFAR-10 and an LSTM on WikiText-2 with four workers: docs/results/compression.md.
+#   bench/compression.sh OUT_DIR [ROW...]       needs the data sets (TELEGRAD_DATA or data/); hours
+#   SEEDS="1 2 3" EPOCHS=30 bench/compression.sh OUT_DIR resnet20-dense resnet20-dgc
+# All rows of a model have the settings of its first one. Complete runs are left alone.
+set -eu
+here=$(dirname "$0")
+out=${1:?usage: bench/compression.sh OUT_DIR [ROW...]}
+shift
+rows=$*
+telegrad=${TELEGRAD:-$here/../build/release/telegrad}
+mkdir -p "$out"
+
+run() { # row, options
+    row=$1
+    shift
+    case " ${rows:-$row} " in *" $row "*) ;; *) return 0 ;; esac
+    for seed in ${SEEDS:-1}; do
+        file=$out/$row-$seed.jsonl
+        [ -f "$file" ] || "$telegrad" train --workers 4 --seed "$seed" --log-every 100 "$@" --out "$file" >/dev/null ||
+            echo "$row, seed $seed: stopped" >&2
+    done
+}
+
+resnet20() { # row, options
+    row=resnet20-$1
+    shift
+    run "$row" --model resnet20 --data cifar10:train=1-4,test=5 --batch 32 --epochs "${EPOCHS:-15}" --lr-schedule cosine:warmup=1ep \
+        --optimizer sgd:lr=0.1,momentum=0.9,weight_decay=0.0001 ${PRECISION:+--precision $PRECISION} "$@"
+}
+
+lstm() {
+    row=lstm-$1
+    shift
+    run "$row" --model lstm:dropout=0.2 --data wikitext-2 --batch 5 --context 35 --epochs "${EPOCHS:-3}" --lr-schedule cosine \
+        ${PRECISION:+--precision $PRECISION} "$@"
+}
+
+resnet20 dense --method dense
+resnet20 dgc --method dgc:density=0.001,warmup=2ep
+resnet20 dgc-nowarmup --method dgc:density=0.001,warmup=0
+resnet20 topk --method topk:density=0.001
+resnet20 topk-warmup --method topk:density=0.001,warmup=2ep
+resnet20 naive --method topk:density=0.001,feedback=none
+resnet20 bit --method 2bit:threshold=auto
+resnet20 cd2 --method 2bit:threshold=auto --strategy cd:k=2,warmup=1ep
+resnet20 cd5 --method 2bit:threshold=auto --strategy cd:k=5,warmup=1ep
+resnet20 cd10 --method 2bit:threshold=auto --strategy cd:k=10,warmup=1ep
+lstm dense --optimizer sgd:lr=20,clip=0.25
+lstm dgc --optimizer sgd:lr=20 --method dgc:density=0.001,warmup=1ep,momentum=0,clip=0.5

@@ -1,0 +1,597 @@
+/* A message is 16 bytes of head (tag and length, little endian) and its payload. A connection gives
+ * messages one after the other, receivers ask for them by tag: one that nobody asked for yet is
+ * kept aside, up to EARLY_MAX bytes a peer; then its connection is not read until somebody asks. */
+#define _POSIX_C_SOURCE 200809L
+#include "socket_transport.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/uio.h>
+#include <time.h>
+#include <unistd.h>
+
+#define EARLY_MAX ((size_t)64 << 20)
+#define TAG_MAX ((uint32_t)1 << 26) /* two bits for decorators */
+enum { HEAD = 16, HELLO = 12, MAGIC = 0x736b7467 };
+
+enum op_state { OVER, WAITING, DONE, TOO_LONG };
+
+/* What a tg_request holds. */
+typedef struct op {
+    struct op *next;
+    uint8_t *buf;
+    size_t len;  /* to send; most that may come, then what came */
+    size_t done; /* sent: bytes that have left, the head among them; TOO_LONG: what came */
+    uint32_t tag;
+    int peer;
+    bool send;
+    uint8_t state;
+} op;
+_Static_assert(sizeof(op) <= sizeof(tg_request), "an operation fits into a request");
+
+/* A message that came before anybody asked for it. */
+typedef struct early {
+    struct early *next;
+    size_t len;
+    uint32_t tag;
+    uint8_t bytes[];
+} early;
+
+typedef struct list { /* FIFO of operations */
+    op *first, **end;
+} list;
+
+typedef struct peer {
+    int fd; /* -1: gone, or this rank itself */
+    list sends, receives;
+    early *kept, **kept_end;
+    size_t kept_bytes;
+    /* The message that is coming in. */
+    uint8_t head[HEAD];
+    size_t got; /* bytes of head and payload */
+    size_t len; /* of the payload */
+    uint32_t tag;
+    op *into;     /* who asked for it ... */
+    early *aside; /* ... or nobody yet */
+    bool placed;  /* it has a place (a message too long for `into` is read and thrown away) */
+    char why[96]; /* it is gone */
+} peer;
+
+typedef struct sockets {
+    tg_transport base; /* first: the address is the transport's */
+    int wake[2];       /* a pipe */
+    bool shut;
+    struct pollfd *polled; /* (size + 1) */
+    peer peers[];          /* (size) */
+} sockets;
+
+static uint64_t get(const uint8_t *bytes, size_t n)
+{
+    uint64_t v = 0;
+    while (n-- > 0)
+        v = v << 8 | bytes[n];
+    return v;
+}
+
+static void put(uint8_t *bytes, size_t n, uint64_t v)
+{
+    for (size_t i = 0; i < n; i++, v >>= 8)
+        bytes[i] = (uint8_t)v;
+}
+
+static void append(list *l, op *o)
+{
+    o->next = NULL;
+    *l->end = o;
+    l->end = &o->next;
+}
+
+static void take_out(list *l, const op *o)
+{
+    op **link = &l->first;
+    while (*link && *link != o)
+        link = &(*link)->next;
+    if (!*link)
+        return;
+    *link = o->next;
+    if (!o->next)
+        l->end = link;
+}
+
+static void lose(peer *p, const char *why)
+{
+    close(p->fd);
+    p->fd = -1;
+    snprintf(p->why, sizeof p->why, "%s", why);
+}
+
+/* ---- receiving ------------------------------------------------------------------------------- */
+
+/* A place for the message whose head has come. False: there is none now. */
+static bool place(peer *p)
+{
+    for (op *o = p->receives.first; o; o = o->next) {
+        if (o->tag == p->tag) {
+            take_out(&p->receives, o);
+            p->into = o;
+            return p->placed = true;
+        }
+    }
+    if (p->len > EARLY_MAX - p->kept_bytes)
+        return false;
+    p->aside = malloc(sizeof *p->aside + p->len);
+    if (!p->aside)
+        return false;
+    *p->aside = (early){.len = p->len, .tag = p->tag};
+    p->kept_bytes += p->len;
+    return p->placed = true;
+}
+
+static void delivered(peer *p)
+{
+    if (p->aside) {
+        *p->kept_end = p->aside;
+        p->kept_end = &p->aside->next;
+    } else {
+        const bool fits = p->len <= p->into->len;
+        p->into->done = p->len;
+        p->into->state = fits ? DONE : TOO_LONG;
+        if (fits)
+            p->into->len = p->len;
+    }
+    p->got = 0;
+    p->placed = false;
+    p->into = NULL;
+    p->aside = NULL;
+}
+
+/* Where the next bytes go, and how many are wanted. */
+static uint8_t *target(peer *p, uint8_t *waste, size_t waste_len, size_t *want)
+{
+    if (p->got < HEAD) {
+        *want = HEAD - p->got;
+        return p->head + p->got;
+    }
+    const size_t at = p->got - HEAD;
+    *want = p->len - at;
+    if (p->aside)
+        return p->aside->bytes + at;
+    if (p->len <= p->into->len)
+        return p->into->buf + at;
+    *want = *want < waste_len ? *want : waste_len;
+    return waste;
+}
+
+/* As much as there is. True: something has come. */
+static bool pull(peer *p)
+{
+    uint8_t waste[4096];
+    bool moved = false;
+    for (;;) {
+        if (p->got >= HEAD && !p->placed && !place(p))
+            return moved;
+        if (p->placed && p->got == HEAD + p->len) {
+            delivered(p);
+            moved = true;
+        }
+        if (p->fd < 0)
+            return moved;
+        size_t want;
+        uint8_t *bytes = target(p, waste, sizeof waste, &want);
+        const ssize_t n = recv(p->fd, bytes, want, 0);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+            return moved;
+        if (n <= 0) {
+            lose(p, n == 0 ? "closed the connection" : strerror(errno));
+            return true;
+        }
+        p->got += (size_t)n;
+        if (p->got == HEAD) {
+            p->tag = (uint32_t)get(p->head, 4);
+            p->len = get(p->head + 8, 8);
+        }
+    }
+}
+
+/* ---- sending --------------------------------------------------------------------------------- */
+
+/* As much as the connection takes. True: something has left. */
+static bool push(peer *p)
+{
+    bool moved = false;
+    while (p->fd >= 0 && p->sends.first) {
+        op *o = p->sends.first;
+        uint8_t head[HEAD] = {0};
+        put(head, 4, o->tag);
+        put(head + 8, 8, o->len);
+        struct iovec parts[2];
+        int count = 0;
+        if (o->done < HEAD)
+            parts[count++] = (struct iovec){head + o->done, HEAD - o->done};
+        const size_t gone = o->done < HEAD ? 0 : o->done - HEAD;
+        if (gone < o->len)
+            parts[count++] = (struct iovec){o->buf + gone, o->len - gone};
+        const struct msghdr message = {.msg_iov = parts, .msg_iovlen = (size_t)count};
+        const ssize_t n = sendmsg(p->fd, &message, MSG_NOSIGNAL);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+            return moved;
+        if (n < 0) {
+            const int error = errno;
+            (void)pull(p); /* what it said before it went */
+            if (p->fd >= 0)
+                lose(p, strerror(error));
+            return true;
+        }
+        moved = true;
+        o->done += (size_t)n;
+        if (o->done == HEAD + o->len) {
+            take_out(&p->sends, o);
+            o->state = DONE;
+        }
+    }
+    return moved;
+}
+
+/* ---- the table ------------------------------------------------------------------------------- */
+
+static tg_status post(sockets *s, bool send, int to, uint32_t tag, void *buf, size_t len,
+                      tg_request *req)
+{
+    if (s->shut)
+        return tg_fail(TG_E_STATE, "this rank has shut its transport");
+    if (to < 0 || to >= s->base.size || to == s->base.rank || tag >= TAG_MAX || !req ||
+        (!buf && len))
+        return tg_fail(
+            TG_E_ARG,
+            "peer=%d, tag=%lu: allowed: a peer of 0..%d other than %d, tag < %lu, and no "
+            "NULL",
+            to, (unsigned long)tag, s->base.size - 1, s->base.rank, (unsigned long)TAG_MAX);
+    peer *p = &s->peers[to];
+    op *o = (op *)req;
+    *o = (op){.buf = buf, .len = len, .tag = tag, .peer = to, .send = send, .state = WAITING};
+    append(send ? &p->sends : &p->receives, o);
+    if (send)
+        (void)push(p);
+    return TG_OK;
+}
+
+static tg_status post_send(tg_transport *t, int to, uint32_t tag, const void *buf, size_t len,
+                           tg_request *req)
+{
+    return post((sockets *)t, true, to, tag, (void *)buf, len, req);
+}
+
+/* A message kept aside for o: true, and o is over. */
+static bool take_kept(peer *p, op *o)
+{
+    for (early **link = &p->kept; *link; link = &(*link)->next) {
+        early *e = *link;
+        if (e->tag != o->tag)
+            continue;
+        take_out(&p->receives, o);
+        o->done = e->len;
+        o->state = e->len <= o->len ? DONE : TOO_LONG;
+        if (o->state == DONE) {
+            o->len = e->len;
+            if (e->len > 0)
+                memcpy(o->buf, e->bytes, e->len);
+        }
+        *link = e->next;
+        if (!e->next)
+            p->kept_end = link;
+        p->kept_bytes -= e->len;
+        free(e);
+        return true;
+    }
+    return false;
+}
+
+static tg_status post_recv(tg_transport *t, int from, uint32_t tag, void *buf, size_t cap,
+                           tg_request *req)
+{
+    sockets *s = (sockets *)t;
+    const tg_status status = post(s, false, from, tag, buf, cap, req);
+    if (status != TG_OK)
+        return status;
+    peer *p = &s->peers[from];
+    op *o = (op *)req;
+    /* What is coming in with this tag began after what is kept, and before what others ask for. */
+    if (!take_kept(p, o) && p->aside && p->tag == tag) {
+        take_out(&p->receives, o);
+        const size_t have = p->got - HEAD;
+        if (p->len <= o->len && have > 0)
+            memcpy(o->buf, p->aside->bytes, have);
+        p->kept_bytes -= p->len;
+        free(p->aside);
+        p->aside = NULL;
+        p->into = o;
+    }
+    return TG_OK;
+}
+
+static tg_status test(tg_transport *t, tg_request *req, bool *done_p, size_t *len_p)
+{
+    sockets *s = (sockets *)t;
+    op *o = (op *)req;
+    if (s->shut)
+        return tg_fail(TG_E_STATE, "this rank has shut its transport");
+    if (!o || o->state == OVER)
+        return tg_fail(TG_E_ARG, "this request is over");
+    peer *p = &s->peers[o->peer];
+    *done_p = o->state != WAITING;
+    if (o->state == WAITING && p->fd < 0 && !p->placed) {
+        take_out(o->send ? &p->sends : &p->receives, o);
+        o->state = OVER;
+        return tg_fail(TG_E_PEER, "rank %d is gone: %s", o->peer, p->why);
+    }
+    if (o->state == TOO_LONG) {
+        o->state = OVER;
+        return tg_fail(TG_E_CORRUPT, "rank %d sent %zu bytes: at most %zu were expected", o->peer,
+                       o->done, o->len);
+    }
+    if (o->state == DONE) {
+        o->state = OVER;
+        *len_p = o->len;
+    }
+    return TG_OK;
+}
+
+static bool move(sockets *s)
+{
+    bool moved = false;
+    for (int i = 0; i < s->base.size; i++) {
+        peer *p = &s->peers[i];
+        moved |= p->fd >= 0 && push(p);
+        moved |= p->fd >= 0 && pull(p);
+        if (p->fd < 0 && p->placed) { /* its last message is not complete */
+            free(p->aside);
+            p->aside = NULL;
+            if (p->into)
+                append(&p->receives, p->into);
+            p->into = NULL;
+            p->placed = false;
+        }
+    }
+    return moved;
+}
+
+static tg_status wait_until(tg_transport *t, int64_t deadline_ns)
+{
+    sockets *s = (sockets *)t;
+    if (s->shut)
+        return tg_fail(TG_E_STATE, "this rank has shut its transport");
+    if (move(s))
+        return TG_OK;
+    for (int i = 0; i < t->size; i++) {
+        const peer *p = &s->peers[i];
+        const bool reads = p->got < HEAD || p->placed;
+        s->polled[i] = (struct pollfd){
+            .fd = p->fd, .events = (short)((reads ? POLLIN : 0) | (p->sends.first ? POLLOUT : 0))};
+    }
+    s->polled[t->size] = (struct pollfd){.fd = s->wake[0], .events = POLLIN};
+    const int64_t now = tg_now_ns(t->clock), left = deadline_ns > now ? deadline_ns - now : 0;
+    const int64_t ms = (left + 999999) / 1000000;
+    if (poll(s->polled, (nfds_t)t->size + 1, ms < 1000 ? (int)ms : 1000) > 0 &&
+        s->polled[t->size].revents) {
+        char bytes[64];
+        while (read(s->wake[0], bytes, sizeof bytes) > 0)
+            ;
+    }
+    (void)move(s);
+    return TG_OK;
+}
+
+static void wake(tg_transport *t)
+{
+    const int saved = errno;
+    ssize_t n = write(((sockets *)t)->wake[1], "", 1);
+    (void)n; /* a full pipe wakes as well */
+    errno = saved;
+}
+
+static bool shut(tg_transport *t)
+{
+    sockets *s = (sockets *)t;
+    s->shut = true;
+    for (int i = 0; i < t->size; i++)
+        if (s->peers[i].fd >= 0)
+            lose(&s->peers[i], "shut");
+    return true; /* nothing of the callers' memory is in use any more */
+}
+
+static void destroy(tg_transport *t)
+{
+    sockets *s = (sockets *)t;
+    shut(t);
+    for (int i = 0; i < t->size; i++) {
+        free(s->peers[i].aside);
+        while (s->peers[i].kept) {
+            early *e = s->peers[i].kept;
+            s->peers[i].kept = e->next;
+            free(e);
+        }
+    }
+    close(s->wake[0]);
+    close(s->wake[1]);
+    free(s->polled);
+    free(s);
+}
+
+static const tg_transport_ops ops = {.struct_size = sizeof ops,
+                                     .name = "sockets",
+                                     .post_send = post_send,
+                                     .post_recv = post_recv,
+                                     .test = test,
+                                     .poll = wait_until,
+                                     .wake = wake,
+                                     .shut = shut,
+                                     .destroy = destroy};
+
+/* ---- connecting ------------------------------------------------------------------------------ */
+
+/* A socket for an address: bound and listening, or connected. -1 with errno */
+static int open_socket(const char *address, bool listens)
+{
+    char host[256];
+    const char *colon = strrchr(address, ':');
+    struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM}, *found;
+    errno = EINVAL;
+    if (!colon || (size_t)(colon - address) >= sizeof host)
+        return -1;
+    memcpy(host, address, (size_t)(colon - address));
+    host[colon - address] = '\0';
+    if (getaddrinfo(host, colon + 1, &hints, &found) != 0)
+        return -1;
+    const int fd = socket(found->ai_family, SOCK_STREAM, 0);
+    const struct timeval patience = {.tv_sec = 1};
+    bool ok = fd >= 0 && setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &(int){1}, sizeof(int)) == 0 &&
+              setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience) == 0;
+    if (ok && listens)
+        ok = bind(fd, found->ai_addr, found->ai_addrlen) == 0 && listen(fd, 128) == 0;
+    else if (ok)
+        ok = connect(fd, found->ai_addr, found->ai_addrlen) == 0;
+    const int error = errno;
+    freeaddrinfo(found);
+    if (!ok && fd >= 0)
+        close(fd);
+    errno = error;
+    return ok ? fd : -1;
+}
+
+static bool greet(int fd, int rank, int size)
+{
+    uint8_t hello[HELLO];
+    put(hello, 4, MAGIC);
+    put(hello + 4, 4, (uint64_t)rank);
+    put(hello + 8, 4, (uint64_t)size);
+    return send(fd, hello, sizeof hello, MSG_NOSIGNAL) == HELLO;
+}
+
+/* Who called; -1: not one of ours. */
+static int greeted(int fd, int size)
+{
+    uint8_t hello[HELLO];
+    const struct timeval patience = {.tv_sec = 1};
+    if (setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience) != 0 ||
+        recv(fd, hello, sizeof hello, MSG_WAITALL) != HELLO || get(hello, 4) != MAGIC ||
+        get(hello + 8, 4) != (uint64_t)size || get(hello + 4, 4) >= (uint64_t)size)
+        return -1;
+    return (int)get(hello + 4, 4);
+}
+
+static bool take_over(sockets *s, int from, int fd)
+{
+    if (from <= s->base.rank || s->peers[from].fd >= 0) /* ranks call those below them, once */
+        return false;
+    s->peers[from].fd = fd;
+    return true;
+}
+
+static tg_status accept_above(sockets *s, int listener, int64_t deadline)
+{
+    const int size = s->base.size;
+    for (int missing = size - 1 - s->base.rank; missing > 0;) {
+        struct pollfd waiting = {.fd = listener, .events = POLLIN};
+        if (tg_now_ns(s->base.clock) > deadline) {
+            int late = s->base.rank + 1;
+            while (s->peers[late].fd >= 0)
+                late++;
+            return tg_fail(TG_E_PEER, "rank %d has not called", late);
+        }
+        if (poll(&waiting, 1, 100) <= 0)
+            continue;
+        const int fd = accept(listener, NULL, NULL);
+        if (fd < 0)
+            continue;
+        if (take_over(s, greeted(fd, size), fd))
+            missing--;
+        else
+            close(fd);
+    }
+    return TG_OK;
+}
+
+static tg_status call_below(sockets *s, const char *const *address, int64_t deadline)
+{
+    const struct timespec pause = {.tv_nsec = 20000000};
+    for (int i = 0; i < s->base.rank; i++) {
+        int fd;
+        while ((fd = open_socket(address[i], false)) < 0) {
+            if (tg_now_ns(s->base.clock) > deadline || errno == EINVAL)
+                return tg_fail(TG_E_PEER, "rank %d at \"%s\": %s", i, address[i], strerror(errno));
+            nanosleep(&pause, NULL);
+        }
+        s->peers[i].fd = fd;
+        if (!greet(fd, s->base.rank, s->base.size))
+            return tg_fail(TG_E_PEER, "rank %d at \"%s\": %s", i, address[i], strerror(errno));
+    }
+    return TG_OK;
+}
+
+static tg_status connect_all(sockets *s, const char *const *address, int64_t deadline)
+{
+    const int listener = open_socket(address[s->base.rank], true);
+    if (listener < 0)
+        return tg_fail(TG_E_ARG, "cannot listen at \"%s\": %s", address[s->base.rank],
+                       strerror(errno));
+    tg_status status = call_below(s, address, deadline);
+    if (status == TG_OK)
+        status = accept_above(s, listener, deadline);
+    close(listener);
+    for (int i = 0; status == TG_OK && i < s->base.size; i++) {
+        const int fd = s->peers[i].fd;
+        if (fd >= 0 && (fcntl(fd, F_SETFL, O_NONBLOCK) < 0 ||
+                        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int)) < 0))
+            status = tg_fail(TG_E_PEER, "rank %d: %s", i, strerror(errno));
+    }
+    return status;
+}
+
+tg_status socket_transport(int rank, int size, const char *const *address, int64_t timeout_ms,
+                           tg_transport **t_p)
+{
+    if (size < 1 || size > 4096 || rank < 0 || rank >= size)
+        return tg_fail(TG_E_ARG, "rank %d of %d: allowed: 1 to 4096 ranks, counted from 0", rank,
+                       size);
+    sockets *s = calloc(1, sizeof *s + (size_t)size * sizeof *s->peers);
+    if (!s)
+        return tg_fail(TG_E_NOMEM, "out of memory");
+    s->base = (tg_transport){.struct_size = sizeof s->base,
+                             .ops = &ops,
+                             .rank = rank,
+                             .size = size,
+                             .clock = tg_clock_monotonic(),
+                             .any_thread = true};
+    for (int i = 0; i < size; i++) {
+        peer *p = &s->peers[i];
+        p->fd = -1;
+        p->sends.end = &p->sends.first;
+        p->receives.end = &p->receives.first;
+        p->kept_end = &p->kept;
+    }
+    s->wake[0] = s->wake[1] = -1;
+    s->polled = calloc((size_t)size + 1, sizeof *s->polled);
+    tg_status status = TG_OK;
+    if (!s->polled || pipe(s->wake) < 0 || fcntl(s->wake[0], F_SETFL, O_NONBLOCK) < 0 ||
+        fcntl(s->wake[1], F_SETFL, O_NONBLOCK) < 0)
+        status = tg_fail(TG_E_NOMEM, "a pipe: %s", strerror(errno));
+    if (status == TG_OK)
+        status = connect_all(s, address, tg_now_ns(s->base.clock) + timeout_ms * 1000000);
+    if (status != TG_OK) {
+        destroy(&s->base);
+        return status;
+    }
+    *t_p = &s->base;
+    return TG_OK;
+}
