@@ -44,7 +44,7 @@ run lenet5 --model lenet5 --data mnist --batch 32 --epochs 10 --log-every 500 \
 run lenet5-relu --model lenet5:act=relu --data mnist --batch 32 --epochs 10 --log-every 500 \
     --optimizer sgd:lr=0.01,momentum=0.9,weight_decay=0.0005 --lr-schedule cosine
 run resnet20 --model resnet20 --data cifar10:train=1-4,test=5 --batch 128 --epochs 30 --log-every 100 \
-    --optimizer sgd:lr=0.1,momentum=0.9,weight_decay=0.0001 --lr-schedule cosine:warmup=1ep
+    --optimizer sgd:lr=0.1,momentum=0.9,weight_decay=0.0005 --lr-schedule cosine:warmup=1ep
 run lstm --model lstm:dropout=0.2 --data wikitext-2 --batch 20 --context 35 --epochs 10 --log-every 500 \
     --optimizer sgd:lr=20,clip=0.25 --lr-schedule cosine
 run gpt --model gpt --data shakespeare --batch 32 --context 128 --epochs 12 --log-every 100 \

@@ -26,7 +26,7 @@ resnet20() { # row, options
     row=resnet20-$1
     shift
     run "$row" --model resnet20 --data cifar10:train=1-4,test=5 --batch 32 --epochs "${EPOCHS:-15}" --lr-schedule cosine:warmup=1ep \
-        --optimizer sgd:lr=0.1,momentum=0.9,weight_decay=0.0001 ${PRECISION:+--precision $PRECISION} "$@"
+        --optimizer sgd:lr=0.1,momentum=0.9,weight_decay=0.0005 ${PRECISION:+--precision $PRECISION} "$@"
 }
 
 lstm() {
