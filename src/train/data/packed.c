@@ -165,7 +165,7 @@ tg_status packed_open(const char *path, packed **p_p)
                        S_ISDIR(about.st_mode)    ? "a folder"
                        : S_ISFIFO(about.st_mode) ? "a pipe"
                                                  : "a device or socket");
-    packed *p;
+    packed *p = NULL;
     TG_TRY(train_alloc(1, sizeof *p, &p));
     memcpy(p->path, path, len + 1);
     const bool xz = len > 3 && strcmp(path + len - 3, ".xz") == 0;
@@ -234,7 +234,7 @@ tg_status packed_rest(packed *p, size_t most, uint8_t **body_p, size_t *len_p)
 
 tg_status packed_load(const char *path, size_t most, uint8_t **body_p, size_t *len_p)
 {
-    packed *p;
+    packed *p = NULL;
     uint8_t *body = NULL, more;
     size_t len, extra = 0;
     TG_TRY(packed_open(path, &p));
