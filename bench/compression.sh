@@ -1,5 +1,5 @@
 #!/bin/sh
-# What compression and delay cost in accuracy: ResNet-20 on CIFAR-10 and an LSTM on WikiText-2 with four workers: docs/results/compression.md.
+# What compression and delay cost in accuracy: ResNet-20 on CIFAR-10 and an LSTM on WikiText-2 with four workers.
 #   bench/compression.sh OUT_DIR [ROW...]       needs the data sets (TELEGRAD_DATA or data/); hours
 #   SEEDS="1 2 3" EPOCHS=30 bench/compression.sh OUT_DIR resnet20-dense resnet20-dgc
 # All rows of a model have the settings of its first one. Complete runs are left alone.
