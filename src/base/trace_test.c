@@ -44,8 +44,10 @@ static char *written(const tg_trace *trace)
 static size_t count(const char *text, const char *what)
 {
     size_t n = 0;
-    for (const char *p = text; (p = strstr(p, what)); p++)
-        n++;
+    const size_t len =
+        strlen(what); /* sanitizers' strstr goes through all that is left each time */
+    for (const char *p = text; *p != '\0'; p++)
+        n += *p == *what && strncmp(p, what, len) == 0;
     return n;
 }
 
