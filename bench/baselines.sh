@@ -2,6 +2,7 @@
 # What telegrad's models learn on real data by themselves (one worker), and the same in PyTorch: docs/results/baselines.md.
 #   bench/baselines.sh OUT_DIR [ROW...]       needs the data sets (TELEGRAD_DATA or data/); hours on one core
 #   SEEDS="1 2 3" bench/baselines.sh OUT_DIR lenet5 lenet5-torch
+#   PRECISION=bf16 bench/baselines.sh OUT_DIR lstm       telegrad's side in bf16
 # A run that was stopped goes on from its last checkpoint when it is called again; one that is complete is left alone.
 set -eu
 here=$(dirname "$0")
@@ -27,7 +28,7 @@ run() { # row, options without spaces
             part=$file.$(ls "$file".* 2>/dev/null | wc -l)
             resume=
             [ ! -d "$folder" ] || resume="--resume $folder"
-            "$telegrad" train $options $resume --seed "$seed" --save "$folder" --save-every 500 --out "$part" >/dev/null
+            "$telegrad" train $options ${PRECISION:+--precision $PRECISION} $resume --seed "$seed" --save "$folder" --save-every 500 --out "$part" >/dev/null
             cat "$file".[0-9]* >"$file.all"
             mv "$file.all" "$file"
         fi

@@ -95,10 +95,11 @@ TG_API TG_NODISCARD tg_status tg_link_parse(const char *text, tg_link *link_p);
 TG_API TG_NODISCARD tg_status tg_transport_shaped(tg_transport *inner, const tg_link *link,
                                                   tg_transport **t_p);
 
-/* Decorator for tests: `inner` with faults, "fault:drop=0.01,corrupt=0.01,truncate=0.01,delay=5ms,
- * stall=100,kill=100,seed=1" (probabilities per message sent; stall / kill after that many sends:
- * from then on this rank says nothing / is gone; they strike when the next one is posted). Takes
- * `inner` over on success. Errors TG_E_SPEC, TG_E_ARG, TG_E_NOMEM */
+/* Decorator for tests: `inner` with faults, "fault:drop=0.01,corrupt=0.01,truncate=0.01,
+ * oversize=0.01,garbage=0.01,replay=0.01,delay=5ms,stall=100,kill=100,seed=1" (probabilities per
+ * message sent: it is lost, has a bit flipped, is cut short, too long, noise, or the message of an
+ * earlier exchange; stall / kill after that many sends: from then on this rank says nothing / is
+ * gone; they strike when the next one is posted). Takes `inner` over on success. Errors TG_E_SPEC, TG_E_ARG, TG_E_NOMEM */
 TG_API TG_NODISCARD tg_status tg_transport_faulty(tg_transport *inner, const char *spec,
                                                   tg_transport **t_p);
 

@@ -64,8 +64,9 @@ static void run_fault(const fixture_case *c, const char *fault, job *jobs)
 
 static void test_damage_is_found(void **state)
 {
-    static const char *const faults[] = {"fault:drop=0.2,seed=3", "fault:corrupt=0.2,seed=4",
-                                         "fault:truncate=0.2,seed=5"};
+    static const char *const faults[] = {"fault:drop=0.2,seed=3",     "fault:corrupt=0.2,seed=4",
+                                         "fault:truncate=0.2,seed=5", "fault:garbage=0.2,seed=6",
+                                         "fault:oversize=0.2,seed=7", "fault:replay=0.2,seed=8"};
     (void)state;
     for (size_t i = 0; i < TG__COUNT(fault_cases); i++)
         for (size_t k = 0; k < TG__COUNT(faults); k++) {
@@ -73,7 +74,8 @@ static void test_damage_is_found(void **state)
             run_fault(&fault_cases[i], faults[k], jobs);
             bool damaged = false;
             for (int r = 0; r < 4; r++)
-                damaged |= jobs[r].status == TG_E_CORRUPT && strstr(jobs[r].error, "rank 1");
+                damaged |= (jobs[r].status == TG_E_CORRUPT || strstr(jobs[r].error, ": step=")) &&
+                           strstr(jobs[r].error, "rank 1");
             assert_int_equal(damaged, k != 0);
         }
 }

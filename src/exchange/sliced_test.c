@@ -170,8 +170,12 @@ static tg_status run_until_failure(job *j)
 static void test_faults(void **state)
 {
     static const fixture_case cases[] = {{"direct", "f32", 200000}, {"ring", "f32", 200000}};
-    static const char *const faults[] = {"fault:stall=20", "fault:kill=20",
-                                         "fault:corrupt=0.1,seed=4", "fault:truncate=0.1,seed=5",
+    static const char *const faults[] = {"fault:stall=20",
+                                         "fault:kill=20",
+                                         "fault:corrupt=0.1,seed=4",
+                                         "fault:truncate=0.1,seed=5",
+                                         "fault:oversize=0.1,seed=6",
+                                         "fault:replay=0.1,seed=7",
                                          "fault:drop=0.1,seed=3"};
     (void)state;
     for (size_t i = 0; i < TG__COUNT(cases) * TG__COUNT(faults); i++) {

@@ -434,8 +434,9 @@ static void test_hash_every(void **state)
 static void test_faults(void **state)
 {
     (void)state;
-    static const char *const faults[] = {"fault:stall=12", "fault:kill=12", "fault:corrupt=0.2",
-                                         "fault:truncate=0.2", "fault:drop=0.2"};
+    static const char *const faults[] = {
+        "fault:stall=12", "fault:kill=12",     "fault:corrupt=0.2",  "fault:truncate=0.2",
+        "fault:drop=0.2", "fault:garbage=0.2", "fault:oversize=0.2", "fault:replay=0.2"};
     for (size_t f = 0; f < sizeof faults / sizeof *faults; f++)
         for (int driver = 1; driver <= 2; driver++) {
             fixture_job job = fixture_defaults();

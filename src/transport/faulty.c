@@ -1,8 +1,7 @@
-/* Faults, drawn per message sent: number i of this rank is dropped, cut or damaged as the counter
- * random numbers (seed, rank, kind of fault; i) say, so that a run can be repeated.
- * stall=N and kill=N strike when a message is to be posted after N others, so those are on their
- * way. */
+/* Faults: of messages as harm.h does it, and of ranks. stall=N and kill=N strike when a message is
+ * to be posted after N others, so those are on their way. */
 #include "transport/endpoint.h"
+#include "transport/harm.h"
 #include "base/mem.h"
 #include <stdatomic.h>
 #include <stdio.h>
@@ -26,6 +25,9 @@ static const tg_key fault_keys[] = {
     PROBABILITY("drop", "a message is lost"),
     PROBABILITY("corrupt", "one bit of a message flips"),
     PROBABILITY("truncate", "a message is cut short"),
+    PROBABILITY("oversize", "a message is longer than it should be"),
+    PROBABILITY("garbage", "a message is noise"),
+    PROBABILITY("replay", "the one before it to that peer in that round and slice comes again"),
     TIME("delay", "how long each message is held (us, ms, s)"),
     COUNT("stall", "sends after which this rank says nothing"),
     COUNT("kill", "sends after which this rank is gone"),
@@ -34,13 +36,11 @@ static const tg_key fault_keys[] = {
 };
 static const tg_entry fault_entry = {
     .name = "fault",
-    .summary = "drops, damages, cuts and delays messages; stalls or kills the rank",
+    .summary =
+        "drops, damages, cuts, blows up, repeats and delays messages; stalls or kills the rank",
     .source = "",
     .keys = fault_keys,
 };
-
-/* Kinds of draws: the `tensor` of their key. */
-enum draw { DRAW_DROP, DRAW_CORRUPT, DRAW_BIT, DRAW_TRUNCATE, DRAW_LENGTH };
 
 enum stage {
     HELD,   /* a send that waits for its time */
@@ -52,9 +52,8 @@ typedef struct op {
     struct op *prev, *next; /* of all that are not over */
     tg_request req;         /* POSTED: the inner one */
     enum stage stage;
-    const void *buf;      /* the caller's, or copy */
-    void *copy;           /* a damaged message: freed with the op */
-    size_t len, said_len; /* bytes that go; bytes that the caller sent */
+    tg__message m;   /* what goes */
+    size_t said_len; /* bytes that the caller sent */
     uint32_t tag;
     int peer;
     bool send, silent; /* silent: posted after the stall, never over */
@@ -66,10 +65,9 @@ typedef struct op {
 typedef struct faulty {
     tg_transport base; /* first: the address is the transport's */
     tg_transport *inner;
-    double drop, corrupt, truncate;
+    tg__harm harm;
     int64_t delay_ns;
     uint64_t stall, kill; /* sends; UINT64_MAX: never */
-    uint64_t seed;
     uint64_t sends;
     op live; /* head of the ring of operations; held sends stand in it in the order of their times
               */
@@ -119,51 +117,13 @@ static void free_op(faulty *f, op *o)
 {
     o->prev->next = o->next;
     o->next->prev = o->prev;
-    free(o->copy);
+    free(o->m.copy);
     tg__pool_give(&f->pool, o);
-}
-
-static double draw(const faulty *f, enum draw kind)
-{
-    const tg_rng_key key = {.seed = f->seed,
-                            .purpose = TG_PURPOSE_FAULT,
-                            .rank = (uint32_t)f->base.rank,
-                            .tensor = (uint32_t)kind};
-    return tg_rng_uniform(&key, f->sends);
-}
-
-/* A number in [0, bound), bound > 0. */
-static size_t draw_below(const faulty *f, enum draw kind, size_t bound)
-{
-    size_t v = (size_t)(draw(f, kind) * (double)bound);
-    return TG__MIN(v, bound - 1);
-}
-
-/* What becomes of message number f->sends. */
-static tg_status afflict(faulty *f, op *o)
-{
-    if (draw(f, DRAW_DROP) < f->drop) {
-        o->stage = OVER;
-        f->news = true;
-        return TG_OK;
-    }
-    if (o->len && draw(f, DRAW_CORRUPT) < f->corrupt) {
-        uint8_t *copy = malloc(o->len);
-        if (!copy)
-            return tg_fail(TG_E_NOMEM, "out of memory: copy of a message of %zu bytes", o->len);
-        memcpy(copy, o->buf, o->len);
-        size_t bit = draw_below(f, DRAW_BIT, o->len * 8);
-        copy[bit / 8] = (uint8_t)(copy[bit / 8] ^ 1U << bit % 8);
-        o->buf = o->copy = copy;
-    }
-    if (o->len && draw(f, DRAW_TRUNCATE) < f->truncate)
-        o->len = draw_below(f, DRAW_LENGTH, o->len);
-    return TG_OK;
 }
 
 static tg_status post_inner(faulty *f, op *o)
 {
-    TG_TRY(f->inner->ops->post_send(f->inner, o->peer, o->tag, o->buf, o->len, &o->req));
+    TG_TRY(f->inner->ops->post_send(f->inner, o->peer, o->tag, o->m.buf, o->m.len, &o->req));
     o->stage = POSTED;
     return TG_OK;
 }
@@ -183,8 +143,7 @@ static tg_status faulty_post_send(tg_transport *t, int peer, uint32_t tag, const
     op *o;
     TG_TRY(new_op(f,
                   &(op){.stage = HELD,
-                        .buf = buf,
-                        .len = len,
+                        .m = {.buf = buf, .len = len},
                         .said_len = len,
                         .tag = tag,
                         .peer = peer,
@@ -193,8 +152,11 @@ static tg_status faulty_post_send(tg_transport *t, int peer, uint32_t tag, const
                   &o));
     tg_status status = TG_OK;
     if (!o->silent) {
-        status = afflict(f, o);
-        if (status == TG_OK && o->stage == HELD) {
+        status = tg__harm_message(&f->harm, f->sends, peer, tag, &o->m);
+        if (status == TG_OK && o->m.lost) {
+            o->stage = OVER;
+            f->news = true;
+        } else if (status == TG_OK) {
             if (f->delay_ns)
                 o->due_ns = tg_now_ns(t->clock) + f->delay_ns;
             else
@@ -328,6 +290,7 @@ static void faulty_destroy(tg_transport *t)
             free_op(f, f->live.next);
         tg__pool_fini(&f->pool);
     }
+    tg__harm_fini(&f->harm);
     free(f);
 }
 
@@ -348,18 +311,22 @@ static uint64_t count_of(const tg_spec *spec, const char *key)
     return tg_spec_has(spec, key) ? (uint64_t)tg_spec_int(spec, key) : UINT64_MAX;
 }
 
-static tg_status read_spec(faulty *f, const tg_spec *spec)
+static tg_status read_spec(faulty *f, const tg_spec *spec, int rank)
 {
     const char *delay = tg_spec_word(spec, "delay");
     if (!tg__time_parse(delay, strlen(delay), &f->delay_ns))
         return tg_fail(TG_E_SPEC, "delay=%.64s: allowed: a time in us, ms or s, at most 3600s",
                        delay);
-    f->drop = tg_spec_real(spec, "drop");
-    f->corrupt = tg_spec_real(spec, "corrupt");
-    f->truncate = tg_spec_real(spec, "truncate");
+    f->harm = (tg__harm){.drop = tg_spec_real(spec, "drop"),
+                         .corrupt = tg_spec_real(spec, "corrupt"),
+                         .truncate = tg_spec_real(spec, "truncate"),
+                         .oversize = tg_spec_real(spec, "oversize"),
+                         .garbage = tg_spec_real(spec, "garbage"),
+                         .replay = tg_spec_real(spec, "replay"),
+                         .seed = (uint64_t)tg_spec_int(spec, "seed"),
+                         .rank = (uint32_t)rank};
     f->stall = count_of(spec, "stall");
     f->kill = count_of(spec, "kill");
-    f->seed = (uint64_t)tg_spec_int(spec, "seed");
     return TG_OK;
 }
 
@@ -374,7 +341,7 @@ tg_status tg_transport_faulty(tg_transport *inner, const char *spec, tg_transpor
     faulty *f;
     tg_status status = tg__alloc(1, sizeof *f, &f);
     if (status == TG_OK) {
-        status = read_spec(f, parsed);
+        status = read_spec(f, parsed, inner->rank);
         if (status != TG_OK)
             free(f);
     }

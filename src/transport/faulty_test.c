@@ -72,6 +72,53 @@ static void faulty_messages(void **state)
     }
     assert_true(least < 3 && most > FAULT_LEN - 4);
     (void)send_over("fault:drop=0.2,corrupt=0.5,truncate=0.5", got); /* all at once */
+
+    assert_in_range(send_over("fault:garbage=0.5", got), FAULT_N * FAULT_LEN,
+                    FAULT_N * FAULT_LEN * 3);
+    for (int i = 0; i < FAULT_N; i++)
+        assert_int_equal(got[i], FAULT_LEN);
+}
+
+/* A message that does not fit is an error of who receives it; the sender does not notice. */
+static void faulty_oversize(void **state)
+{
+    (void)state;
+    uint8_t out[16] = {1}, in[16];
+    tg_request send, recv;
+    tg_transport *t[2];
+    bool yes = false;
+    size_t len = 0;
+    make_ranks(2, NULL, "fault:oversize=1", t);
+    ok(post_recv(t[1], 0, 7, in, sizeof in, &recv));
+    ok(post_send(t[0], 1, 7, out, sizeof out, &send));
+    assert_int_equal(t[1]->ops->test(t[1], &recv, &yes, &len), TG_E_CORRUPT);
+    assert_non_null(strstr(tg_error(), "65552 bytes from rank 0"));
+    destroy_ranks(2, t);
+}
+
+/* The message of a place (tag without the exchange's number) comes instead of the next one there.
+ */
+static void faulty_replay(void **state)
+{
+    (void)state;
+    enum { SEQUENCE = 1 << 12 };
+    static const uint32_t tags[] = {1, 2, SEQUENCE + 1, SEQUENCE + 2, 2 * SEQUENCE + 1};
+    static const uint8_t want[] = {0, 1, 0, 1, 2};
+    uint8_t out[5], in[5];
+    tg_request send[5], recv[5];
+    tg_transport *t[2];
+    make_ranks(2, NULL, "fault:replay=1", t);
+    for (uint8_t i = 0; i < 5; i++) {
+        bool yes = false;
+        size_t len = 0;
+        out[i] = i;
+        ok(post_recv(t[1], 0, tags[i], &in[i], 1, &recv[i]));
+        ok(post_send(t[0], 1, tags[i], &out[i], 1, &send[i]));
+        ok(t[1]->ops->test(t[1], &recv[i], &yes, &len));
+        assert_true(yes && len == 1);
+        assert_int_equal(in[i], want[i]);
+    }
+    destroy_ranks(2, t);
 }
 
 static void faulty_delay(void **state)
@@ -177,7 +224,8 @@ static void faulty_specs(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(faulty_messages), cmocka_unit_test(faulty_delay),
+        cmocka_unit_test(faulty_messages), cmocka_unit_test(faulty_oversize),
+        cmocka_unit_test(faulty_replay),   cmocka_unit_test(faulty_delay),
         cmocka_unit_test(faulty_stall),    cmocka_unit_test(faulty_kill),
         cmocka_unit_test(faulty_specs),
     };

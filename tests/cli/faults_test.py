@@ -13,7 +13,8 @@ JOB = ["train", "--model", "mlp:hidden=32", *TINY, "--no-eval", "--method", "top
 class Faults(CliTest):
     def test_in_process(self):
         for fault, words in (("stall=30", r"rank 2 sent nothing for 1\.0 s|this rank \(2\) may be cut off"), ("kill=30", "kill"),
-                             ("corrupt=0.2", "rank 2"), ("truncate=0.2", "rank 2"), ("drop=0.3", "sent nothing for 1.0 s")):
+                             ("corrupt=0.2", "rank 2"), ("truncate=0.2", "rank 2"), ("garbage=0.2", "rank 2"),
+                             ("oversize=0.2", "rank 2"), ("replay=0.2", "rank 2"), ("drop=0.3", "sent nothing for 1.0 s")):
             begin = time.time()
             done = run(*JOB, "--workers", "4", "--steps", "400", "--timeout", "1", "--fault", "2=fault:" + fault,
                        "--out", self.path("run.jsonl"))
