@@ -1,0 +1,111 @@
+#!/usr/bin/env python3
+"""Training over real TCP between four network namespaces, beside the same over emulated links in one process.
+
+    bench/lab.py LAB_DIR OUT.jsonl [--links LINK...] [--methods SPEC...]
+
+LAB_DIR has a laboratory: net.sh (up N --rate R --delay D, exec I CMD..., stats, down) and mpi.sh (N PROGRAM...); needs root and a
+telegrad with MPI ($TELEGRAD, or build/release/telegrad). Each method trains ResNet-20 for two numbers of steps over each link: the
+difference is what so many steps cost, without the start. A line for each link and method goes to OUT.jsonl, a table is printed.
+An Ethernet link of R bits/s carries R x 1448 / 1538 of TCP's payload: that is the emulated link's rate."""
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+TELEGRAD = os.environ.get("TELEGRAD", os.path.join(HERE, "..", "build", "release", "telegrad"))
+LINKS = ["1gbit,0ms", "100mbit,0ms", "100mbit,20ms", "20mbit,50ms"]
+METHODS = ["none", "dense", "dense:exchange=ring", "dense:exchange=allgather", "fp16", "int8:exchange=ring", "2bit:threshold=auto",
+           "powersgd:rank=4", "topk:density=0.01", "topk:density=0.01,exchange=reducescatter", "dgc:density=0.001,warmup=0"]
+RANKS, FEW, MANY = 4, 5, 25
+JOB = ["train", "--model", "resnet20", "--data", "glyphs:train=2000,test=100", "--batch", "2", "--no-eval"]
+PAYLOAD = 1448 / 1538  # of an Ethernet frame with preamble and gap
+
+
+def lab(folder, *args):
+    done = subprocess.run([os.path.join(folder, args[0]), *args[1:]], capture_output=True, text=True, timeout=900, check=False,
+                          env={**os.environ, "LAB": "telegrad", "LIMIT": "600", "OMP_NUM_THREADS": "1"})
+    if done.returncode != 0:
+        sys.exit(f"{' '.join(args)}: exit status {done.returncode}\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+    return done.stdout
+
+
+def sent(folder):
+    """Ethernet bytes that each host has sent."""
+    return [int(tx) for tx in re.findall(r"eth0 of h\d+: tx (\d+)", lab(folder, "net.sh", "stats"))]
+
+
+def end_of(path):
+    with open(path, encoding="utf-8") as file:
+        return json.loads(file.readlines()[-1])
+
+
+def job(method, steps, out):
+    return [*JOB, "--method", "dense:exchange=none" if method == "none" else method, "--steps", str(steps), "--out", out]
+
+
+def over_lab(folder, method, scratch):
+    """The end records of few and of many steps, and the bytes of h0 between them."""
+    ends, bytes_sent = [], []
+    for steps in (FEW, MANY):
+        out, before = os.path.join(scratch, f"{steps}.jsonl"), sent(folder)
+        lab(folder, "mpi.sh", str(RANKS), os.path.abspath(TELEGRAD), *job(method, steps, out))
+        bytes_sent.append([b - a for a, b in zip(before, sent(folder))])
+        ends.append(end_of(out))
+    return ends, sum(m - f for f, m in zip(*bytes_sent)) / RANKS
+
+
+def emulated(method, link, scratch):
+    out = os.path.join(scratch, "emulated.jsonl")
+    rate, delay = link.split(",")
+    number, unit = re.fullmatch(r"(\d+)(\w+)", rate).groups()
+    subprocess.run([TELEGRAD, *job(method, MANY, out), "--workers", str(RANKS), "--link", f"{float(number) * PAYLOAD:.3f}{unit},{delay}"],
+                   stdout=subprocess.DEVNULL, check=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    return end_of(out)
+
+
+def measure(folder, link, method):
+    with tempfile.TemporaryDirectory() as scratch:
+        (few, many), wire = over_lab(folder, method, scratch)
+        own = emulated(method, link, scratch)
+    steps = MANY - FEW
+    said = (many["bytes_sent"] - few["bytes_sent"]) / steps
+    same = many["params_hash"] == own["params_hash"]
+    return {"link": link, "method": method, "ranks": RANKS, "steps": steps, "bytes_step": said, "ethernet_bytes_step": wire / steps,
+            "step_ms": many["step_ms_median"], "exchange_ms": many["exchange_ms_median"], "compute_ms": many["compute_ms_median"],
+            "emulated_step_ms": own["step_ms_median"], "emulated_exchange_ms": own["exchange_ms_median"],
+            "emulated_compute_ms": own["compute_ms_median"], "same_parameters": same}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("lab")
+    parser.add_argument("out")
+    parser.add_argument("--links", nargs="+", default=LINKS)
+    parser.add_argument("--methods", nargs="+", default=METHODS)
+    args = parser.parse_args()
+    print(f"{'link':14} {'method':42} {'kB/step':>8} {'on eth0':>8} {'ratio':>6} {'step ms':>8} {'emulated':>8} {'ratio':>6}  parameters")
+    with open(args.out, "a", encoding="utf-8") as out:
+        for link in args.links:
+            rate, delay = link.split(",")
+            lab(args.lab, "net.sh", "up", str(RANKS), "--rate", rate, "--delay", delay)
+            try:
+                for host in range(RANKS):
+                    lab(args.lab, "net.sh", "exec", str(host), "sysctl", "-w", "net.ipv4.tcp_slow_start_after_idle=0")
+                for method in args.methods:
+                    row = measure(args.lab, link, method)
+                    out.write(json.dumps(row) + "\n")
+                    out.flush()
+                    kb, eth = row["bytes_step"] / 1e3, row["ethernet_bytes_step"] / 1e3
+                    print(f"{link:14} {method:42} {kb:8.2f} {eth:8.2f} {eth / kb if kb else float('nan'):6.2f} {row['step_ms']:8.1f} "
+                          f"{row['emulated_step_ms']:8.1f} {row['step_ms'] / row['emulated_step_ms']:6.2f}  "
+                          f"{'same' if row['same_parameters'] else 'DIFFER'}", flush=True)
+            finally:
+                lab(args.lab, "net.sh", "down")
+
+
+if __name__ == "__main__":
+    main()
