@@ -41,8 +41,9 @@ const tg__method_def tg__method_csc = {
              .keeps = "2 vectors: velocity, accumulated",
              .cost = "1 pass (u, v, norms), the chunks sent once more; 2 rounds, 3 delays: 8 "
                      "density n (P-1)/P bytes a rank for any P",
-             .use = "links with bandwidth to spare but not enough for dense: sums need no indices "
-                    "and no decoding, bytes do not grow with P",
+             .use =
+                 "links that are too slow for dense: sums need no indices and no decoding, bytes "
+                 "do not grow with P; chunks small enough for hundreds in a bucket",
              .limit = "density=1 or chunk >= n: masking=yes is plain SGD, bit for bit; masking=no "
                       "is momentum SGD, bit for bit on one rank"},
     .program = &tg__csc_program,
