@@ -8,8 +8,9 @@
  *             aggregate = their mean, 0 elsewhere
  *
  * A chunk is `chunk` elements of the flat bucket, across tensors; the last may be shorter, and
- * counts like the others. k = max(1, density * chunks), rounded. Where all chunks are sent there is no round
- * 0. Steps of the warm-up and dense ones send u, one dense exchange, v untouched: momentum SGD.
+ * counts like the others. k = max(1, density * chunks), rounded. Where all chunks are sent there is
+ * no round 0. Steps of the warm-up and dense ones send u, one dense exchange, v untouched: momentum
+ * SGD.
  *
  * One-way delays: 1 for the norms (2 where so many bytes cost more than a delay, see norms_name),
  * and those of the exchange of values (direct: 2).

@@ -5,7 +5,7 @@
 static const tg_key keys[] = {
     TG__KEY_DENSITY("0.001"),
     TG__KEY_WARMUP("4ep"),
-    TG__KEYS_VELOCITY,
+    TG__KEYS_VELOCITY, /* momentum, nesterov, masking, clip */
     TG__KEY_SCOPE,
     TG__KEY_VALUES("int8"),
     TG__KEY_INDEX,
