@@ -9,6 +9,7 @@ import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import golden_atomo  # noqa: E402
+import golden_csc  # noqa: E402
 import golden_powersgd  # noqa: E402
 import golden_quant  # noqa: E402
 import golden_signs  # noqa: E402
@@ -68,6 +69,7 @@ def main():
     golden_quant.write(ROOT, {name: x for name, _, x, _ in vectors()}, wire_decode.decode_frame, literal)
     golden_signs.write(ROOT, literal)
     golden_powersgd.write(ROOT, literal)
+    golden_csc.write(ROOT, literal)
 
 
 if __name__ == "__main__":

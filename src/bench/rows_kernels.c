@@ -47,6 +47,7 @@ KERNEL(add_select,
        v->sink = (double)k->add_select(v->r, next(v), v->n, v->threshold, v->idx, v->val, v->cap))
 KERNEL(dgc_select, v->sink = (double)k->dgc_select(v->u, v->r, next(v), v->n, 0.9f, false,
                                                    v->threshold, v->idx, v->val, v->cap))
+KERNEL(dgc_sum_abs, v->sink = k->dgc_sum_abs(v->u, v->r, next(v), v->n, 0.9f, false))
 KERNEL(scatter_add, k->scatter_add(v->out, v->idx, v->val, v->cap / 10))
 KERNEL(twobit_encode, k->twobit_encode(g, v->n, v->tau, v->bytes))
 KERNEL(twobit_add_encode, k->twobit_add_encode(v->r, next(v), v->n, v->tau, v->bytes))
@@ -86,6 +87,7 @@ static const struct {
     ROW(select, 4),
     ROW(add_select, 12),
     ROW(dgc_select, 20),
+    ROW(dgc_sum_abs, 20),
     ROW(scatter_add, 0.128),
     ROW(twobit_encode, 4.25),
     ROW(twobit_add_encode, 12.25),

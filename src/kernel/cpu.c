@@ -51,6 +51,7 @@ static void fill_avx2(tg__kernels *table)
     tg__vector_avx2(table);
     tg__stats_avx2(table);
     tg__select_avx2(table);
+    tg__dgc_avx2(table);
     tg__twobit_avx2(table);
     tg__adacomp_avx2(table);
     tg__sign_avx2(table);
@@ -70,6 +71,7 @@ static void fill_avx512(tg__kernels *table)
     tg__vector_avx512(table);
     tg__stats_avx512(table);
     tg__select_avx512(table);
+    tg__dgc_avx512(table);
     tg__twobit_avx512(table);
     tg__adacomp_avx512(table);
     tg__sign_avx512(table);
@@ -102,6 +104,7 @@ static void fill_ref(tg__kernels *table)
     tg__vector_ref(table);
     tg__stats_ref(table);
     tg__select_ref(table);
+    tg__dgc_ref(table);
     tg__twobit_ref(table);
     tg__adacomp_ref(table);
     tg__sign_ref(table);

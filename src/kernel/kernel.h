@@ -93,6 +93,9 @@ typedef struct tg__kernels {
      * u = m*u + g; v = v + u; Nesterov: u = m*(u + g); v = (v + u) + g. Then select on v. */
     size_t (*dgc_select)(float *u, float *v, const float *g, size_t n, float m, bool nesterov,
                          float threshold, uint32_t *idx, float *val, size_t cap);
+    /* The same correction, and the sum of |v| as it is then, in f64 lanes and chunks (NaN unless
+     * finite), in one pass: what CSC chooses chunks by. */
+    double (*dgc_sum_abs)(float *u, float *v, const float *g, size_t n, float m, bool nesterov);
     /* AdaComp's choice: x (n) in bins of `bin` elements (> 0), the last may be shorter; indices
      * (ascending) and values x of the elements with |x + g| >= max |x| of their bin and x not 0.
      * idx, val, cap and the result as in select; g may be x. */

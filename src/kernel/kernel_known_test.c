@@ -191,6 +191,25 @@ static void test_dgc(void **state)
     assert_true(u == 1.5f && v == 4.5f);
 }
 
+/* Sums of more elements than f32 counts in ones, over a chunk's end; not finite: NaN. */
+static void test_dgc_norm(void **state)
+{
+    (void)state;
+    static float u[65536 + 100], v[65536 + 100], g[65536 + 100];
+    enum { N = TG__COUNT(u) };
+    for (size_t i = 0; i < N; i++) {
+        u[i] = 0.5f;
+        v[i] = i % 2 ? -3 : 3;
+        g[i] = -1;
+    }
+    assert_true(k->dgc_sum_abs(u, v, g, N, 0.5f, false) == N / 2 * (3.75 + 2.25));
+    assert_true(u[N - 1] == -0.75f && v[N - 1] == -3.75f && v[N - 2] == 2.25f);
+    assert_true(k->dgc_sum_abs(u, v, g, 2, 0.5f, true) == (2.25 - 1.875) + (3.75 + 1.875));
+    assert_true(k->dgc_sum_abs(u, v, g, 0, 0.5f, false) == 0);
+    g[N - 3] = INFINITY;
+    assert_true(isnan(k->dgc_sum_abs(u, v, g, N, 0.5f, false)));
+}
+
 static void test_stats(void **state)
 {
     (void)state;
@@ -348,10 +367,15 @@ int main(int argc, char **argv)
         return show_choice();
     snprintf(program, sizeof(program), "%s", argv[0]);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_crc32c), cmocka_unit_test(test_half),
-        cmocka_unit_test(test_twobit), cmocka_unit_test(test_select),
-        cmocka_unit_test(test_dgc),    cmocka_unit_test(test_stats),
-        cmocka_unit_test(test_steps),  cmocka_unit_test(test_adaptive_steps),
+        cmocka_unit_test(test_crc32c),
+        cmocka_unit_test(test_half),
+        cmocka_unit_test(test_twobit),
+        cmocka_unit_test(test_select),
+        cmocka_unit_test(test_dgc),
+        cmocka_unit_test(test_dgc_norm),
+        cmocka_unit_test(test_stats),
+        cmocka_unit_test(test_steps),
+        cmocka_unit_test(test_adaptive_steps),
     };
     static const char *const levels[] = {"ref", "avx2", "avx512"};
     int failed = 0;

@@ -402,6 +402,11 @@ static void run_dgc_select(const tg__kernels *k, world *w, unsigned v)
                                   w->idx, w->val, w->cap));
 }
 
+static void run_dgc_sum_abs(const tg__kernels *k, world *w, unsigned v)
+{
+    w->result[0] = double_bits(k->dgc_sum_abs(w->f[0], w->f[1], w->f[2], w->n, 0.9f, v));
+}
+
 static void run_adacomp_select(const tg__kernels *k, world *w, unsigned v)
 {
     static const size_t bin[] = {50, 500, 1, 16, 37};
@@ -429,6 +434,7 @@ static const struct kernel_case {
     {"select", run_select, TG__COUNT(thresholds)},
     {"add_select", run_add_select, TG__COUNT(thresholds)},
     {"dgc_select", run_dgc_select, 2 * TG__COUNT(thresholds)},
+    {"dgc_sum_abs", run_dgc_sum_abs, 2},
     {"adacomp_select", run_adacomp_select, 5},
     {"twobit_encode", run_twobit_encode, 1},
     {"twobit_add_encode", run_twobit_add_encode, 1},

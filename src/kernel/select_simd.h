@@ -1,5 +1,6 @@
 /* Template of select_avx2.c and select_avx512.c: select_ref.c in vectors. The including file
  * defines widen, selected, pick (one vector) and pick64 (64 / WIDTH vectors, one branch). */
+#include "kernel/dgc_step_simd.h"
 
 static size_t threshold_select(const float *x, size_t n, float threshold, uint32_t *idx, float *val,
                                size_t cap)
@@ -44,21 +45,6 @@ static size_t add_select(float *r, const float *g, size_t n, float threshold, ui
         pick(&to, selected(range, sum), i, sum);
     }
     return to.count;
-}
-
-static inline vec dgc_step(float *u, float *v, const float *g, size_t left, vec m, bool nesterov)
-{
-    vec velocity = vec_get(u, left), sum = vec_get(v, left), x = vec_get(g, left);
-    if (nesterov) {
-        velocity = vec_mul(m, vec_add(velocity, x));
-        sum = vec_add(vec_add(sum, velocity), x);
-    } else {
-        velocity = vec_add(vec_mul(m, velocity), x);
-        sum = vec_add(sum, velocity);
-    }
-    vec_put(u, left, velocity);
-    vec_put(v, left, sum);
-    return sum;
 }
 
 static size_t dgc_select(float *u, float *v, const float *g, size_t n, float m, bool nesterov,

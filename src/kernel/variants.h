@@ -25,6 +25,11 @@ void tg__select_ref(tg__kernels *table);
 void tg__select_avx2(tg__kernels *table);
 void tg__select_avx512(tg__kernels *table);
 
+/* dgc_sum_abs */
+void tg__dgc_ref(tg__kernels *table);
+void tg__dgc_avx2(tg__kernels *table);
+void tg__dgc_avx512(tg__kernels *table);
+
 /* adacomp_select */
 void tg__adacomp_ref(tg__kernels *table);
 void tg__adacomp_avx2(tg__kernels *table);

@@ -70,6 +70,24 @@
         .help = "multiply the residual by eta_old / eta_new when the learning rate changes" \
     }
 
+/* Of methods with velocity feedback. */
+#define TG__KEYS_VELOCITY                                                                    \
+    {.name = "momentum",                                                                     \
+     .type = TG_KEY_REAL,                                                                    \
+     .def = "0.9",                                                                           \
+     .min = 0,                                                                               \
+     .max = 0.999999,                                                                        \
+     .help = "of the velocity; takes over the optimizer's if that names one"},               \
+        {.name = "nesterov", .type = TG_KEY_FLAG, .def = "no", .help = "Nesterov momentum"}, \
+        {.name = "masking",                                                                  \
+         .type = TG_KEY_FLAG,                                                                \
+         .def = "yes",                                                                       \
+         .help = "momentum factor masking: clear u where v was sent"},                       \
+    {                                                                                        \
+        .name = "clip", .type = TG_KEY_REAL, .def = "0", .min = 0, .max = 1e30,              \
+        .help = "scale each tensor's gradient to norm <= clip/sqrt(P); 0: off"               \
+    }
+
 #define TG__KEY_INDEX                                                                    \
     {                                                                                    \
         .name = "index", .type = TG_KEY_CHOICE, .def = "auto",                           \

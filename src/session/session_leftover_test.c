@@ -19,6 +19,7 @@ static const char *const methods[] = {
     "topk:density=0.1,values=fp16,scope=tensor,exchange=reducescatter",
     "topk:density=0.2,values=fp16,exchange=gtopk",
     "cltk:density=0.1",
+    "csc:chunk=64,density=0.2,warmup=4,momentum=0",
     "dgc:density=0.1,values=f32,warmup=6,momentum=0,exchange=reducescatter",
 };
 static const char *const strategies[] = {"ssgd", "cd:k=0,warmup=3", "cd:k=3,warmup=2"};

@@ -1,0 +1,332 @@
+#include "method/csc_program.h"
+#include "base/mem.h"
+#include "codec/topk_select.h"
+#include "kernel/kernel.h"
+#include "method/chunk_choice.h"
+
+#include <float.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { U, V };               /* of velocity feedback */
+enum { FULL, SHORT, KINDS }; /* of k chunks: whether the last, shorter one is among them */
+
+typedef struct program {
+    tg_codec *f32;
+    uint64_t warmup;
+    size_t chunk, count, k; /* elements of a chunk; chunks; chunks a step sends */
+    float *norm;            /* (count) own, then of all ranks */
+    uint32_t *chosen;       /* (k) chunks, ascending; valid if nchosen */
+    size_t nchosen;         /* k, or 0: none yet */
+    float *packed, *mean;   /* values of the chosen chunks side by side: own as sent, and of all */
+    float *scratch;         /* (n) NULL: never needed */
+    size_t *tensor;         /* (setup.count) where tensors begin, for clipping; NULL: off */
+    tg__exchange *agree;    /* of the norms; NULL: all chunks are sent */
+    tg__exchange *values[KINDS], *dense; /* NULL: never wanted */
+    tg__exchange *running;
+    float *aggregate; /* (n) 0 outside the chosen chunks, unless `full` */
+    bool full, was_coded, was_nonfinite;
+} program;
+
+/* ---- making ---------------------------------------------------------------------------------- */
+
+/* What a delay is worth in bytes: about 1 ms at 100 Mb/s. */
+enum { DELAY_BYTES = 16384 };
+
+/* One delay or two for the norms: both exchanges sum in rank order, so the bits are the same. */
+static const char *norms_name(int size, size_t count)
+{
+    const double frame = TG__FRAME_HEAD + 4.0 * (double)count;
+    tg__cost one, two;
+    tg__exchange_find("allgather")->cost(size, count, frame, &one);
+    tg__exchange_find("direct")->cost(size, count, frame, &two);
+    return one.serial <= two.serial + DELAY_BYTES ? "allgather" : "direct";
+}
+
+static tg_status make_exchange(tg__method *m, const char *name, size_t n, tg__exchange **x_p)
+{
+    TG_TRY(tg__exchange_create(tg__exchange_find(name), m->setup.rank, m->setup.size, n,
+                               ((program *)m->impl)->f32, &tg__combine_mean, x_p));
+    (*x_p)->pool = m->setup.pool;
+    return TG_OK;
+}
+
+static tg_status make_exchanges(tg__method *m)
+{
+    program *p = m->impl;
+    const char *name = tg_spec_word(m->spec, "exchange");
+    const bool apart = strcmp(name, "none") == 0;
+    const size_t most = p->k * p->chunk, rest = m->n % p->chunk; /* elements of the last chunk */
+    if (strcmp(name, "auto") == 0)
+        name = m->def->exchange;
+    if (p->k < p->count)
+        TG_TRY(make_exchange(m, apart ? "none" : norms_name(m->setup.size, p->count), p->count,
+                             &p->agree));
+    if (p->k < p->count || rest == 0)
+        TG_TRY(make_exchange(m, name, most, &p->values[FULL]));
+    if (rest != 0)
+        TG_TRY(make_exchange(m, name, most - p->chunk + rest, &p->values[SHORT]));
+    if (m->setup.may_bypass || p->warmup > 0)
+        return make_exchange(m, apart ? "none" : "direct", m->n, &p->dense);
+    return TG_OK;
+}
+
+static tg_status make_clip(tg__method *m)
+{
+    program *p = m->impl;
+    if (m->feedback->params.clip == 0)
+        return TG_OK;
+    TG_TRY(tg__alloc(m->setup.count, sizeof *p->tensor, &p->tensor));
+    for (size_t i = 1; i < m->setup.count; i++)
+        p->tensor[i] = p->tensor[i - 1] + m->setup.len[i - 1];
+    return TG_OK;
+}
+
+static tg_status init(tg__method *m)
+{
+    program *p;
+    TG_TRY(tg__alloc(1, sizeof *p, &p));
+    m->impl = p;
+    TG_TRY(tg_codec_create("f32", &p->f32));
+    p->f32->pool = m->setup.pool;
+    TG_TRY(tg_duration_steps(tg_spec_duration(m->spec, "warmup"), m->setup.steps_per_epoch,
+                             "warmup", &p->warmup));
+    p->chunk = (size_t)tg_spec_int(m->spec, "chunk");
+    p->count = (m->n + p->chunk - 1) / p->chunk;
+    p->k = tg__topk_count(tg_spec_real(m->spec, "density"), p->count);
+    const size_t room = TG__MIN(m->n, p->k * p->chunk);
+    TG_TRY(tg__alloc(p->count, sizeof *p->norm, &p->norm));
+    TG_TRY(tg__alloc(p->k, sizeof *p->chosen, &p->chosen));
+    TG_TRY(tg__alloc(room, sizeof *p->packed, &p->packed));
+    TG_TRY(tg__alloc(room, sizeof *p->mean, &p->mean));
+    TG_TRY(tg__alloc(m->n, sizeof *p->aggregate, &p->aggregate));
+    TG_TRY(make_clip(m));
+    TG_TRY(make_exchanges(m));
+    if (p->tensor != NULL || (p->dense != NULL && m->feedback->params.nesterov))
+        return tg__alloc(m->n, sizeof *p->scratch, &p->scratch);
+    return TG_OK;
+}
+
+static void fini(tg__method *m)
+{
+    program *p = m->impl;
+    tg__exchange_destroy(p->agree);
+    tg__exchange_destroy(p->values[FULL]);
+    tg__exchange_destroy(p->values[SHORT]);
+    tg__exchange_destroy(p->dense);
+    free(p->norm);
+    free(p->chosen);
+    free(p->packed);
+    free(p->mean);
+    free(p->scratch);
+    free(p->tensor);
+    free(p->aggregate);
+    tg_codec_destroy(p->f32);
+    free(p);
+    m->impl = NULL;
+}
+
+/* ---- chunks ---------------------------------------------------------------------------------- */
+
+/* Where the i-th chosen chunk begins, its elements, and where it stands among the chosen. */
+static size_t chosen_chunk(const tg__method *m, size_t i, size_t *len_p)
+{
+    const program *p = m->impl;
+    const size_t at = p->chosen[i] * p->chunk;
+    *len_p = TG__MIN(p->chunk, m->n - at);
+    return at;
+}
+
+/* The elements are finite, but sums of them may not be. */
+static float as_norm(double sum)
+{
+    return isnan(sum) ? INFINITY : sum > FLT_MAX ? FLT_MAX : (float)sum;
+}
+
+typedef struct pass {
+    const tg__method *m;
+    const float *g;
+} pass;
+
+/* u, v and the norms of the chunks in [lo, hi). */
+static void accumulate(void *arg, size_t lo, size_t hi)
+{
+    const pass *a = arg;
+    const program *p = a->m->impl;
+    const tg__feedback *f = a->m->feedback;
+    for (size_t at = lo; at < hi; at += p->chunk)
+        p->norm[at / p->chunk] = as_norm(tg__kernel()->dgc_sum_abs(
+            f->vec[U] + at, f->vec[V] + at, a->g + at, TG__MIN(p->chunk, hi - at),
+            (float)f->params.momentum, f->params.nesterov));
+}
+
+/* Take the i-th chosen chunk out of v. */
+static void pack(void *arg, size_t i)
+{
+    const tg__method *m = arg;
+    const program *p = m->impl;
+    size_t len;
+    const size_t at = chosen_chunk(m, i, &len);
+    float *v = m->feedback->vec[V] + at;
+    memcpy(p->packed + i * p->chunk, v, len * sizeof *v);
+    memset(v, 0, len * sizeof *v);
+    if (m->feedback->params.masking)
+        memset(m->feedback->vec[U] + at, 0, len * sizeof *v);
+}
+
+/* Put its mean where it belongs. */
+static void unpack(void *arg, size_t i)
+{
+    const tg__method *m = arg;
+    const program *p = m->impl;
+    size_t len;
+    const size_t at = chosen_chunk(m, i, &len);
+    memcpy(p->aggregate + at, p->mean + i * p->chunk, len * sizeof *p->mean);
+}
+
+static void clear(void *arg, size_t i)
+{
+    const tg__method *m = arg;
+    size_t len;
+    const size_t at = chosen_chunk(m, i, &len);
+    memset(((program *)m->impl)->aggregate + at, 0, len * sizeof(float));
+}
+
+/* The aggregate as it is outside the chosen chunks. */
+static void clear_aggregate(tg__method *m)
+{
+    program *p = m->impl;
+    if (p->full)
+        memset(p->aggregate, 0, m->n * sizeof *p->aggregate);
+    else
+        tg__pool_run(m->setup.pool, p->nchosen, clear, m);
+    p->full = false;
+    p->nchosen = 0;
+}
+
+/* ---- the rounds ------------------------------------------------------------------------------ */
+
+/* Put x's values into it; NULL: zeros. Bytes are counted. */
+static tg_status put(tg__method *m, tg__task *task, tg__exchange *x, const float *values)
+{
+    program *p = m->impl;
+    for (size_t i = 0; values == NULL && i < x->nparts; i++)
+        tg__part_zero(&x->parts[i], x->codec->ops->wire_id);
+    if (values != NULL)
+        TG_TRY(tg__codec_encode(p->f32, NULL, values, x->n, x->parts, x->nparts, NULL));
+    tg__task_count(task, x, NULL);
+    p->running = x;
+    return TG_OK;
+}
+
+/* The chunks are known: their values. */
+static tg_status put_values(tg__method *m, tg__task *task)
+{
+    program *p = m->impl;
+    const bool shorter = p->chosen[p->k - 1] == p->count - 1 && p->values[SHORT] != NULL;
+    p->nchosen = p->k;
+    if (!task->nonfinite)
+        tg__pool_run(m->setup.pool, p->k, pack, m);
+    return put(m, task, p->values[shorter ? SHORT : FULL], task->nonfinite ? NULL : p->packed);
+}
+
+/* The gradient that enters the feedback. */
+static const float *clip(const tg__method *m, const float *g)
+{
+    const program *p = m->impl;
+    if (p->tensor == NULL)
+        return g;
+    tg__clip_tensors(p->scratch, g, p->tensor, m->setup.len, m->setup.count,
+                     m->feedback->params.clip, m->feedback->params.world);
+    return p->scratch;
+}
+
+static tg_status begin_coded(tg__method *m, tg__task *task)
+{
+    program *p = m->impl;
+    task->density = (double)p->k / (double)p->count;
+    clear_aggregate(m);
+    if (!task->nonfinite) {
+        pass a = {.m = m, .g = clip(m, task->g)};
+        tg__pool_chunks(m->setup.pool, m->n, p->chunk, accumulate, &a);
+    }
+    if (p->agree == NULL) {
+        for (size_t i = 0; i < p->k; i++)
+            p->chosen[i] = (uint32_t)i;
+        return put_values(m, task);
+    }
+    TG_TRY(put(m, task, p->agree, task->nonfinite ? NULL : p->norm));
+    task->kept = 0; /* norms are no elements */
+    return TG_OK;
+}
+
+static tg_status begin(tg__method *m, tg__task *task, tg__exchange **x_p)
+{
+    program *p = m->impl;
+    const float *sent = NULL;
+    p->was_coded = task->coded && task->step >= p->warmup;
+    p->was_nonfinite = task->nonfinite;
+    task->density = 1;
+    task->coded_bytes = task->kept = 0;
+    task->fell_back = false;
+    if (p->was_coded) {
+        TG_TRY(begin_coded(m, task));
+    } else {
+        if (!task->nonfinite)
+            m->feedback->ops->bypass(m->feedback, clip(m, task->g), m->n, p->scratch, &sent);
+        TG_TRY(put(m, task, p->dense, sent));
+    }
+    *x_p = p->running;
+    return TG_OK;
+}
+
+static tg_status next(tg__method *m, tg__task *task, tg__exchange **x_p)
+{
+    program *p = m->impl;
+    tg__exchange *x = p->running;
+    *x_p = NULL;
+    if (x == p->dense) {
+        x->ops->result(x, p->aggregate);
+        p->full = true;
+    } else if (x == p->agree) {
+        x->ops->result(x, p->norm);
+        tg__chunks_choose(p->norm, p->count, p->k, p->chosen);
+        TG_TRY(put_values(m, task));
+        *x_p = p->running;
+    } else {
+        x->ops->result(x, p->mean);
+        tg__pool_run(m->setup.pool, p->k, unpack, m);
+    }
+    return TG_OK;
+}
+
+static const float *aggregate(tg__method *m, const tg__task *task)
+{
+    (void)task;
+    return ((program *)m->impl)->aggregate;
+}
+
+/* The own values go back; u stays masked, as DGC's does. */
+static tg_status undo(tg__method *m, const tg__task *task)
+{
+    const program *p = m->impl;
+    (void)task;
+    for (size_t i = 0; p->was_coded && !p->was_nonfinite && i < p->nchosen; i++) {
+        size_t len;
+        const size_t at = chosen_chunk(m, i, &len);
+        tg__kernel()->add(m->feedback->vec[V] + at, p->packed + i * p->chunk, len);
+    }
+    return TG_OK;
+}
+
+const tg__program_ops tg__csc_program = {
+    .rounds = 2,
+    .max_lanes = 1, /* which part of v was sent is known when the first round is over */
+    .init = init,
+    .fini = fini,
+    .begin = begin,
+    .next = next,
+    .aggregate = aggregate,
+    .undo = undo,
+};

@@ -1,0 +1,53 @@
+/* CSC, coarse-grained sparse communication: the chunks of the bucket whose accumulated velocity is
+ * largest over all ranks, summed densely. */
+#include "method/csc_program.h"
+#include "method/method_keys.h"
+
+static const tg_key keys[] = {
+    {.name = "chunk",
+     .type = TG_KEY_INT,
+     .def = "32768",
+     .min = 1,
+     .max = 1e9,
+     .help = "elements that are sent or kept together; hundreds of chunks should make a bucket"},
+    {.name = "density",
+     .type = TG_KEY_REAL,
+     .def = "0.1",
+     .min = 0,
+     .max = 1,
+     .min_open = true,
+     .help = "fraction of the bucket's chunks that is sent, at least one"},
+    {.name = "warmup",
+     .type = TG_KEY_DURATION,
+     .def = "1ep",
+     .min = 0,
+     .max = 1e9,
+     .help = "steps or epochs (1ep) that go dense before, with momentum"},
+    TG__KEYS_VELOCITY,
+    {.name = "exchange",
+     .type = TG_KEY_CHOICE,
+     .def = "auto",
+     .choices = "auto|direct|ring|halving|allgather|none",
+     .help = "of the chunks; auto: direct; none: no exchange, ranks choose for themselves and "
+             "drift apart"},
+    {.name = NULL},
+};
+
+const tg__method_def tg__method_csc = {
+    .entry = {"csc", "chunks of largest norm over all ranks, with DGC's momentum correction",
+              "Sun et al. 2019 (GradientFlow), arXiv:1902.06855", keys},
+    .card = {.sends = "the chunks that all ranks agree on, f32; one norm a chunk",
+             .bits = "32 density + 32 / chunk = 3.2",
+             .keeps = "2 vectors: velocity, accumulated",
+             .cost = "1 pass (u, v, norms), the chunks sent once more; 2 rounds, 3 delays: 8 "
+                     "density n (P-1)/P bytes a rank for any P",
+             .use =
+                 "links that are too slow for dense: sums need no indices and no decoding, bytes "
+                 "do not grow with P; chunks small enough for hundreds in a bucket",
+             .limit = "density=1 or chunk >= n: masking=yes is plain SGD, bit for bit; masking=no "
+                      "is momentum SGD, bit for bit on one rank"},
+    .program = &tg__csc_program,
+    .feedback = "velocity",
+    .exchange = "direct",
+    .properties = TG__SPARSIFIES | TG__OWNS_MOMENTUM,
+};
