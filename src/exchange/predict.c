@@ -14,5 +14,5 @@ size_t tg__exchange_pick(const double *seconds, size_t count, size_t usual)
     for (size_t i = 1; i < count; i++)
         if (seconds[i] < seconds[best])
             best = i;
-    return seconds[best] <= 0.9 * seconds[usual] ? best : usual;
+    return seconds[best] < 0.9 * seconds[usual] ? best : usual;
 }

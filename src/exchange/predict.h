@@ -17,7 +17,7 @@ double tg__exchange_seconds(const tg__exchange_ops *x, int size, size_t n, doubl
                             const tg__network *net);
 
 /* Which of the candidates that take so many seconds (count >= 1) to go by: the fastest if it needs
- * at least a tenth less than the usual one, else that, so that noise in what was measured moves
+ * more than a tenth less than the usual one, else that, so that noise in what was measured moves
  * nothing. Among equals the first. */
 size_t tg__exchange_pick(const double *seconds, size_t count, size_t usual);
 

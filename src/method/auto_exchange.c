@@ -89,15 +89,13 @@ static void tell(const tg__auto_request *q, const tg__network *net, const candid
     size_t at = 0;
     for (size_t i = 0; i < c->count; i++)
         if (i != taken && at < sizeof others)
-            at += (size_t)snprintf(others + at, sizeof others - at, "%s %.3g, ",
+            at += (size_t)snprintf(others + at, sizeof others - at, "%s %.2f, ",
                                    c->x[i]->entry.name, 1e3 * c->seconds[i]);
-    if (at > 0)
-        snprintf(others + TG__MIN(at, sizeof others - 1) - 2, 3, "; ");
     if (net->byte > 0)
-        snprintf(rate, sizeof rate, "%.4g Mbit/s", 8e-6 / net->byte);
+        snprintf(rate, sizeof rate, "%.1f Mbit/s", 8e-6 / net->byte);
     tg_log(TG_LOG_INFO,
-           "bucket %u: exchange=auto: %s, %.3g ms predicted (%sdelay %.3g ms, %s, %d ranks, %zu "
-           "elements, %.0f bytes coded)",
+           "bucket %u: exchange=auto: %s, %.2f ms predicted (%sfor a delay of %.2f ms, %s, %d "
+           "ranks, %zu elements, %.0f bytes coded)",
            q->bucket, c->x[taken]->entry.name, 1e3 * c->seconds[taken], others, 1e3 * net->delay,
            rate, q->size, q->n, c->frame[taken]);
 }
