@@ -17,9 +17,10 @@ enum {
     FIRST = 16384,  /* bytes a rank sends: ... */
     LAST = 1048576, /* ... the most; each step in between is GROWTH times the one before */
     GROWTH = 8,
-    SMALL_RUN = 3, /* exchanges in a row, which begin one after the other ... */
+    SMALL_RUN = 2, /* exchanges in a row, each beginning when the one before is over ... */
     LARGE_RUN = 1,
-    RUNS = 2 /* ... so often, of which the shortest counts */
+    SMALL_RUNS = 4, /* ... so often, of which the shortest counts */
+    LARGE_RUNS = 3
 };
 
 static const double long_enough = 0.02; /* seconds */
@@ -31,12 +32,12 @@ static tg_status once(tg__engine *e, tg__op *op)
 }
 
 /* Seconds of one exchange on this rank. */
-static tg_status time_runs(tg__engine *e, tg__op *op, int run, double *seconds_p)
+static tg_status time_runs(tg__engine *e, tg__op *op, int run, int runs, double *seconds_p)
 {
     const tg_clock *clock = tg__engine_transport(e)->clock;
     double least = INFINITY;
     TG_TRY(once(e, op)); /* all are here now, and buffers and connections are warm */
-    for (int i = 0; i < RUNS; i++) {
+    for (int i = 0; i < runs; i++) {
         const int64_t begin_ns = tg_now_ns(clock);
         for (int k = 0; k < run; k++)
             TG_TRY(once(e, op));
@@ -47,7 +48,7 @@ static tg_status time_runs(tg__engine *e, tg__op *op, int run, double *seconds_p
 }
 
 /* The longest of all ranks' seconds, for messages of m bytes. */
-static tg_status time_messages(tg__engine *e, size_t m, int run, double *seconds_p)
+static tg_status time_messages(tg__engine *e, size_t m, int run, int runs, double *seconds_p)
 {
     const tg_transport *t = tg__engine_transport(e);
     double own = 0, *all;
@@ -56,7 +57,7 @@ static tg_status time_messages(tg__engine *e, size_t m, int run, double *seconds
     tg_status status = tg__gather_create(t->rank, t->size, m, &op->x);
     if (status == TG_OK) {
         tg__gather_say_all(op->x);
-        status = time_runs(e, op, run, &own);
+        status = time_runs(e, op, run, runs, &own);
     }
     tg__op_release(e, op, status);
     TG_TRY(status);
@@ -78,10 +79,10 @@ tg_status tg__network_measure(tg__engine *e, tg__network *net_p)
         *net_p = (tg__network){0};
         return TG_OK;
     }
-    TG_TRY(time_messages(e, SMALL, SMALL_RUN, &small));
+    TG_TRY(time_messages(e, SMALL, SMALL_RUN, SMALL_RUNS, &small));
     for (size_t sent = FIRST;; sent *= GROWTH) {
         const size_t m = (size_t)((double)sent / others) + SMALL;
-        TG_TRY(time_messages(e, m, LARGE_RUN, &large));
+        TG_TRY(time_messages(e, m, LARGE_RUN, LARGE_RUNS, &large));
         if (large - small > fmax(long_enough, small) || sent * GROWTH > LAST) {
             net_p->byte = fmax(0, large - small) / (others * (double)(m - SMALL));
             net_p->delay = fmax(0, small - few * net_p->byte);
