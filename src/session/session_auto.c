@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { AUDIBLE = 1 << 24 }; /* elements: some seconds */
+
 static const char section[] = "exchanges"; /* of a checkpoint: names, a line a bucket */
 
 static bool is_auto(const tg_session *s, const bucket *b)
@@ -36,26 +38,43 @@ static tg_status make(void *arg, tg__method_setup alone, tg__method **m_p)
     return tg__session_method(k->s, &k->s->bucket[k->bucket], k->bucket, alone, m_p);
 }
 
-static tg_status choose(const tg_session *s, const tg__network *net, uint8_t *number)
+static tg_status choose(const tg_session *s, uint32_t b, const tg__network *net, uint8_t *number_p)
 {
-    for (uint32_t b = 0; b < s->nbuckets; b++) {
-        const bucket *each = &s->bucket[b];
-        making k = {.s = s, .bucket = b};
-        const tg__auto_request q = {.spec = s->rules.rule[each->rule].spec,
-                                    .bucket = b,
-                                    .size = s->transport->size,
-                                    .n = each->n,
-                                    .seed = s->config.seed,
-                                    .eta = s->lr,
-                                    .make = make,
-                                    .arg = &k};
-        const tg__exchange_ops *choice;
-        if (!is_auto(s, each))
-            continue;
-        TG_TRY(tg__auto_exchange(&q, net, &choice));
-        number[b] = tg__exchange_number(choice);
-    }
+    making k = {.s = s, .bucket = b};
+    const tg__auto_request q = {.spec = s->rules.rule[s->bucket[b].rule].spec,
+                                .bucket = b,
+                                .size = s->transport->size,
+                                .n = s->bucket[b].n,
+                                .seed = s->config.seed,
+                                .eta = s->lr,
+                                .make = make,
+                                .arg = &k};
+    const tg__exchange_ops *choice;
+    TG_TRY(tg__auto_exchange(&q, net, &choice));
+    *number_p = tg__exchange_number(choice);
     return TG_OK;
+}
+
+/* Rank 0's choices, by measuring. The others wait, and hear of it after every so many elements: a
+ * rank that says nothing for too long counts as dead. */
+static tg_status choose_all(tg_session *s, uint8_t *number)
+{
+    tg__network net;
+    tg_status status = TG_OK;
+    size_t silent = 0;
+    TG_TRY(tg__network_measure(s->engine, &net));
+    for (uint32_t b = 0; b < s->nbuckets; b++) {
+        if (!is_auto(s, &s->bucket[b]))
+            continue;
+        if (s->transport->rank == 0 && status == TG_OK)
+            status = choose(s, b, &net, &number[b]);
+        silent += s->bucket[b].n;
+        if (silent < AUDIBLE)
+            continue;
+        TG_TRY(tg__agree(s->engine, status));
+        silent = 0;
+    }
+    return tg__agree(s->engine, status);
 }
 
 /* Of the text (len) take the line of each bucket. */
@@ -93,13 +112,11 @@ static tg_status read_saved(tg_session *s, const char *dir, uint8_t *number)
 
 static tg_status agree_on_choices(tg_session *s, const char *dir, uint8_t *number)
 {
-    tg__network net = {0};
-    tg_status status = TG_OK;
+    const bool reads = dir != NULL && s->transport->rank == 0;
     if (dir == NULL)
-        TG_TRY(tg__network_measure(s->engine, &net));
-    if (s->transport->rank == 0)
-        status = dir == NULL ? choose(s, &net, number) : read_saved(s, dir, number);
-    TG_TRY(tg__agree(s->engine, status));
+        TG_TRY(choose_all(s, number));
+    else
+        TG_TRY(tg__agree(s->engine, reads ? read_saved(s, dir, number) : TG_OK));
     TG_TRY(tg__share(s->engine, number, s->nbuckets));
     for (size_t b = 0; b < s->nbuckets; b++) {
         const tg__exchange_ops *x = tg__exchange_numbered(number[b]);
