@@ -41,6 +41,7 @@ typedef struct fixture_job {
     tg_overlap overlap;
     bool blind;          /* full overlap: nobody waits for parameters, only gradients come again */
     uint64_t eval_every; /* steps between evaluations; 0: none */
+    const char *link;    /* all ranks' transports are shaped by it; NULL: as fast as memory */
     const uint32_t *buckets, *odd_buckets; /* (nbuckets); odd: of odd_rank */
     size_t nbuckets;
 } fixture_job;
@@ -54,6 +55,7 @@ typedef struct fixture_result {
     float trail[64][FIXTURE_N]; /* parameters of the next forward pass after each step */
     tg_step_info info[64];
     tg_method_info method[64]; /* the first of the info's */
+    char methods[512];         /* what the last step's are, a line each */
 } fixture_result;
 
 static const size_t fixture_shape[FIXTURE_TENSORS][2] = {{20, 25}, {20, 1}, {9, 37}, {7, 1}};
@@ -143,6 +145,13 @@ static inline tg_status fixture_forward(const fixture_rank *r, tg_session *s, co
     return TG_OK;
 }
 
+static inline void fixture_list_methods(const tg_step_info *info, char *text, size_t cap)
+{
+    size_t at = 0;
+    for (size_t i = 0; i < info->nmethods && at < cap; i++)
+        at += (size_t)snprintf(text + at, cap - at, "%s\n", info->methods[i].method);
+}
+
 static inline tg_status fixture_train(fixture_rank *r, tg_session *s, float *w, float *g,
                                       const size_t *offset)
 {
@@ -184,6 +193,7 @@ static inline tg_status fixture_train(fixture_rank *r, tg_session *s, float *w, 
                 memcpy(r->out->trail[t], w, FIXTURE_N * sizeof *w);
             r->out->info[t] = info;
             r->out->method[t] = info.methods[0];
+            fixture_list_methods(&info, r->out->methods, sizeof r->out->methods);
         }
         if (job->save_dir != NULL && t + 1 == job->save_at)
             TG_TRY(tg_session_save(s, job->save_dir, "extra", 6));
@@ -246,8 +256,13 @@ static inline tg_status fixture_session(fixture_rank *r)
 static inline void *fixture_thread(void *arg)
 {
     fixture_rank *r = arg;
+    tg_link link;
     r->out->status = TG_OK;
-    if (r->job->fault != NULL && r->rank == r->job->odd_rank)
+    if (r->job->link != NULL)
+        r->out->status = tg_link_parse(r->job->link, &link);
+    if (r->job->link != NULL && r->out->status == TG_OK)
+        r->out->status = tg_transport_shaped(r->transport, &link, &r->transport);
+    if (r->out->status == TG_OK && r->job->fault != NULL && r->rank == r->job->odd_rank)
         r->out->status = tg_transport_faulty(r->transport, r->job->fault, &r->transport);
     if (r->out->status == TG_OK)
         r->out->status = fixture_session(r);

@@ -33,7 +33,8 @@ typedef struct tg_reducer_config {
                                same bits for any number */
 } tg_reducer_config;
 
-/* method     spec string, e.g. "topk:density=0.01"
+/* method     spec string, e.g. "topk:density=0.01"; exchange=auto: the network is measured, and
+ *            rank 0 chooses
  * transport  borrowed; not used by anyone else until the reducer is destroyed
  * n          elements of every vector
  * config     NULL: seed 0, one segment, 60 s

@@ -125,7 +125,8 @@ TG_API TG_NODISCARD tg_status tg_session_add(tg_session *s, const tg_tensor *ten
                                              uint32_t *id_p);
 
 /* Handshake (versions, specs, job text, tensors, with the rank that differs named), then rank 0's
- * tensors go to all.
+ * tensors go to all. Between the two, for methods that say exchange=auto, the network is measured
+ * and the exchange of each bucket chosen, by rank 0 for all; tg_log is told of it (TG_LOG_INFO).
  * Errors TG_E_SPEC (a rule without a tensor, rules that exclude each other), TG_E_ARG
  * (config.buckets do not hold all tensors), TG_E_MISMATCH, TG_E_VERSION, TG_E_PEER, TG_E_NOMEM */
 TG_API TG_NODISCARD tg_status tg_session_begin(tg_session *s);
@@ -148,7 +149,8 @@ TG_API TG_NODISCARD tg_status tg_progress(tg_session *s);
  * go by it. kept / n is the density that was achieved, residual_norm / norm how many gradients'
  * worth was not sent yet, encode_ns / n what an element cost. */
 typedef struct tg_method_info {
-    const char *method;   /* normal form; lives as long as the session */
+    const char *method;   /* normal form, with what was chosen in the place of exchange=auto; lives
+                             as long as the session */
     uint64_t n;           /* elements exchanged in this run; 0: nothing of this method came */
     uint64_t kept;        /* those that this rank's frames say something about; n if dense */
     uint64_t bytes;       /* this rank's frames, with one envelope a bucket */
@@ -239,7 +241,8 @@ TG_API uint64_t tg_session_skipped(const tg_session *s);
  * Errors TG_E_IO, TG_E_PEER, TG_E_ARG (a tensor's name is not UTF-8): the session goes on */
 TG_API TG_NODISCARD tg_status tg_session_save(tg_session *s, const char *dir, const void *extra,
                                               size_t len);
-/* In the place of tg_session_begin: handshake, then the newest committed checkpoint in dir.
+/* In the place of tg_session_begin: handshake, then the newest committed checkpoint in dir. What
+ * exchange=auto was there it is here: nothing is measured.
  * *extra_p is the session's until destroyed. Errors TG_E_IO, TG_E_CORRUPT, TG_E_VERSION
  * (saved by an older telegrad), TG_E_MISMATCH (another model, method, world size, ...) */
 TG_API TG_NODISCARD tg_status tg_session_load(tg_session *s, const char *dir, const void **extra_p,

@@ -287,6 +287,20 @@ const char *tg_spec_word(const tg_spec *spec, const char *key)
     return need(spec, key, TG_KEY_CHOICE, TG_KEY_SPEC)->word;
 }
 
+tg_status tg__spec_set(tg_spec *spec, const char *key, const char *text)
+{
+    size_t index = 0;
+    tg__spec_value value = {.has = true};
+    TG_TRY(find_key("spec", spec->entry, key, &index));
+    TG_TRY(tg__spec_value_parse(&spec->entry->keys[index], text, &value));
+    value.given = spec->values[index].given;
+    free(spec->values[index].word);
+    spec->values[index] = value;
+    free(spec->text);
+    spec->text = NULL;
+    return make_text(spec);
+}
+
 tg_status tg_duration_steps(tg_duration d, uint64_t steps_per_epoch, const char *what,
                             uint64_t *steps_p)
 {

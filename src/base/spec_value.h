@@ -21,6 +21,10 @@ TG_NODISCARD tg_status tg__spec_value_parse(const tg_key *key, const char *text,
 /* Write the value in its normal form, which parses to the same value. */
 void tg__spec_value_print(const tg_key *key, const tg__spec_value *value, FILE *file);
 
+/* Give a key of spec another value: one that the entry allows, as text. Anything read from the spec
+ * before, its text included, is no longer valid. Errors TG_E_SPEC, TG_E_NOMEM */
+TG_NODISCARD tg_status tg__spec_set(tg_spec *spec, const char *key, const char *text);
+
 /* A list of words for a message: "a, b, c", cut with ", ..." when full. Start with list[0] = 0. */
 #define TG__WORD_LIST 640
 void tg__word_list_add(char list[TG__WORD_LIST], const char *word, size_t len);

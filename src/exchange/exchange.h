@@ -97,6 +97,7 @@ typedef struct tg__exchange_ops {
     void (*leftover)(tg__exchange *x, float scale, float *r);
     bool sliceable; /* no messages of slices of its own, the same for any cut of the vector: may be
                      * cut into slices (sliced.h) */
+    bool automatic; /* exchange=auto may choose it */
     bool decodes_own; /* the result contains this rank's own decoded values (all but broadcast) */
 } tg__exchange_ops;
 

@@ -158,5 +158,6 @@ const tg__exchange_ops tg__allgather_exchange = {
     .finished = allgather_finished,
     .result = allgather_result,
     .cost = allgather_cost,
+    .automatic = true,
     .decodes_own = true,
 };

@@ -214,5 +214,6 @@ const tg__exchange_ops tg__direct_exchange = {
     .result = tg__direct_result,
     .cost = direct_cost,
     .sliceable = true,
+    .automatic = true,
     .decodes_own = true,
 };

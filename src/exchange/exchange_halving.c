@@ -280,5 +280,6 @@ const tg__exchange_ops tg__halving_exchange = {
     .finished = halving_finished,
     .result = halving_result,
     .cost = halving_cost,
+    .automatic = true,
     .decodes_own = true,
 };

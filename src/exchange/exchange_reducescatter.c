@@ -65,5 +65,6 @@ const tg__exchange_ops tg__reducescatter_exchange = {
     .result = reducescatter_result,
     .cost = reducescatter_cost,
     .leftover = reducescatter_leftover,
+    .automatic = true,
     .decodes_own = true,
 };

@@ -287,5 +287,6 @@ const tg__exchange_ops tg__ring_exchange = {
     .cost = ring_cost,
     .leftover = ring_leftover,
     .sliceable = true,
+    .automatic = true,
     .decodes_own = true,
 };

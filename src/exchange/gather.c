@@ -30,22 +30,22 @@ static tg_status gather_start(tg__exchange *x)
     return TG_OK;
 }
 
-/* Wishes number 0 .. size-1 are receives by rank, size .. 2 size - 1 sends; the own number is left
- * out. */
+/* Receives, then sends, each in an order of its own, so that no rank is everybody's first. Message
+ * number `rank` is the receive from that rank, number size + rank the send to it. */
 static size_t gather_wants(tg__exchange *x, tg__wish *wish, size_t max)
 {
     gather *g = x->impl;
+    const int others = x->size - 1;
     size_t count = 0;
-    for (; count < max && g->told < 2 * x->size; g->told++) {
-        int peer = g->told % x->size;
-        bool send = g->told >= x->size;
-        if (peer == x->rank)
-            continue;
+    for (; count < max && g->told < 2 * others; g->told++) {
+        const bool send = g->told >= others;
+        const int k = 1 + g->told % others;
+        const int peer = (x->rank + (send ? k : x->size - k)) % x->size;
         wish[count++] = (tg__wish){.send = send,
                                    .peer = peer,
                                    .msg = g->msg[send ? x->rank : peer],
                                    .len = send ? g->len[x->rank] : g->cap,
-                                   .id = (uint32_t)g->told};
+                                   .id = (uint32_t)(send ? x->size + peer : peer)};
     }
     return count;
 }
@@ -112,6 +112,12 @@ void tg__gather_set(tg__exchange *x, const void *bytes, size_t len)
     gather *g = x->impl;
     memcpy(g->msg[x->rank] + TG__ENVELOPE_BYTES, bytes, len);
     g->len[x->rank] = len;
+}
+
+void tg__gather_say_all(tg__exchange *x)
+{
+    gather *g = x->impl;
+    g->len[x->rank] = g->cap;
 }
 
 const uint8_t *tg__gather_get(const tg__exchange *x, int rank, size_t *len_p)

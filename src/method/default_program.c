@@ -99,13 +99,11 @@ static tg_status check_leftover(const tg__method *m, const program *p, const tg_
 
 static tg_status make_lane(tg__method *m, program *p, lane *l)
 {
-    const char *name = tg_spec_word(m->spec, "exchange");
-    bool automatic = strcmp(name, "auto") == 0, twoway = has_flag(m, "twoway");
-    if (twoway && !automatic && strcmp(name, "direct") != 0)
-        return tg_fail(TG_E_SPEC, "twoway=yes with exchange=%s: allowed: auto, direct", name);
-    const tg__exchange_ops *coded = tg__exchange_find(!automatic ? name
-                                                      : twoway   ? "direct"
-                                                                 : m->def->exchange);
+    const tg__exchange_ops *coded = tg__method_exchange(m);
+    const char *name = coded->entry.name;
+    const bool twoway = has_flag(m, "twoway");
+    if (twoway && strcmp(name, "direct") != 0)
+        return tg_fail(TG_E_SPEC, "twoway=yes with exchange=%s: allowed: direct, auto", name);
     const tg__exchange_ops *dense = strcmp(name, "none") == 0 ? coded : tg__exchange_find("direct");
     const tg__method_setup *s = &m->setup;
     TG_TRY(check_leftover(m, p, coded));

@@ -116,3 +116,41 @@ tg_status tg__gather_all(tg__engine *e, const void *own, size_t len, void *all)
     tg__op_release(e, op, TG_OK);
     return status;
 }
+
+tg_status tg__share(tg__engine *e, void *data, size_t len)
+{
+    const bool says = tg__engine_transport(e)->rank == 0;
+    tg__op *op = NULL;
+    size_t got;
+    TG_TRY(gather(e, data, says ? len : 0, len, &op));
+    const uint8_t *bytes = tg__gather_get(op->x, 0, &got);
+    tg_status status = TG_OK;
+    if (got == len)
+        memcpy(data, bytes, len);
+    else
+        status = tg_fail(TG_E_CORRUPT, "rank 0 sent %zu bytes where %zu were expected", got, len);
+    tg__op_release(e, op, TG_OK);
+    return status;
+}
+
+typedef struct verdict { /* of one rank, sent to all */
+    int32_t status;
+    char text[476];
+} verdict;
+
+tg_status tg__agree(tg__engine *e, tg_status own)
+{
+    const int size = tg__engine_transport(e)->size;
+    verdict mine = {.status = (int32_t)own}, *all;
+    if (own != TG_OK)
+        snprintf(mine.text, sizeof mine.text, "%s", tg_error());
+    TG_TRY(tg__alloc((size_t)size, sizeof *all, &all));
+    tg_status status = tg__gather_all(e, &mine, sizeof mine, all);
+    for (int rank = 0; status == TG_OK && rank < size; rank++) {
+        all[rank].text[sizeof all[rank].text - 1] = 0;
+        if (all[rank].status != TG_OK)
+            status = tg_fail((tg_status)all[rank].status, "rank %d: %s", rank, all[rank].text);
+    }
+    free(all);
+    return status;
+}

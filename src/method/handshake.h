@@ -13,4 +13,11 @@ TG_NODISCARD tg_status tg__handshake(tg__engine *e, const char *text);
 /* Every rank's `len` bytes (len <= 32768) to all: all (size * len) in rank order. Blocking. */
 TG_NODISCARD tg_status tg__gather_all(tg__engine *e, const void *own, size_t len, void *all);
 
+/* Rank 0's `len` bytes to all, in place. Blocking. */
+TG_NODISCARD tg_status tg__share(tg__engine *e, void *data, size_t len);
+
+/* own: how it went on this rank. All go on, or all fail with what the first rank that failed says.
+ * Blocking. */
+TG_NODISCARD tg_status tg__agree(tg__engine *e, tg_status own);
+
 #endif

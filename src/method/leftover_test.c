@@ -179,9 +179,9 @@ static void refused(void **state)
     } cases[] = {
         {"topk:feedback=none,exchange=reducescatter", "feedback=none"},
         {"topk:feedback=none,exchange=gtopk", "feedback=none"},
-        {"strom:exchange=reducescatter", "allowed: auto, allgather, direct, none"},
-        {"2bit:exchange=reducescatter", "allowed: auto, allgather, direct, none"},
-        {"signsgd:exchange=reducescatter", "allowed: auto, allgather, direct, none"},
+        {"strom:exchange=reducescatter", "allowed: allgather, direct, auto, none"},
+        {"2bit:exchange=reducescatter", "allowed: allgather, direct, auto, none"},
+        {"signsgd:exchange=reducescatter", "allowed: allgather, direct, auto, none"},
     };
     (void)state;
     memset(ranks, 0, sizeof ranks);

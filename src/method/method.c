@@ -1,6 +1,7 @@
 /* Methods by name: the list, parsing, and making one for a bucket. */
 #include "method/method.h"
 #include "base/mem.h"
+#include "base/spec_value.h"
 #include "kernel/parallel.h"
 
 #include <math.h>
@@ -35,13 +36,42 @@ const tg_entry *const *tg__method_entries(size_t *count_p)
     return entries;
 }
 
+const char *tg__method_default_exchange(const tg_spec *spec)
+{
+    const tg_key *key = tg_spec_entry(spec)->keys;
+    if (tg_spec_has(spec, "twoway") && tg_spec_flag(spec, "twoway"))
+        return "direct";
+    while (strcmp(key->name, "exchange") != 0)
+        key++;
+    return key->def;
+}
+
+bool tg__method_is_auto(const tg_spec *spec)
+{
+    return strcmp(tg_spec_word(spec, "exchange"), "auto") == 0;
+}
+
 tg_status tg__method_parse(const char *text, tg_spec **spec_p, const tg__method_def **def_p)
 {
-    TG_TRY(tg_spec_parse("method", entries, TG__COUNT(entries), text, spec_p));
+    tg_spec *spec;
+    TG_TRY(tg_spec_parse("method", entries, TG__COUNT(entries), text, &spec));
+    if (!tg_spec_given(spec, "exchange")) {
+        const tg_status status = tg__spec_set(spec, "exchange", tg__method_default_exchange(spec));
+        if (status != TG_OK) {
+            tg_spec_free(spec);
+            return status;
+        }
+    }
+    *spec_p = spec;
     for (size_t i = 0; i < TG__COUNT(methods); i++)
-        if (tg_spec_entry(*spec_p) == entries[i])
+        if (tg_spec_entry(spec) == entries[i])
             *def_p = methods[i];
     return TG_OK;
+}
+
+const tg__exchange_ops *tg__method_exchange(const tg__method *m)
+{
+    return tg__exchange_find(tg_spec_word(m->spec, "exchange"));
 }
 
 /* Two settings of one thing: the method's own counts, unless the optimizer names another. */
@@ -129,6 +159,10 @@ static tg_status create(tg__method *m, const char *text, const tg__method_setup 
 {
     TG_TRY(tg__kernel_check());
     TG_TRY(tg__method_parse(text, &m->spec, &m->def));
+    if (tg__method_is_auto(m->spec))
+        TG_TRY(tg__spec_set(m->spec, "exchange",
+                            setup->exchange != NULL ? setup->exchange
+                                                    : tg__method_default_exchange(m->spec)));
     m->setup = *setup;
     m->setup.tensor = NULL;
     m->setup.len = m->setup.rows = m->setup.cols = NULL;

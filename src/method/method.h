@@ -21,12 +21,13 @@ typedef struct tg__method_setup {
     const size_t *rows, *cols; /* (count) matrix views */
     const size_t *dims;        /* (count) dimensions; NULL: not known */
     size_t count;
-    size_t lanes;     /* exchanges of this bucket that may be under way at once */
-    bool may_bypass;  /* the strategy will ask for dense uncompressed steps */
-    double momentum;  /* the optimizer's, which a method that owns momentum takes over; NAN: none */
-    int nesterov;     /* the optimizer's: 1, 0; -1: it names none */
-    tg__state *state; /* where slots are made */
-    tg__pool *pool;   /* cores for encode and decode; NULL: the calling one. Borrowed */
+    size_t lanes;    /* exchanges of this bucket that may be under way at once */
+    bool may_bypass; /* the strategy will ask for dense uncompressed steps */
+    double momentum; /* the optimizer's, which a method that owns momentum takes over; NAN: none */
+    int nesterov;    /* the optimizer's: 1, 0; -1: it names none */
+    const char *exchange; /* what exchange=auto is; NULL: the one of specs that name none */
+    tg__state *state;     /* where slots are made */
+    tg__pool *pool;       /* cores for encode and decode; NULL: the calling one. Borrowed */
 } tg__method_setup;
 
 /* One bucket, one step. */
@@ -82,17 +83,15 @@ typedef struct tg__method_def {
     tg_entry entry;
     tg_method_card card;
     const tg__program_ops *program;
-    const char *
-        codec; /* default program: codec and feedback by name, and the exchange that `auto` means */
+    const char *codec; /* default program: codec and feedback by name */
     const char *feedback;
-    const char *exchange;
     const tg__combine *combine; /* default program: NULL is the mean */
     uint32_t properties;
 } tg__method_def;
 
 struct tg__method {
     const tg__method_def *def;
-    tg_spec *spec;
+    tg_spec *spec;          /* with the exchange that there is in the place of auto */
     tg__method_setup setup; /* arrays copied */
     size_t n;
     tg__feedback *feedback; /* NULL if the program has none */
@@ -101,9 +100,13 @@ struct tg__method {
 
 const tg__method_def *const *tg__methods(size_t *count_p);
 const tg_entry *const *tg__method_entries(size_t *count_p);
-/* Parse only, to look at a method before tensors are known. */
+/* Parse only, to look at a method before tensors are known. A default that depends on another key
+ * (twoway=yes: exchange=direct) is in the spec then. */
 TG_NODISCARD tg_status tg__method_parse(const char *text, tg_spec **spec_p,
                                         const tg__method_def **def_p);
+/* Whether the spec says exchange=auto; the name of the exchange that it would have without. */
+bool tg__method_is_auto(const tg_spec *spec);
+const char *tg__method_default_exchange(const tg_spec *spec);
 /* Whether method and optimizer agree on the momentum (NAN: the optimizer names none) and its kind,
  * if the method owns it. Errors TG_E_SPEC */
 TG_NODISCARD tg_status tg__method_check_momentum(const tg__method_def *def, const tg_spec *spec,
@@ -113,6 +116,9 @@ TG_NODISCARD tg_status tg__method_check_momentum(const tg__method_def *def, cons
 TG_NODISCARD tg_status tg__method_create(const char *text, const tg__method_setup *setup,
                                          tg__method **m_p);
 void tg__method_destroy(tg__method *m);
+
+/* The exchange that the method's spec names; of a spec with exchange=auto, the setup's. */
+const tg__exchange_ops *tg__method_exchange(const tg__method *m);
 
 /* Whether something is kept that was not sent yet; its norm, 0 if nothing is kept. */
 bool tg__method_remembers(const tg__method *m);

@@ -20,5 +20,4 @@ const tg__method_def tg__method_adacomp = {
     .program = &tg__default_program,
     .codec = "adacomp",
     .feedback = "residual",
-    .exchange = "allgather",
 };

@@ -1,5 +1,6 @@
 /* ATOMO: of each matrix about `rank` singular vectors, drawn at random, scaled to be unbiased. */
 #include "method/default_program.h"
+#include "method/method_keys.h"
 
 static const tg_key keys[] = {
     {.name = "rank",
@@ -10,9 +11,9 @@ static const tg_key keys[] = {
      .help = "atoms of a matrix that are kept on average; the paper's s"},
     {.name = "exchange",
      .type = TG_KEY_CHOICE,
-     .def = "auto",
-     .choices = "auto|allgather|none",
-     .help = "auto: allgather (atoms belong to whole matrices); none: ranks drift apart"},
+     .def = "allgather",
+     .choices = "allgather|auto|none",
+     .help = "allgather, as atoms belong to whole matrices, and so auto; " TG__EXCHANGE_NONE},
     {.name = NULL},
 };
 
@@ -32,5 +33,4 @@ const tg__method_def tg__method_atomo = {
     .program = &tg__default_program,
     .codec = "atomo",
     .feedback = "none",
-    .exchange = "allgather",
 };

@@ -21,5 +21,4 @@ const tg__method_def tg__method_bf16 = {
     .program = &tg__default_program,
     .codec = "bf16",
     .feedback = "none",
-    .exchange = "allgather",
 };

@@ -13,10 +13,10 @@ static const tg_key keys[] = {
      .help = "how a rank's values are sent to where they are summed"},
     {.name = "exchange",
      .type = TG_KEY_CHOICE,
-     .def = "auto",
-     .choices = "auto|direct|ring|halving|allgather|none",
-     .help = "of the k values; auto: direct; none: no exchange, ranks choose for themselves and "
-             "drift apart"},
+     .def = "direct",
+     .choices = "direct|ring|halving|allgather|auto|none",
+     .help = "of the k values; " TG__EXCHANGE_AUTO "none: no exchange, ranks choose for themselves "
+             "and drift apart"},
     {.name = NULL},
 };
 
@@ -37,6 +37,5 @@ const tg__method_def tg__method_cltk = {
     .program = &tg__leader_support_program,
     .codec = "f32",
     .feedback = "residual",
-    .exchange = "direct",
     .properties = TG__SPARSIFIES,
 };

@@ -1,13 +1,14 @@
 /* Synchronous SGD: the exact mean of the gradients. */
 #include "method/default_program.h"
+#include "method/method_keys.h"
 
 static const tg_key keys[] = {
     {.name = "exchange",
      .type = TG_KEY_CHOICE,
-     .def = "auto",
-     .choices = "auto|direct|ring|halving|allgather|none",
-     .help = "auto: direct reduce-scatter + all-gather, summed in rank order; allgather: all to "
-             "all in one delay, for small models on long links"},
+     .def = "direct",
+     .choices = "direct|ring|halving|allgather|auto|none",
+     .help = "direct: reduce-scatter + all-gather, summed in rank order; allgather: all to all in "
+             "one delay, for small models on long links; " TG__EXCHANGE_AUTO TG__EXCHANGE_NONE},
     {.name = NULL},
 };
 
@@ -22,6 +23,5 @@ const tg__method_def tg__method_dense = {
     .program = &tg__default_program,
     .codec = "f32",
     .feedback = "none",
-    .exchange = "direct",
     .properties = TG__DENSE,
 };

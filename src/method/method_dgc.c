@@ -28,6 +28,5 @@ const tg__method_def tg__method_dgc = {
     .program = &tg__default_program,
     .codec = "topk",
     .feedback = "velocity",
-    .exchange = "allgather",
     .properties = TG__SPARSIFIES | TG__OWNS_MOMENTUM,
 };

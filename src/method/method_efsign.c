@@ -31,5 +31,4 @@ const tg__method_def tg__method_efsign = {
     .program = &tg__default_program,
     .codec = "sign",
     .feedback = "residual",
-    .exchange = "allgather",
 };

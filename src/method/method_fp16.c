@@ -21,5 +21,4 @@ const tg__method_def tg__method_fp16 = {
     .program = &tg__default_program,
     .codec = "fp16",
     .feedback = "none",
-    .exchange = "allgather",
 };

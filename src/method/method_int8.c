@@ -22,5 +22,4 @@ const tg__method_def tg__method_int8 = {
     .program = &tg__default_program,
     .codec = "int8",
     .feedback = "none",
-    .exchange = "allgather",
 };

@@ -2,31 +2,36 @@
 #ifndef TG_METHOD_KEYS_H
 #define TG_METHOD_KEYS_H
 
-#define TG__KEY_EXCHANGE_CODED                                                              \
-    {                                                                                       \
-        .name = "exchange", .type = TG_KEY_CHOICE, .def = "auto",                           \
-        .choices = "auto|allgather|direct|none",                                            \
-        .help = "auto: allgather (one one-way delay); none: no exchange, ranks drift apart" \
+/* Parts of the help of every key `exchange`. */
+#define TG__EXCHANGE_AUTO "auto: what is predicted to be fastest on the network as measured; "
+#define TG__EXCHANGE_NONE "none: no exchange, ranks drift apart"
+
+#define TG__KEY_EXCHANGE_CODED                                                                  \
+    {                                                                                           \
+        .name = "exchange", .type = TG_KEY_CHOICE, .def = "allgather",                          \
+        .choices = "allgather|direct|auto|none",                                                \
+        .help =                                                                                 \
+            "allgather: one one-way delay; direct: two, sums travel as f32; " TG__EXCHANGE_AUTO \
+                TG__EXCHANGE_NONE                                                               \
     }
 
 /* Of sparsifiers: sums may be selected from again. */
-#define TG__KEY_EXCHANGE_SPARSE                                                               \
-    {                                                                                         \
-        .name = "exchange", .type = TG_KEY_CHOICE, .def = "auto",                             \
-        .choices = "auto|allgather|reducescatter|gtopk|direct|none",                          \
-        .help = "auto: allgather (one one-way delay); reducescatter: owners select from the " \
-                "sums again, bytes do not grow with P; gtopk: a tree does, 2 log2 P delays; " \
-                "none: no exchange, ranks drift apart"                                        \
+#define TG__KEY_EXCHANGE_SPARSE                                                             \
+    {                                                                                       \
+        .name = "exchange", .type = TG_KEY_CHOICE, .def = "allgather",                      \
+        .choices = "allgather|reducescatter|gtopk|direct|auto|none",                        \
+        .help = "allgather: one one-way delay; reducescatter: owners select from the sums " \
+                "again, bytes do not grow with P; gtopk: a tree does, 2 log2 P "            \
+                "delays; " TG__EXCHANGE_AUTO TG__EXCHANGE_NONE                              \
     }
 
 /* Of codecs that round: sums may be rounded as well. */
-#define TG__KEY_EXCHANGE_ROUNDED_BY(choice, help_of_choice)                                  \
-    {                                                                                        \
-        .name = "exchange", .type = TG_KEY_CHOICE, .def = "auto",                            \
-        .choices = "auto|allgather|direct|reducescatter" choice "|none",                     \
-        .help = "auto: allgather (one one-way delay); direct: sums travel as f32; "          \
-                "reducescatter: they are coded again" help_of_choice "; none: no exchange, " \
-                "ranks drift apart"                                                          \
+#define TG__KEY_EXCHANGE_ROUNDED_BY(choice, help_of_choice)                                    \
+    {                                                                                          \
+        .name = "exchange", .type = TG_KEY_CHOICE, .def = "allgather",                         \
+        .choices = "allgather|direct|reducescatter" choice "|auto|none",                       \
+        .help = "allgather: one one-way delay; direct: sums travel as f32; reducescatter: "    \
+                "they are coded again" help_of_choice "; " TG__EXCHANGE_AUTO TG__EXCHANGE_NONE \
     }
 #define TG__KEY_EXCHANGE_ROUNDED TG__KEY_EXCHANGE_ROUNDED_BY("", "")
 #define TG__KEY_EXCHANGE_ROUNDED_OR_RING \

@@ -31,5 +31,4 @@ const tg__method_def tg__method_onebit = {
     .program = &tg__default_program,
     .codec = "1bit",
     .feedback = "residual",
-    .exchange = "allgather",
 };

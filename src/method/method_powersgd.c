@@ -1,5 +1,6 @@
 /* PowerSGD: each matrix as a product of two skinny ones, by one step of a warm-started power
  * iteration. */
+#include "method/method_keys.h"
 #include "method/powersgd_program.h"
 
 static const tg_key keys[] = {
@@ -27,9 +28,11 @@ static const tg_key keys[] = {
      .help = "steps or epochs (1ep) that go dense before"},
     {.name = "exchange",
      .type = TG_KEY_CHOICE,
-     .def = "auto",
-     .choices = "auto|direct|ring|allgather|none",
-     .help = "of both rounds; auto: direct reduce-scatter + all-gather, summed in rank order"},
+     .def = "direct",
+     .choices = "direct|ring|allgather|auto|none",
+     .help =
+         "of both rounds; direct: reduce-scatter + all-gather, summed in rank order; allgather: "
+         "one delay a round; " TG__EXCHANGE_AUTO TG__EXCHANGE_NONE},
     {.name = NULL},
 };
 
@@ -49,5 +52,4 @@ const tg__method_def tg__method_powersgd = {
                      "rank's on the mean gradient",
         },
     .program = &tg__powersgd_program,
-    .exchange = "direct",
 };

@@ -21,5 +21,4 @@ const tg__method_def tg__method_qsgd = {
     .program = &tg__default_program,
     .codec = "qsgd",
     .feedback = "none",
-    .exchange = "allgather",
 };

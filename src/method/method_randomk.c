@@ -18,9 +18,9 @@ static const tg_key keys[] = {
      .help = "none: nothing is remembered, and the sum is scaled by n/k (unbiased)"},
     {.name = "exchange",
      .type = TG_KEY_CHOICE,
-     .def = "auto",
-     .choices = "auto|direct|ring|halving|allgather|none",
-     .help = "of the k values; auto: direct; none: no exchange, ranks drift apart"},
+     .def = "direct",
+     .choices = "direct|ring|halving|allgather|auto|none",
+     .help = "of the k values; " TG__EXCHANGE_AUTO TG__EXCHANGE_NONE},
     {.name = NULL},
 };
 
@@ -40,6 +40,5 @@ const tg__method_def tg__method_randomk = {
     .program = &tg__shared_support_program,
     .codec = "f32",
     .feedback = "residual",
-    .exchange = "direct",
     .properties = TG__SPARSIFIES,
 };

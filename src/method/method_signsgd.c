@@ -21,6 +21,5 @@ const tg__method_def tg__method_signsgd = {
     .program = &tg__default_program,
     .codec = "sign",
     .feedback = "none",
-    .exchange = "allgather",
     .combine = &tg__combine_vote,
 };

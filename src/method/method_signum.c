@@ -26,6 +26,5 @@ const tg__method_def tg__method_signum = {
     .program = &tg__default_program,
     .codec = "sign",
     .feedback = "momentum",
-    .exchange = "allgather",
     .combine = &tg__combine_vote,
 };

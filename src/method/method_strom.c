@@ -21,5 +21,4 @@ const tg__method_def tg__method_strom = {
     .program = &tg__default_program,
     .codec = "strom",
     .feedback = "residual",
-    .exchange = "allgather",
 };

@@ -26,5 +26,4 @@ const tg__method_def tg__method_terngrad = {
              .limit = "exact on entries 0, s, -s without clipping; E[decoded] = clipped gradient"},
     .program = &tg__shared_scale_program,
     .codec = "terngrad",
-    .exchange = "allgather",
 };

@@ -32,6 +32,5 @@ const tg__method_def tg__method_topk = {
     .program = &tg__default_program,
     .codec = "topk",
     .feedback = "residual",
-    .exchange = "allgather",
     .properties = TG__SPARSIFIES,
 };

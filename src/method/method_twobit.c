@@ -21,5 +21,4 @@ const tg__method_def tg__method_twobit = {
     .program = &tg__default_program,
     .codec = "2bit",
     .feedback = "residual",
-    .exchange = "allgather",
 };

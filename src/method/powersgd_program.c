@@ -24,10 +24,7 @@ static bool is_coded(const tg__method *m, const tg__task *task)
 
 static tg_status make_exchange(tg__method *m, size_t n, tg__exchange **x_p)
 {
-    const char *name = tg_spec_word(m->spec, "exchange");
-    if (strcmp(name, "auto") == 0)
-        name = m->def->exchange;
-    TG_TRY(tg__exchange_create(tg__exchange_find(name), m->setup.rank, m->setup.size, n,
+    TG_TRY(tg__exchange_create(tg__method_exchange(m), m->setup.rank, m->setup.size, n,
                                ((program *)m->impl)->f32, &tg__combine_mean, x_p));
     (*x_p)->pool = m->setup.pool;
     return TG_OK;

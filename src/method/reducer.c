@@ -2,8 +2,10 @@
 #include "telegrad/reducer.h"
 #include "base/mem.h"
 #include "kernel/parallel.h"
+#include "method/auto_exchange.h"
 #include "method/engine.h"
 #include "method/handshake.h"
+#include "method/network.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -71,43 +73,66 @@ static tg_status make_layout(layout *l, const tg_segment *segments, size_t count
     return at == n ? TG_OK : tg_fail(TG_E_ARG, "the segments cover %zu of %zu elements", at, n);
 }
 
-static tg_status make_method(tg_reducer *r, const char *text, const tg_reducer_config *c)
+typedef struct making { /* of the reducer's method */
+    const tg_reducer *r;
+    const char *text;
+    const tg_reducer_config *config;
+} making;
+
+/* setup: what does not follow from the configuration. */
+static tg_status make_method(void *arg, tg__method_setup setup, tg__method **m_p)
 {
-    tg_segment whole = {.begin = 0, .n = r->n, .rows = r->n, .cols = 1};
+    const making *k = arg;
+    const tg_reducer_config *c = k->config;
+    tg_segment whole = {.begin = 0, .n = k->r->n, .rows = k->r->n, .cols = 1};
     const tg_segment *segments = c->segments == NULL ? &whole : c->segments;
     size_t count = c->segments == NULL ? 1 : c->nsegments;
     layout l = {0};
-    tg_status status = make_layout(&l, segments, count, r->n);
+    tg_status status = make_layout(&l, segments, count, k->r->n);
     if (status == TG_OK) {
-        tg__method_setup setup = {.rank = r->transport->rank,
-                                  .size = r->transport->size,
-                                  .seed = c->seed,
-                                  .steps_per_epoch = c->steps_per_epoch,
-                                  .tensor = l.name,
-                                  .len = l.len,
-                                  .rows = l.rows,
-                                  .cols = l.cols,
-                                  .dims = l.dims,
-                                  .count = count,
-                                  .lanes = 1,
-                                  .momentum = (double)NAN,
-                                  .nesterov = -1,
-                                  .state = r->state,
-                                  .pool = r->pool};
-        status = tg__method_create(text, &setup, &r->method);
+        setup.seed = c->seed;
+        setup.steps_per_epoch = c->steps_per_epoch;
+        setup.tensor = l.name;
+        setup.len = l.len;
+        setup.rows = l.rows;
+        setup.cols = l.cols;
+        setup.dims = l.dims;
+        setup.count = count;
+        setup.momentum = (double)NAN;
+        setup.nesterov = -1;
+        status = tg__method_create(k->text, &setup, m_p);
     }
     free_layout(&l);
     return status;
 }
 
-static tg_status create(tg_reducer *r, const char *method, const tg_reducer_config *c)
+/* What exchange=auto is: rank 0's choice. */
+static tg_status choose_exchange(tg_reducer *r, making *k, const tg_spec *spec, const char **name_p)
 {
-    TG_TRY(tg__state_create(&r->state));
-    TG_TRY(tg__pool_create(TG__MAX(c->codec_threads, 1u), &r->pool));
-    TG_TRY(make_method(r, method, c));
-    int64_t timeout_ms = c->timeout_ms == 0 ? 60000 : c->timeout_ms;
-    TG_TRY(tg__engine_create(r->transport, TG_DRIVER_INLINE, timeout_ms * INT64_C(1000000), NULL,
-                             &r->engine));
+    const tg__auto_request q = {.spec = spec,
+                                .size = r->transport->size,
+                                .n = r->n,
+                                .seed = k->config->seed,
+                                .make = make_method,
+                                .arg = k};
+    const tg__exchange_ops *choice = NULL;
+    tg__network net;
+    tg_status status = TG_OK;
+    TG_TRY(tg__network_measure(r->engine, &net));
+    if (r->transport->rank == 0)
+        status = tg__auto_exchange(&q, &net, &choice);
+    TG_TRY(tg__agree(r->engine, status));
+    uint8_t number = tg__exchange_number(choice);
+    TG_TRY(tg__share(r->engine, &number, sizeof number));
+    choice = tg__exchange_numbered(number);
+    if (choice == NULL)
+        return tg_fail(TG_E_CORRUPT, "rank 0 chose exchange number %u", number);
+    *name_p = choice->entry.name;
+    return TG_OK;
+}
+
+static tg_status handshake(const tg_reducer *r, const tg_spec *spec, const tg_reducer_config *c)
+{
     uint64_t segments = TG__HASH_START;
     for (size_t i = 0; c->segments != NULL && i < c->nsegments; i++) {
         uint64_t s[] = {c->segments[i].begin, c->segments[i].n, c->segments[i].rows,
@@ -117,9 +142,26 @@ static tg_status create(tg_reducer *r, const char *method, const tg_reducer_conf
     char text[1024];
     snprintf(text, sizeof text,
              "reducer=%.600s\nworld=%d\nn=%zu\nseed=%llu\nsteps_per_epoch=%llu\nsegments=%016llx",
-             tg_spec_text(r->method->spec), r->transport->size, r->n, (unsigned long long)c->seed,
+             tg_spec_text(spec), r->transport->size, r->n, (unsigned long long)c->seed,
              (unsigned long long)c->steps_per_epoch, (unsigned long long)segments);
     return tg__handshake(r->engine, text);
+}
+
+static tg_status create(tg_reducer *r, const tg_spec *spec, const tg_reducer_config *c)
+{
+    making k = {.r = r, .text = tg_spec_text(spec), .config = c};
+    tg__method_setup setup = {.rank = r->transport->rank, .size = r->transport->size, .lanes = 1};
+    int64_t timeout_ms = c->timeout_ms == 0 ? 60000 : c->timeout_ms;
+    TG_TRY(tg__state_create(&r->state));
+    TG_TRY(tg__pool_create(TG__MAX(c->codec_threads, 1u), &r->pool));
+    TG_TRY(tg__engine_create(r->transport, TG_DRIVER_INLINE, timeout_ms * INT64_C(1000000), NULL,
+                             &r->engine));
+    TG_TRY(handshake(r, spec, c));
+    if (tg__method_is_auto(spec) && setup.size > 1)
+        TG_TRY(choose_exchange(r, &k, spec, &setup.exchange));
+    setup.state = r->state;
+    setup.pool = r->pool;
+    return make_method(&k, setup, &r->method);
 }
 
 tg_status tg_reducer_create(const char *method, tg_transport *transport, size_t n,
@@ -138,11 +180,17 @@ tg_status tg_reducer_create(const char *method, tg_transport *transport, size_t 
                        "(allowed: 0 to %lld)",
                        c->struct_size, sizeof *c, (long long)c->timeout_ms,
                        (long long)TG__TIMEOUT_MS_MAX);
-    tg_reducer *r;
-    TG_TRY(tg__alloc(1, sizeof *r, &r));
-    r->transport = transport;
-    r->n = n;
-    tg_status status = create(r, method, c);
+    tg_spec *spec;
+    tg_reducer *r = NULL;
+    const tg__method_def *def;
+    TG_TRY(tg__method_parse(method, &spec, &def));
+    tg_status status = tg__alloc(1, sizeof *r, &r);
+    if (status == TG_OK) {
+        r->transport = transport;
+        r->n = n;
+        status = create(r, spec, c);
+    }
+    tg_spec_free(spec);
     if (status != TG_OK) {
         tg_reducer_destroy(r);
         return status;

@@ -25,9 +25,8 @@ typedef struct program {
 
 static tg_status make_lane(tg__method *m, program *p, lane *l)
 {
-    const char *name = tg_spec_word(m->spec, "exchange");
-    bool automatic = strcmp(name, "auto") == 0, alone = strcmp(name, "none") == 0;
-    const tg__exchange_ops *coded = tg__exchange_find(automatic ? m->def->exchange : name);
+    const tg__exchange_ops *coded = tg__method_exchange(m);
+    const bool alone = strcmp(coded->entry.name, "none") == 0;
     const tg__exchange_ops *scales = alone ? coded : tg__exchange_find("allgather");
     const tg__exchange_ops *dense = alone ? coded : tg__exchange_find("direct");
     const tg__method_setup *s = &m->setup;

@@ -51,9 +51,6 @@ static size_t count_at(const tg__method *m, uint64_t step)
 static tg_status size_lane(tg__method *m, lane *l, size_t k)
 {
     const program *p = m->impl;
-    const char *name = tg_spec_word(m->spec, "exchange");
-    if (strcmp(name, "auto") == 0)
-        name = m->def->exchange;
     tg__exchange_destroy(l->coded);
     free(l->idx);
     free(l->val);
@@ -65,7 +62,7 @@ static tg_status size_lane(tg__method *m, lane *l, size_t k)
     TG_TRY(tg__alloc(k, sizeof *l->idx, &l->idx));
     TG_TRY(tg__alloc(k, sizeof *l->val, &l->val));
     TG_TRY(tg__alloc(k, sizeof *l->sent, &l->sent));
-    TG_TRY(tg__exchange_create(tg__exchange_find(name), m->setup.rank, m->setup.size, k, p->codec,
+    TG_TRY(tg__exchange_create(tg__method_exchange(m), m->setup.rank, m->setup.size, k, p->codec,
                                &tg__combine_mean, &l->coded));
     l->coded->pool = m->setup.pool;
     return TG_OK;

@@ -52,6 +52,9 @@ tg_status tg_registry_parse(tg_kind kind, const char *text, tg_spec **spec_p)
     if (!valid(kind))
         return tg_fail(TG_E_ARG, "kind %d: allowed: 0 to %d", (int)kind, TG_KIND_COUNT - 1);
     size_t count;
+    const tg__method_def *def;
     const tg_entry *const *entries = kinds[kind].entries(&count);
+    if (kind == TG_KIND_METHOD)
+        return tg__method_parse(text, spec_p, &def);
     return tg_spec_parse(kinds[kind].name, entries, count, text, spec_p);
 }

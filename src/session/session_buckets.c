@@ -169,6 +169,7 @@ static tg_status make_method(tg_session *s, uint32_t index)
                                     .size = s->transport->size,
                                     .lanes = s->lanes,
                                     .may_bypass = s->strategy->ops->bypasses,
+                                    .exchange = b->exchange,
                                     .state = s->state,
                                     .pool = s->pool};
     TG_TRY(tg__session_method(s, b, index, setup, &b->method));
@@ -268,7 +269,11 @@ tg_status tg__session_build(tg_session *s)
                        s->nbuckets, UINT16_MAX);
     for (size_t b = 0; b < s->nbuckets; b++)
         TG_TRY(place_gradients(s, &s->bucket[b]));
-    TG_TRY(make_strategy(s));
+    return make_strategy(s);
+}
+
+tg_status tg__session_build_methods(tg_session *s)
+{
     for (uint32_t b = 0; b < s->nbuckets; b++) {
         TG_TRY(make_method(s, b));
         TG_TRY(tg__alloc(s->lanes, sizeof *s->bucket[b].lane, &s->bucket[b].lane));

@@ -43,8 +43,9 @@ typedef struct lane_op {
 typedef struct bucket {
     const uint32_t *member; /* (count) numbers among the trained tensors, ascending */
     uint32_t count;
-    size_t n, rule;    /* rule: the entry that all of them share */
-    size_t span;       /* which of config.buckets it is (a part of) */
+    size_t n, rule;       /* rule: the entry that all of them share */
+    size_t span;          /* which of config.buckets it is (a part of) */
+    const char *exchange; /* what its method's exchange=auto is; NULL: it says no such thing */
     double fold_decay; /* weight decay that goes into the local gradient (method owns momentum) */
     float *staging;    /* (n) copy of the gradients; NULL: they lie side by side already */
     const float *g;    /* (n) staging or the first tensor's gradient */
@@ -130,8 +131,10 @@ TG_NODISCARD tg_status tg__session_between_steps(tg_session *s, const char *call
 /* Whether the session may begin: not begun, something to train. Errors TG_E_STATE */
 TG_NODISCARD tg_status tg__session_can_begin(const tg_session *s, const char *call);
 
-/* Make buckets, methods, strategy, slots. (session_buckets.c) */
+/* Make buckets, strategy, slots; then, when buckets have their exchange, methods.
+ * (session_buckets.c) */
 TG_NODISCARD tg_status tg__session_build(tg_session *s);
+TG_NODISCARD tg_status tg__session_build_methods(tg_session *s);
 void tg__session_unbuild(tg_session *s);
 /* The momentum that the optimizer spec names; NAN if it names none. */
 double tg__session_momentum(const tg_session *s);
@@ -144,8 +147,15 @@ TG_NODISCARD tg_status tg__session_method(const tg_session *s, const bucket *b, 
 void tg__session_print_rules(const tg_session *s, FILE *f);
 void tg__session_print_buckets(const tg_session *s, FILE *f); /* likewise "bucket_bytes=..." */
 /* Handshake: everything that must be equal on all ranks, `start` ("begin" or "load") among it.
+ * Methods are made. dir: the checkpoint that holds what exchange=auto is; NULL: it is measured.
  * (session_setup.c) */
-TG_NODISCARD tg_status tg__session_handshake(tg_session *s, const char *start);
+TG_NODISCARD tg_status tg__session_handshake(tg_session *s, const char *start, const char *dir);
+/* What exchange=auto is, in all buckets (session_auto.c): choose, on all ranks alike; save. */
+TG_NODISCARD tg_status tg__session_choose_exchanges(tg_session *s, const char *dir);
+TG_NODISCARD tg_status tg__session_put_exchanges(const tg_session *s, tg__ckpt_writer *w);
+/* This rank's file of the newest checkpoint in dir, of the session's identity. (session_save.c) */
+TG_NODISCARD tg_status tg__session_open_checkpoint(const tg_session *s, const char *dir,
+                                                   uint64_t *step_p, tg__ckpt_reader **r_p);
 /* Delivery (session_deliver.c): wait for exchanges, hand what came to the strategy, count it in
  * s->since.
  * deliver: every exchange due at or before step `due`, in the order submitted.

@@ -5,39 +5,26 @@
  * tensors compete for what is sent (sparsifiers), by their sizes. */
 #include "session/session_impl.h"
 #include "base/mem.h"
+#include "method/rehearsal.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-#define LATE (UINT64_MAX / 2) /* a step after every warm-up */
-
 enum { DRAWS = 16 }; /* steps that are averaged where they differ (ATOMO's number of atoms) */
-
-static tg_status play(tg__method *m, const float *g, uint64_t step, double eta, double *bytes_p)
-{
-    tg__task task = {.step = step, .g = g, .coded = true, .eta = eta};
-    tg__exchange *x = NULL;
-    TG_TRY(m->def->program->begin(m, &task, &x));
-    while (x != NULL) { /* one rank: an exchange is over when it starts */
-        TG_TRY(x->ops->start(x));
-        TG_TRY(m->def->program->next(m, &task, &x));
-    }
-    *bytes_p = (double)task.coded_bytes;
-    return TG_OK;
-}
 
 static tg_status play_some(tg__method *m, const float *g, double eta, double *bytes_p)
 {
-    double first, bytes, sum;
-    TG_TRY(play(m, g, LATE, eta, &first));
-    TG_TRY(play(m, g, LATE + 1, eta, &bytes));
-    sum = first + bytes;
+    tg__rehearsal first, next;
+    double sum;
+    TG_TRY(tg__rehearse(m, g, TG__LATE, eta, &first));
+    TG_TRY(tg__rehearse(m, g, TG__LATE + 1, eta, &next));
+    sum = (double)first.bytes + (double)next.bytes;
     *bytes_p = sum / 2;
-    if (fabs(bytes - first) < 0.05 * first)
+    if (fabs((double)next.bytes - (double)first.bytes) < 0.05 * (double)first.bytes)
         return TG_OK;
     for (uint64_t i = 2; i < DRAWS; i++) {
-        TG_TRY(play(m, g, LATE + i, eta, &bytes));
-        sum += bytes;
+        TG_TRY(tg__rehearse(m, g, TG__LATE + i, eta, &next));
+        sum += (double)next.bytes;
     }
     *bytes_p = sum / DRAWS;
     return TG_OK;
@@ -46,19 +33,15 @@ static tg_status play_some(tg__method *m, const float *g, double eta, double *by
 /* Bytes of the frames of b's tensors as one bucket. */
 static tg_status measure(const tg_session *s, const bucket *b, double *bytes_p)
 {
-    const tg_rng_key key = {.seed = s->config.seed, .purpose = TG_PURPOSE_TEST};
     tg__method_setup setup = {.size = 1, .lanes = 1};
     tg__method *m = NULL;
     float *g = NULL;
     TG_TRY(tg__state_create(&setup.state));
     tg_status status = tg__session_method(s, b, 0, setup, &m);
     if (status == TG_OK)
-        status = tg__alloc(b->n, sizeof *g, &g);
-    if (status == TG_OK) {
-        for (size_t i = 0; i < b->n; i++)
-            g[i] = (float)tg_rng_normal(&key, i);
+        status = tg__rehearsal_gradient(s->config.seed, b->n, &g);
+    if (status == TG_OK)
         status = play_some(m, g, s->lr, bytes_p);
-    }
     free(g);
     tg__method_destroy(m);
     tg__state_destroy(setup.state);

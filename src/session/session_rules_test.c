@@ -19,9 +19,9 @@ static void first_match_wins(void **state)
     static const struct {
         const char *name, *method;
         size_t rule, same;
-    } cases[] = {{"conv.bias", "dense:exchange=auto", 0, 0},
+    } cases[] = {{"conv.bias", "dense:exchange=direct", 0, 0},
                  {"conv.weight", NULL, 1, 1},
-                 {"fc.weight", "dense:exchange=auto", 2, 0},
+                 {"fc.weight", "dense:exchange=direct", 2, 0},
                  {"layer", NULL, 3, 1},
                  {"norm", NULL, 4, 4}};
     tg__rules r;
@@ -102,10 +102,10 @@ static void no_rule(void **state)
     } cases[] = {
         {"topk:density=0.1", {"*=topk:density=0.1", "*.bias=topk:density=0.1"}},
         {"dense", {"*=f32", "*.bias=f32", "*.bias=dense:exchange=allgather"}},
-        {"fp16", {"*=fp16", "*.bias=fp16", "*.bias=fp16:exchange=allgather"}},
+        {"fp16", {"*=fp16", "*.bias=fp16", "*.bias=fp16:exchange=direct"}},
         {"2bit:threshold=0.25",
          {"*=2bit:threshold=0.25", "f*=2bit:threshold=0.25",
-          "*.bias=2bit:threshold=0.25,exchange=allgather"}},
+          "*.bias=2bit:threshold=0.25,exchange=direct"}},
     };
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
         fixture_job job = fixture_defaults();
@@ -277,11 +277,11 @@ static void the_plan(void **state)
     assert_int_equal(calls, 1);
     assert_int_equal(tg_session_plan(s, each, &l), TG_OK);
     assert_string_equal(
-        l.text, "conv.weight 20x25 500 conv* 0 fp16:feedback=none,rescale=no,exchange=auto\n"
-                "conv.bias 20x1 20 *.bias 1 dense:exchange=auto\n"
+        l.text, "conv.weight 20x25 500 conv* 0 fp16:feedback=none,rescale=no,exchange=allgather\n"
+                "conv.bias 20x1 20 *.bias 1 dense:exchange=direct\n"
                 "fc.weight 9x37 333 - 2 topk:density=0.1,warmup=100,scope=bucket,values=fp16,"
-                "index=raw,feedback=residual,rescale=no,exchange=auto\n"
-                "fc.bias 7x1 7 *.bias 1 dense:exchange=auto\n");
+                "index=raw,feedback=residual,rescale=no,exchange=allgather\n"
+                "fc.bias 7x1 7 *.bias 1 dense:exchange=direct\n");
     assert_true(l.bytes[0] == 48 + 12 + 1000);
     assert_true(fabs(l.bytes[1] + l.bytes[3] - (48 + 12 + 4 * 27)) < 1e-9);
     assert_true(l.bytes[1] > l.bytes[3]);

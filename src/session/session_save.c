@@ -124,6 +124,7 @@ static tg_status put_all(tg_session *s, tg__ckpt_writer *w, const void *extra, s
     TG_TRY(put_inbox(s, w, &c.in_flight));
     TG_TRY(tg__ckpt_put(w, "session", &c, sizeof c));
     TG_TRY(tg__ckpt_put(w, "extra", extra, len));
+    TG_TRY(tg__session_put_exchanges(s, w));
     for (size_t i = 0; i < s->ntensors; i++) {
         char name[512];
         if (tg__session_is_global(s, &s->tensor[i]))
@@ -151,28 +152,6 @@ static tg_status write_own(tg_session *s, const char *dir, const void *extra, si
         return status;
     }
     return tg__ckpt_commit(w);
-}
-
-typedef struct verdict { /* of one rank, sent to all */
-    int32_t status;
-    char text[476];
-} verdict;
-
-/* All go on, or all fail with what the first rank that failed says. */
-static tg_status agree(tg_session *s, tg_status own)
-{
-    verdict mine = {.status = (int32_t)own}, *all;
-    if (own != TG_OK)
-        snprintf(mine.text, sizeof mine.text, "%s", tg_error());
-    TG_TRY(tg__alloc((size_t)s->transport->size, sizeof *all, &all));
-    tg_status status = tg__gather_all(s->engine, &mine, sizeof mine, all);
-    for (int rank = 0; status == TG_OK && rank < s->transport->size; rank++) {
-        all[rank].text[sizeof all[rank].text - 1] = 0;
-        if (all[rank].status != TG_OK)
-            status = tg_fail((tg_status)all[rank].status, "rank %d: %s", rank, all[rank].text);
-    }
-    free(all);
-    return status;
 }
 
 /* The weights as an evaluation sees them, by rank 0. own: how it went so far; whatever it is, this
@@ -203,9 +182,9 @@ tg_status tg_session_save(tg_session *s, const char *dir, const void *extra, siz
     if (status != TG_OK)
         return tg__session_failed(s, status);
     tg__weights_mark mark;
-    TG_TRY(agree(s, write_weights(s, dir, write_own(s, dir, extra, len), &mark)));
+    TG_TRY(tg__agree(s->engine, write_weights(s, dir, write_own(s, dir, extra, len), &mark)));
     status = s->transport->rank == 0 ? tg__ckpt_dir_commit(dir, s->t, &mark) : TG_OK;
-    return agree(s, status);
+    return tg__agree(s->engine, status);
 }
 
 /* ---- loading --------------------------------------------------------------------------------- */
@@ -296,25 +275,32 @@ static tg_status get_all(tg_session *s, tg__ckpt_reader *r, const tg_weights *w)
     return TG_OK;
 }
 
-static tg_status read_own(tg_session *s, const char *dir)
+tg_status tg__session_open_checkpoint(const tg_session *s, const char *dir, uint64_t *step_p,
+                                      tg__ckpt_reader **r_p)
 {
     char path[PATH_MAX];
+    TG_TRY(tg__ckpt_dir_latest(dir, step_p));
+    TG_TRY(tg__ckpt_dir_path(dir, *step_p, s->transport->rank, path, sizeof path));
+    char *text = identity(s);
+    if (text == NULL)
+        return tg_fail(TG_E_NOMEM, "out of memory for a checkpoint");
+    const tg_status status = tg__ckpt_open(path, text, r_p);
+    free(text);
+    return status;
+}
+
+static tg_status read_own(tg_session *s, const char *dir)
+{
     uint64_t step;
     tg_weights *w = NULL;
     tg__ckpt_reader *r;
     TG_TRY(tg__ckpt_dir_latest(dir, &step));
     TG_TRY(tg__weights_open_step(dir, step, &w)); /* says whether its format is ours */
-    tg_status status = tg__ckpt_dir_path(dir, step, s->transport->rank, path, sizeof path);
-    char *text = identity(s);
-    if (status == TG_OK && text == NULL)
-        status = tg_fail(TG_E_NOMEM, "out of memory for a checkpoint");
-    if (status == TG_OK)
-        status = tg__ckpt_open(path, text, &r);
+    tg_status status = tg__session_open_checkpoint(s, dir, &step, &r);
     if (status == TG_OK) {
         status = get_all(s, r, w);
         tg__ckpt_close(r);
     }
-    free(text);
     tg_weights_close(w);
     return status;
 }
@@ -333,8 +319,8 @@ static tg_status same_step(tg_session *s)
 
 static tg_status load(tg_session *s, const char *dir)
 {
-    TG_TRY(tg__session_handshake(s, "load"));
-    TG_TRY(agree(s, read_own(s, dir)));
+    TG_TRY(tg__session_handshake(s, "load", dir));
+    TG_TRY(tg__agree(s->engine, read_own(s, dir)));
     TG_TRY(same_step(s));
     s->bytes_reported = tg__engine_bytes(s->engine);
     return TG_OK;

@@ -307,7 +307,7 @@ static char *describe(const tg_session *s, const char *start)
     return fclose(f) == 0 ? text : NULL;
 }
 
-tg_status tg__session_handshake(tg_session *s, const char *start)
+tg_status tg__session_handshake(tg_session *s, const char *start, const char *dir)
 {
     TG_TRY(tg__session_build(s));
     s->begun = true;
@@ -316,7 +316,9 @@ tg_status tg__session_handshake(tg_session *s, const char *start)
         return tg_fail(TG_E_NOMEM, "out of memory in the handshake");
     tg_status status = tg__handshake(s->engine, text);
     free(text);
-    return status;
+    TG_TRY(status);
+    TG_TRY(tg__session_choose_exchanges(s, dir));
+    return tg__session_build_methods(s);
 }
 
 static tg_status broadcast(tg_session *s, float *data, size_t n, tg_codec *codec, tg__op *op)
@@ -349,7 +351,7 @@ tg_status tg__session_broadcast(tg_session *s, float *data, size_t n)
 
 static tg_status begin(tg_session *s)
 {
-    TG_TRY(tg__session_handshake(s, "begin"));
+    TG_TRY(tg__session_handshake(s, "begin", NULL));
     for (size_t i = 0; i < s->ntensors; i++)
         TG_TRY(tg__session_broadcast(s, s->tensor[i].param, s->tensor[i].n));
     s->strategy->ops->begin(s->strategy);

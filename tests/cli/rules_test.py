@@ -86,7 +86,7 @@ class Rules(CliTest):
         self.assertEqual(names[:3], ["conv1.weight", "conv1.bias", "conv2.weight"])
         fc1 = plan["tensors"][names.index("fc1.weight")]
         self.assertEqual((fc1["shape"], fc1["elements"], fc1["rule"]), ([500, 800], 400000, "fc1*"))
-        self.assertEqual(fc1["method"], "atomo:rank=2,exchange=auto")
+        self.assertEqual(fc1["method"], "atomo:rank=2,exchange=allgather")
         self.assertAlmostEqual(fc1["bytes"], 2 * 4 * 1300, delta=4000)
         biases = [t for t in plan["tensors"] if t["rule"] == "*.bias"]
         self.assertEqual(len({t["bucket"] for t in biases}), 1)

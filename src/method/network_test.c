@@ -1,0 +1,104 @@
+/* What is measured of a network: over emulated links it is what they are set to. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "method/handshake.h"
+#include "method/network.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { P = 4 };
+
+typedef struct rank {
+    tg_transport *t;
+    const char *link; /* NULL: none */
+    tg_driver driver;
+    tg__network net;
+    tg_status status;
+    char error[300];
+} rank;
+
+static rank ranks[P];
+
+static tg_status measure(rank *r)
+{
+    tg_link link;
+    tg__engine *e;
+    if (r->link != NULL) {
+        TG_TRY(tg_link_parse(r->link, &link));
+        TG_TRY(tg_transport_shaped(r->t, &link, &r->t));
+    }
+    TG_TRY(tg__engine_create(r->t, r->driver, INT64_C(20000000000), NULL, &e));
+    const tg_status status = tg__network_measure(e, &r->net);
+    assert_true(tg__engine_destroy(e));
+    return status;
+}
+
+static void *run_rank(void *arg)
+{
+    rank *r = arg;
+    r->status = measure(r);
+    snprintf(r->error, sizeof r->error, "%s", tg_error());
+    tg_transport_destroy(r->t);
+    return NULL;
+}
+
+static void run(int size, const char *link, tg_driver driver)
+{
+    tg_transport *t[P];
+    pthread_t thread[P];
+    memset(ranks, 0, sizeof ranks);
+    assert_int_equal(tg_transport_inproc(size, t), TG_OK);
+    for (int i = 0; i < size; i++) {
+        ranks[i] = (rank){.t = t[i], .link = link, .driver = driver};
+        assert_int_equal(pthread_create(&thread[i], NULL, run_rank, &ranks[i]), 0);
+    }
+    for (int i = 0; i < size; i++)
+        pthread_join(thread[i], NULL);
+    for (int i = 0; i < size; i++) {
+        if (ranks[i].status != TG_OK)
+            fail_msg("rank %d: %s", i, ranks[i].error);
+        assert_memory_equal(&ranks[i].net, &ranks[0].net, sizeof ranks[0].net);
+    }
+}
+
+/* As far as one may say on a machine that does other things as well. */
+static void as_the_link(void **state)
+{
+    static const struct {
+        int size;
+        const char *link;
+        double delay, mbit;
+        tg_driver driver;
+    } cases[] = {{2, "2mbit,2ms", 0.002, 2, TG_DRIVER_INLINE},
+                 {4, "2mbit,30ms", 0.03, 2, TG_DRIVER_AUTO}};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        run(cases[i].size, cases[i].link, cases[i].driver);
+        const double delay = ranks[0].net.delay, mbit = 8e-6 / ranks[0].net.byte;
+        print_message("%s: %.2f ms, %.2f Mbit/s\n", cases[i].link, 1e3 * delay, mbit);
+        assert_true(delay > 0.5 * cases[i].delay && delay < cases[i].delay + 1);
+        assert_true(mbit > 0.1 * cases[i].mbit && mbit < 10 * cases[i].mbit);
+    }
+}
+
+static void without_a_link(void **state)
+{
+    (void)state;
+    run(3, NULL, TG_DRIVER_AUTO);
+    assert_true(ranks[0].net.delay >= 0 && ranks[0].net.byte >= 0);
+    run(1, NULL, TG_DRIVER_INLINE);
+    assert_true(ranks[0].net.delay == 0 && ranks[0].net.byte == 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(as_the_link),
+                                       cmocka_unit_test(without_a_link)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,160 @@
+/* Buckets whose method says exchange=auto: rank 0 chooses, by what was measured or by what the
+ * checkpoint holds, and all ranks take it. */
+#include "session/session_impl.h"
+#include "base/mem.h"
+#include "method/auto_exchange.h"
+#include "method/network.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { AUDIBLE = 1 << 24 }; /* elements: some seconds */
+
+static const char section[] = "exchanges"; /* of a checkpoint: names, a line a bucket */
+
+static bool is_auto(const tg_session *s, const bucket *b)
+{
+    return tg__method_is_auto(s->rules.rule[b->rule].spec);
+}
+
+/* Alone there is nothing to choose by. */
+static bool any_auto(const tg_session *s)
+{
+    bool any = false;
+    for (size_t b = 0; b < s->nbuckets; b++)
+        any = any || is_auto(s, &s->bucket[b]);
+    return any && s->transport->size > 1;
+}
+
+typedef struct making {
+    const tg_session *s;
+    uint32_t bucket;
+} making;
+
+static tg_status make(void *arg, tg__method_setup alone, tg__method **m_p)
+{
+    const making *k = arg;
+    return tg__session_method(k->s, &k->s->bucket[k->bucket], k->bucket, alone, m_p);
+}
+
+static tg_status choose(const tg_session *s, uint32_t b, const tg__network *net, uint8_t *number_p)
+{
+    making k = {.s = s, .bucket = b};
+    const tg__auto_request q = {.spec = s->rules.rule[s->bucket[b].rule].spec,
+                                .bucket = b,
+                                .size = s->transport->size,
+                                .n = s->bucket[b].n,
+                                .seed = s->config.seed,
+                                .eta = s->lr,
+                                .make = make,
+                                .arg = &k};
+    const tg__exchange_ops *choice;
+    TG_TRY(tg__auto_exchange(&q, net, &choice));
+    *number_p = tg__exchange_number(choice);
+    return TG_OK;
+}
+
+/* Rank 0's choices, by measuring. The others wait, and hear of it after every so many elements: a
+ * rank that says nothing for too long counts as dead. */
+static tg_status choose_all(tg_session *s, uint8_t *number)
+{
+    tg__network net;
+    tg_status status = TG_OK;
+    size_t silent = 0;
+    TG_TRY(tg__network_measure(s->engine, &net));
+    for (uint32_t b = 0; b < s->nbuckets; b++) {
+        if (!is_auto(s, &s->bucket[b]))
+            continue;
+        if (s->transport->rank == 0 && status == TG_OK)
+            status = choose(s, b, &net, &number[b]);
+        silent += s->bucket[b].n;
+        if (silent < AUDIBLE)
+            continue;
+        TG_TRY(tg__agree(s->engine, status));
+        silent = 0;
+    }
+    return tg__agree(s->engine, status);
+}
+
+/* Of the text (len) take the line of each bucket. */
+static tg_status read_lines(const tg_session *s, const char *text, size_t len, uint8_t *number)
+{
+    for (size_t b = 0; b < s->nbuckets; b++) {
+        char name[32];
+        const char *end = memchr(text, '\n', len);
+        const size_t line = end == NULL ? len : (size_t)(end - text);
+        snprintf(name, sizeof name, "%.*s", (int)TG__MIN(line, sizeof name - 1), text);
+        const tg__exchange_ops *x = tg__exchange_find(name);
+        number[b] = x == NULL ? TG__NO_CHOICE : tg__exchange_number(x);
+        if (end == NULL || is_auto(s, &s->bucket[b]) != (tg__exchange_numbered(number[b]) != NULL))
+            return tg_fail(TG_E_CORRUPT, "checkpoint section %s: bucket %zu has exchange \"%s\"",
+                           section, b, name);
+        text = end + 1;
+        len -= line + 1;
+    }
+    return TG_OK;
+}
+
+static tg_status read_saved(tg_session *s, const char *dir, uint8_t *number)
+{
+    const void *bytes;
+    size_t len;
+    uint64_t step;
+    tg__ckpt_reader *r;
+    TG_TRY(tg__session_open_checkpoint(s, dir, &step, &r));
+    tg_status status = tg__ckpt_get(r, section, SIZE_MAX, &bytes, &len);
+    if (status == TG_OK)
+        status = read_lines(s, bytes, len, number);
+    tg__ckpt_close(r);
+    return status;
+}
+
+static tg_status agree_on_choices(tg_session *s, const char *dir, uint8_t *number)
+{
+    const bool reads = dir != NULL && s->transport->rank == 0;
+    if (dir == NULL)
+        TG_TRY(choose_all(s, number));
+    else
+        TG_TRY(tg__agree(s->engine, reads ? read_saved(s, dir, number) : TG_OK));
+    TG_TRY(tg__share(s->engine, number, s->nbuckets));
+    for (size_t b = 0; b < s->nbuckets; b++) {
+        const tg__exchange_ops *x = tg__exchange_numbered(number[b]);
+        if (is_auto(s, &s->bucket[b]) != (x != NULL))
+            return tg_fail(TG_E_CORRUPT, "bucket %zu: rank 0 chose exchange number %u", b,
+                           number[b]);
+        s->bucket[b].exchange = x == NULL ? NULL : x->entry.name;
+    }
+    return TG_OK;
+}
+
+tg_status tg__session_choose_exchanges(tg_session *s, const char *dir)
+{
+    uint8_t *number;
+    if (!any_auto(s))
+        return TG_OK;
+    TG_TRY(tg__alloc(s->nbuckets, 1, &number));
+    memset(number, TG__NO_CHOICE, s->nbuckets);
+    const tg_status status = agree_on_choices(s, dir, number);
+    free(number);
+    return status;
+}
+
+tg_status tg__session_put_exchanges(const tg_session *s, tg__ckpt_writer *w)
+{
+    char *text = NULL;
+    size_t len;
+    if (!any_auto(s))
+        return TG_OK;
+    FILE *f = open_memstream(&text, &len);
+    if (f == NULL)
+        return tg_fail(TG_E_NOMEM, "out of memory for a checkpoint");
+    for (size_t b = 0; b < s->nbuckets; b++)
+        fprintf(f, "%s\n", s->bucket[b].exchange == NULL ? "" : s->bucket[b].exchange);
+    tg_status status =
+        fclose(f) == 0 ? TG_OK : tg_fail(TG_E_NOMEM, "out of memory for a checkpoint");
+    if (status == TG_OK)
+        status = tg__ckpt_put(w, section, text, len);
+    free(text);
+    return status;
+}
