@@ -4,6 +4,8 @@
 #include "kernel/parallel.h"
 #include "method/engine.h"
 #include "method/handshake.h"
+#include "method/nodes.h"
+#include "transport/endpoint.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -14,6 +16,7 @@ struct tg_reducer {
     tg_transport *transport;
     tg__engine *engine;
     tg__pool *pool;
+    tg__nodes *nodes; /* NULL: one level */
     tg__state *state;
     tg__method *method;
     size_t n;
@@ -93,33 +96,54 @@ static tg_status make_method(tg_reducer *r, const char *text, const tg_reducer_c
                                   .momentum = (double)NAN,
                                   .nesterov = -1,
                                   .state = r->state,
-                                  .pool = r->pool};
+                                  .pool = r->pool,
+                                  .nodes = r->nodes};
         status = tg__method_create(text, &setup, &r->method);
     }
     free_layout(&l);
     return status;
 }
 
-static tg_status create(tg_reducer *r, const char *method, const tg_reducer_config *c)
+/* The text that all ranks must share; NULL: out of memory. */
+static char *describe(const tg_reducer *r, const tg_reducer_config *c)
 {
-    TG_TRY(tg__state_create(&r->state));
-    TG_TRY(tg__pool_create(TG__MAX(c->codec_threads, 1u), &r->pool));
-    TG_TRY(make_method(r, method, c));
-    int64_t timeout_ms = c->timeout_ms == 0 ? 60000 : c->timeout_ms;
-    TG_TRY(tg__engine_create(r->transport, TG_DRIVER_INLINE, timeout_ms * INT64_C(1000000), NULL,
-                             &r->engine));
     uint64_t segments = TG__HASH_START;
     for (size_t i = 0; c->segments != NULL && i < c->nsegments; i++) {
         uint64_t s[] = {c->segments[i].begin, c->segments[i].n, c->segments[i].rows,
                         c->segments[i].dims};
         segments = tg__hash(segments, s, sizeof s);
     }
-    char text[1024];
-    snprintf(text, sizeof text,
-             "reducer=%.600s\nworld=%d\nn=%zu\nseed=%llu\nsteps_per_epoch=%llu\nsegments=%016llx",
-             tg_spec_text(r->method->spec), r->transport->size, r->n, (unsigned long long)c->seed,
-             (unsigned long long)c->steps_per_epoch, (unsigned long long)segments);
-    return tg__handshake(r->engine, text);
+    char *text = NULL;
+    size_t len;
+    FILE *f = open_memstream(&text, &len);
+    if (f == NULL)
+        return NULL;
+    fprintf(f, "reducer=%s\nworld=%d\nn=%zu\n", tg_spec_text(r->method->spec), r->transport->size,
+            r->n);
+    tg__nodes_print(r->nodes, f);
+    fprintf(f, "seed=%llu\nsteps_per_epoch=%llu\nsegments=%016llx", (unsigned long long)c->seed,
+            (unsigned long long)c->steps_per_epoch, (unsigned long long)segments);
+    return fclose(f) == 0 ? text : NULL;
+}
+
+static tg_status create(tg_reducer *r, const char *method, const tg_reducer_config *c)
+{
+    TG_TRY(tg__state_create(&r->state));
+    TG_TRY(tg__pool_create(TG__MAX(c->codec_threads, 1u), &r->pool));
+    TG_TRY(tg__transport_check("a reducer", r->transport));
+    TG_TRY(tg__nodes_create(c->nodes, r->transport->rank, r->transport->size, &r->nodes));
+    TG_TRY(make_method(r, method, c));
+    int64_t timeout_ms = c->timeout_ms == 0 ? 60000 : c->timeout_ms;
+    TG_TRY(tg__engine_create(r->transport, TG_DRIVER_INLINE, timeout_ms * INT64_C(1000000), NULL,
+                             &r->engine));
+    if (r->nodes != NULL)
+        tg__engine_set_near(r->engine, r->nodes->near);
+    char *text = describe(r, c);
+    if (text == NULL)
+        return tg_fail(TG_E_NOMEM, "out of memory in the handshake");
+    tg_status status = tg__handshake(r->engine, text);
+    free(text);
+    return status;
 }
 
 tg_status tg_reducer_create(const char *method, tg_transport *transport, size_t n,
@@ -159,6 +183,7 @@ void tg_reducer_destroy(tg_reducer *r)
         tg__flight_fini(&r->op.flight);
         tg__method_destroy(r->method);
         tg__state_destroy(r->state);
+        tg__nodes_destroy(r->nodes);
     }
     tg__pool_destroy(r->pool);
     free(r);
