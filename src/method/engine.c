@@ -406,10 +406,11 @@ uint64_t tg__engine_bytes(tg__engine *e)
     return bytes;
 }
 
-uint64_t tg__engine_bytes_near(tg__engine *e)
+uint64_t tg__engine_bytes_near(tg__engine *e, uint64_t *sent_p)
 {
     pthread_mutex_lock(&e->lock);
     uint64_t bytes = e->bytes_near;
+    *sent_p = e->bytes_sent;
     pthread_mutex_unlock(&e->lock);
     return bytes;
 }

@@ -75,8 +75,9 @@ bool tg__engine_is_done(tg__engine *e, const tg__op *op);
  * Borrowed. */
 void tg__engine_set_near(tg__engine *e, const bool *near);
 
-uint64_t tg__engine_bytes(tg__engine *e);      /* handed to the transport so far */
-uint64_t tg__engine_bytes_near(tg__engine *e); /* of them to ranks that are near */
+uint64_t tg__engine_bytes(tg__engine *e); /* handed to the transport so far */
+/* ... of them to ranks that are near; *sent_p: all, at the same moment. */
+uint64_t tg__engine_bytes_near(tg__engine *e, uint64_t *sent_p);
 tg_transport *tg__engine_transport(const tg__engine *e);
 
 #endif

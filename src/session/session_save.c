@@ -337,8 +337,7 @@ static tg_status load(tg_session *s, const char *dir)
     TG_TRY(tg__session_handshake(s, "load"));
     TG_TRY(agree(s, read_own(s, dir)));
     TG_TRY(same_step(s));
-    s->bytes_reported = tg__engine_bytes(s->engine);
-    s->near_reported = tg__engine_bytes_near(s->engine);
+    s->near_reported = tg__engine_bytes_near(s->engine, &s->bytes_reported);
     return TG_OK;
 }
 

@@ -363,8 +363,7 @@ static tg_status begin(tg_session *s)
     for (size_t i = 0; i < s->ntensors; i++)
         TG_TRY(tg__session_broadcast(s, s->tensor[i].param, s->tensor[i].n));
     s->strategy->ops->begin(s->strategy);
-    s->bytes_reported = tg__engine_bytes(s->engine);
-    s->near_reported = tg__engine_bytes_near(s->engine);
+    s->near_reported = tg__engine_bytes_near(s->engine, &s->bytes_reported);
     return TG_OK;
 }
 

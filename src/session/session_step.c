@@ -276,7 +276,7 @@ static tg_status step(tg_session *s, tg_step_info *info)
     s->apply_ns += end - begin;
     TG_TRY(submit_actions(s, true));
     TG_TRY(tg__engine_progress(s->engine));
-    uint64_t bytes = tg__engine_bytes(s->engine), near = tg__engine_bytes_near(s->engine);
+    uint64_t bytes, near = tg__engine_bytes_near(s->engine, &bytes);
     info->step = s->t;
     info->grad_norm = grad_norm(s);
     info->bytes_sent = bytes - s->bytes_reported;
@@ -333,5 +333,6 @@ uint64_t tg_session_bytes_sent(const tg_session *s)
 
 uint64_t tg_session_bytes_near(const tg_session *s)
 {
-    return tg__engine_bytes_near(s->engine);
+    uint64_t sent;
+    return tg__engine_bytes_near(s->engine, &sent);
 }
