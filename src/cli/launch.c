@@ -24,13 +24,14 @@ static int env_number(const char *name)
 
 bool launch_under_mpi(int *rank_p)
 {
-    /* Open MPI; MPICH and Slurm's PMI. */
+    /* Open MPI; MPICH and Slurm's PMI; srun --mpi=pmix (a batch script has no PMIX_RANK). */
     static const char *const names[][2] = {{"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"},
-                                           {"PMI_SIZE", "PMI_RANK"}};
+                                           {"PMI_SIZE", "PMI_RANK"},
+                                           {"SLURM_STEP_NUM_TASKS", "PMIX_RANK"}};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        if (env_number(names[i][0]) > 0) {
-            int rank = env_number(names[i][1]);
-            *rank_p = rank > 0 ? rank : 0;
+        int rank = env_number(names[i][1]);
+        if (env_number(names[i][0]) > 0 && rank >= 0) {
+            *rank_p = rank;
             return true;
         }
     }
