@@ -139,6 +139,8 @@ class Usage(CliTest):
     def test_as_a_rank_of_mpi(self):
         rank = {"OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_RANK": "0"}
         self.refused(2, ["--workers 2", "mpirun"], "train", "--workers", "2", **rank)
+        rank = {"SLURM_STEP_NUM_TASKS": "2", "PMIX_RANK": "0"}  # srun --mpi=pmix
+        self.refused(2, ["--workers 2", "mpirun"], "train", "--workers", "2", **rank)
 
 
 if __name__ == "__main__":
