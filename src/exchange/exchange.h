@@ -88,9 +88,8 @@ typedef struct tg__exchange_ops {
     size_t (*wants)(tg__exchange *x, tg__wish *wish, size_t max);
     tg_status (*done)(tg__exchange *x, uint32_t id, size_t len);
     bool (*finished)(const tg__exchange *x);
-    void (*result)(tg__exchange *x,
-                   float *dst); /* dst (n) is overwritten, the same bits on all ranks (reduce: only
-                                   rank 0 has it) */
+    void (*result)(tg__exchange *x, float *dst); /* dst (n) is overwritten, the same bits on all
+                                                    ranks (reduce: only rank 0 has it) */
     void (*cost)(int size, size_t n, double frame, tg__cost *cost_p);
     /* Exchanges that encode sums again (the others: NULL): r (n) += scale * what this rank dropped
      * from sums in doing so, in units of the sum. Over all ranks, what was sent is size * the
