@@ -103,7 +103,7 @@ typedef struct tg_session_config {
 /* transport is borrowed and not used by anyone else until the session is destroyed. Nothing is sent
  * yet.
  * Errors TG_E_SPEC (also: method and optimizer name two different momenta; a rule that is none),
- *        TG_E_ARG (also codec_threads > 256), TG_E_UNSUPPORTED, TG_E_NOMEM */
+ *        TG_E_ARG (also codec_threads > 256, nodes below 0), TG_E_UNSUPPORTED, TG_E_NOMEM */
 TG_API TG_NODISCARD tg_status tg_session_create(const tg_session_config *config,
                                                 tg_transport *transport, tg_session **s_p);
 /* Ends the communication thread; shuts the transport if something is in flight. NULL is fine. */

@@ -64,9 +64,10 @@ static tg_status begin_among(tg__method *m, tg__task *task, lane *l, tg__exchang
 {
     two_level *v = m->impl;
     tg__stats stats;
+    const bool nonfinite = task->nonfinite || task->flagged;
     l->up->ops->result(l->up, l->vector);
     tg__parallel_copy_stats(m->setup.pool, NULL, l->vector, m->n, &stats);
-    if (!stats.finite)
+    if (!stats.finite && !nonfinite)
         return tg_fail(TG_E_NONFINITE,
                        "step %llu, bucket %u: the sum over the %d ranks of node %d is not finite, "
                        "though every rank's gradient is",
@@ -76,7 +77,7 @@ static tg_status begin_among(tg__method *m, tg__task *task, lane *l, tg__exchang
         tg__kernel()->scale(l->vector, v->scale, m->n);
     l->among = *task;
     l->among.g = l->vector;
-    l->among.nonfinite = task->nonfinite || task->flagged;
+    l->among.nonfinite = nonfinite;
     TG_TRY(inner_ops(v)->begin(v->inner, &l->among, x_p));
     tell(task, &l->among);
     task->group = &v->leaders;

@@ -25,7 +25,8 @@ typedef struct rank {
     size_t n;
     const int *nodes;
     int steps, bad_rank; /* whose gradient is `bad`, in step 0; -1: nobody's */
-    float bad, huge;     /* huge: everybody's first element in step 0, if not 0 */
+    float bad, huge;     /* huge: everybody's first element in step 0, if not 0 ... */
+    int huge_but;        /* ... but this rank's; 0: all */
     int64_t timeout_ms;
     tg_status first, last; /* of step 0, of the last step */
     char error[512];
@@ -42,7 +43,7 @@ static void gradient(const rank *r, int of, int step, float *g)
         g[i] = (float)tg_rng_normal(&key, i);
     if (step == 0 && of == r->bad_rank)
         g[r->n / 2] = r->bad;
-    if (step == 0 && r->huge != 0)
+    if (step == 0 && r->huge != 0 && (r->huge_but == 0 || of != r->huge_but))
         g[0] = r->huge;
 }
 
@@ -174,6 +175,15 @@ static void test_sum_overflows(void **state)
         assert_int_not_equal(ranks[i].last, TG_OK);
     assert_int_equal(ranks[0].last, TG_E_NONFINITE);
     assert_non_null(strstr(ranks[0].error, "the sum over the 2 ranks of node 0 is not finite"));
+    static const int two[] = {0, 0, 0, 1, 1}; /* dropped anyway: no error */
+    like.nodes = two;
+    like.steps = 2;
+    like.bad_rank = 1;
+    like.bad = NAN;
+    like.huge = 3e38f;
+    like.huge_but = 4;
+    run(&like, P, NULL);
+    all_ok(P);
 }
 
 /* Two delays between nodes are longer than the timeout, each of them is not: ranks that only wait
