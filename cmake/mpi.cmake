@@ -28,7 +28,7 @@ endif()
 set(TG_HAVE_MPI ON)
 message(STATUS "telegrad: MPI transport with ${MPI_C_COMPILER}")
 
-add_library(tg_mpi OBJECT src/transport/mpi.c)
+add_library(tg_mpi OBJECT src/transport/mpi.c src/transport/mpi_nodes.c)
 target_link_libraries(tg_mpi PRIVATE tg_flags MPI::MPI_C)
 foreach(kind shared static)
     string(TOUPPER ${kind} KIND)

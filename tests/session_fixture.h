@@ -44,6 +44,11 @@ typedef struct fixture_job {
     const char *link;    /* all ranks' transports are shaped by it; NULL: as fast as memory */
     const uint32_t *buckets, *odd_buckets; /* (nbuckets); odd: of odd_rank */
     size_t nbuckets;
+    const int *nodes, *odd_nodes; /* (world) two levels; odd: of odd_rank */
+    /* (merged, at most 16) rank q's gradient is the sum of those of all ranks r with merge[r] == q,
+     * in their order, times world / merged; NULL: its own */
+    const int *merge;
+    int merged;
 } fixture_job;
 
 typedef struct fixture_result {
@@ -98,6 +103,26 @@ static inline void fixture_gradient(const fixture_job *job, int rank, uint64_t t
     }
     if (rank == job->nan_rank && t == job->nan_step)
         g[FIXTURE_N / 2] = NAN;
+}
+
+static inline void fixture_own_gradient(const fixture_job *job, int rank, uint64_t t,
+                                        const float *w, float *g)
+{
+    static _Thread_local float one[FIXTURE_N];
+    if (job->merge == NULL) {
+        fixture_gradient(job, rank, t, w, g);
+        return;
+    }
+    memset(g, 0, FIXTURE_N * sizeof *g);
+    for (int r = 0; r < job->merged; r++) {
+        if (job->merge[r] != rank)
+            continue;
+        fixture_gradient(job, r, t, w, one);
+        for (size_t i = 0; i < FIXTURE_N; i++)
+            g[i] += one[i];
+    }
+    for (size_t i = 0; i < FIXTURE_N; i++)
+        g[i] *= (float)job->world / (float)job->merged;
 }
 
 typedef struct fixture_rank {
@@ -178,7 +203,7 @@ static inline tg_status fixture_train(fixture_rank *r, tg_session *s, float *w, 
         if (job->rest_at != 0 && t >= job->rest_at)
             TG_TRY(tg_session_set_lr(s, t == job->rest_at ? 0 : 0.25));
         TG_TRY(fixture_forward(r, s, id, w));
-        fixture_gradient(job, r->rank, t, w, flat);
+        fixture_own_gradient(job, r->rank, t, w, flat);
         for (int i = FIXTURE_TENSORS - 1, at = FIXTURE_N; i >= 0; i--) {
             size_t n = fixture_shape[i][0] * fixture_shape[i][1];
             at -= (int)n;
@@ -237,7 +262,8 @@ static inline tg_status fixture_session(fixture_rank *r)
         .on_nonfinite = job->on_nonfinite,
         .overlap = job->overlap,
         .buckets = odd && job->odd_buckets ? job->odd_buckets : job->buckets,
-        .nbuckets = job->nbuckets};
+        .nbuckets = job->nbuckets,
+        .nodes = odd && job->odd_nodes ? job->odd_nodes : job->nodes};
     tg_session *s;
     TG_TRY(tg_session_create(&config, r->transport, &s));
     /* Only rank 0 starts from the right parameters: the others get them. */

@@ -17,6 +17,11 @@ extern "C" {
  * TG_E_NOMEM, TG_E_PEER, TG_E_UNSUPPORTED (an MPI with tags of less than 26 bits) */
 TG_API TG_NODISCARD tg_status tg_transport_mpi(MPI_Comm comm, tg_transport **t_p);
 
+/* Which node each rank of comm is of: nodes (size of comm) gets the lowest rank of those that share
+ * memory with it, for tg_session_config.nodes. Collective call: all ranks get the same. Errors
+ * TG_E_ARG, TG_E_STATE, TG_E_PEER */
+TG_API TG_NODISCARD tg_status tg_transport_mpi_nodes(MPI_Comm comm, int *nodes);
+
 #ifdef __cplusplus
 }
 #endif

@@ -31,6 +31,7 @@ typedef struct tg_reducer_config {
     size_t nsegments;
     unsigned codec_threads; /* cores for encoding and decoding, the caller's among them; 0: one. The
                                same bits for any number */
+    const int *nodes;       /* two levels: see tg_session_config.nodes; NULL: one. Copied */
 } tg_reducer_config;
 
 /* method     spec string, e.g. "topk:density=0.01"; exchange=auto: the network is measured, and

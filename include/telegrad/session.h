@@ -90,12 +90,20 @@ typedef struct tg_session_config {
      * decides. Copied. */
     const uint32_t *buckets;
     size_t nbuckets;
+    /* (ranks of the transport) which node each rank is of: any number >= 0, the same for those of
+     * one machine (mpi.h finds out). Gradients are then summed in f32 within a node, by its lowest
+     * rank, and the method works among these as if each were a rank, whose gradient is its node's
+     * mean; what is not sent is remembered there. A rank that waits for its node's lowest waits
+     * (1 + rounds of the method's messages) times timeout_ms. NULL, or a node for each rank: one
+     * level. Exchange=none, and votes on nodes of unequal size, are errors when the session begins.
+     * Copied. */
+    const int *nodes;
 } tg_session_config;
 
 /* transport is borrowed and not used by anyone else until the session is destroyed. Nothing is sent
  * yet.
  * Errors TG_E_SPEC (also: method and optimizer name two different momenta; a rule that is none),
- *        TG_E_ARG (also codec_threads > 256), TG_E_UNSUPPORTED, TG_E_NOMEM */
+ *        TG_E_ARG (also codec_threads > 256, nodes below 0), TG_E_UNSUPPORTED, TG_E_NOMEM */
 TG_API TG_NODISCARD tg_status tg_session_create(const tg_session_config *config,
                                                 tg_transport *transport, tg_session **s_p);
 /* Ends the communication thread; shuts the transport if something is in flight. NULL is fine. */
@@ -181,8 +189,9 @@ typedef struct tg_step_info {
     int64_t encode_ns;    /* (*) compensate and encode */
     int64_t exchange_ns;  /* (*) some of them was under way, from launch to the aggregate */
     int64_t decode_ns;    /* (*) of it: check, decode and combine */
-    uint64_t bytes_sent;  /* handed to the transport since the last step */
-    uint64_t bytes_dense; /* of the best dense exchange: 8 n (P-1)/P */
+    uint64_t bytes_sent;  /* handed to the transport since the last step ... */
+    uint64_t bytes_near;  /* ... of them to ranks of the own node (tg_session_config.nodes) */
+    uint64_t bytes_dense; /* of the best dense exchange: 8 n (P-1)/P; with nodes, P of them */
     double grad_norm;     /* of this step's local gradient */
     double residual_norm; /* of what was not sent yet */
     int64_t apply_ns;     /* strategy and optimizer, since the last step */
@@ -230,6 +239,8 @@ TG_API TG_NODISCARD tg_status tg_session_params_hash(tg_session *s, uint64_t *ha
 TG_API uint64_t tg_session_steps(const tg_session *s);
 /* Bytes handed to the transport so far, handshake included. */
 TG_API uint64_t tg_session_bytes_sent(const tg_session *s);
+/* Of them to ranks of the own node: 0 without tg_session_config.nodes. */
+TG_API uint64_t tg_session_bytes_near(const tg_session *s);
 /* Steps whose exchange was dropped because a gradient was not finite. */
 TG_API uint64_t tg_session_skipped(const tg_session *s);
 

@@ -95,11 +95,17 @@ TG_API TG_NODISCARD tg_status tg_link_parse(const char *text, tg_link *link_p);
 TG_API TG_NODISCARD tg_status tg_transport_shaped(tg_transport *inner, const tg_link *link,
                                                   tg_transport **t_p);
 
+/* The same between nodes only: nodes (ranks of inner) says which one each rank is of, and ranks of
+ * one node reach each other as over `inner`, beside the link. Errors as above, and nodes NULL */
+TG_API TG_NODISCARD tg_status tg_transport_shaped_nodes(tg_transport *inner, const tg_link *link,
+                                                        const int *nodes, tg_transport **t_p);
+
 /* Decorator for tests: `inner` with faults, "fault:drop=0.01,corrupt=0.01,truncate=0.01,
  * oversize=0.01,garbage=0.01,replay=0.01,delay=5ms,stall=100,kill=100,seed=1" (probabilities per
  * message sent: it is lost, has a bit flipped, is cut short, too long, noise, or the message of an
  * earlier exchange; stall / kill after that many sends: from then on this rank says nothing / is
- * gone; they strike when the next one is posted). Takes `inner` over on success. Errors TG_E_SPEC, TG_E_ARG, TG_E_NOMEM */
+ * gone; they strike when the next one is posted). Takes `inner` over on success. Errors TG_E_SPEC,
+ * TG_E_ARG, TG_E_NOMEM */
 TG_API TG_NODISCARD tg_status tg_transport_faulty(tg_transport *inner, const char *spec,
                                                   tg_transport **t_p);
 

@@ -54,7 +54,10 @@ static void print_cost(const struct run_result *result)
            format_seconds(end->seconds).text, format_seconds(end->step_ms_median / 1e3).text,
            format_seconds(end->compute_ms_median / 1e3).text);
     printf("sent           %s in all, %s a step and worker\n",
-           format_bytes((double)end->bytes_sent).text, format_bytes(end->bytes_per_step).text);
+           format_bytes((double)(end->bytes_sent - end->bytes_near)).text,
+           format_bytes(end->bytes_per_step).text);
+    if (end->bytes_near > 0)
+        printf("sent in node   %s in all\n", format_bytes((double)end->bytes_near).text);
     printf("ratio          %s of the gradient, %s of the traffic of a dense exchange\n",
            format_ratio(end->ratio, "x").text, format_ratio(end->ratio_wire, "x").text);
     if (isfinite(end->kept))
@@ -73,6 +76,10 @@ static int print_result(const struct run_about *about, const struct run_result *
            data_text_counts(data).text);
     printf("workers        %d (%s), link %s\n", end->world, launch_transport_name(about->launch),
            o->link ? o->link : "none");
+    if (o->nodes == OPT_NODES_AUTO)
+        printf("nodes          as MPI sees them\n");
+    else if (o->nodes > 0)
+        printf("nodes          of %" PRIu64 " workers\n", o->nodes);
     if (o->shard)
         printf("shard          %s\n", o->shard);
     printf("method         %s\n", result->method);

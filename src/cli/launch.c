@@ -24,13 +24,14 @@ static int env_number(const char *name)
 
 bool launch_under_mpi(int *rank_p)
 {
-    /* Open MPI; MPICH and Slurm's PMI. */
+    /* Open MPI; MPICH and Slurm's PMI; srun --mpi=pmix (a batch script has no PMIX_RANK). */
     static const char *const names[][2] = {{"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"},
-                                           {"PMI_SIZE", "PMI_RANK"}};
+                                           {"PMI_SIZE", "PMI_RANK"},
+                                           {"SLURM_STEP_NUM_TASKS", "PMIX_RANK"}};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        if (env_number(names[i][0]) > 0) {
-            int rank = env_number(names[i][1]);
-            *rank_p = rank > 0 ? rank : 0;
+        int rank = env_number(names[i][1]);
+        if (env_number(names[i][0]) > 0 && rank >= 0) {
+            *rank_p = rank;
             return true;
         }
     }
@@ -77,15 +78,17 @@ int launch_world(const struct launch *l, const struct run_options *o)
 
 /* ---- one rank -------------------------------------------------------------------------------- */
 
-/* Take *t_p through link and faults. The faults are outermost: they hit messages, not the stamps
- * that the link sends beside them. *t_p stays valid when this fails. */
-static tg_status decorate(const struct run_options *o, tg_transport **t_p)
+/* Take *t_p through link and faults. The link is between nodes, where there are any (NULL: not).
+ * The faults are outermost: they hit messages, not the stamps that the link sends beside them. *t_p
+ * stays valid when this fails. */
+static tg_status decorate(const struct run_options *o, const int *nodes, tg_transport **t_p)
 {
     int rank = (*t_p)->rank;
     if (o->link) {
         tg_link link;
         TG_TRY(tg_link_parse(o->link, &link));
-        TG_TRY(tg_transport_shaped(*t_p, &link, t_p));
+        TG_TRY(nodes ? tg_transport_shaped_nodes(*t_p, &link, nodes, t_p)
+                     : tg_transport_shaped(*t_p, &link, t_p));
     }
     for (size_t i = 0; i < o->fault_count; i++)
         if (o->faults[i].rank == (uint64_t)rank)
@@ -206,7 +209,7 @@ static tg_status run_inproc(const struct run_options *o, const struct rank_run *
     tg_status status = ranks && transports ? tg_transport_inproc((int)n, transports)
                                            : tg_fail(TG_E_NOMEM, "out of memory: %zu workers", n);
     for (size_t i = 0; i < n && status == TG_OK; i++) {
-        status = decorate(o, &transports[i]);
+        status = decorate(o, model->job->nodes, &transports[i]);
         ranks[i] = *model;
         ranks[i].transport = transports[i];
         ranks[i].failures = &failures;
@@ -228,7 +231,7 @@ static tg_status run_mpi(const struct run_options *o, const struct rank_run *mod
 {
     tg_transport *t = NULL;
     TG_TRY(mpi_launch_transport(&t));
-    tg_status status = decorate(o, &t);
+    tg_status status = decorate(o, model->job->nodes, &t);
     if (status == TG_OK)
         status = train_run(model->job, model->data, t, model->events, end_p);
     /* After a failure posted buffers must live until the process ends, which is soon. */
@@ -247,17 +250,50 @@ static bool still_alone_after(int ms)
 }
 #endif
 
-tg_status launch_run(const struct launch *l, const struct run_options *o, const train_job *job,
-                     const train_data *data, const train_events *events, train_end_info *end_p)
+/* The node of each rank, as the options say; NULL: one level. */
+static tg_status place(const struct launch *l, const struct run_options *o, int **nodes_p)
 {
-    struct rank_run model = {.job = job, .data = data, .events = events};
+    const int world = launch_world(l, o);
+    *nodes_p = NULL;
+    if (o->nodes == 0)
+        return TG_OK;
+    int *nodes = malloc((size_t)world * sizeof *nodes);
+    if (!nodes)
+        return tg_fail(TG_E_NOMEM, "out of memory: nodes of %d ranks", world);
+    *nodes_p = nodes;
+    for (int r = 0; r < world && o->nodes != OPT_NODES_AUTO; r++)
+        nodes[r] = r / (int)o->nodes;
+#ifdef HAVE_MPI
+    if (o->nodes == OPT_NODES_AUTO)
+        return mpi_launch_nodes(nodes);
+#endif
+    return TG_OK;
+}
+
+static tg_status run_placed(const struct launch *l, const struct run_options *o,
+                            const struct rank_run *model, train_end_info *end_p)
+{
 #ifdef HAVE_MPI
     if (l->mpi)
-        return run_mpi(o, &model, end_p);
+        return run_mpi(o, model, end_p);
 #else
     (void)l;
 #endif
-    return run_inproc(o, &model, end_p);
+    return run_inproc(o, model, end_p);
+}
+
+tg_status launch_run(const struct launch *l, const struct run_options *o, const train_job *job,
+                     const train_data *data, const train_events *events, train_end_info *end_p)
+{
+    train_job placed = *job;
+    int *nodes;
+    tg_status status = place(l, o, &nodes);
+    placed.nodes = nodes;
+    const struct rank_run model = {.job = &placed, .data = data, .events = events};
+    if (status == TG_OK)
+        status = run_placed(l, o, &model, end_p);
+    free(nodes);
+    return status;
 }
 
 int launch_fail(const struct launch *l, tg_status status)

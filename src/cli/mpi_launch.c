@@ -26,6 +26,11 @@ tg_status mpi_launch_transport(tg_transport **t_p)
     return tg_transport_mpi(MPI_COMM_WORLD, t_p);
 }
 
+tg_status mpi_launch_nodes(int *nodes)
+{
+    return tg_transport_mpi_nodes(MPI_COMM_WORLD, nodes);
+}
+
 void mpi_launch_abort(int exit_status)
 {
     (void)MPI_Abort(MPI_COMM_WORLD, exit_status);

@@ -11,6 +11,10 @@ void mpi_launch_close(void);
 /* A transport over all processes of the job (collective call). */
 TG_NODISCARD tg_status mpi_launch_transport(tg_transport **t_p);
 
+/* Which machine each process of the job is on: nodes (size of the job), as session.h wants them
+ * (collective call). */
+TG_NODISCARD tg_status mpi_launch_nodes(int *nodes);
+
 /* End all processes of the job with this exit status. */
 _Noreturn void mpi_launch_abort(int exit_status);
 

@@ -20,6 +20,7 @@ enum form {
     FORM_DRIVER,    /* tg_driver */
     FORM_OVERLAP,   /* tg_overlap */
     FORM_FUSION,    /* uint64_t: 500000, 64K, 4M, auto */
+    FORM_NODES,     /* uint64_t: 4, auto */
     FORM_SCALE,     /* train_lr_scale */
     FORM_PRECISION, /* train_precision */
     FORM_NO_EVAL,   /* no value */
@@ -67,6 +68,7 @@ static const struct option_def table[] = {
     {"driver", "auto|thread|inline", BOTH, FORM_DRIVER, AT(driver), TG_KIND_COUNT, 0, 0},
     {"overlap", "full|backward|none", EVERY, FORM_OVERLAP, AT(overlap), TG_KIND_COUNT, 0, 0},
     {"fusion", "BYTES|auto", EVERY, FORM_FUSION, AT(fusion), TG_KIND_COUNT, 1, 4294967296.0},
+    {"nodes", "auto|N", EVERY, FORM_NODES, AT(nodes), TG_KIND_COUNT, 1, 4096},
     {"no-eval", NULL, BOTH, FORM_NO_EVAL, AT(evaluate), TG_KIND_COUNT, 0, 0},
     {"out", "FILE", BOTH, FORM_TEXT, AT(out), TG_KIND_COUNT, 0, 0},
     {"save", "DIR", OPT_TRAIN, FORM_TEXT, AT(save_dir), TG_KIND_COUNT, 0, 0},
@@ -231,6 +233,14 @@ static tg_status set_fusion(uint64_t *bytes, const struct option_def *option, co
     return TG_OK;
 }
 
+static tg_status set_nodes(uint64_t *nodes, const struct option_def *option, const char *value)
+{
+    if (strcmp(value, "auto") != 0)
+        return set_number(nodes, option, value);
+    *nodes = OPT_NODES_AUTO;
+    return TG_OK;
+}
+
 static tg_status set_scale(train_lr_scale *scale, const struct option_def *option,
                            const char *value)
 {
@@ -305,6 +315,8 @@ static tg_status set_value(struct run_options *o, const struct option_def *optio
         return set_overlap(member, option, value);
     case FORM_FUSION:
         return set_fusion(member, option, value);
+    case FORM_NODES:
+        return set_nodes(member, option, value);
     case FORM_SCALE:
         return set_scale(member, option, value);
     case FORM_PRECISION:
@@ -385,6 +397,9 @@ tg_status options_check(const struct run_options *o, bool mpi)
             if (o->faults[i].rank >= o->workers)
                 return tg_fail(TG_E_SPEC, "--fault %" PRIu64 "=%.64s: allowed: ranks 0 to %" PRIu64,
                                o->faults[i].rank, o->faults[i].spec, o->workers - 1);
+    if (o->nodes == OPT_NODES_AUTO && !mpi)
+        return tg_fail(TG_E_SPEC, "--nodes auto without mpirun, which knows the machines: allowed: "
+                                  "--nodes N, of N workers each");
     if (o->epochs == 0 && o->steps == 0)
         return tg_fail(TG_E_SPEC, "--epochs 0 without --steps: nothing to do: allowed: "
                                   "--epochs 1 or more, or --steps N");

@@ -11,6 +11,7 @@ enum { OPT_TRAIN = 1, OPT_COMPARE = 2, OPT_RUN = 4, OPT_EVAL = 8 };
 
 #define OPT_MAX_FAULTS 16
 #define OPT_FUSION_AUTO UINT64_MAX
+#define OPT_NODES_AUTO UINT64_MAX
 #define OPT_MAX_RULES 64
 
 struct run_fault {
@@ -33,6 +34,7 @@ struct run_options {
     train_precision precision;
     tg_driver driver;
     tg_overlap overlap;
+    uint64_t nodes;  /* ranks of each node; 0: one level; OPT_NODES_AUTO: as MPI sees them */
     uint64_t fusion; /* bytes of a bucket; 0: the session's default; OPT_FUSION_AUTO */
     bool evaluate;
     struct run_fault faults[OPT_MAX_FAULTS];

@@ -242,21 +242,29 @@ static json_t *fusion(const struct run_options *o)
                                           : json_integer((json_int_t)o->fusion);
 }
 
+static json_t *nodes(const struct run_options *o)
+{
+    return o->nodes == 0                ? json_null()
+           : o->nodes == OPT_NODES_AUTO ? json_string("auto")
+                                        : json_integer((json_int_t)o->nodes);
+}
+
 static json_t *about_run(const struct run_options *o, const train_start_info *info)
 {
-    return json_pack("{s:s, s:I, s:s, s:I, s:I, s:I, s:I, s:I, s:f, s:s, s:s, s:o, s:I, s:b}", /**/
-                     "lr_scale", train_lr_scale_names[o->lr_scale],                            /**/
-                     "accumulate", (json_int_t)o->accumulate,                                  /**/
-                     "precision", train_precision_names[o->precision],                         /**/
-                     "steps", (json_int_t)info->steps,                                         /**/
-                     "steps_per_epoch", (json_int_t)info->steps_per_epoch,                     /**/
-                     "first_step", (json_int_t)info->first_step,                               /**/
-                     "params", (json_int_t)info->params, "tensors", (json_int_t)info->tensors, /**/
-                     "timeout", o->timeout, "driver", options_driver_name(o->driver),          /**/
-                     "overlap", options_overlap_name(o->overlap),                              /**/
-                     "fusion", fusion(o),                                                      /**/
-                     "codec_threads", (json_int_t)o->codec_threads,                            /**/
-                     "evaluate", (int)o->evaluate);
+    return json_pack(
+        "{s:s, s:I, s:s, s:I, s:I, s:I, s:I, s:I, s:f, s:s, s:s, s:o, s:o, s:I, s:b}", /**/
+        "lr_scale", train_lr_scale_names[o->lr_scale],                                 /**/
+        "accumulate", (json_int_t)o->accumulate,                                       /**/
+        "precision", train_precision_names[o->precision],                              /**/
+        "steps", (json_int_t)info->steps,                                              /**/
+        "steps_per_epoch", (json_int_t)info->steps_per_epoch,                          /**/
+        "first_step", (json_int_t)info->first_step,                                    /**/
+        "params", (json_int_t)info->params, "tensors", (json_int_t)info->tensors,      /**/
+        "timeout", o->timeout, "driver", options_driver_name(o->driver),               /**/
+        "overlap", options_overlap_name(o->overlap),                                   /**/
+        "fusion", fusion(o), "nodes", nodes(o),                                        /**/
+        "codec_threads", (json_int_t)o->codec_threads,                                 /**/
+        "evaluate", (int)o->evaluate);
 }
 
 static json_t *about_files(const struct run_options *o)
@@ -357,10 +365,11 @@ tg_status records_step(struct records *r, const train_step_info *info)
         return TG_OK;
     const tg_step_info *tg = &info->tg;
     json_t *record = json_pack(
-        "{s:I, s:I, s:o, s:o, s:o, s:I, s:I, s:o, s:o, s:I, s:b, s:b, s:I, s:o}",             /**/
+        "{s:I, s:I, s:o, s:o, s:o, s:I, s:I, s:I, s:o, s:o, s:I, s:b, s:b, s:I, s:o}",        /**/
         "step", (json_int_t)info->step, "epoch", (json_int_t)info->epoch,                     /**/
         "loss", records_real(info->loss), "lr", records_real(info->lr),                       /**/
         "density", records_real(tg->density), "bytes_sent", (json_int_t)tg->bytes_sent,       /**/
+        "bytes_near", (json_int_t)tg->bytes_near,                                             /**/
         "bytes_dense", (json_int_t)tg->bytes_dense,                                           /**/
         "residual_norm", records_real(tg->want_residual_norm ? tg->residual_norm : NAN),      /**/
         "grad_norm", records_real(tg->grad_norm), "coded_bytes", (json_int_t)tg->coded_bytes, /**/
@@ -410,18 +419,19 @@ static json_t *end_quality(const struct run_result *result, bool tokens)
 static json_t *end_cost(const struct run_result *result)
 {
     const train_end_info *end = &result->end;
-    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:o, s:o, s:o}",  /**/
-                     "seconds", records_real(end->seconds),                           /**/
-                     "step_ms_median", records_real(end->step_ms_median),             /**/
-                     "compute_ms_median", records_real(end->compute_ms_median),       /**/
-                     "step_coded_ms_median", records_real(end->step_coded_ms_median), /**/
-                     "exchange_ms_median", records_real(end->exchange_ms_median),     /**/
-                     "density_kept", records_real(end->kept),                         /**/
-                     "encode_ns_element", records_real(end->encode_ns_element),       /**/
-                     "decode_ns_element", records_real(end->decode_ns_element),       /**/
-                     "bytes_sent", (json_int_t)end->bytes_sent,                       /**/
-                     "bytes_per_step", records_real(end->bytes_per_step),             /**/
-                     "ratio", records_real(end->ratio),                               /**/
+    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:I, s:o, s:o, s:o}", /**/
+                     "seconds", records_real(end->seconds),                               /**/
+                     "step_ms_median", records_real(end->step_ms_median),                 /**/
+                     "compute_ms_median", records_real(end->compute_ms_median),           /**/
+                     "step_coded_ms_median", records_real(end->step_coded_ms_median),     /**/
+                     "exchange_ms_median", records_real(end->exchange_ms_median),         /**/
+                     "density_kept", records_real(end->kept),                             /**/
+                     "encode_ns_element", records_real(end->encode_ns_element),           /**/
+                     "decode_ns_element", records_real(end->decode_ns_element),           /**/
+                     "bytes_sent", (json_int_t)end->bytes_sent,                           /**/
+                     "bytes_near", (json_int_t)end->bytes_near,                           /**/
+                     "bytes_per_step", records_real(end->bytes_per_step),                 /**/
+                     "ratio", records_real(end->ratio),                                   /**/
                      "ratio_wire", records_real(end->ratio_wire));
 }
 

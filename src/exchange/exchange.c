@@ -8,7 +8,7 @@
 #define TG_EXCHANGE(name) extern const tg__exchange_ops tg__##name##_exchange;
 #include "exchange/exchanges.def"
 #undef TG_EXCHANGE
-extern const tg__exchange_ops tg__broadcast_exchange; /* not selectable */
+extern const tg__exchange_ops tg__broadcast_exchange, tg__reduce_exchange; /* not selectable */
 
 static const tg__exchange_ops *const exchanges[] = {
 #define TG_EXCHANGE(name) &tg__##name##_exchange,
@@ -41,6 +41,8 @@ const tg__exchange_ops *tg__exchange_find(const char *name)
             return exchanges[i];
     if (strcmp(tg__broadcast_exchange.entry.name, name) == 0)
         return &tg__broadcast_exchange;
+    if (strcmp(tg__reduce_exchange.entry.name, name) == 0)
+        return &tg__reduce_exchange;
     return NULL;
 }
 

@@ -15,7 +15,7 @@
  *
  * An object is made once per (bucket, lane) with all its buffers and started any number of times;
  * several objects may be under way at once. One file and one line in exchanges.def each; broadcast
- * (sets parameters) is not selectable.
+ * (sets parameters) and reduce (sums within a node) are not selectable.
  *
  * A small dense vector in one delay is allgather with codec f32: every rank sends all of it to all,
  * who sum in rank order. */
@@ -88,8 +88,8 @@ typedef struct tg__exchange_ops {
     size_t (*wants)(tg__exchange *x, tg__wish *wish, size_t max);
     tg_status (*done)(tg__exchange *x, uint32_t id, size_t len);
     bool (*finished)(const tg__exchange *x);
-    void (*result)(tg__exchange *x,
-                   float *dst); /* dst (n) is overwritten, the same bits on all ranks */
+    void (*result)(tg__exchange *x, float *dst); /* dst (n) is overwritten, the same bits on all
+                                                    ranks (reduce: only rank 0 has it) */
     void (*cost)(int size, size_t n, double frame, tg__cost *cost_p);
     /* Exchanges that encode sums again (the others: NULL): r (n) += scale * what this rank dropped
      * from sums in doing so, in units of the sum. Over all ranks, what was sent is size * the
@@ -124,7 +124,7 @@ struct tg__exchange {
 const tg__exchange_ops *const *tg__exchanges(size_t *count_p);
 const tg_entry *const *tg__exchange_entries(size_t *count_p);
 const tg__exchange_ops *
-tg__exchange_find(const char *name); /* also "broadcast"; NULL if there is none */
+tg__exchange_find(const char *name); /* also "broadcast", "reduce"; NULL if there is none */
 
 /* codec: of the parts. A dense exchange (direct, ring) sums decoded values and sends its sums as
  * dense f32. */

@@ -25,7 +25,7 @@ void tg__messages_free(tg__messages *m)
     m->base = NULL;
 }
 
-static tg_status place_parts(tg__exchange *x, tg__messages *m, int count)
+tg_status tg__parts_of_cut(tg__exchange *x, tg__messages *m, int count)
 {
     size_t cap = 0;
     for (int q = 0; q < count; q++) {
@@ -46,12 +46,12 @@ static tg_status place_parts(tg__exchange *x, tg__messages *m, int count)
 
 tg_status tg__parts_of_blocks(tg__exchange *x, tg__messages *m)
 {
-    return place_parts(x, m, x->size);
+    return tg__parts_of_cut(x, m, x->size);
 }
 
 tg_status tg__parts_of_vector(tg__exchange *x, tg__messages *m)
 {
-    return place_parts(x, m, 1);
+    return tg__parts_of_cut(x, m, 1);
 }
 
 size_t tg__f32_frame(uint8_t *frame, size_t n)

@@ -50,6 +50,8 @@ static inline int tg__around(const tg__exchange *x, int by)
 /* Parts 0..size-1 of x are its blocks, encoded into buffers m (size). Sets x->parts, x->nparts.
  * Errors TG_E_NOMEM */
 TG_NODISCARD tg_status tg__parts_of_blocks(tg__exchange *x, tg__messages *m);
+/* Parts 0..count-1 are as many blocks. */
+TG_NODISCARD tg_status tg__parts_of_cut(tg__exchange *x, tg__messages *m, int count);
 /* One part: the whole vector, encoded into m (1). */
 TG_NODISCARD tg_status tg__parts_of_vector(tg__exchange *x, tg__messages *m);
 

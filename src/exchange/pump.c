@@ -120,7 +120,7 @@ static tg_status take_wish(tg__pump *p, tg__flight *f, const tg__wish *w)
                     .since_ns = tg_now_ns(p->transport->clock),
                     .id = w->id,
                     .order = order_of(w->round, w->slice),
-                    .peer = w->peer,
+                    .peer = f->group == NULL ? w->peer : f->group->rank[w->peer],
                     .send = w->send};
     if (!w->send)
         return post_recv(p, f, m);
@@ -158,6 +158,8 @@ static tg_status post_send(tg__pump *p, tg__flight *f, tg__post *m)
     m->busy = true;
     f->bytes_sent += len;
     p->bytes_sent += len;
+    if (p->near != NULL && p->near[m->peer])
+        p->bytes_near += len;
     p->under_way[m->peer] += len;
     p->total_under_way += len;
     return TG_OK;
@@ -209,6 +211,10 @@ static tg_status complete(tg__pump *p, tg__flight *f, tg__post *m, size_t bytes)
     int64_t begin = tg_now_ns(p->transport->clock);
     tg_status status = f->x->ops->done(f->x, m->id, len);
     f->combine_ns += tg_now_ns(p->transport->clock) - begin;
+    if (status != TG_OK && f->group != NULL) /* the exchange knows its group's numbers only */
+        return tg_fail(status,
+                       "%s (in a group, of which this message's peer is rank %d) " TG__WHERE,
+                       tg_error(), m->peer, TG__WHERE_ARGS(f, m->order));
     if (status != TG_OK)
         return tg_fail(status, "%s " TG__WHERE, tg_error(), TG__WHERE_ARGS(f, m->order));
     return TG_OK;

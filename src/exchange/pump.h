@@ -15,10 +15,18 @@
  * 200 Mbit/s with 20 ms one way. */
 #define TG__PUMP_WINDOW ((size_t)1 << 20)
 
+/* Whom an exchange is between, if that is not all ranks of the transport. */
+typedef struct tg__group {
+    const int *rank;   /* (size of the exchange) each one's rank in the transport */
+    unsigned patience; /* longest wait for one message, in timeouts: more than 1 where a peer has
+                          exchanges to wait for itself before it answers */
+} tg__group;
+
 /* One exchange on its way. The caller owns the memory (zeroed before the first use) and keeps it
  * until `finished`. */
 typedef struct tg__flight {
     tg__exchange *x;
+    const tg__group *group; /* NULL: all ranks. Borrowed until finished */
     uint32_t sequence; /* the message tag's: the same on all ranks for this exchange, and different,
                           mod 4096, from all others under way on any rank */
     uint64_t step;
@@ -45,7 +53,9 @@ typedef struct tg__pump {
     tg_transport *transport;
     uint64_t session;    /* hash that envelopes carry */
     int64_t timeout_ns;  /* longest wait for one message */
-    uint64_t bytes_sent; /* total, envelopes included */
+    uint64_t bytes_sent; /* total, envelopes included ... */
+    uint64_t bytes_near; /* ... of them to ranks that are near */
+    const bool *near;    /* (size) or NULL: none. Borrowed, set by the maker */
     tg__flight *active;  /* by priority, then in the order launched */
     int64_t *heard_ns;   /* (2 size), see pump_late.c */
     size_t *under_way; /* (size) bytes given to the transport for that peer, and not sent yet ... */

@@ -76,24 +76,31 @@ static int late_peers(const tg__pump *p, const tg__flight *f, int64_t now, int64
     return count[send];
 }
 
+static int64_t patience_ns(const tg__pump *p, const tg__flight *f)
+{
+    const int64_t times = f->group ? (int64_t)f->group->patience : 1;
+    return p->timeout_ns > INT64_MAX / times ? INT64_MAX : p->timeout_ns * times;
+}
+
 tg_status tg__late_check(const tg__pump *p, int64_t now, int64_t *due_ns_p)
 {
     int64_t due = INT64_MAX;
     for (tg__flight *f = p->active; f; f = f->next) {
         const tg__posts *s = f->posts;
+        const int64_t patience = patience_ns(p, f);
         int64_t flight_due = INT64_MAX;
         for (size_t i = 0; i < s->used; i++)
             if (s->slot[i].busy && s->slot[i].order == f->order)
-                flight_due = TG__MIN(
-                    flight_due, add_saturated(waiting_since(p, f, &s->slot[i]), p->timeout_ns));
+                flight_due =
+                    TG__MIN(flight_due, add_saturated(waiting_since(p, f, &s->slot[i]), patience));
         if (flight_due <= now) {
             char who[WHO_BYTES], cut_off[48] = "";
-            int count = late_peers(p, f, now, p->timeout_ns, -1, who);
-            if (count > 1 && count == p->transport->size - 1) /* then the fault may be here */
+            int count = late_peers(p, f, now, patience, -1, who);
+            if (count > 1 && count == f->x->size - 1) /* then the fault may be here */
                 snprintf(cut_off, sizeof cut_off, ": this rank (%d) may be cut off",
                          p->transport->rank);
-            return tg_fail(TG_E_PEER, "%s for %.1f s%s " TG__WHERE, who,
-                           (double)p->timeout_ns * 1e-9, cut_off, TG__WHERE_ARGS(f, f->order));
+            return tg_fail(TG_E_PEER, "%s for %.1f s%s " TG__WHERE, who, (double)patience * 1e-9,
+                           cut_off, TG__WHERE_ARGS(f, f->order));
         }
         due = TG__MIN(due, flight_due);
     }

@@ -35,19 +35,22 @@ typedef struct program {
 enum { DELAY_BYTES = 16384 };
 
 /* One delay or two for the norms: both exchanges sum in rank order, so the bits are the same. */
-static const char *norms_name(int size, size_t count)
+static const tg__exchange_ops *norms_exchange(int size, size_t count)
 {
+    const tg__exchange_ops *allgather = tg__exchange_find("allgather"),
+                           *direct = tg__exchange_find("direct");
     const double frame = TG__FRAME_HEAD + 4.0 * (double)count;
     tg__cost one, two;
-    tg__exchange_find("allgather")->cost(size, count, frame, &one);
-    tg__exchange_find("direct")->cost(size, count, frame, &two);
-    return one.serial <= two.serial + DELAY_BYTES ? "allgather" : "direct";
+    allgather->cost(size, count, frame, &one);
+    direct->cost(size, count, frame, &two);
+    return one.serial <= two.serial + DELAY_BYTES ? allgather : direct;
 }
 
-static tg_status make_exchange(tg__method *m, const char *name, size_t n, tg__exchange **x_p)
+static tg_status make_exchange(tg__method *m, const tg__exchange_ops *ops, size_t n,
+                               tg__exchange **x_p)
 {
-    TG_TRY(tg__exchange_create(tg__exchange_find(name), m->setup.rank, m->setup.size, n,
-                               ((program *)m->impl)->f32, &tg__combine_mean, x_p));
+    TG_TRY(tg__exchange_create(ops, m->setup.rank, m->setup.size, n, ((program *)m->impl)->f32,
+                               &tg__combine_mean, x_p));
     (*x_p)->pool = m->setup.pool;
     return TG_OK;
 }
@@ -55,20 +58,18 @@ static tg_status make_exchange(tg__method *m, const char *name, size_t n, tg__ex
 static tg_status make_exchanges(tg__method *m)
 {
     program *p = m->impl;
-    const char *name = tg_spec_word(m->spec, "exchange");
-    const bool apart = strcmp(name, "none") == 0;
+    const tg__exchange_ops *values = tg__method_exchange(m), *none = tg__exchange_find("none");
+    const bool apart = values == none;
     const size_t most = p->k * p->chunk, rest = m->n % p->chunk; /* elements of the last chunk */
-    if (strcmp(name, "auto") == 0)
-        name = m->def->exchange;
     if (p->k < p->count)
-        TG_TRY(make_exchange(m, apart ? "none" : norms_name(m->setup.size, p->count), p->count,
+        TG_TRY(make_exchange(m, apart ? none : norms_exchange(m->setup.size, p->count), p->count,
                              &p->agree));
     if (p->k < p->count || rest == 0)
-        TG_TRY(make_exchange(m, name, most, &p->values[FULL]));
+        TG_TRY(make_exchange(m, values, most, &p->values[FULL]));
     if (rest != 0)
-        TG_TRY(make_exchange(m, name, most - p->chunk + rest, &p->values[SHORT]));
+        TG_TRY(make_exchange(m, values, most - p->chunk + rest, &p->values[SHORT]));
     if (m->setup.may_bypass || p->warmup > 0)
-        return make_exchange(m, apart ? "none" : "direct", m->n, &p->dense);
+        return make_exchange(m, apart ? none : tg__exchange_find("direct"), m->n, &p->dense);
     return TG_OK;
 }
 

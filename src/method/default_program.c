@@ -138,8 +138,8 @@ static tg_status make_memory(tg__method *m, program *p)
     TG_TRY(tg__alloc(s->count, sizeof *n, &n));
     for (size_t i = 0; i < s->count; i++)
         n[i] = each;
-    tg_status status = tg__state_block(s->state, TG__ROLE_RANK, TG__RESCALE_COPY, "codec",
-                                       s->tensor, n, s->count, &p->memory);
+    tg_status status = tg__state_block(s->state, s->role, TG__RESCALE_COPY, "codec", s->tensor, n,
+                                       s->count, &p->memory);
     free(n);
     return status;
 }

@@ -16,7 +16,7 @@ struct tg__engine {
     pthread_cond_t changed;
     tg__op *queue; /* sorted by priority, FIFO among equals */
     bool quit;
-    uint64_t bytes_sent;
+    uint64_t bytes_sent, bytes_near;
     tg_status status; /* first failure, for good */
     char error[512];
     bool held;     /* the transport could not let go of posted buffers */
@@ -50,6 +50,7 @@ static void set_state(tg__engine *e, tg__op *op, tg__op_state state)
     pthread_mutex_lock(&e->lock);
     op->state = state;
     e->bytes_sent = e->pump.bytes_sent;
+    e->bytes_near = e->pump.bytes_near;
     pthread_cond_broadcast(&e->changed);
     pthread_mutex_unlock(&e->lock);
 }
@@ -61,7 +62,13 @@ static tg_status launch(tg__engine *e, tg__op *op, tg__exchange *x)
     op->flight.bucket = op->bucket;
     op->flight.priority = op->priority;
     op->flight.flags_out = op->flags | op->flags_in;
+    op->flight.group = op->task.group;
     return tg__pump_launch(&e->pump, &op->flight);
+}
+
+static bool defers(const tg__op *op)
+{
+    return op->method != NULL && op->method->def->program->defers;
 }
 
 /* Compensate, encode, launch. */
@@ -83,7 +90,7 @@ static tg_status take_up(tg__engine *e, tg__op *op)
     TG_TRY(launch(e, op, x));
     op->next = e->active;
     e->active = op;
-    set_state(e, op, TG__OP_BEGUN);
+    set_state(e, op, defers(op) ? TG__OP_BEGUN : TG__OP_ENCODED);
     return TG_OK;
 }
 
@@ -91,16 +98,24 @@ static tg_status take_up(tg__engine *e, tg__op *op)
 static tg_status advance(tg__engine *e, tg__op *op, bool *done_p)
 {
     tg__exchange *x = NULL;
+    const uint16_t round = op->flight.program_round;
     op->bytes_sent += op->flight.bytes_sent;
     op->flags_in |= op->flight.flags_in;
     int64_t begin = tg_now_ns(e->transport->clock);
+    op->task.round = round + 1u;
+    op->task.flagged = (op->flags_in & TG__FLAG_NONFINITE) != 0;
     if (op->method != NULL)
         TG_TRY(op->method->def->program->next(op->method, &op->task, &x));
-    op->decode_ns += op->flight.combine_ns + (tg_now_ns(e->transport->clock) - begin);
+    int64_t took = tg_now_ns(e->transport->clock) - begin;
+    const bool encoded = round == 0 && defers(op);
+    op->encode_ns += encoded ? took : 0;
+    op->decode_ns += op->flight.combine_ns + (encoded ? 0 : took);
+    if (encoded)
+        set_state(e, op, TG__OP_ENCODED);
     *done_p = x == NULL;
     if (x != NULL) {
-        op->flight.sequence++;
-        op->flight.program_round++;
+        op->flight.sequence += op->task.round - round;
+        op->flight.program_round = (uint16_t)op->task.round;
         return launch(e, op, x);
     }
     op->end_ns = tg_now_ns(e->transport->clock);
@@ -111,20 +126,39 @@ static tg_status advance(tg__engine *e, tg__op *op, bool *done_p)
     return TG_OK;
 }
 
+/* A memory must see its tasks in the order submitted, also where it is updated after the first
+ * round: that one waits for those of the same method before it. */
+static bool has_turn(const tg__engine *e, const tg__op *op)
+{
+    if (!defers(op) || op->flight.program_round > 0)
+        return true;
+    for (const tg__op *other = e->active; other != NULL; other = other->next)
+        if (other->method == op->method && other->flight.program_round == 0 &&
+            (int32_t)(other->flight.sequence - op->flight.sequence) < 0)
+            return false;
+    return true;
+}
+
 static tg_status finish_done(tg__engine *e)
 {
-    for (tg__op **link = &e->active; *link != NULL;) {
-        tg__op *op = *link;
-        bool done = false;
-        if (op->flight.finished)
-            TG_TRY(advance(e, op, &done));
-        if (done) {
-            *link = op->next; /* before DONE: then the op is the caller's again */
-            set_state(e, op, TG__OP_DONE);
-        } else {
-            link = &op->next;
+    bool any;
+    do {
+        any = false;
+        for (tg__op **link = &e->active; *link != NULL;) {
+            tg__op *op = *link;
+            bool done = false;
+            if (op->flight.finished && has_turn(e, op)) {
+                TG_TRY(advance(e, op, &done));
+                any = true;
+            }
+            if (done) {
+                *link = op->next; /* before DONE: then the op is the caller's again */
+                set_state(e, op, TG__OP_DONE);
+            } else {
+                link = &op->next;
+            }
         }
-    }
+    } while (any); /* whose turn it is now */
     return TG_OK;
 }
 
@@ -333,6 +367,11 @@ tg_status tg__engine_wait_begun(tg__engine *e, tg__op *op)
     return wait_for(e, op, TG__OP_BEGUN);
 }
 
+tg_status tg__engine_wait_encoded(tg__engine *e, tg__op *op)
+{
+    return wait_for(e, op, TG__OP_ENCODED);
+}
+
 tg_status tg__engine_wait(tg__engine *e, tg__op *op)
 {
     return wait_for(e, op, TG__OP_DONE);
@@ -365,6 +404,20 @@ uint64_t tg__engine_bytes(tg__engine *e)
     uint64_t bytes = e->bytes_sent;
     pthread_mutex_unlock(&e->lock);
     return bytes;
+}
+
+uint64_t tg__engine_bytes_near(tg__engine *e, uint64_t *sent_p)
+{
+    pthread_mutex_lock(&e->lock);
+    uint64_t bytes = e->bytes_near;
+    *sent_p = e->bytes_sent;
+    pthread_mutex_unlock(&e->lock);
+    return bytes;
+}
+
+void tg__engine_set_near(tg__engine *e, const bool *near)
+{
+    e->pump.near = near;
 }
 
 tg_transport *tg__engine_transport(const tg__engine *e)

@@ -11,7 +11,13 @@
 #define TG__WORLD_MAX 4096 /* ranks */
 #define TG__TIMEOUT_MS_MAX (INT64_MAX / 1000000)
 
-typedef enum tg__op_state { TG__OP_IDLE, TG__OP_QUEUED, TG__OP_BEGUN, TG__OP_DONE } tg__op_state;
+typedef enum tg__op_state {
+    TG__OP_IDLE,
+    TG__OP_QUEUED,
+    TG__OP_BEGUN,   /* its buffer has been read */
+    TG__OP_ENCODED, /* and the method's memory updated, at once but in programs that defer it */
+    TG__OP_DONE
+} tg__op_state;
 
 /* One operation; the caller's memory, in place until DONE. Either a method's task, or a bare
  * exchange (method NULL). */
@@ -22,7 +28,7 @@ typedef struct tg__op {
     uint64_t step;
     uint16_t bucket, flags; /* flags of the envelopes */
     int priority;           /* smaller is taken up first; FIFO among equals */
-    /* [out], stable once DONE (encode times and task once BEGUN) */
+    /* [out], stable once DONE (encode times and task once ENCODED) */
     uint16_t flags_in;
     uint64_t bytes_sent;
     int64_t encode_ns, begin_ns, end_ns;
@@ -54,16 +60,24 @@ void tg__engine_set_session(tg__engine *e, uint64_t hash);
 
 /* Queue op. All ranks submit the same operations in the same order. Never blocks on the network. */
 TG_NODISCARD tg_status tg__engine_submit(tg__engine *e, tg__op *op);
-/* Wait until op's buffer has been read (BEGUN or DONE) / until its result stands (DONE). An op
- * never submitted counts as done. Errors: the engine's failure, for good */
+/* Wait until op's buffer has been read (BEGUN or later) / no begin of its method is due or running
+ * any more (ENCODED or DONE) / its result stands (DONE). An op never submitted counts as done.
+ * Errors: the engine's failure, for good */
 TG_NODISCARD tg_status tg__engine_wait_begun(tg__engine *e, tg__op *op);
+TG_NODISCARD tg_status tg__engine_wait_encoded(tg__engine *e, tg__op *op);
 TG_NODISCARD tg_status tg__engine_wait(tg__engine *e, tg__op *op);
 /* Inline: move what can be moved without blocking. With a thread: only reports a failure. */
 TG_NODISCARD tg_status tg__engine_progress(tg__engine *e);
 /* Whether op is DONE; no progress is made. */
 bool tg__engine_is_done(tg__engine *e, const tg__op *op);
 
+/* Which ranks are near (size), of whom bytes are counted apart; before anything is submitted.
+ * Borrowed. */
+void tg__engine_set_near(tg__engine *e, const bool *near);
+
 uint64_t tg__engine_bytes(tg__engine *e); /* handed to the transport so far */
+/* ... of them to ranks that are near; *sent_p: all, at the same moment. */
+uint64_t tg__engine_bytes_near(tg__engine *e, uint64_t *sent_p);
 tg_transport *tg__engine_transport(const tg__engine *e);
 
 #endif

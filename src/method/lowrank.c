@@ -57,9 +57,9 @@ static tg_status make_slots(tg__lowrank *l, const tg__method_setup *s)
         const char *name;
         float **data_p;
     } slots[] = {
-        {TG__ROLE_RANK, TG__RESCALE_SUM, "accumulated", &l->m},
+        {s->role, TG__RESCALE_SUM, "accumulated", &l->m},
         {TG__ROLE_REPLICATED, TG__RESCALE_COPY, "left", &l->left},
-        {TG__ROLE_RANK, TG__RESCALE_SUM, "right", &l->right},
+        {s->role, TG__RESCALE_SUM, "right", &l->right},
         {TG__ROLE_REPLICATED, TG__RESCALE_COPY, "basis", &l->basis},
     };
     for (size_t slot = 0; status == TG_OK && slot < TG__COUNT(slots); slot++) {

@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "base/spec_value.h"
 #include "kernel/parallel.h"
+#include "method/two_level.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -140,7 +141,7 @@ static tg_status make_feedback(tg__method *m)
     if (tg_spec_has(m->spec, "beta"))
         params->beta = tg_spec_real(m->spec, "beta");
     for (size_t i = 0; i < m->feedback->ops->vectors; i++)
-        TG_TRY(tg__state_block(m->setup.state, TG__ROLE_RANK, TG__RESCALE_SUM,
+        TG_TRY(tg__state_block(m->setup.state, m->setup.role, TG__RESCALE_SUM,
                                m->feedback->ops->names[i], m->setup.tensor, m->setup.len,
                                m->setup.count, &m->feedback->vec[i]));
     return TG_OK;
@@ -178,6 +179,8 @@ static tg_status create(tg__method *m, const char *text, const tg__method_setup 
     if (m->n > TG_MAX_ELEMENTS)
         return tg_fail(TG_E_ARG, "a bucket of %zu elements: allowed: at most %zu", m->n,
                        TG_MAX_ELEMENTS);
+    if (setup->nodes != NULL)
+        return tg__two_level_init(m, text);
     TG_TRY(make_feedback(m));
     return m->def->program->init(m);
 }

@@ -5,7 +5,7 @@
 #ifndef TG_METHOD_H
 #define TG_METHOD_H
 
-#include "exchange/exchange.h"
+#include "exchange/pump.h"
 #include "feedback/feedback.h"
 #include "telegrad/registry.h"
 #include "schedule/schedule.h"
@@ -28,6 +28,8 @@ typedef struct tg__method_setup {
     const char *exchange; /* what exchange=auto is; NULL: the one of specs that name none */
     tg__state *state;     /* where slots are made */
     tg__pool *pool;       /* cores for encode and decode; NULL: the calling one. Borrowed */
+    const struct tg__nodes *nodes; /* two levels: see two_level.h; NULL: one. Borrowed */
+    tg__role role;                 /* of slots that differ from rank to rank */
 } tg__method_setup;
 
 /* One bucket, one step. */
@@ -40,6 +42,12 @@ typedef struct tg__task {
     size_t lane;
     double eta;     /* learning rate that the aggregate will be applied with; 0: unknown */
     bool no_update; /* it will be applied with a learning rate of 0 */
+    bool flagged;   /* when next is called: NONFINITE has come in from some rank by then */
+    /* When next is called: the number of the exchange to launch now. The program may raise it,
+     * below `rounds`, so that it is the same on all ranks of that exchange. */
+    unsigned round;
+    /* [out] by begin and next: whom the exchange to launch is between; NULL: all ranks */
+    const tg__group *group;
     /* [out] by begin */
     double density;     /* what was asked for */
     size_t kept;        /* elements that the frames say something about (see tg__part) */
@@ -52,6 +60,7 @@ typedef struct tg__program_ops {
     unsigned rounds;    /* most exchanges that one task runs */
     unsigned max_lanes; /* most tasks of a bucket under way at once; 0: any. 1 where the memory
                            needs the result */
+    bool defers;        /* the memory is updated by the first `next`, not by begin */
     tg_status (*init)(tg__method *m);
     void (*fini)(tg__method *m);
     /* First round: *x_p is the exchange to launch, its parts encoded. */

@@ -26,10 +26,9 @@ static const tg_key keys[] = {
     TG__KEYS_VELOCITY,
     {.name = "exchange",
      .type = TG_KEY_CHOICE,
-     .def = "auto",
-     .choices = "auto|direct|ring|halving|allgather|none",
-     .help = "of the chunks; auto: direct; none: no exchange, ranks choose for themselves and "
-             "drift apart"},
+     .def = "direct",
+     .choices = "direct|ring|halving|allgather|auto|none",
+     .help = "of the chunks; " TG__EXCHANGE_AUTO TG__EXCHANGE_NONE},
     {.name = NULL},
 };
 
@@ -48,6 +47,5 @@ const tg__method_def tg__method_csc = {
                       "is momentum SGD, bit for bit on one rank"},
     .program = &tg__csc_program,
     .feedback = "velocity",
-    .exchange = "direct",
     .properties = TG__SPARSIFIES | TG__OWNS_MOMENTUM,
 };

@@ -6,6 +6,8 @@
 #include "method/engine.h"
 #include "method/handshake.h"
 #include "method/network.h"
+#include "method/nodes.h"
+#include "transport/endpoint.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -16,6 +18,7 @@ struct tg_reducer {
     tg_transport *transport;
     tg__engine *engine;
     tg__pool *pool;
+    tg__nodes *nodes; /* NULL: one level */
     tg__state *state;
     tg__method *method;
     size_t n;
@@ -110,7 +113,7 @@ static tg_status make_method(void *arg, tg__method_setup setup, tg__method **m_p
 static tg_status choose_exchange(tg_reducer *r, making *k, const tg_spec *spec, const char **name_p)
 {
     const tg__auto_request q = {.spec = spec,
-                                .size = r->transport->size,
+                                .size = tg__nodes_talkers(r->nodes, r->transport->size),
                                 .n = r->n,
                                 .seed = k->config->seed,
                                 .make = make_method,
@@ -131,7 +134,8 @@ static tg_status choose_exchange(tg_reducer *r, making *k, const tg_spec *spec, 
     return TG_OK;
 }
 
-static tg_status handshake(const tg_reducer *r, const tg_spec *spec, const tg_reducer_config *c)
+/* The text that all ranks must share; NULL: out of memory. */
+static char *describe(const tg_reducer *r, const tg_spec *spec, const tg_reducer_config *c)
 {
     uint64_t segments = TG__HASH_START;
     for (size_t i = 0; c->segments != NULL && i < c->nsegments; i++) {
@@ -139,12 +143,26 @@ static tg_status handshake(const tg_reducer *r, const tg_spec *spec, const tg_re
                         c->segments[i].dims};
         segments = tg__hash(segments, s, sizeof s);
     }
-    char text[1024];
-    snprintf(text, sizeof text,
-             "reducer=%.600s\nworld=%d\nn=%zu\nseed=%llu\nsteps_per_epoch=%llu\nsegments=%016llx",
-             tg_spec_text(spec), r->transport->size, r->n, (unsigned long long)c->seed,
-             (unsigned long long)c->steps_per_epoch, (unsigned long long)segments);
-    return tg__handshake(r->engine, text);
+    char *text = NULL;
+    size_t len;
+    FILE *f = open_memstream(&text, &len);
+    if (f == NULL)
+        return NULL;
+    fprintf(f, "reducer=%s\nworld=%d\nn=%zu\n", tg_spec_text(spec), r->transport->size, r->n);
+    tg__nodes_print(r->nodes, f);
+    fprintf(f, "seed=%llu\nsteps_per_epoch=%llu\nsegments=%016llx", (unsigned long long)c->seed,
+            (unsigned long long)c->steps_per_epoch, (unsigned long long)segments);
+    return fclose(f) == 0 ? text : NULL;
+}
+
+static tg_status handshake(const tg_reducer *r, const tg_spec *spec, const tg_reducer_config *c)
+{
+    char *text = describe(r, spec, c);
+    if (text == NULL)
+        return tg_fail(TG_E_NOMEM, "out of memory in the handshake");
+    tg_status status = tg__handshake(r->engine, text);
+    free(text);
+    return status;
 }
 
 static tg_status create(tg_reducer *r, const tg_spec *spec, const tg_reducer_config *c)
@@ -152,15 +170,20 @@ static tg_status create(tg_reducer *r, const tg_spec *spec, const tg_reducer_con
     making k = {.r = r, .text = tg_spec_text(spec), .config = c};
     tg__method_setup setup = {.rank = r->transport->rank, .size = r->transport->size, .lanes = 1};
     int64_t timeout_ms = c->timeout_ms == 0 ? 60000 : c->timeout_ms;
+    TG_TRY(tg__transport_check("a reducer", r->transport));
     TG_TRY(tg__state_create(&r->state));
     TG_TRY(tg__pool_create(TG__MAX(c->codec_threads, 1u), &r->pool));
+    TG_TRY(tg__nodes_create(c->nodes, r->transport->rank, r->transport->size, &r->nodes));
     TG_TRY(tg__engine_create(r->transport, TG_DRIVER_INLINE, timeout_ms * INT64_C(1000000), NULL,
                              &r->engine));
+    if (r->nodes != NULL)
+        tg__engine_set_near(r->engine, r->nodes->near);
     TG_TRY(handshake(r, spec, c));
-    if (tg__method_is_auto(spec) && setup.size > 1)
+    if (tg__method_is_auto(spec) && tg__nodes_talkers(r->nodes, setup.size) > 1)
         TG_TRY(choose_exchange(r, &k, spec, &setup.exchange));
     setup.state = r->state;
     setup.pool = r->pool;
+    setup.nodes = r->nodes;
     return make_method(&k, setup, &r->method);
 }
 
@@ -207,6 +230,7 @@ void tg_reducer_destroy(tg_reducer *r)
         tg__flight_fini(&r->op.flight);
         tg__method_destroy(r->method);
         tg__state_destroy(r->state);
+        tg__nodes_destroy(r->nodes);
     }
     tg__pool_destroy(r->pool);
     free(r);

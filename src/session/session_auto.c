@@ -24,7 +24,7 @@ static bool any_auto(const tg_session *s)
     bool any = false;
     for (size_t b = 0; b < s->nbuckets; b++)
         any = any || is_auto(s, &s->bucket[b]);
-    return any && s->transport->size > 1;
+    return any && tg__nodes_talkers(s->nodes, s->transport->size) > 1;
 }
 
 typedef struct making {
@@ -43,7 +43,7 @@ static tg_status choose(const tg_session *s, uint32_t b, const tg__network *net,
     making k = {.s = s, .bucket = b};
     const tg__auto_request q = {.spec = s->rules.rule[s->bucket[b].rule].spec,
                                 .bucket = b,
-                                .size = s->transport->size,
+                                .size = tg__nodes_talkers(s->nodes, s->transport->size),
                                 .n = s->bucket[b].n,
                                 .seed = s->config.seed,
                                 .eta = s->lr,

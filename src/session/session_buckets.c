@@ -171,7 +171,8 @@ static tg_status make_method(tg_session *s, uint32_t index)
                                     .may_bypass = s->strategy->ops->bypasses,
                                     .exchange = b->exchange,
                                     .state = s->state,
-                                    .pool = s->pool};
+                                    .pool = s->pool,
+                                    .nodes = s->nodes};
     TG_TRY(tg__session_method(s, b, index, setup, &b->method));
     const unsigned most = b->method->def->program->max_lanes;
     if (most != 0 && s->lanes > most)

@@ -78,7 +78,7 @@ static tg_status drop_step(tg_session *s, uint64_t of_step)
     for (size_t b = 0; b < s->nbuckets; b++) /* no begin() may be running beside undo() */
         for (size_t l = 0; l < s->lanes; l++)
             if (!s->bucket[b].lane[l].loaded)
-                TG_TRY(tg__engine_wait_begun(s->engine, &s->bucket[b].lane[l].op));
+                TG_TRY(tg__engine_wait_encoded(s->engine, &s->bucket[b].lane[l].op));
     for (size_t b = 0; b < s->nbuckets; b++)
         for (size_t l = 0; l < s->lanes; l++) {
             lane_op *o = &s->bucket[b].lane[l];
@@ -100,7 +100,7 @@ tg_status tg__session_absorb(tg_session *s, lane_op *o)
     if (program->absorb == NULL || o->absorbed || o->loaded)
         return TG_OK;
     for (size_t l = 0; l < s->lanes; l++) /* no begin() may be running beside it */
-        TG_TRY(tg__engine_wait_begun(s->engine, &b->lane[l].op));
+        TG_TRY(tg__engine_wait_encoded(s->engine, &b->lane[l].op));
     program->absorb(b->method, &o->op.task);
     o->absorbed = true;
     return TG_OK;

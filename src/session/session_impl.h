@@ -7,6 +7,7 @@
 
 #include "method/engine.h"
 #include "method/handshake.h"
+#include "method/nodes.h"
 #include "session/rules.h"
 #include "session/watch.h"
 #include "strategy/strategy.h"
@@ -74,6 +75,7 @@ struct tg_session {
     tg_transport *transport;
     tg__engine *engine;
     tg__pool *pool;          /* NULL: one core */
+    tg__nodes *nodes;        /* NULL: one level */
     tg_optimizer *optimizer; /* as configured */
     tg_optimizer *plain;     /* without momentum, for methods that own it; NULL: none does */
     tg__rules rules;
@@ -108,7 +110,7 @@ struct tg_session {
     atomic_int stop_requested; /* set from any thread, and from signal handlers */
     bool stop_now;             /* what the closing envelopes of this step say */
     int64_t apply_ns, wait_ns; /* since the last tg_step */
-    uint64_t bytes_reported;
+    uint64_t bytes_reported, near_reported;
     float *clipped;    /* (n of the largest bucket) a scaled aggregate; NULL: never clipped */
     float clip_factor; /* of the step being delivered */
     float **eval_kept; /* (ntrained) the caller's parameters during an evaluation */

@@ -118,7 +118,7 @@ static tg_status look_at_residuals(tg_session *s)
     for (size_t b = 0; b < s->nbuckets; b++) {
         for (size_t l = 0; l < s->lanes; l++)
             if (!s->bucket[b].lane[l].loaded)
-                TG_TRY(tg__engine_wait_begun(s->engine, &s->bucket[b].lane[l].op));
+                TG_TRY(tg__engine_wait_encoded(s->engine, &s->bucket[b].lane[l].op));
         double norm = tg__method_residual_norm(s->bucket[b].method);
         s->group[s->bucket[b].group].residual_sq += norm * norm;
     }

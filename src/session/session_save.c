@@ -43,6 +43,7 @@ static char *identity(const tg_session *s)
     fprintf(f, "method=%s\nstrategy=%s\noptimizer=%s\nseed=%llu\n",
             tg_spec_text(tg__rules_default(&s->rules)->spec), tg_spec_text(s->strategy->spec),
             tg_spec_text(tg_optimizer_spec(s->optimizer)), (unsigned long long)s->config.seed);
+    tg__nodes_print(s->nodes, f);
     tg__session_print_buckets(s, f);
     fprintf(f, "on_nonfinite=%d\n%s\n", s->config.on_nonfinite, s->config.job);
     tg__session_print_rules(s, f);
@@ -322,7 +323,7 @@ static tg_status load(tg_session *s, const char *dir)
     TG_TRY(tg__session_handshake(s, "load", dir));
     TG_TRY(tg__agree(s->engine, read_own(s, dir)));
     TG_TRY(same_step(s));
-    s->bytes_reported = tg__engine_bytes(s->engine);
+    s->near_reported = tg__engine_bytes_near(s->engine, &s->bytes_reported);
     return TG_OK;
 }
 

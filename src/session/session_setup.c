@@ -2,6 +2,7 @@
 #include "session/session_impl.h"
 #include "base/mem.h"
 #include "session/session_weights.h"
+#include "transport/endpoint.h"
 #include "kernel/kernel.h"
 
 #include <math.h>
@@ -132,7 +133,10 @@ static tg_status create(tg_session *s, const tg_session_config *config, tg_trans
     TG_TRY(copy_config(s, config));
     TG_TRY(tg__rules_init(&s->rules, config->rules, config->nrules, s->config.method));
     TG_TRY(tg__session_copy_metadata(s, config));
+    TG_TRY(tg__transport_check("a session", transport));
+    TG_TRY(tg__nodes_create(config->nodes, transport->rank, transport->size, &s->nodes));
     s->config.rules = s->config.metadata = NULL; /* the caller's may go */
+    s->config.nodes = NULL;
     TG_TRY(tg_optimizer_create(s->config.optimizer, &s->optimizer));
     TG_TRY(split_optimizer(s));
     tg_spec *strategy;
@@ -143,8 +147,11 @@ static tg_status create(tg_session *s, const tg_session_config *config, tg_trans
     s->lr = tg_spec_real(tg_optimizer_spec(s->optimizer), "lr");
     TG_TRY(tg__state_create(&s->state));
     TG_TRY(tg__pool_create(TG__MAX(config->codec_threads, 1u), &s->pool));
-    return tg__engine_create(transport, s->config.driver, s->config.timeout_ms * INT64_C(1000000),
-                             s->config.trace, &s->engine);
+    TG_TRY(tg__engine_create(transport, s->config.driver, s->config.timeout_ms * INT64_C(1000000),
+                             s->config.trace, &s->engine));
+    if (s->nodes != NULL)
+        tg__engine_set_near(s->engine, s->nodes->near);
+    return TG_OK;
 }
 
 tg_status tg_session_create(const tg_session_config *config, tg_transport *transport,
@@ -172,8 +179,10 @@ void tg_session_destroy(tg_session *s)
         return;
     /* Message buffers that the transport still holds must outlive it: then they are left to the
      * process's end. */
-    if (tg__engine_destroy(s->engine))
+    if (tg__engine_destroy(s->engine)) {
         tg__session_unbuild(s);
+        tg__nodes_destroy(s->nodes);
+    }
     tg__pool_destroy(s->pool);
     tg__session_free_metadata(s);
     for (size_t i = 0; i < s->ntensors; i++) {
@@ -293,6 +302,7 @@ static char *describe(const tg_session *s, const char *start)
             tg_spec_text(tg__rules_default(&s->rules)->spec), tg_spec_text(s->strategy->spec),
             tg_spec_text(tg_optimizer_spec(s->optimizer)), (unsigned long long)s->config.seed,
             (unsigned long long)s->config.steps_per_epoch);
+    tg__nodes_print(s->nodes, f);
     tg__session_print_buckets(s, f);
     fprintf(f, "on_nonfinite=%d\non_unready=%d\nhash_every=%llu\n", s->config.on_nonfinite,
             s->config.on_unready, (unsigned long long)s->config.hash_every);
@@ -355,7 +365,7 @@ static tg_status begin(tg_session *s)
     for (size_t i = 0; i < s->ntensors; i++)
         TG_TRY(tg__session_broadcast(s, s->tensor[i].param, s->tensor[i].n));
     s->strategy->ops->begin(s->strategy);
-    s->bytes_reported = tg__engine_bytes(s->engine);
+    s->near_reported = tg__engine_bytes_near(s->engine, &s->bytes_reported);
     return TG_OK;
 }
 

@@ -276,14 +276,17 @@ static tg_status step(tg_session *s, tg_step_info *info)
     s->apply_ns += end - begin;
     TG_TRY(submit_actions(s, true));
     TG_TRY(tg__engine_progress(s->engine));
-    uint64_t bytes = tg__engine_bytes(s->engine);
+    uint64_t bytes, near = tg__engine_bytes_near(s->engine, &bytes);
     info->step = s->t;
     info->grad_norm = grad_norm(s);
     info->bytes_sent = bytes - s->bytes_reported;
-    info->bytes_dense = (uint64_t)tg__dense_bytes(s->transport->size, s->n);
+    info->bytes_near = near - s->near_reported;
+    info->bytes_dense =
+        (uint64_t)tg__dense_bytes(s->nodes == NULL ? s->transport->size : s->nodes->count, s->n);
     info->apply_ns = s->apply_ns;
     info->wait_ns = s->wait_ns;
     s->bytes_reported = bytes;
+    s->near_reported = near;
     s->t++;
     open_step(s);
     return compare_hashes(s);
@@ -326,4 +329,10 @@ uint64_t tg_session_skipped(const tg_session *s)
 uint64_t tg_session_bytes_sent(const tg_session *s)
 {
     return tg__engine_bytes(s->engine);
+}
+
+uint64_t tg_session_bytes_near(const tg_session *s)
+{
+    uint64_t sent;
+    return tg__engine_bytes_near(s->engine, &sent);
 }

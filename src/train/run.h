@@ -7,7 +7,8 @@
 #include "train/run_stats.h"
 #include "train/train.h"
 
-/* Of the bytes a run sends, those that are not its training's: figures of training leave them out.
+/* Of the bytes a run sends beyond its node, those that are not its training's: figures of training
+ * leave them out.
  */
 typedef struct run_traffic {
     uint64_t begun;   /* sent when the handshake was over */
@@ -54,6 +55,12 @@ typedef struct run {
 static inline int64_t run_now(const run *r)
 {
     return tg_now_ns(r->transport->clock);
+}
+
+/* Bytes handed to the transport so far, without those to ranks of the own node. */
+static inline uint64_t run_sent(const run *r)
+{
+    return tg_session_bytes_sent(r->session) - tg_session_bytes_near(r->session);
 }
 
 /* Training time of this run so far, without evaluation and saving. */

@@ -38,7 +38,7 @@ tg_status run_agree(run *r)
                            {"save_every", (double)job->save_every},
                            {"stop", job->stop != NULL}};
     double *all;
-    r->traffic.begun = tg_session_bytes_sent(r->session);
+    r->traffic.begun = run_sent(r);
     TG_TRY(train_alloc((size_t)r->transport->size, sizeof *all, &all));
     tg_status status = TG_OK;
     for (size_t i = 0; i < TRAIN_COUNT(own) && status == TG_OK; i++)
@@ -48,10 +48,10 @@ tg_status run_agree(run *r)
 
     /* What a sum costs can be seen only now: later an exchange may be in flight beside it. */
     double zero[RUN_SUMS] = {0};
-    const uint64_t sent = tg_session_bytes_sent(r->session);
+    const uint64_t sent = run_sent(r);
     TG_TRY(tg_session_sum(r->session, zero, RUN_SUMS));
-    r->traffic.sum = tg_session_bytes_sent(r->session) - sent;
-    r->traffic.apart = tg_session_bytes_sent(r->session) - r->traffic.begun;
+    r->traffic.sum = run_sent(r) - sent;
+    r->traffic.apart = run_sent(r) - r->traffic.begun;
     return TG_OK;
 }
 

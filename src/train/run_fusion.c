@@ -94,8 +94,8 @@ static tg_status time_passes(run *r, float *params, double *ready)
 /* The least of some dense exchanges of n elements, in seconds. g: scratch (n) */
 static tg_status time_exchange(const run *r, size_t n, int times, float *g, double *least_p)
 {
-    const tg_reducer_config config = {.struct_size = sizeof config,
-                                      .timeout_ms = r->job->timeout_ms};
+    const tg_reducer_config config = {
+        .struct_size = sizeof config, .timeout_ms = r->job->timeout_ms, .nodes = r->job->nodes};
     tg_reducer *reducer;
     double least = 0;
     TG_TRY(tg_reducer_create("dense", r->transport, n, &config, &reducer));

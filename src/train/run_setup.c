@@ -174,6 +174,7 @@ static tg_status make_session(run *r, const run_metadata *about)
         .bucket_bytes = r->job->bucket_bytes,
         .buckets = r->buckets,
         .nbuckets = r->nbuckets,
+        .nodes = r->job->nodes,
     };
     TG_TRY(tg_session_create(&config, r->transport, &r->session));
     return run_register(r->session, r->model, r->id);
@@ -217,7 +218,7 @@ tg_status run_save(run *r)
     const int64_t begin = run_now(r);
     for (size_t i = 0; i < r->model->ntensors; i++) /* what is under way for them is training's */
         TG_TRY(tg_param_wait(r->session, r->id[i]));
-    const uint64_t sent = tg_session_bytes_sent(r->session);
+    const uint64_t sent = run_sent(r);
     char *extra;
     TG_TRY(train_alloc(len, 1, &extra));
     memcpy(extra, &head, sizeof head);
@@ -229,7 +230,7 @@ tg_status run_save(run *r)
     /* Strategies that delay may have exchanges in flight here, whose bytes cannot be told from the
      * save's own (a kilobyte or so a peer): with them all counts as training. */
     if (strcmp(tg_spec_name(r->strategy), "ssgd") == 0)
-        r->traffic.apart += tg_session_bytes_sent(r->session) - sent;
+        r->traffic.apart += run_sent(r) - sent;
     r->evaluation_ns += run_now(r) - begin;
     return TG_OK;
 }

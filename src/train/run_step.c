@@ -144,7 +144,7 @@ tg_status run_step_once(run *r, tg_step_info *info)
     const run_step record = {.step_ms = ms(end - start),
                              .compute_ms = ms(compute_ns),
                              .exchange_ms = ms(info->exchange_ns),
-                             .bytes_sent = info->bytes_sent - apart,
+                             .bytes_sent = info->bytes_sent - info->bytes_near - apart,
                              .bytes_dense = info->bytes_dense,
                              .coded_bytes = info->coded_bytes,
                              .elements = info->elements,

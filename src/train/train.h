@@ -96,6 +96,7 @@ typedef struct train_job {
     size_t bucket_bytes;     /* likewise */
     bool bucket_auto; /* in the place of bucket_bytes: merge tensors as measured before the first
                          step (run_fusion.h); a checkpoint keeps what was chosen */
+    const int *nodes; /* (ranks) two levels: session.h */
 } train_job;
 
 typedef struct train_start_info {
@@ -137,6 +138,8 @@ typedef struct train_end_info {
     double seconds;                           /* training, evaluation excluded, of this run */
     double step_ms_median, compute_ms_median; /* as in train_step_info */
     uint64_t bytes_sent;                      /* everything this rank handed to the transport */
+    uint64_t bytes_near; /* of it, to ranks of its node (train_job.nodes): the figures of bytes and
+                            traffic below are without */
     /* Mean over the steps of the second half of this run (after warm-ups), CD-SGD's dense ones
      * included, evaluation and saves not. */
     double bytes_per_step;

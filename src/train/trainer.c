@@ -101,7 +101,7 @@ static tg_status loop(run *r)
     if (job->save_dir && saved_at != r->step)
         TG_TRY(run_save(r));
     TG_TRY(tg_session_finish(r->session));
-    r->traffic.trained = tg_session_bytes_sent(r->session) - r->traffic.begun - r->traffic.apart;
+    r->traffic.trained = run_sent(r) - r->traffic.begun - r->traffic.apart;
     return r->loss_steps > 0 ? close_epoch(r, job->evaluate && !r->end.interrupted) : TG_OK;
 }
 
@@ -122,6 +122,7 @@ static tg_status run_all(run *r)
     end->skipped_nonfinite = tg_session_skipped(r->session);
     TG_TRY(tg_session_params_hash(r->session, &end->params_hash));
     end->bytes_sent = tg_session_bytes_sent(r->session);
+    end->bytes_near = tg_session_bytes_near(r->session);
     return TG_OK;
 }
 

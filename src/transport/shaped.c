@@ -8,6 +8,9 @@
  * same peer the send is over at `last` receiver  served = when the down-link, idle since first +
  * flight, has given L / down of its time the message has come at max(last + flight, served)
  *
+ * Ranks of one node (tg_transport_shaped_nodes) reach each other as over the inner transport: no
+ * stamp, over when the payload is.
+ *
  * Times follow from stamps, never from when a thread happened to look: a late poll shifts nothing.
  */
 #include "transport/endpoint.h"
@@ -51,6 +54,7 @@ typedef struct shaped {
     tg_transport *inner;
     tg_link link;
     int64_t up_free_ns;
+    bool *near;               /* (size) not through the link; NULL: none */
     int64_t *last_arrival_ns; /* (size) at each peer, of what was sent to it */
     uint64_t sends;
     tg__downlink down;
@@ -102,12 +106,37 @@ static tg_status abandon(shaped *s, op *o, tg_status status)
     return status;
 }
 
+static bool is_near(const shaped *s, int peer)
+{
+    return s->near && s->near[peer];
+}
+
+/* Beside the link: over when the inner operation is, whenever that is. */
+static tg_status post_near(shaped *s, bool send, int peer, uint32_t tag, void *buf, size_t len,
+                           tg_request *req)
+{
+    op *o;
+    TG_TRY(new_op(s, peer, &o));
+    const tg_transport_ops *ops = s->inner->ops;
+    tg_status status = send ? ops->post_send(s->inner, peer, tag, buf, len, &o->payload)
+                            : ops->post_recv(s->inner, peer, tag, buf, len, &o->payload);
+    if (status != TG_OK)
+        return abandon(s, o, status);
+    o->payload_open = true;
+    o->timing = TIMED;
+    o->over_ns = INT64_MIN;
+    req->word[0] = (uint64_t)(uintptr_t)o;
+    return TG_OK;
+}
+
 static tg_status shaped_post_send(tg_transport *t, int peer, uint32_t tag, const void *buf,
                                   size_t len, tg_request *req)
 {
     shaped *s = shaped_of(t);
     TG_TRY(check_live(t, s, "post_send"));
     TG_TRY(tg__post_check(t, "post_send", peer, tag, TG_TAG_LIMIT, buf, len, req));
+    if (is_near(s, peer)) /* sent from, not written to */
+        return post_near(s, true, peer, tag, (void *)(uintptr_t)buf, len, req);
     const tg_rng_key key = {.seed = JITTER_SEED,
                             .purpose = TG_PURPOSE_FAULT,
                             .rank = (uint32_t)t->rank,
@@ -150,6 +179,8 @@ static tg_status shaped_post_recv(tg_transport *t, int peer, uint32_t tag, void 
     shaped *s = shaped_of(t);
     TG_TRY(check_live(t, s, "post_recv"));
     TG_TRY(tg__post_check(t, "post_recv", peer, tag, TG_TAG_LIMIT, buf, cap, req));
+    if (is_near(s, peer))
+        return post_near(s, false, peer, tag, buf, cap, req);
     op *o;
     TG_TRY(new_op(s, peer, &o));
     const tg_transport_ops *ops = s->inner->ops;
@@ -347,6 +378,7 @@ static void shaped_destroy(tg_transport *t)
     if (released) /* else stamps stay where the medium still looks for them */
         tg__pool_fini(&s->pool);
     free(s->last_arrival_ns);
+    free(s->near);
     free(s);
 }
 
@@ -413,5 +445,26 @@ tg_status tg_transport_shaped(tg_transport *inner, const tg_link *link, tg_trans
     s->live.prev = s->live.next = &s->live;
     s->pool.item_bytes = sizeof(op);
     *t_p = &s->base;
+    return TG_OK;
+}
+
+tg_status tg_transport_shaped_nodes(tg_transport *inner, const tg_link *link, const int *nodes,
+                                    tg_transport **t_p)
+{
+    tg_transport *t;
+    if (!nodes)
+        return tg_fail(TG_E_ARG, "tg_transport_shaped_nodes: nodes is NULL");
+    TG_TRY(tg__transport_check("tg_transport_shaped_nodes", inner));
+    bool *near;
+    TG_TRY(tg__alloc((size_t)inner->size, sizeof *near, &near));
+    for (int peer = 0; peer < inner->size; peer++)
+        near[peer] = nodes[peer] == nodes[inner->rank];
+    tg_status status = tg_transport_shaped(inner, link, &t);
+    if (status != TG_OK) {
+        free(near);
+        return status;
+    }
+    shaped_of(t)->near = near;
+    *t_p = t;
     return TG_OK;
 }

@@ -304,6 +304,34 @@ static void link_bad(void **state)
     assert_int_equal(tg_link_parse(NULL, &link), TG_E_ARG);
 }
 
+/* Between nodes a message takes the link; within one it is there at once, and takes none of the
+ * link's time. */
+static void shaped_nodes(void **state)
+{
+    (void)state;
+    static const int nodes[] = {7, 7, 2};
+    const tg_link link = {.struct_size = sizeof link, .delay_ns = 1000000, .up_bps = 8e6};
+    tg_transport *t[3];
+    tg_request send[2], recv[2];
+    hand_ns = 1000000000;
+    ok(tg_transport_inproc(3, t));
+    for (int r = 0; r < 3; r++) {
+        t[r]->clock = &hand;
+        assert_int_equal(tg_transport_shaped_nodes(t[r], &link, NULL, &t[r]), TG_E_ARG);
+        ok(tg_transport_shaped_nodes(t[r], &link, nodes, &t[r]));
+    }
+    ok(post_recv(t[1], 0, 5, room[0], 4000, &recv[0]));
+    ok(post_recv(t[2], 0, 5, room[1], 1000, &recv[1]));
+    ok(post_send(t[0], 1, 5, bytes, 4000, &send[0]));
+    ok(post_send(t[0], 2, 5, bytes, 1000, &send[1]));
+    assert_true(done(t[1], &recv[0]));
+    assert_true(done(t[0], &send[0]));
+    over_at(t[0], &send[1], 1000000);
+    over_at(t[2], &recv[1], 2000000);
+    for (int r = 0; r < 3; r++)
+        tg_transport_destroy(t[r]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -311,7 +339,7 @@ int main(void)
         cmocka_unit_test(shaped_incast),      cmocka_unit_test(shaped_jitter_keeps_order),
         cmocka_unit_test(shaped_real_time),   cmocka_unit_test(shaped_arguments),
         cmocka_unit_test(downlink),           cmocka_unit_test(link_good),
-        cmocka_unit_test(link_bad),
+        cmocka_unit_test(link_bad),           cmocka_unit_test(shaped_nodes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

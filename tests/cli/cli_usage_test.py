@@ -26,6 +26,9 @@ TRAIN = [
     (["--fusion", "0"], ['--fusion "0"', "allowed: auto, or 1 to 4096M bytes"]),
     (["--fusion", "5000M"], ['--fusion "5000M"', "allowed: auto, or 1 to 4096M bytes"]),
     (["--fusion", "-1"], ['--fusion "-1"', "as 500000, 64K, 4M"]),
+    (["--nodes", "0"], ["--nodes=0", "1 <= nodes <= 4096"]),
+    (["--nodes", "some"], ["--nodes", "some"]),
+    (["--nodes", "auto", "--workers", "2"], ["--nodes auto without mpirun", "allowed: --nodes N"]),
     (["--fusion", "64KB"], ['--fusion "64KB"', "as 500000, 64K, 4M"]),
     (["--fusion", "99999999999999999999"], ['--fusion "9999', "or 1 to 4096M bytes"]),
     (["--method", "magic"], ['unknown method "magic"', "allowed: ", "dense", "dgc"]),
@@ -135,6 +138,8 @@ class Usage(CliTest):
 
     def test_as_a_rank_of_mpi(self):
         rank = {"OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_RANK": "0"}
+        self.refused(2, ["--workers 2", "mpirun"], "train", "--workers", "2", **rank)
+        rank = {"SLURM_STEP_NUM_TASKS": "2", "PMIX_RANK": "0"}  # srun --mpi=pmix
         self.refused(2, ["--workers 2", "mpirun"], "train", "--workers", "2", **rank)
 
 

@@ -133,6 +133,20 @@ static int run_released(void)
     return failures;
 }
 
+/* All processes of a test are on one machine, which goes by its lowest rank. */
+static int run_nodes(void)
+{
+    int size, nodes[64];
+    MPI_Comm backwards;
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    MPI_Comm_split(MPI_COMM_WORLD, 0, size - world_rank, &backwards);
+    int failures = check(tg_transport_mpi_nodes(backwards, nodes) == TG_OK, "nodes", tg_error());
+    for (int r = 0; r < size && !failures; r++)
+        failures += check(nodes[r] == 0, "nodes", "not one machine");
+    MPI_Comm_free(&backwards);
+    return failures + check(tg_transport_mpi_nodes(MPI_COMM_NULL, nodes) == TG_E_ARG, "nodes", "");
+}
+
 int main(int argc, char **argv)
 {
     tg_transport *t = NULL;
@@ -149,6 +163,7 @@ int main(int argc, char **argv)
     failures += run_kill();
     failures += run_released();
     failures += run_refused();
+    failures += run_nodes();
     t = create(NULL, NULL);
     if (t) {
         failures += check(t->any_thread == (level == MPI_THREAD_MULTIPLE), "any_thread", "wrong");

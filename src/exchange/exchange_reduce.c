@@ -1,0 +1,181 @@
+/* Reduce: result = sum of all ranks' vectors, in rank order, on rank 0 alone: f32 frames, and no
+ * mean (combine is not used). Cost: 1 round, 1 delay; every other rank sends 4 n bytes, which come
+ * in at rank 0 one after the other. Sums the gradients of a node; not selectable for gradients.
+ *
+ * The vector is cut into slices. Rank 0 adds to its own frames' values, slice by slice when all
+ * ranks' are in, and has room for OPEN slices of each, however long the vector: what it adds is in
+ * the cache still. The others' later messages wait until their receive is posted. */
+#include "exchange/message.h"
+#include "base/mem.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define SLICE_BYTES ((size_t)512 << 10)
+
+enum { SLICES = 64, OPEN = 2 };
+
+typedef struct reduce {
+    tg__messages own;      /* (slices) this rank's; at rank 0 the sums stand in them */
+    tg__messages received; /* (OPEN * (size - 1)) rank 0: slice i's are in row i % OPEN */
+    size_t *len;           /* likewise: of the frame */
+    int slices;
+    int told;          /* wishes told: rank 0: of all slices, size - 1 each; else slices sent */
+    int added;         /* rank 0: slices below it are summed ... */
+    int missing[OPEN]; /* ... and what they and those after them wait for */
+    int over;          /* others: sends that are over */
+} reduce;
+
+static tg_status reduce_init(tg__exchange *x)
+{
+    reduce *r;
+    TG_TRY(tg__alloc(1, sizeof *r, &r));
+    x->impl = r;
+    const size_t slices = (x->n * sizeof(float) + SLICE_BYTES - 1) / SLICE_BYTES;
+    r->slices = (int)TG__MAX(TG__MIN(slices, (size_t)SLICES), (size_t)1);
+    TG_TRY(tg__parts_of_cut(x, &r->own, r->slices));
+    if (x->rank != 0 || x->size == 1)
+        return TG_OK;
+    const size_t room = OPEN * ((size_t)x->size - 1);
+    TG_TRY(tg__alloc(room, sizeof *r->len, &r->len));
+    return tg__messages_alloc(&r->received, room, r->own.cap);
+}
+
+static void reduce_fini(tg__exchange *x)
+{
+    reduce *r = x->impl;
+    tg__messages_free(&r->own);
+    tg__messages_free(&r->received);
+    free(r->len);
+}
+
+static float *sum_of(const tg__exchange *x, int slice)
+{
+    return tg__f32_values(x->parts[slice].dst);
+}
+
+static size_t slice_len(const tg__exchange *x, int slice)
+{
+    return x->parts[slice].hi - x->parts[slice].lo;
+}
+
+static tg_status reduce_start(tg__exchange *x)
+{
+    reduce *r = x->impl;
+    r->told = r->over = r->added = 0;
+    for (int i = 0; i < OPEN; i++)
+        r->missing[i] = x->size - 1;
+    for (int i = 0; x->rank == 0 && i < r->slices; i++)
+        if (x->parts[i].dst[1] != TG__FORM_DENSE && slice_len(x, i) > 0) /* own frame is zero */
+            memset(sum_of(x, i), 0, slice_len(x, i) * sizeof(float));
+    if (x->size == 1)
+        r->added = r->slices;
+    return TG_OK;
+}
+
+static size_t receives(const tg__exchange *x, tg__wish *wish, size_t max)
+{
+    reduce *r = x->impl;
+    const int others = x->size - 1;
+    size_t count = 0;
+    for (; others > 0 && count < max && r->told < r->slices * others; r->told++) {
+        const int slice = r->told / others, peer = 1 + r->told % others;
+        if (slice >= r->added + OPEN)
+            break;
+        const size_t at = (size_t)(slice % OPEN * others + peer - 1);
+        wish[count++] = (tg__wish){.peer = peer,
+                                   .slice = (uint32_t)slice,
+                                   .msg = tg__message(&r->received, at),
+                                   .len = TG__F32_BYTES(slice_len(x, slice)),
+                                   .id = (uint32_t)r->told};
+    }
+    return count;
+}
+
+static size_t reduce_wants(tg__exchange *x, tg__wish *wish, size_t max)
+{
+    reduce *r = x->impl;
+    size_t count = 0;
+    if (x->rank == 0)
+        return receives(x, wish, max);
+    for (; count < max && r->told < r->slices; r->told++)
+        wish[count++] = (tg__wish){.send = true,
+                                   .slice = (uint32_t)r->told,
+                                   .msg = tg__message(&r->own, (size_t)r->told),
+                                   .len = x->parts[r->told].len,
+                                   .id = (uint32_t)r->told};
+    return count;
+}
+
+/* Sum the slices that are complete, in order, and make room for those behind them. */
+static void add_complete(tg__exchange *x)
+{
+    reduce *r = x->impl;
+    const int others = x->size - 1;
+    for (; r->added < r->slices && r->missing[r->added % OPEN] == 0; r->added++) {
+        const size_t row = (size_t)(r->added % OPEN * others);
+        for (int q = 0; q < others; q++)
+            tg__frame_decode_add(tg__message_frame(&r->received, row + (size_t)q),
+                                 r->len[row + (size_t)q], sum_of(x, r->added), x->pool);
+        r->missing[r->added % OPEN] = others;
+    }
+}
+
+static tg_status reduce_done(tg__exchange *x, uint32_t id, size_t len)
+{
+    reduce *r = x->impl;
+    if (x->rank != 0) {
+        r->over++;
+        return TG_OK;
+    }
+    const int others = x->size - 1, slice = (int)id / others, q = (int)id % others;
+    const size_t at = (size_t)(slice % OPEN * others + q);
+    TG_TRY(tg__check_received(1 + q, tg__message_frame(&r->received, at), len, slice_len(x, slice),
+                              TG__ID_f32));
+    r->len[at] = len;
+    r->missing[slice % OPEN]--;
+    add_complete(x);
+    return TG_OK;
+}
+
+static bool reduce_finished(const tg__exchange *x)
+{
+    const reduce *r = x->impl;
+    return x->rank == 0 ? r->added == r->slices : r->over == r->slices;
+}
+
+/* Of rank 0: the others have no result. */
+static void reduce_result(tg__exchange *x, float *dst)
+{
+    const reduce *r = x->impl;
+    for (int i = 0; i < r->slices; i++)
+        if (slice_len(x, i) > 0)
+            memcpy(dst + x->parts[i].lo, sum_of(x, i), slice_len(x, i) * sizeof *dst);
+}
+
+static void reduce_cost(int size, size_t n, double frame, tg__cost *cost_p)
+{
+    (void)frame;
+    cost_p->rounds = size > 1 ? 1 : 0;
+    cost_p->delays = size > 1 ? 1 : 0;
+    cost_p->bytes = size > 1 ? 4.0 * (double)n + TG__FRAME_HEAD + TG__ENVELOPE_BYTES : 0;
+    cost_p->serial = (size - 1) * cost_p->bytes;
+}
+
+const tg__exchange_ops tg__reduce_exchange = {
+    .entry =
+        {
+            .name = "reduce",
+            .summary = "the sum of all ranks' f32 vectors at rank 0: 1 delay",
+            .source = "",
+        },
+    .init = reduce_init,
+    .fini = reduce_fini,
+    .start = reduce_start,
+    .wants = reduce_wants,
+    .done = reduce_done,
+    .finished = reduce_finished,
+    .result = reduce_result,
+    .cost = reduce_cost,
+    .decodes_own = true,
+};

@@ -1,0 +1,254 @@
+#include "method/two_level.h"
+#include "base/mem.h"
+#include "kernel/parallel.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef enum stage { UP, BETWEEN, DOWN } stage;
+
+typedef struct lane {
+    tg__exchange *up, *down; /* reduce and broadcast in the node */
+    float *vector;           /* (n) at the leader the node's gradient; elsewhere the aggregate */
+    tg__task among;          /* at the leader: the method's */
+    stage stage;
+} lane;
+
+typedef struct two_level {
+    tg__method_def def; /* the method's, with the program below */
+    tg__program_ops ops;
+    const tg__nodes *nodes;
+    tg__method *inner; /* NULL: this rank does not lead */
+    tg__group members, leaders;
+    tg_codec *f32;
+    float scale; /* from a node's sum to its gradient */
+    lane *lanes;
+} two_level;
+
+static const tg__program_ops *inner_ops(const two_level *v)
+{
+    return v->inner->def->program;
+}
+
+/* ---- the rounds ------------------------------------------------------------------------------ */
+
+static tg_status begin(tg__method *m, tg__task *task, tg__exchange **x_p)
+{
+    two_level *v = m->impl;
+    lane *l = &v->lanes[task->lane];
+    task->density = 1;
+    task->coded_bytes = task->kept = 0;
+    task->fell_back = false;
+    for (size_t i = 0; task->nonfinite && i < l->up->nparts; i++)
+        tg__part_zero(&l->up->parts[i], TG__ID_f32);
+    if (!task->nonfinite)
+        TG_TRY(tg__codec_encode(v->f32, NULL, task->g, m->n, l->up->parts, l->up->nparts, NULL));
+    tg__task_count(task, l->up, NULL);
+    task->group = &v->members;
+    l->stage = UP;
+    *x_p = l->up;
+    return TG_OK;
+}
+
+/* The inner method's words go out with the task. */
+static void tell(tg__task *task, const tg__task *among)
+{
+    task->density = among->density;
+    task->kept = among->kept;
+    task->coded_bytes = among->coded_bytes;
+    task->fell_back = among->fell_back;
+}
+
+/* The node's gradient stands: the leader's task among nodes begins. */
+static tg_status begin_among(tg__method *m, tg__task *task, lane *l, tg__exchange **x_p)
+{
+    two_level *v = m->impl;
+    tg__stats stats;
+    const bool nonfinite = task->nonfinite || task->flagged;
+    l->up->ops->result(l->up, l->vector);
+    tg__parallel_copy_stats(m->setup.pool, NULL, l->vector, m->n, &stats);
+    if (!stats.finite && !nonfinite)
+        return tg_fail(TG_E_NONFINITE,
+                       "step %llu, bucket %u: the sum over the %d ranks of node %d is not finite, "
+                       "though every rank's gradient is",
+                       (unsigned long long)task->step, m->setup.bucket, v->nodes->members,
+                       v->nodes->node);
+    if (v->scale != 1)
+        tg__kernel()->scale(l->vector, v->scale, m->n);
+    l->among = *task;
+    l->among.g = l->vector;
+    l->among.nonfinite = nonfinite;
+    TG_TRY(inner_ops(v)->begin(v->inner, &l->among, x_p));
+    tell(task, &l->among);
+    task->group = &v->leaders;
+    l->stage = BETWEEN;
+    return TG_OK;
+}
+
+/* The last round, whose number is the same for all ranks. */
+static tg_status go_down(tg__method *m, tg__task *task, lane *l, tg__exchange **x_p)
+{
+    two_level *v = m->impl;
+    if (v->inner != NULL)
+        TG_TRY(tg__codec_encode(v->f32, NULL, inner_ops(v)->aggregate(v->inner, &l->among), m->n,
+                                l->down->parts, l->down->nparts, NULL));
+    task->round = v->ops.rounds - 1;
+    task->group = &v->members;
+    l->stage = DOWN;
+    *x_p = l->down;
+    return TG_OK;
+}
+
+static tg_status next(tg__method *m, tg__task *task, tg__exchange **x_p)
+{
+    two_level *v = m->impl;
+    lane *l = &v->lanes[task->lane];
+    *x_p = NULL;
+    if (l->stage == DOWN) {
+        if (v->inner == NULL)
+            l->down->ops->result(l->down, l->vector);
+        return TG_OK;
+    }
+    if (v->inner != NULL && l->stage == UP)
+        return begin_among(m, task, l, x_p);
+    if (v->inner != NULL) {
+        l->among.flagged = task->flagged;
+        l->among.round = task->round - 1;
+        TG_TRY(inner_ops(v)->next(v->inner, &l->among, x_p));
+        tell(task, &l->among);
+        task->round = l->among.round + 1;
+    }
+    return *x_p != NULL ? TG_OK : go_down(m, task, l, x_p);
+}
+
+static const float *aggregate(tg__method *m, const tg__task *task)
+{
+    two_level *v = m->impl;
+    const lane *l = &v->lanes[task->lane];
+    return v->inner == NULL ? l->vector : inner_ops(v)->aggregate(v->inner, &l->among);
+}
+
+static tg_status undo(tg__method *m, const tg__task *task)
+{
+    two_level *v = m->impl;
+    return v->inner == NULL ? TG_OK : inner_ops(v)->undo(v->inner, &v->lanes[task->lane].among);
+}
+
+static void absorb(tg__method *m, const tg__task *task)
+{
+    two_level *v = m->impl;
+    if (v->inner != NULL && inner_ops(v)->absorb != NULL)
+        inner_ops(v)->absorb(v->inner, &v->lanes[task->lane].among);
+}
+
+static double residual_norm(const tg__method *m)
+{
+    return tg__method_residual_norm(((const two_level *)m->impl)->inner);
+}
+
+/* ---- making one ------------------------------------------------------------------------------ */
+
+static tg_status refuse(const tg__method *m, const tg__method_def *def, const tg__nodes *nodes)
+{
+    if (tg_spec_has(m->spec, "exchange") && strcmp(tg_spec_word(m->spec, "exchange"), "none") == 0)
+        return tg_fail(
+            TG_E_SPEC,
+            "method \"%s\" with nodes: exchange=none leaves every rank its own gradient, "
+            "so there is nothing to sum: allowed: another exchange, or no nodes",
+            tg_spec_name(m->spec));
+    if (def->combine == &tg__combine_vote && !nodes->equal)
+        return tg_fail(TG_E_SPEC,
+                       "method \"%s\" on %d nodes of unequal numbers of ranks: each node has one "
+                       "vote, so ranks would not count alike: allowed: nodes of equal size, or "
+                       "another method",
+                       tg_spec_name(m->spec), nodes->count);
+    return TG_OK;
+}
+
+/* Rounds of messages that a leader may wait for in the method's exchanges. */
+static unsigned rounds_among(const tg__method *m, const tg__method_def *def, const tg__nodes *nodes)
+{
+    tg__cost cost = {.rounds = 2}; /* dense steps are direct */
+    unsigned rounds = cost.rounds;
+    const tg__exchange_ops *x = tg_spec_has(m->spec, "exchange") ? tg__method_exchange(m) : NULL;
+    if (x != NULL)
+        x->cost(nodes->count, m->n, 4.0 * (double)m->n, &cost);
+    return def->program->rounds * TG__MAX(rounds, cost.rounds);
+}
+
+static tg_status make_inner(tg__method *m, const char *text, two_level *v)
+{
+    tg__method_setup setup = m->setup;
+    setup.rank = v->nodes->node;
+    setup.size = v->nodes->count;
+    setup.nodes = NULL;
+    setup.role = TG__ROLE_LEADER;
+    TG_TRY(tg__method_create(text, &setup, &v->inner));
+    m->feedback = v->inner->feedback; /* to look at */
+    if (inner_ops(v)->residual_norm != NULL)
+        v->ops.residual_norm = residual_norm;
+    v->ops.defers = true;
+    return TG_OK;
+}
+
+static tg_status make_lane(tg__method *m, two_level *v, lane *l)
+{
+    const tg__nodes *nodes = v->nodes;
+    TG_TRY(tg__alloc(m->n, sizeof *l->vector, &l->vector));
+    TG_TRY(tg__exchange_create(tg__exchange_find("reduce"), nodes->index, nodes->members, m->n,
+                               v->f32, &tg__combine_mean, &l->up));
+    TG_TRY(tg__exchange_create(tg__exchange_find("broadcast"), nodes->index, nodes->members, m->n,
+                               v->f32, &tg__combine_mean, &l->down));
+    l->up->pool = l->down->pool = m->setup.pool;
+    return TG_OK;
+}
+
+static void fini(tg__method *m)
+{
+    two_level *v = m->impl;
+    for (size_t i = 0; v->lanes != NULL && i < m->setup.lanes; i++) {
+        tg__exchange_destroy(v->lanes[i].up);
+        tg__exchange_destroy(v->lanes[i].down);
+        free(v->lanes[i].vector);
+    }
+    free(v->lanes);
+    m->feedback = NULL; /* the inner method's */
+    tg__method_destroy(v->inner);
+    tg_codec_destroy(v->f32);
+    free(v);
+    m->impl = NULL;
+}
+
+tg_status tg__two_level_init(tg__method *m, const char *text)
+{
+    const tg__nodes *nodes = m->setup.nodes;
+    const tg__method_def *def = m->def;
+    TG_TRY(refuse(m, def, nodes));
+    two_level *v;
+    TG_TRY(tg__alloc(1, sizeof *v, &v));
+    v->nodes = nodes;
+    v->def = *def;
+    v->ops = (tg__program_ops){.rounds = def->program->rounds + 2,
+                               .max_lanes = def->program->max_lanes,
+                               .fini = fini,
+                               .begin = begin,
+                               .next = next,
+                               .aggregate = aggregate,
+                               .undo = undo,
+                               .absorb = absorb};
+    v->def.program = &v->ops;
+    m->impl = v;
+    m->def = &v->def;
+    const unsigned patience = nodes->index == 0 ? 1 : 1 + rounds_among(m, def, nodes);
+    v->members = (tg__group){.rank = nodes->member, .patience = patience};
+    v->leaders = (tg__group){.rank = nodes->leader, .patience = 1};
+    v->scale = (float)nodes->count / (float)nodes->size;
+    TG_TRY(tg_codec_create("f32", &v->f32));
+    v->f32->pool = m->setup.pool;
+    if (nodes->index == 0)
+        TG_TRY(make_inner(m, text, v));
+    TG_TRY(tg__alloc(m->setup.lanes, sizeof *v->lanes, &v->lanes));
+    for (size_t i = 0; i < m->setup.lanes; i++)
+        TG_TRY(make_lane(m, v, &v->lanes[i]));
+    return TG_OK;
+}

@@ -1,0 +1,33 @@
+/* Two levels: a method among nodes, dense sums within them.
+ *
+ *     all ranks of a node   --f32, reduce-->   its leader sums in rank order
+ *     leaders               the method's own rounds: compensate, encode, exchange, decode
+ *     leader                --f32, broadcast-->   the ranks of its node
+ *
+ * What the method sees is a rank a node, whose gradient is the sum over its node times N / P
+ * (N nodes, P ranks): the mean of these over nodes is the mean over all ranks, however many each
+ * node has. Its memory is at the leaders (role LEADER). Its random numbers are those of N ranks.
+ *
+ * A node's gradient is not finite if one of its ranks' is not: then the leader sends zeros and
+ * leaves its state alone, as a rank does. A sum over a node that leaves the range of f32 is an
+ * error.
+ *
+ * A rank that does not lead waits for its leader, who may wait for others in each round of the
+ * method: its patience is (1 + rounds of messages) timeouts.
+ *
+ * Refused: exchange=none; votes (signsgd, signum) where nodes have unequal numbers of ranks,
+ * because each node has one vote.
+ *
+ * Limits: one rank a node: not made (tg__nodes_create gives NULL): the method alone. One node: the
+ * method with one rank, on the mean; dense: the mean in rank order. */
+#ifndef TG_TWO_LEVEL_H
+#define TG_TWO_LEVEL_H
+
+#include "method/method.h"
+#include "method/nodes.h"
+
+/* Make m (its spec and setup stand; setup.nodes is set) a method of two levels, whose def it
+ * becomes. text: the method's, made anew for the leader. Errors those of tg__method_create */
+TG_NODISCARD tg_status tg__two_level_init(tg__method *m, const char *text);
+
+#endif

@@ -1,0 +1,292 @@
+/* Two levels over in-process ranks. P ranks on N nodes are, bit for bit, N ranks of which each has
+ * its node's mean gradient: in every method, strategy and kind of overlap, in steps that are
+ * skipped, after a resume. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "session_fixture.h"
+#include <unistd.h>
+
+static fixture_result result[8], wanted[8];
+
+typedef struct layout {
+    int world, nodes, of[5];
+} layout;
+
+static const layout layouts[] = {
+    {4, 2, {0, 0, 1, 1}}, {4, 2, {7, 7, 7, 3}}, {5, 3, {0, 1, 0, 2, 1}}, {4, 1, {2, 2, 2, 2}}};
+
+static const char *const methods[] = {"dense",
+                                      "dense:exchange=ring",
+                                      "fp16",
+                                      "2bit:threshold=auto",
+                                      "int8:feedback=residual,exchange=ring",
+                                      "qsgd:bits=3,exchange=direct",
+                                      "terngrad",
+                                      "1bit:twoway=yes,rescale=yes",
+                                      "efsign",
+                                      "topk:density=0.05",
+                                      "topk:density=0.05,exchange=reducescatter",
+                                      "dgc:density=0.02,warmup=6,exchange=gtopk",
+                                      "dgc:density=0.02,warmup=0,clip=0.5,nesterov=yes",
+                                      "randomk:density=0.1,warmup=6",
+                                      "cltk:density=0.1,warmup=6",
+                                      "powersgd:rank=2"};
+static const char *const strategies[] = {"ssgd", "od:warmup=3", "cd:k=3,warmup=2"};
+
+static fixture_job job_of(const layout *l, const char *method, const char *strategy)
+{
+    fixture_job job = fixture_defaults();
+    job.method = method;
+    job.strategy = strategy;
+    job.world = l->world;
+    job.nodes = l->of;
+    job.dyadic = strcmp(strategy, "ssgd") != 0; /* the others' ranks compute at parameters of their
+                                                   own: gradients must not depend on them */
+    return job;
+}
+
+/* The same with a rank a node, numbered by the lowest rank. */
+static fixture_job merged(const fixture_job *job, const layout *l, int merge[5])
+{
+    fixture_job one = *job;
+    int known = 0;
+    for (int r = 0; r < l->world; r++) {
+        int q = 0;
+        while (l->of[q] != l->of[r])
+            q++;
+        merge[r] = q < r ? merge[q] : known++;
+    }
+    one.nodes = NULL;
+    one.world = l->nodes;
+    one.merge = merge;
+    one.merged = l->world;
+    return one;
+}
+
+static void run(const fixture_job *job, fixture_result *to)
+{
+    fixture_run(job, to);
+    for (int r = 0; r < job->world; r++) {
+        if (to[r].status != TG_OK)
+            fail_msg("%s, %s, rank %d: %s", job->method, job->strategy, r, to[r].error);
+        if (to[r].hash != to[0].hash)
+            fail_msg("%s, %s: rank %d has other parameters than rank 0", job->method, job->strategy,
+                     r);
+    }
+}
+
+static void run_both(const fixture_job *job, const layout *l)
+{
+    int merge[5];
+    const fixture_job one = merged(job, l, merge);
+    run(&one, wanted);
+    run(job, result);
+    for (size_t i = 0; i < FIXTURE_N; i++)
+        if (memcmp(&result[0].w[i], &wanted[0].w[i], sizeof(float)) != 0)
+            fail_msg("%s, %s, %d ranks on %d nodes: parameter %zu is %.9g, not %.9g", job->method,
+                     job->strategy, l->world, l->nodes, i, (double)result[0].w[i],
+                     (double)wanted[0].w[i]);
+    assert_true(result[0].skipped == wanted[0].skipped);
+    assert_true(result[l->world - 1].skipped == wanted[0].skipped);
+    for (uint64_t t = 0; t < job->steps; t++)
+        assert_true(result[0].info[t].residual_norm == wanted[0].info[t].residual_norm);
+}
+
+static void test_nodes_are_ranks(void **state)
+{
+    (void)state;
+    const size_t strategy_count = sizeof strategies / sizeof *strategies;
+    for (size_t m = 0; m < sizeof methods / sizeof *methods; m++)
+        for (size_t s = 0; s < strategy_count; s++) {
+            const bool one_lane =
+                strstr(methods[m], "powersgd") != NULL || strstr(methods[m], "twoway") != NULL;
+            const layout *l = &layouts[(m + s) % (sizeof layouts / sizeof *layouts)];
+            fixture_job job = job_of(l, methods[m], strategies[one_lane ? 0 : s]);
+            job.driver = s == 1 ? TG_DRIVER_INLINE : TG_DRIVER_AUTO;
+            run_both(&job, l);
+            job.bucket_bytes = 1400;
+            job.overlap = s == 0 ? TG_OVERLAP_FULL : TG_OVERLAP_NONE;
+            run_both(&job, l);
+        }
+}
+
+/* A gradient that is not finite, at a leader, at another rank, in a node by itself. */
+static void test_skipped_steps(void **state)
+{
+    (void)state;
+    static const char *const some[] = {"dense",
+                                       "topk:density=0.05",
+                                       "dgc:density=0.1,warmup=0",
+                                       "randomk:density=0.1",
+                                       "efsign",
+                                       "topk:density=0.1,exchange=reducescatter"};
+    for (size_t m = 0; m < sizeof some / sizeof *some; m++)
+        for (int rank = 0; rank < 4; rank++) {
+            const layout *l = &layouts[rank % 2];
+            fixture_job job = job_of(l, some[m], strategies[m % 3]);
+            job.nan_rank = rank;
+            job.nan_step = 5;
+            job.bucket_bytes = rank < 2 ? 0 : 1400;
+            /* buckets that went before the value was seen are not flagged: which these are depends
+             * on the order in which a rank's gradients get ready */
+            job.overlap = rank < 2 ? TG_OVERLAP_FULL : TG_OVERLAP_NONE;
+            run_both(&job, l);
+            assert_true(result[0].skipped > 0);
+        }
+}
+
+/* A node for each rank is the method without nodes. All on one, or with sums that are exact: dense
+ * is the mean over ranks in rank order. */
+static void test_limits(void **state)
+{
+    (void)state;
+    static const int apart[] = {3, 9, 0, 4};
+    fixture_job job = fixture_defaults(), plain;
+    job.method = "topk:density=0.05";
+    job.world = 4;
+    plain = job;
+    job.nodes = apart;
+    run(&plain, wanted);
+    run(&job, result);
+    assert_true(result[0].hash == wanted[0].hash);
+    assert_true(result[0].bytes == wanted[0].bytes);
+    for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
+        const layout *l = &layouts[i];
+        job = job_of(l, "dense", "ssgd");
+        job.dyadic = true;
+        job.optimizer = "sgd:lr=0.25,momentum=0.5,weight_decay=0.01";
+        if (l->nodes == 1)
+            job.dyadic = false;
+        if (l->world == 5)
+            continue; /* 1/3 and 1/5 are not exact */
+        plain = job;
+        plain.nodes = NULL;
+        run(&plain, wanted);
+        run(&job, result);
+        assert_true(result[0].hash == wanted[0].hash);
+    }
+}
+
+/* Bits do not depend on the driver, and what goes within a node is counted apart. */
+static void test_drivers_and_bytes(void **state)
+{
+    (void)state;
+    fixture_job job = job_of(&layouts[0], "dgc:density=0.02,warmup=6", "od:warmup=3");
+    job.optimizer = "sgd:lr=0.25,weight_decay=0.01";
+    job.driver = TG_DRIVER_INLINE;
+    run(&job, wanted);
+    job.driver = TG_DRIVER_THREAD;
+    run(&job, result);
+    assert_true(result[0].hash == wanted[0].hash);
+    for (int r = 0; r < 4; r++)
+        for (uint64_t t = 4; t < job.steps; t++) {
+            const tg_step_info *info = &result[r].info[t];
+            assert_true(info->bytes_near <= info->bytes_sent);
+            assert_true(info->bytes_dense == 4 * FIXTURE_N); /* 8 n (N - 1) / N of 2 nodes */
+            if (r % 2 == 1) /* all that the others do is in the node */
+                assert_true(info->bytes_near == info->bytes_sent);
+        }
+    assert_true(result[0].info[8].bytes_near < result[0].info[8].bytes_sent);
+}
+
+static void test_resume(void **state)
+{
+    (void)state;
+    for (size_t s = 0; s < sizeof strategies / sizeof *strategies; s++) {
+        char dir[] = "/tmp/telegrad-nodes-XXXXXX", command[64];
+        assert_non_null(mkdtemp(dir));
+        fixture_job job = job_of(&layouts[1], "topk:density=0.05", strategies[s]);
+        run(&job, wanted);
+        job.save_dir = dir;
+        job.save_at = 7;
+        run(&job, result);
+        assert_true(result[0].hash == wanted[0].hash);
+        job.save_dir = NULL;
+        job.load_dir = dir;
+        run(&job, result);
+        assert_true(result[0].hash == wanted[0].hash);
+        job.nodes = layouts[0].of; /* another job */
+        fixture_run(&job, result);
+        for (int r = 0; r < job.world; r++) {
+            assert_int_equal(result[r].status, TG_E_MISMATCH);
+            assert_non_null(strstr(result[r].error, "nodes="));
+        }
+        snprintf(command, sizeof command, "rm -r %s", dir);
+        assert_int_equal(system(command), 0);
+    }
+}
+
+/* A rank that does not lead asks to stop: all do, after the same step. */
+static void test_stop(void **state)
+{
+    (void)state;
+    fixture_job job = job_of(&layouts[0], "topk:density=0.05", "ssgd");
+    job.stop_at = 4;
+    job.overlap = TG_OVERLAP_FULL;
+    run(&job, result);
+    for (int r = 0; r < job.world; r++)
+        assert_true(result[r].stopped_after == result[0].stopped_after &&
+                    result[r].stopped_after > 0);
+}
+
+static void refused(const fixture_job *job, tg_status status, const char *word)
+{
+    fixture_run(job, result);
+    for (int r = 0; r < job->world; r++) {
+        assert_int_equal(result[r].status, status);
+        if (strstr(result[r].error, word) == NULL)
+            fail_msg("rank %d says \"%s\", without \"%s\"", r, result[r].error, word);
+    }
+}
+
+static void test_refused(void **state)
+{
+    (void)state;
+    static const int below[] = {0, 0, -1, 0};
+    fixture_job job = job_of(&layouts[1], "signsgd", "ssgd");
+    refused(&job, TG_E_SPEC, "one vote");
+    job.method = "topk:exchange=none";
+    refused(&job, TG_E_SPEC, "exchange=none");
+    job.method = "dense";
+    job.nodes = below;
+    refused(&job, TG_E_ARG, "rank 2 is of node -1");
+    job.nodes = layouts[0].of;
+    job.odd_rank = 3;
+    job.odd_nodes = layouts[1].of;
+    refused(&job, TG_E_MISMATCH, "nodes=0x");
+    job = job_of(&layouts[0], "signsgd", "ssgd"); /* a vote each is fair here */
+    run(&job, result);
+}
+
+/* Whoever falls silent, all others end, and nobody has applied anything wrong. */
+static void test_silence(void **state)
+{
+    (void)state;
+    for (int silent = 0; silent < 4; silent++) {
+        fixture_job job = job_of(&layouts[0], "topk:density=0.05", "ssgd");
+        job.odd_rank = silent;
+        job.fault = "fault:stall=30";
+        job.timeout_ms = 150;
+        job.steps = 1000;
+        fixture_run(&job, result);
+        for (int r = 0; r < job.world; r++) {
+            assert_int_not_equal(result[r].status, TG_OK);
+            assert_non_null(strstr(result[r].error, "rank "));
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_nodes_are_ranks), cmocka_unit_test(test_skipped_steps),
+        cmocka_unit_test(test_limits),          cmocka_unit_test(test_drivers_and_bytes),
+        cmocka_unit_test(test_resume),          cmocka_unit_test(test_stop),
+        cmocka_unit_test(test_refused),         cmocka_unit_test(test_silence),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
