@@ -1,0 +1,256 @@
+/* One rank of the job: gradients, its method, step after step over one transport after the other.
+ */
+#include "base/mem.h"
+#include "bench/exchange_impl.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* Beyond every warm-up of a density. */
+#define FIRST_STEP UINT64_C(1000000)
+enum { WARM_UP = 2, SAMPLES_MIN = 3, LATE = 4, SEQUENCES = 4095 };
+
+typedef struct rank {
+    rank_job *job;
+    int rank, size;
+    float *g[2]; /* (n) gradients, taken in turn */
+    tg__state *state;
+    tg__method *m;
+    uint64_t step;
+    uint32_t sequence;
+    /* Of the run: */
+    tg__pump pump;
+    tg__flight flight;
+    turn *u;
+    /* Of the step: */
+    step_round rounds[BENCH_ROUNDS];
+    size_t nrounds;
+    char exchange[64];
+    double codec_ms, processor_ms; /* of the first run, whose network is off; NAN: there is none */
+} rank;
+
+static double now_ns(const rank *r)
+{
+    return (double)tg_now_ns(r->pump.transport->clock);
+}
+
+static double processor_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
+}
+
+/* ---- a step ----------------------------------------------------------------------------------
+ */
+
+static tg_status note_round(rank *r, const tg__exchange *x, step_figures *f)
+{
+    const size_t i = r->nrounds, at = strlen(r->exchange);
+    if (i == BENCH_ROUNDS)
+        return tg_fail(TG_E_UNSUPPORTED, "%.64s: more than %d exchanges a step", r->job->method,
+                       BENCH_ROUNDS);
+    /* Blocks that are coded again are no f32, as cost() of `direct` has them. */
+    r->rounds[i].ops = x->recode ? tg__exchange_find("reducescatter") : x->ops;
+    r->rounds[i].n = x->n;
+    f->frame[i] = bench_frame_bytes(x);
+    snprintf(r->exchange + at, sizeof r->exchange - at, "%s%s", i ? "+" : "", x->ops->entry.name);
+    r->nrounds++;
+    return TG_OK;
+}
+
+static tg_status one_exchange(rank *r, tg__exchange *x, step_figures *f)
+{
+    r->flight.x = x;
+    r->flight.step = r->step;
+    r->flight.sequence = r->sequence = (r->sequence + 1) % SEQUENCES;
+    TG_TRY(tg__pump_wait(&r->pump, &r->flight));
+    f->codec_ns += (double)r->flight.combine_ns;
+    f->bytes += (double)r->flight.bytes_sent;
+    return TG_OK;
+}
+
+static tg_status take_step(rank *r, step_figures *f)
+{
+    const tg__program_ops *program = r->m->def->program;
+    tg__task task = {.step = r->step, .g = r->g[r->step % 2], .coded = true, .eta = 0.125};
+    tg__exchange *x = NULL;
+    const double begin = now_ns(r), processor = processor_ns();
+    *f = (step_figures){0};
+    r->nrounds = 0;
+    r->exchange[0] = '\0';
+    TG_TRY(program->begin(r->m, &task, &x));
+    double from = begin;
+    for (r->flight.program_round = 0; x; r->flight.program_round++) {
+        TG_TRY(note_round(r, x, f));
+        f->codec_ns += now_ns(r) - from;
+        TG_TRY(one_exchange(r, x, f));
+        from = now_ns(r);
+        TG_TRY(program->next(r->m, &task, &x));
+    }
+    if (program->absorb)
+        program->absorb(r->m, &task);
+    const double end = now_ns(r);
+    f->codec_ns += end - from;
+    f->ns = end - begin;
+    f->processor_ns = processor_ns() - processor;
+    r->step++;
+    return TG_OK;
+}
+
+/* ---- a run over one transport ----------------------------------------------------------------
+ */
+
+/* Enough steps, or out of time. */
+static bool over(const step_samples *s, double spent, double seconds)
+{
+    return s->count == BENCH_SAMPLES || (s->count >= SAMPLES_MIN && spent > seconds) ||
+           (s->count >= 1 && spent > LATE * seconds);
+}
+
+/* Rank 0's samples; the first steps, if they are quick, only warm up. */
+static tg_status take_steps(rank *r, step_samples *s)
+{
+    const double begin = now_ns(r), seconds = r->job->o->seconds;
+    step_figures mine;
+    bool more = true;
+    for (size_t taken = 0;; taken++) {
+        const double spent = (now_ns(r) - begin) * 1e-9;
+        if (r->rank == 0 && taken > 0) {
+            if (taken > WARM_UP || spent > seconds)
+                bench_step_add(s, turn_figures(r->u), r->size, r->rounds, r->nrounds);
+            more = !over(s, spent, seconds);
+        }
+        TG_TRY(turn_begin(r->u, &more));
+        if (!more)
+            return TG_OK;
+        TG_TRY(take_step(r, &mine));
+        TG_TRY(turn_end(r->u, &mine));
+    }
+}
+
+static bench_exchange_row row_of(const rank *r, const bench_link *link)
+{
+    const rank_job *job = r->job;
+    bench_exchange_row row = {.method = job->method,
+                              .workers = (size_t)r->size,
+                              .elements = job->o->n,
+                              .tensors = job->layout->count,
+                              .link = link};
+    snprintf(row.exchange, sizeof row.exchange, "%s", r->exchange);
+    return row;
+}
+
+static tg_status give_out(rank *r, size_t i, step_samples *s)
+{
+    const rank_job *job = r->job;
+    if (i > 0 || job->first_counts) {
+        bench_exchange_row row = row_of(r, &job->run[i]);
+        bench_step_row(s, r->codec_ms, r->processor_ms, &row);
+        TG_TRY(job->o->row(job->o->arg, &row));
+    }
+    if (i == 0 && !job->run[0].real) {
+        r->codec_ms = bench_median(s->codec_ms, s->count);
+        r->processor_ms = bench_median(s->processor_ms, s->count);
+    }
+    return TG_OK;
+}
+
+static tg_status run_with(rank *r, size_t i, step_samples *s)
+{
+    const rank_job *job = r->job;
+    if (r->rank == 0 && job->o->begin)
+        job->o->begin(job->o->arg, job->method, (size_t)r->size, job->run[i].text);
+    TG_TRY(turn_open(job->t[i], &r->u));
+    TG_TRY(take_steps(r, s));
+    return r->rank == 0 ? give_out(r, i, s) : TG_OK;
+}
+
+/* PATIENCE: a message that is alone on a slow link may take minutes. */
+#define PATIENCE_NS (INT64_C(600) * 1000000000)
+
+static tg_status run(rank *r, size_t i)
+{
+    step_samples *s;
+    TG_TRY(tg__alloc(1, sizeof *s, &s));
+    tg__pump_init(&r->pump, r->job->t[i], 0, PATIENCE_NS);
+    const tg_status status = run_with(r, i, s);
+    free(s);
+    if (status != TG_OK)
+        return status;
+    turn_close(r->u);
+    r->u = NULL;
+    tg__pump_fini(&r->pump);
+    return TG_OK;
+}
+
+/* ---- opening ---------------------------------------------------------------------------------
+ */
+
+static tg_status make_method(rank *r)
+{
+    const bench *b = r->job->layout;
+    TG_TRY(tg__state_create(&r->state));
+    const tg__method_setup setup = {.rank = r->rank,
+                                    .size = r->size,
+                                    .seed = 1,
+                                    .steps_per_epoch = 1,
+                                    .tensor = b->tensor,
+                                    .len = b->len,
+                                    .rows = b->rows,
+                                    .cols = b->cols,
+                                    .count = b->count,
+                                    .lanes = 1,
+                                    .momentum = (double)NAN,
+                                    .nesterov = -1,
+                                    .state = r->state};
+    return tg__method_create(r->job->method, &setup, &r->m);
+}
+
+static tg_status open_rank(rank *r)
+{
+    const size_t n = r->job->o->n;
+    TG_TRY(make_method(r));
+    for (uint32_t i = 0; i < 2; i++) {
+        TG_TRY(tg__alloc(n, sizeof(float), &r->g[i]));
+        TG_TRY(bench_draw(r->g[i], n, 2 * (uint32_t)r->rank + i));
+    }
+    return TG_OK;
+}
+
+/* After a failure all transports are given up; whether all memory was let go of. */
+static bool let_go(rank_job *job, tg_status status)
+{
+    bool released = true;
+    for (size_t i = 0; i < job->runs && status != TG_OK; i++)
+        released = job->t[i]->ops->shut(job->t[i]) && released;
+    return released;
+}
+
+tg_status bench_rank(rank_job *job)
+{
+    rank *r;
+    TG_TRY(tg__alloc(1, sizeof *r, &r));
+    r->job = job;
+    r->rank = job->t[0]->rank;
+    r->size = job->t[0]->size;
+    r->step = FIRST_STEP;
+    r->codec_ms = r->processor_ms = (double)NAN;
+    tg_status status = open_rank(r);
+    for (size_t i = 0; i < job->runs && status == TG_OK; i++)
+        status = run(r, i);
+    job->held = !let_go(job, status);
+    if (job->held)
+        return status; /* the transport may write to this memory until the process ends */
+    turn_close(r->u);
+    tg__pump_fini(&r->pump);
+    tg__flight_fini(&r->flight);
+    tg__method_destroy(r->m);
+    tg__state_destroy(r->state);
+    free(r->g[0]);
+    free(r->g[1]);
+    free(r);
+    return status;
+}
