@@ -3,9 +3,10 @@
  * The ranks of a job exchange gradients by a method, step after step, with nothing else to do. All
  * begin a step together; it has taken as long as it took the rank that was slowest. What it should
  * take is the time on the wire, which the exchanges' cost() gives for the frames as they are, and
- * the codec's time, which the same steps have shown with the network off. Off means: between
- * threads of this process, on the same cores, so where there are more ranks than cores it contains
- * the waiting for a core, as the steps over a link do. */
+ * the codec's time, which steps with the network off show, taken in turn with those over the link.
+ * Off means: without emulated links, by as many ranks on the same cores, so where there are more
+ * ranks than cores it contains the waiting for a core, as the steps over the link do. Over real
+ * links it is taken from the steps themselves. */
 #ifndef TG_BENCH_EXCHANGE_H
 #define TG_BENCH_EXCHANGE_H
 
@@ -40,8 +41,8 @@ typedef struct bench_exchange_row {
     double bytes;           /* a step and rank, of the rank that sends most */
     double bytes_predicted; /* of that, cost() says */
     double wire_ms;         /* predicted: delays * delay + bytes in sequence / rate */
-    double codec_ms;        /* encode, check, decode and sum: see above */
-    double processor_ms;    /* of one rank's thread for a step with the network off */
+    bench_ratio codec_ms;   /* encode, check, decode and sum: see above */
+    double processor_ms;    /* of a rank's thread for all of such a step */
     bench_ratio ms;         /* measured */
     double ratio;           /* ms over wire_ms + codec_ms */
     double bound_ms;        /* one one-way delay + bytes / rate + codec_ms */

@@ -16,15 +16,13 @@ double bench_frame_bytes(const tg__exchange *x)
     return sum;
 }
 
-/* The mean frame of the ranks that have one. */
-static double mean_frame(const step_figures *ranks, int size, size_t round)
+/* The largest: where frames differ (one rank leads), links wait for that one. */
+static double largest_frame(const step_figures *ranks, int size, size_t round)
 {
-    double sum = 0, count = 0;
-    for (int r = 0; r < size; r++) {
-        sum += ranks[r].frame[round];
-        count += ranks[r].frame[round] > 0;
-    }
-    return count > 0 ? sum / count : 0;
+    double most = 0;
+    for (int r = 0; r < size; r++)
+        most = fmax(most, ranks[r].frame[round]);
+    return most;
 }
 
 void bench_step_add(step_samples *s, const step_figures *ranks, int size, const step_round *rounds,
@@ -48,7 +46,7 @@ void bench_step_add(step_samples *s, const step_figures *ranks, int size, const 
     s->rounds = 0;
     for (size_t i = 0; i < nrounds; i++) {
         tg__cost cost;
-        rounds[i].ops->cost(size, rounds[i].n, mean_frame(ranks, size, i), &cost);
+        rounds[i].ops->cost(size, rounds[i].n, largest_frame(ranks, size, i), &cost);
         s->predicted += cost.bytes;
         s->serial += cost.serial;
         s->delays += cost.delays;
@@ -72,11 +70,6 @@ static bench_ratio summary(const double *x, size_t n)
     return (bench_ratio){(sorted[(n - 1) / 2] + sorted[n / 2]) / 2, sorted[0], sorted[n - 1]};
 }
 
-double bench_median(const double *x, size_t n)
-{
-    return summary(x, n).median;
-}
-
 /* ms of bytes that leave one after the other; both ends have a rate, the slower one counts. */
 static double serial_ms(const tg_link *link, double bytes)
 {
@@ -91,17 +84,15 @@ static bool is_dgc(const char *method)
     return strncmp(method, "dgc", 3) == 0 && (method[3] == ':' || method[3] == '\0');
 }
 
-void bench_step_row(const step_samples *s, double codec_ms, double processor_ms,
-                    bench_exchange_row *row)
+void bench_step_row(const step_samples *s, const step_samples *without, bench_exchange_row *row)
 {
     const double count = (double)s->count;
     const tg_link *link = &row->link->link;
     const double delay_ms = ((double)link->delay_ns + (double)link->jitter_ns / 2) * 1e-6;
     row->samples = s->count;
     row->ms = summary(s->ms, s->count);
-    row->codec_ms = isnan(codec_ms) ? bench_median(s->codec_ms, s->count) : codec_ms;
-    row->processor_ms =
-        isnan(processor_ms) ? bench_median(s->processor_ms, s->count) : processor_ms;
+    row->codec_ms = summary(without->codec_ms, without->count);
+    row->processor_ms = summary(without->processor_ms, without->count).median;
     row->rounds = s->rounds;
     row->delays = s->delays;
     row->bytes = s->bytes / count;
@@ -110,8 +101,9 @@ void bench_step_row(const step_samples *s, double codec_ms, double processor_ms,
     if (!row->link->text)
         return;
     row->wire_ms = s->delays * delay_ms + serial_ms(link, s->serial / count);
-    row->ratio = row->ms.median / (row->wire_ms + row->codec_ms);
-    row->bound_ms = (s->delays > 0 ? delay_ms : 0) + serial_ms(link, row->bytes) + row->codec_ms;
+    row->ratio = row->ms.median / (row->wire_ms + row->codec_ms.median);
+    row->bound_ms =
+        (s->delays > 0 ? delay_ms : 0) + serial_ms(link, row->bytes) + row->codec_ms.median;
     row->bound_ratio = row->ms.median / row->bound_ms;
     row->target = is_dgc(row->method) && s->delays == 1 ? TARGET : (double)NAN;
 }

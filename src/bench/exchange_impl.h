@@ -36,11 +36,9 @@ double bench_frame_bytes(const tg__exchange *x);
 /* Add a step that all ranks (size) have taken. Without effect when full. */
 void bench_step_add(step_samples *s, const step_figures *ranks, int size, const step_round *rounds,
                     size_t nrounds);
-/* Figures of a row whose method, workers and link are set. codec_ms, processor_ms: with the network
- * off; NAN: from the samples themselves. */
-void bench_step_row(const step_samples *s, double codec_ms, double processor_ms,
-                    bench_exchange_row *row);
-double bench_median(const double *x, size_t n); /* NAN of none */
+/* Figures of a row whose method, workers and link are set, from at least one step; the codec's from
+ * those with the network off (may be s). */
+void bench_step_row(const step_samples *s, const step_samples *without, bench_exchange_row *row);
 
 /* ---- exchange_turn.c: the ranks take turns ---------------------------------------------------
  */
@@ -70,7 +68,7 @@ typedef struct rank_job {
     const bench_link *run; /* (runs) */
     tg_transport **t;      /* (runs) this rank's ends; they stay the caller's */
     size_t runs;
-    bool first_counts; /* the first run was asked for; else it only tells the codec's time */
+    size_t first; /* run that was asked for: 1 where the one before has no network, 0 */
     const char *method;
     bool held; /* [out] after a failure: some transport still holds memory, which was left to it */
 } rank_job;

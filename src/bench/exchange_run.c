@@ -15,7 +15,7 @@ typedef struct crew {
     const char *method;
     bench_link *run; /* (runs) */
     size_t runs, workers;
-    bool first_counts;
+    size_t first;
 } crew;
 
 /* ---- transports ------------------------------------------------------------------------------
@@ -104,7 +104,7 @@ static tg_status run_threads_over(const crew *c, tg_transport **ends, tg_transpo
                               .run = c->run,
                               .t = m[i].t,
                               .runs = c->runs,
-                              .first_counts = c->first_counts,
+                              .first = c->first,
                               .method = c->method};
     }
     return run_members(m, c->workers);
@@ -139,7 +139,7 @@ static tg_status run_process_over(const crew *c, tg_transport **t, bool *held_p)
                     .run = c->run,
                     .t = t,
                     .runs = c->runs,
-                    .first_counts = c->first_counts,
+                    .first = c->first,
                     .method = c->method};
     const tg_status status = bench_rank(&job);
     *held_p = job.held;
@@ -189,7 +189,7 @@ static tg_status one_crew(const crew *c)
                                     .workers = c->workers,
                                     .elements = c->o->n,
                                     .tensors = c->layout->count,
-                                    .link = &c->run[c->first_counts ? 0 : 1]};
+                                    .link = &c->run[c->first]};
     return c->o->row(c->o->arg, &row);
 }
 
@@ -197,7 +197,7 @@ static tg_status one_crew(const crew *c)
 static tg_status measure(bench_exchange_options *o, const bench *layout)
 {
     const bool ready = o->links > 0 && (!o->link[0].text || o->link[0].real);
-    crew c = {.o = o, .layout = layout, .first_counts = ready, .runs = o->links + !ready};
+    crew c = {.o = o, .layout = layout, .first = !ready, .runs = o->links + !ready};
     TG_TRY(tg__alloc(c.runs, sizeof *c.run, &c.run));
     memcpy(c.run + !ready, o->link, o->links * sizeof *c.run);
     tg_status status = TG_OK;

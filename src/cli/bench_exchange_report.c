@@ -15,6 +15,12 @@ size_t bench_exchange_cores(void)
 /* ---- JSON -------------------------------------------------------------------------------------
  */
 
+static json_t *ratio_json(const bench_ratio *r)
+{
+    return json_pack("{s:o, s:o, s:o}", "median", records_real(r->median), "min",
+                     records_real(r->min), "max", records_real(r->max));
+}
+
 static tg_status row_json(const struct bench_exchange_report *r, const bench_exchange_row *row)
 {
     json_t *json = json_pack(
@@ -24,17 +30,15 @@ static tg_status row_json(const struct bench_exchange_report *r, const bench_exc
         (json_int_t)bench_exchange_cores(), "elements", (json_int_t)row->elements, "tensors",
         (json_int_t)row->tensors, "error", records_text(row->error));
     if (json && !row->error) {
-        json_t *ms = json_pack("{s:o, s:o, s:o}", "median", records_real(row->ms.median), "min",
-                               records_real(row->ms.min), "max", records_real(row->ms.max));
         json_t *figures = json_pack(
             "{s:s, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "exchange",
             row->exchange, "samples", (json_int_t)row->samples, "rounds", (json_int_t)row->rounds,
             "delays", records_real(row->delays), "bytes_sent", records_real(row->bytes),
             "bytes_predicted", records_real(row->bytes_predicted), "wire_ms",
-            records_real(row->wire_ms), "codec_ms", records_real(row->codec_ms), "processor_ms",
-            records_real(row->processor_ms), "ms", ms, "ratio", records_real(row->ratio),
-            "bound_ms", records_real(row->bound_ms), "bound_ratio", records_real(row->bound_ratio),
-            "target", records_real(row->target));
+            records_real(row->wire_ms), "codec_ms", ratio_json(&row->codec_ms), "processor_ms",
+            records_real(row->processor_ms), "ms", ratio_json(&row->ms), "ratio",
+            records_real(row->ratio), "bound_ms", records_real(row->bound_ms), "bound_ratio",
+            records_real(row->bound_ratio), "target", records_real(row->target));
         json_object_update(json, figures);
         json_decref(figures);
     }
@@ -115,7 +119,7 @@ static void row_cells(struct table *t, const bench_exchange_row *row)
     table_cell(t, format_count((uint64_t)(row->bytes + 0.5)).text);
     table_cell(t, format_count((uint64_t)(row->bytes_predicted + 0.5)).text);
     ms_cell(t, row->wire_ms);
-    ms_cell(t, row->codec_ms);
+    ms_cell(t, row->codec_ms.median);
     ms_cell(t, row->ms.median);
     cell(t, "%.2f", row->ratio);
     cell(t, "%.2f", row->bound_ratio);
