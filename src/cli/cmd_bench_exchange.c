@@ -28,7 +28,8 @@ static const char *const usual[] = {"dense",
                                     "topk:density=0.001,exchange=reducescatter",
                                     "dgc",
                                     "dgc:exchange=reducescatter",
-                                    "powersgd"};
+                                    "powersgd",
+                                    "powersgd:exchange=allgather"};
 
 struct command {
     bench_exchange_options o;
