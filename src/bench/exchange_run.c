@@ -13,9 +13,8 @@ typedef struct crew {
     bench_exchange_options *o;
     const bench *layout;
     const char *method;
-    bench_link *run; /* (runs) */
-    size_t runs, workers;
-    size_t first;
+    bench_link *run;             /* (runs) */
+    size_t runs, first, workers; /* first: see rank_job */
 } crew;
 
 /* ---- transports ------------------------------------------------------------------------------
@@ -43,7 +42,6 @@ static void destroy_all(tg_transport **t, size_t count)
 
 typedef struct member {
     rank_job job;
-    tg_transport **t; /* (runs) */
     pthread_t thread;
     bool started;
     tg_status status;
@@ -81,7 +79,7 @@ static tg_status run_members(member *m, size_t n)
         work(&m[0]);
     for (size_t i = 0; i < n && status != TG_OK; i++) /* nobody waits for those that are not */
         for (size_t k = 0; k < m[i].job.runs; k++)
-            (void)m[i].t[k]->ops->shut(m[i].t[k]);
+            (void)m[i].job.t[k]->ops->shut(m[i].job.t[k]);
     for (size_t i = 1; i < n; i++)
         if (m[i].started)
             pthread_join(m[i].thread, NULL);
@@ -96,13 +94,13 @@ static tg_status run_threads_over(const crew *c, tg_transport **ends, tg_transpo
         TG_TRY(shape(&c->run[k], ends + k * c->workers, c->workers));
     }
     for (size_t i = 0; i < c->workers; i++) {
-        m[i].t = own + i * c->runs;
+        tg_transport **t = own + i * c->runs;
         for (size_t k = 0; k < c->runs; k++)
-            m[i].t[k] = ends[k * c->workers + i];
+            t[k] = ends[k * c->workers + i];
         m[i].job = (rank_job){.o = c->o,
                               .layout = c->layout,
                               .run = c->run,
-                              .t = m[i].t,
+                              .t = t,
                               .runs = c->runs,
                               .first = c->first,
                               .method = c->method};
