@@ -3,8 +3,10 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-#define TARGET 1.3 /* of DGC over the bound, see bench_exchange_row */
+#define RANK_VECTORS 7.0 /* (n) f32 that a rank has, about: gradients, memories, own messages */
+#define TARGET 1.3       /* of DGC over the bound, see bench_exchange_row */
 
 double bench_frame_bytes(const tg__exchange *x)
 {
@@ -106,4 +108,16 @@ void bench_step_row(const step_samples *s, const step_samples *without, bench_ex
         (s->delays > 0 ? delay_ms : 0) + serial_ms(link, row->bytes) + row->codec_ms.median;
     row->bound_ratio = row->ms.median / row->bound_ms;
     row->target = is_dgc(row->method) && s->delays == 1 ? TARGET : (double)NAN;
+}
+
+tg_status bench_check_memory(const bench_exchange_options *o, size_t workers, double received)
+{
+    const double have = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
+    const double here = o->connect ? 1 : (double)workers; /* other processes may be elsewhere */
+    const double need = here * (RANK_VECTORS * 4 * (double)o->n + received);
+    return need < have ? TG_OK
+                       : tg_fail(TG_E_ARG,
+                                 "%zu elements on %zu workers of this machine take about %.0f GB: "
+                                 "allowed: fewer, it has %.0f GB",
+                                 o->n, workers, need * 1e-9, have * 1e-9);
 }

@@ -40,6 +40,11 @@ void bench_step_add(step_samples *s, const step_figures *ranks, int size, const 
  * those with the network off (may be s). */
 void bench_step_row(const step_samples *s, const step_samples *without, bench_exchange_row *row);
 
+/* Whether this machine has room for so many workers, each of which gets so many bytes from the
+ * others: one that swaps measures nothing, or kills. Errors TG_E_ARG */
+TG_NODISCARD tg_status bench_check_memory(const bench_exchange_options *o, size_t workers,
+                                          double received);
+
 /* ---- exchange_turn.c: the ranks take turns ---------------------------------------------------
  */
 

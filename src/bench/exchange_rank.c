@@ -60,7 +60,9 @@ static tg_status note_round(rank *r, const tg__exchange *x, step_figures *f)
     f->frame[i] = bench_frame_bytes(x);
     snprintf(r->exchange + at, sizeof r->exchange - at, "%s%s", i ? "+" : "", x->ops->entry.name);
     r->nrounds++;
-    return TG_OK;
+    tg__cost cost;
+    x->ops->cost(r->size, x->n, f->frame[i], &cost);
+    return bench_check_memory(r->job->o, (size_t)r->size, cost.bytes);
 }
 
 static tg_status one_exchange(rank *r, lane *l, tg__exchange *x, step_figures *f)

@@ -5,9 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
-
-#define RANK_VECTORS 7.0 /* (n) f32 that a rank has, about: gradients, memories, messages */
 
 typedef struct crew {
     bench_exchange_options *o;
@@ -159,22 +156,9 @@ static tg_status run_process(const crew *c)
 /* ---- rows ------------------------------------------------------------------------------------
  */
 
-/* A machine that swaps measures nothing, or kills. */
-static tg_status check_memory(const crew *c)
-{
-    const double have = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
-    const double ranks = c->o->connect ? 1 : (double)c->workers;
-    const double need = ranks * RANK_VECTORS * 4 * (double)c->o->n;
-    return need < have ? TG_OK
-                       : tg_fail(TG_E_ARG,
-                                 "%zu elements on %zu workers of this machine take about %.0f GB: "
-                                 "allowed: fewer, it has %.0f GB",
-                                 c->o->n, c->workers, need * 1e-9, have * 1e-9);
-}
-
 static tg_status one_crew(const crew *c)
 {
-    tg_status status = check_memory(c);
+    tg_status status = bench_check_memory(c->o, c->workers, 0);
     if (status == TG_OK)
         status = c->o->connect ? run_process(c) : run_threads(c);
     if (status == TG_OK)
