@@ -67,7 +67,8 @@ typedef struct bench_exchange_options {
      * by all ranks. NULL: threads. */
     tg_status (*connect)(void *arg, tg_transport **t_p);
     void (*begin)(void *arg, const char *method, size_t workers, const char *link);
-    /* Of a job of processes: in rank 0's, but rows with an error in all of them. */
+    /* What row points to lives until it returns. Of a job of processes: in rank 0's, but rows with
+     * an error in all of them. */
     tg_status (*row)(void *arg, const bench_exchange_row *row);
     size_t failed; /* [out] rows with an error */
 } bench_exchange_options;
