@@ -35,6 +35,12 @@ TG_NODISCARD tg_status bench_prepare(const bench_options *o);
 TG_NODISCARD tg_status bench_open(bench *b, const bench_options *o, size_t n);
 void bench_close(bench *b);
 
+/* Gradient number `number` of that distribution, x (n). Errors TG_E_NOMEM */
+TG_NODISCARD tg_status bench_draw(float *x, size_t n, uint32_t number);
+/* b->n elements as those of a network's matrices that there is room for, the rest as a vector.
+ * bench_close frees it. Errors TG_E_NOMEM */
+TG_NODISCARD tg_status bench_lay_out(bench *b);
+
 /* The |x| that the fraction `density` of x (n) reaches, about. b->out is overwritten. */
 float bench_threshold(bench *b, const float *x, double density);
 

@@ -11,10 +11,11 @@
 
 /* Pools of normal numbers, read in another order in every block: quick, and as good here. A tenth
  * of a unit large, so that thresholds that are absolute by default find something. */
-static void draw(float *x, size_t n, uint32_t number)
+tg_status bench_draw(float *x, size_t n, uint32_t number)
 {
     enum { BLOCK = 4096, POOL = 1 << 16 };
-    static float pool[POOL];
+    float *pool;
+    TG_TRY(tg__alloc(POOL, sizeof *pool, &pool));
     const tg_rng_key key = {.seed = 1, .purpose = TG_PURPOSE_TEST, .tensor = number};
     for (uint64_t i = 0; i < POOL; i++)
         pool[i] = (float)tg_rng_normal(&key, i);
@@ -23,6 +24,8 @@ static void draw(float *x, size_t n, uint32_t number)
         for (size_t i = begin; i < TG__MIN(n, begin + BLOCK); i++)
             x[i] = scale * pool[(i * 31 + block * 977) % POOL];
     }
+    free(pool);
+    return TG_OK;
 }
 
 /* Two gradients: the file's, and the same from its middle on. */
@@ -40,9 +43,8 @@ static tg_status fill(bench *b)
     float *x;
     size_t have;
     if (!b->o->gradients) {
-        draw(b->g[0], b->n, 0);
-        draw(b->g[1], b->n, 1);
-        return TG_OK;
+        TG_TRY(bench_draw(b->g[0], b->n, 0));
+        return bench_draw(b->g[1], b->n, 1);
     }
     TG_TRY(bench_npy_read(b->o->gradients, &x, &have));
     tile(b, x, have);
@@ -88,8 +90,7 @@ static void add_tensor(bench *b, size_t rows, size_t cols)
     b->len[i] = rows * cols;
 }
 
-/* Those matrices that n has room for, the rest as a vector. */
-static tg_status lay_out(bench *b)
+tg_status bench_lay_out(bench *b)
 {
     enum { MOST = 64 };
     size_t left = b->n;
@@ -125,7 +126,7 @@ static tg_status open_all(bench *b)
     TG_TRY(tg__alloc(b->n, sizeof(float), &b->out));
     TG_TRY(tg__pool_create(b->o->threads, &b->pool));
     b->yards = best_kernels();
-    TG_TRY(lay_out(b));
+    TG_TRY(bench_lay_out(b));
     return fill(b);
 }
 

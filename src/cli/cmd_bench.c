@@ -1,4 +1,5 @@
-/* telegrad bench: codecs on this machine (and, in cmd_bench_train.c, training steps). */
+/* telegrad bench: codecs on this machine (and, in cmd_bench_train.c, training steps; in
+ * cmd_bench_exchange.c, exchanges). */
 #include "cli/bench_args.h"
 #include "cli/bench_report.h"
 #include "cli/cli.h"
@@ -229,9 +230,11 @@ int cmd_bench(int argc, char **argv)
         return fputs(help_bench, stdout) < 0 || fflush(stdout) != 0 ? CLI_FAILED : CLI_OK;
     if (argc > 1 && strcmp(argv[1], "train") == 0)
         return cmd_bench_train(argc - 1, argv + 1);
+    if (argc > 1 && strcmp(argv[1], "exchange") == 0)
+        return cmd_bench_exchange(argc - 1, argv + 1);
     if (argc < 2 || strcmp(argv[1], "codec") != 0) {
-        console_error("bench %.64s: allowed: telegrad bench codec, telegrad bench train; see "
-                      "telegrad bench --help",
+        console_error("bench %.64s: allowed: telegrad bench codec, telegrad bench train, telegrad "
+                      "bench exchange; see telegrad bench --help",
                       argc < 2 ? "of nothing" : argv[1]);
         return CLI_USAGE;
     }

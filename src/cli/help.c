@@ -12,7 +12,7 @@ const char help_main[] =
     "  methods    what there is: methods, codecs, strategies, their keys and papers\n"
     "  models     networks to train, their tensors, parameters and operations\n"
     "  data       what can be trained on, and where it was found\n"
-    "  bench      how fast codecs and training steps are on this machine\n"
+    "  bench      how fast codecs, training steps and exchanges are\n"
     "\n"
     "  telegrad COMMAND --help explains a command; --version prints the version.\n"
     "  Exit status: 0 done, 1 failed, 2 wrong usage, 130 or 143 interrupted.\n"
@@ -133,7 +133,8 @@ const char help_data[] =
     "  telegrad data cifar10:train=1-4,test=5 --shard dirichlet:alpha=0.1\n";
 
 const char help_bench[] =
-    "Usage: telegrad bench codec [OPTION]...   (and: telegrad bench train --help)\n"
+    "Usage: telegrad bench codec [OPTION]...\n"
+    "  (and: telegrad bench train --help, telegrad bench exchange --help)\n"
     "Time codecs, methods, index codings and kernels on one core, each between two\n"
     "yardsticks: axpy (r += g, 12 bytes an element) and memcpy of the same vector.\n"
     "limit is the bytes that must be touched over axpy's; over it: time over that.\n"
@@ -167,3 +168,21 @@ const char help_bench_train[] =
     "  --json              JSON lines\n"
     "Example:\n"
     "  telegrad bench train --models lenet5,mlp --batch 32 --seconds 0.1\n";
+
+const char help_bench_exchange[] =
+    "Usage: telegrad bench exchange [OPTION]... [METHOD]...\n"
+    "       mpirun -n 4 telegrad bench exchange [OPTION]... [METHOD]...\n"
+    "Time exchanges of gradients, with nothing else to do, beside what they should\n"
+    "take: one-way delays and bytes in sequence / rate (wire), and the codec's time,\n"
+    "taken from the same steps with the network off. bound is one one-way delay +\n"
+    "bytes sent / rate + codec: what no exchange can beat. Medians of the slowest\n"
+    "worker; METHODs are spec strings (a choice of them): see telegrad methods.\n"
+    "  --workers N,N,...   threads of this process (4); not under mpirun\n"
+    "  --link LINK         100mbit,20ms: emulated; may be repeated; (none) is memory\n"
+    "  --real-link LINK    under mpirun: what the links really are, to predict from\n"
+    "  --elements N        of the gradient, in matrices (1000000)\n"
+    "  --model SPEC        in their place a model's tensors: resnet18\n"
+    "  --seconds S         for each row, or one step that takes longer (1)\n"
+    "  --json              JSON lines\n"
+    "Example, DGC over two links:\n"
+    "  telegrad bench exchange dgc --link 100mbit --link 20mbit,50ms --model resnet18\n";

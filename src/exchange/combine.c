@@ -1,6 +1,7 @@
 /* mean = (((0 + x[0]) + x[1]) + ... + x[P-1]) * (1 / P), in f32; * (1 / P) is exact for powers of
  * two. */
 #include "exchange/exchange.h"
+#include "base/mem.h"
 #include "kernel/kernel.h"
 #include <string.h>
 
@@ -27,6 +28,7 @@ static void mean_finish(float *acc, size_t n, int size)
 typedef struct job {
     const tg__combine *combine;
     float *acc;
+    const float *src;
     int size;
 } job;
 
@@ -52,6 +54,24 @@ void tg__combine_finish(const tg__exchange *x, float *acc, size_t n)
 {
     job j = {.combine = x->combine, .acc = acc, .size = x->size};
     tg__pool_chunks(x->pool, n, TG__CHUNK, finish_range, &j);
+}
+
+/* A piece at a time, so that finish finds it in the cache. */
+static void take_range(void *arg, size_t lo, size_t hi)
+{
+    enum { PIECE = 8192 };
+    const job *j = arg;
+    for (size_t at = lo; at < hi; at += PIECE) {
+        const size_t n = TG__MIN(hi - at, (size_t)PIECE);
+        memcpy(j->acc + at, j->src + at, n * sizeof *j->acc);
+        j->combine->finish(j->acc + at, n, j->size);
+    }
+}
+
+void tg__combine_take(const tg__exchange *x, float *dst, const float *acc, size_t n)
+{
+    job j = {.combine = x->combine, .acc = dst, .src = acc, .size = x->size};
+    tg__pool_chunks(x->pool, n, TG__CHUNK, take_range, &j);
 }
 
 const tg__combine tg__combine_mean = {

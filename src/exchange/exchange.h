@@ -55,6 +55,9 @@ typedef struct tg__combine {
 /* begin and finish on the cores of x->pool. */
 void tg__combine_begin(const tg__exchange *x, float *acc, size_t n);
 void tg__combine_finish(const tg__exchange *x, float *acc, size_t n);
+/* dst = what finish makes of acc, which stays as it is: a pass over memory less than copy and
+ * finish. */
+void tg__combine_take(const tg__exchange *x, float *dst, const float *acc, size_t n);
 extern const tg__combine
     tg__combine_mean; /* zeros; += decoded; *= 1.0f / size (exact for powers of two) */
 extern const tg__combine tg__combine_vote; /* sign of the sum of signs; codec sign, scale=none */

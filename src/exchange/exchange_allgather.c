@@ -16,7 +16,7 @@ typedef struct allgather {
     tg__messages in;        /* (P); own unused */
     size_t *in_len;         /* (P) bytes of the frame, 0: not here yet */
     const uint8_t **frames; /* (P) when all are here, for combine->all */
-    float *acc;             /* (n) */
+    float *acc;             /* (n) not finished yet, but by combine->all */
     int next;               /* ranks below it are in acc */
     uint32_t told, over;    /* of P-1 receives, then P-1 sends */
 } allgather;
@@ -75,7 +75,6 @@ static void advance(tg__exchange *x)
         else
             return;
     }
-    tg__combine_finish(x, a->acc, x->n);
 }
 
 static tg_status allgather_start(tg__exchange *x)
@@ -131,7 +130,10 @@ static bool allgather_finished(const tg__exchange *x)
 static void allgather_result(tg__exchange *x, float *dst)
 {
     const allgather *a = x->impl;
-    tg__parallel_copy(x->pool, dst, a->acc, x->n);
+    if (x->combine->all) /* finished */
+        tg__parallel_copy(x->pool, dst, a->acc, x->n);
+    else
+        tg__combine_take(x, dst, a->acc, x->n);
 }
 
 static void allgather_cost(int size, size_t n, double frame, tg__cost *cost_p)
