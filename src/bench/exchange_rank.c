@@ -179,9 +179,23 @@ static tg_status run(rank *r, size_t i)
 /* ---- opening ---------------------------------------------------------------------------------
  */
 
+/* Here exchanges are compared: which one auto is has no part in it. */
+static tg_status check_method(const char *text)
+{
+    tg_spec *spec;
+    const tg__method_def *def;
+    TG_TRY(tg__method_parse(text, &spec, &def));
+    const bool is_auto = tg__method_is_auto(spec);
+    tg_spec_free(spec);
+    if (is_auto)
+        return tg_fail(TG_E_SPEC, "method \"%s\": exchange=auto: allowed here: a name", text);
+    return TG_OK;
+}
+
 static tg_status make_method(rank *r)
 {
     const bench *b = r->job->layout;
+    TG_TRY(check_method(r->job->method));
     TG_TRY(tg__state_create(&r->state));
     const tg__method_setup setup = {.rank = r->rank,
                                     .size = r->size,

@@ -387,7 +387,7 @@ static void refused(void **state)
         {"csc:chunk=0", "chunk=0"},
         {"csc:density=0", "density=0"},
         {"csc:momentum=1", "momentum=1"},
-        {"csc:exchange=reducescatter", "allowed: auto, direct, ring, halving, allgather, none"},
+        {"csc:exchange=reducescatter", "allowed: direct, ring, halving, allgather, auto, none"},
         {"csc:values=fp16", "values"},
     };
     (void)state;

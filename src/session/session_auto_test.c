@@ -79,6 +79,21 @@ static void the_link_decides(void **state)
     }
 }
 
+/* Of two nodes, those that talk are two, however many ranks they have. */
+static void nodes_are_what_counts(void **state)
+{
+    static const int pair[] = {0, 0, 0, 0, 1, 1, 1, 1}, one[] = {0, 0, 0, 0, 0, 0, 0, 0};
+    (void)state;
+    fixture_job job = job_of("topk:density=0.3,exchange=auto", 8, "1mbit");
+    job.nodes = pair;
+    run(&job, result);
+    assert_int_equal(choices, 1);
+    expect(&result[0], "exchange=allgather\n");
+    job.nodes = one;
+    run(&job, result);
+    assert_int_equal(choices, 0);
+}
+
 /* Each bucket has its own: the large one the fewest bytes, the small one the fewest delays. */
 static void by_bucket(void **state)
 {
@@ -168,9 +183,9 @@ static void failures(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_link_decides),  cmocka_unit_test(by_bucket),
-        cmocka_unit_test(nothing_to_choose), cmocka_unit_test(resumed),
-        cmocka_unit_test(failures),
+        cmocka_unit_test(the_link_decides), cmocka_unit_test(nodes_are_what_counts),
+        cmocka_unit_test(by_bucket),        cmocka_unit_test(nothing_to_choose),
+        cmocka_unit_test(resumed),          cmocka_unit_test(failures),
     };
     tg_log_set(count_choices, NULL);
     return cmocka_run_group_tests(tests, NULL, NULL);
