@@ -51,7 +51,16 @@ typedef struct tg_transport_ops {
     bool (*shut)(tg_transport *t);
     /* Free everything, t included; shuts first if requests are pending. */
     void (*destroy)(tg_transport *t);
+    /* Both or neither (NULL): so that all ranks can say who failed, not only those that waited for
+     * it. blame: whom this rank gives up because of (it may be itself); once, before `shut`, which
+     * tells it to the others. blamed: what peer said so, TG_BLAMED_NOBODY if it left without a
+     * word, TG_NOT_LEFT as long as nothing is known of its leaving; also after `shut`. */
+    void (*blame)(tg_transport *t, int rank);
+    int (*blamed)(tg_transport *t, int peer);
 } tg_transport_ops;
+
+#define TG_BLAMED_NOBODY (-1)
+#define TG_NOT_LEFT (-2)
 
 struct tg_transport {
     size_t struct_size; /* sizeof(tg_transport) */

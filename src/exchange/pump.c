@@ -13,6 +13,7 @@ void tg__pump_init(tg__pump *p, tg_transport *t, uint64_t session, int64_t timeo
     p->transport = t;
     p->session = session;
     p->timeout_ns = timeout_ns;
+    p->culprit = -1;
 }
 
 void tg__pump_fini(tg__pump *p)
@@ -41,7 +42,7 @@ static tg_status fail(tg__pump *p, tg_status status)
     if (p->status == TG_OK) {
         p->status = status;
         snprintf(p->error, sizeof p->error, "%s", tg_error());
-        (void)p->transport->ops->shut(p->transport);
+        tg__pump_give_up(p);
     }
     return dead(p);
 }
@@ -239,7 +240,11 @@ static tg_status move_flight(tg__pump *p, tg__flight *f)
                 return tg__late_blame(p, f, m, status);
             if (!over)
                 continue;
-            TG_TRY(complete(p, f, m, bytes));
+            status = complete(p, f, m, bytes);
+            if (status != TG_OK) {
+                p->culprit = m->peer;
+                return status;
+            }
             moved = true;
         }
         if (moved)

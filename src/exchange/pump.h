@@ -62,7 +62,8 @@ typedef struct tg__pump {
     size_t total_under_way; /* ... and for all: see TG__PUMP_WINDOW */
     int64_t left_ns;        /* when tg__pump_run returned last */
     tg_status status;       /* first failure: the pump is dead from then on */
-    char error[256];
+    int culprit;            /* of it, a rank; -1: nobody in particular */
+    char error[320];
 } tg__pump;
 
 void tg__pump_init(tg__pump *p, tg_transport *t, uint64_t session, int64_t timeout_ns);

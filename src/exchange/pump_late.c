@@ -76,13 +76,25 @@ static int late_peers(const tg__pump *p, const tg__flight *f, int64_t now, int64
     return count[send];
 }
 
+/* The lowest rank whose messages are late by is_late; who sends nothing comes first. */
+static int first_late(const tg__pump *p, const tg__flight *f, int64_t now, int64_t age_ns)
+{
+    int first[2] = {INT_MAX, INT_MAX};
+    for (size_t i = 0; i < f->posts->used; i++) {
+        const tg__post *m = &f->posts->slot[i];
+        if (m->peer < first[m->send] && is_late(p, f, m, now, age_ns))
+            first[m->send] = m->peer;
+    }
+    return first[false] != INT_MAX ? first[false] : first[true];
+}
+
 static int64_t patience_ns(const tg__pump *p, const tg__flight *f)
 {
     const int64_t times = f->group ? (int64_t)f->group->patience : 1;
     return p->timeout_ns > INT64_MAX / times ? INT64_MAX : p->timeout_ns * times;
 }
 
-tg_status tg__late_check(const tg__pump *p, int64_t now, int64_t *due_ns_p)
+tg_status tg__late_check(tg__pump *p, int64_t now, int64_t *due_ns_p)
 {
     int64_t due = INT64_MAX;
     for (tg__flight *f = p->active; f; f = f->next) {
@@ -96,6 +108,7 @@ tg_status tg__late_check(const tg__pump *p, int64_t now, int64_t *due_ns_p)
         if (flight_due <= now) {
             char who[WHO_BYTES], cut_off[48] = "";
             int count = late_peers(p, f, now, patience, -1, who);
+            p->culprit = first_late(p, f, now, patience);
             if (count > 1 && count == f->x->size - 1) /* then the fault may be here */
                 snprintf(cut_off, sizeof cut_off, ": this rank (%d) may be cut off",
                          p->transport->rank);
@@ -108,9 +121,9 @@ tg_status tg__late_check(const tg__pump *p, int64_t now, int64_t *due_ns_p)
     return TG_OK;
 }
 
-tg_status tg__late_blame(const tg__pump *p, const tg__flight *f, const tg__post *m,
-                         tg_status status)
+tg_status tg__late_blame(tg__pump *p, const tg__flight *f, const tg__post *m, tg_status status)
 {
+    p->culprit = m->peer;
     char who[WHO_BYTES] = "", hint[WHO_BYTES + 32] = "";
     int64_t half = p->timeout_ns / 2;
     if (status == TG_E_PEER)

@@ -39,14 +39,17 @@ void tg__late_watch(tg__flight *f, int64_t now);
 
 /* TG_E_PEER if a peer is too late; else *due_ns_p is when the next one would be (INT64_MAX: never).
  */
-TG_NODISCARD tg_status tg__late_check(const tg__pump *p, int64_t now, int64_t *due_ns_p);
+TG_NODISCARD tg_status tg__late_check(tg__pump *p, int64_t now, int64_t *due_ns_p);
 
 /* From `since` to now this rank did not listen: nobody can have been late. */
 void tg__late_forgive(tg__pump *p, int64_t since, int64_t now);
 
+/* Shut the transport after a failure (p->status, error, culprit), and tell the others who is to
+ * blame; completes p->error with whom they blame. */
+void tg__pump_give_up(tg__pump *p);
+
 /* Complete the text of a transport's failure with message m. A peer that gave up says so at once,
  * often because it waited for a third one as we do: names that one too. Returns status. */
-tg_status tg__late_blame(const tg__pump *p, const tg__flight *f, const tg__post *m,
-                         tg_status status);
+tg_status tg__late_blame(tg__pump *p, const tg__flight *f, const tg__post *m, tg_status status);
 
 #endif

@@ -280,6 +280,20 @@ static void faulty_wake(tg_transport *t)
         f->inner->ops->wake(f->inner);
 }
 
+/* A rank that is stalled or killed says nothing. */
+static void faulty_blame(tg_transport *t, int rank)
+{
+    faulty *f = faulty_of(t);
+    if (f->inner->ops->blame && !f->stalled && !f->killed)
+        f->inner->ops->blame(f->inner, rank);
+}
+
+static int faulty_blamed(tg_transport *t, int peer)
+{
+    tg_transport *inner = faulty_of(t)->inner;
+    return inner->ops->blamed ? inner->ops->blamed(inner, peer) : TG_NOT_LEFT;
+}
+
 static void faulty_destroy(tg_transport *t)
 {
     faulty *f = faulty_of(t);
@@ -303,6 +317,8 @@ static const tg_transport_ops faulty_ops = {
     .poll = faulty_poll,
     .wake = faulty_wake,
     .shut = faulty_shut,
+    .blame = faulty_blame,
+    .blamed = faulty_blamed,
     .destroy = faulty_destroy,
 };
 

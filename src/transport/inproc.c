@@ -39,6 +39,7 @@ typedef struct endpoint {
     size_t waiting;                               /* under mutex: posts in all chains */
     uint64_t events;                              /* under mutex: what poll waits for */
     _Atomic bool gone;                            /* stored under mutex */
+    _Atomic int blames;                           /* constant once gone */
     _Atomic int busy;
     /* The rest is the driving thread's. */
     uint64_t events_seen;
@@ -334,6 +335,17 @@ static void free_hub(hub *h, int count)
     free(h);
 }
 
+static void inproc_blame(tg_transport *t, int rank)
+{
+    atomic_store(&self_of(t)->blames, rank);
+}
+
+static int inproc_blamed(tg_transport *t, int peer)
+{
+    endpoint *e = &hub_of(t)->end[peer];
+    return atomic_load(&e->gone) ? atomic_load(&e->blames) : TG_NOT_LEFT;
+}
+
 static void inproc_destroy(tg_transport *t)
 {
     hub *h = hub_of(t);
@@ -353,12 +365,14 @@ static const tg_transport_ops inproc_ops = {
     .poll = inproc_poll,
     .wake = inproc_wake,
     .shut = inproc_shut,
+    .blame = inproc_blame,
+    .blamed = inproc_blamed,
     .destroy = inproc_destroy,
 };
 
 static tg_status create_endpoint(endpoint *e)
 {
-    *e = (endpoint){.pool.item_bytes = sizeof(post)};
+    *e = (endpoint){.pool.item_bytes = sizeof(post), .blames = TG_BLAMED_NOBODY};
     TG_TRY(tg__cond_init(&e->cond));
     if (pthread_mutex_init(&e->mutex, NULL)) {
         pthread_cond_destroy(&e->cond);

@@ -29,10 +29,12 @@ typedef struct mpi_impl {
     MPI_Comm comm;
     tg_request **pending; /* (count of cap): the caller's, until they are over */
     size_t count, cap;
-    wait_list waiting; /* receives without a message */
-    size_t held;       /* operations and messages that MPI may still work on, failed ones too */
-    uint64_t id;       /* of this transport, agreed on: a goodbye for an earlier one is not ours */
-    bool *left;        /* (size) who said goodbye */
+    wait_list waiting;   /* receives without a message */
+    size_t held;         /* operations and messages that MPI may still work on, failed ones too */
+    bool *left;          /* (size) who said goodbye ... */
+    int *blamed;         /* (size) ... because of whom */
+    uint64_t goodbye[2]; /* ours: a number of this transport, agreed on, because one for an earlier
+                            transport is not for us; 1 + whom we blame, 0: nobody */
     bool is_shut;
     _Atomic bool woken;
 } mpi_impl;
@@ -277,13 +279,15 @@ static tg_status hear_goodbyes(mpi_impl *m, bool *heard_p)
             return fail_mpi("MPI_Iprobe", -1, error);
         if (!found)
             break;
-        uint64_t id = 0;
-        error = MPI_Recv(&id, 1, MPI_UINT64_T, status.MPI_SOURCE, GOODBYE_TAG, m->comm,
+        uint64_t said[2] = {0, 0};
+        error = MPI_Recv(said, 2, MPI_UINT64_T, status.MPI_SOURCE, GOODBYE_TAG, m->comm,
                          MPI_STATUS_IGNORE);
         if (error != MPI_SUCCESS)
             return fail_mpi("MPI_Recv", status.MPI_SOURCE, error);
-        if (id == m->id) {
+        if (said[0] == m->goodbye[0]) {
             m->left[status.MPI_SOURCE] = true;
+            m->blamed[status.MPI_SOURCE] =
+                said[1] <= (uint64_t)m->base.size ? (int)said[1] - 1 : TG_BLAMED_NOBODY;
             heard = true;
         }
     }
@@ -360,12 +364,12 @@ static bool mpi_shut(tg_transport *t)
     mpi_impl *m = impl_of(t);
     if (!m->is_shut && mpi_is_up()) {
         for (int peer = 0; peer < t->size; peer++) {
-            /* Small enough to go at once; the id is the transport's memory, which stays if it does
+            /* Small enough to go at once; it is the transport's memory, which stays if it does
              * not. Errors change nothing: whoever does not hear it waits until its deadline. */
             MPI_Request request;
             int done = 0;
             if (peer == t->rank || m->left[peer] ||
-                MPI_Isend(&m->id, 1, MPI_UINT64_T, peer, GOODBYE_TAG, m->comm, &request) !=
+                MPI_Isend(m->goodbye, 2, MPI_UINT64_T, peer, GOODBYE_TAG, m->comm, &request) !=
                     MPI_SUCCESS)
                 continue;
             if (MPI_Test(&request, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && !done) {
@@ -376,6 +380,20 @@ static bool mpi_shut(tg_transport *t)
     }
     m->is_shut = true;
     return m->held == 0; /* receives that still wait are only forgotten */
+}
+
+static void mpi_blame(tg_transport *t, int rank)
+{
+    impl_of(t)->goodbye[1] = (uint64_t)rank + 1;
+}
+
+static int mpi_blamed(tg_transport *t, int peer)
+{
+    mpi_impl *m = impl_of(t);
+    bool heard;
+    if (!m->left[peer] && mpi_is_up())
+        (void)hear_goodbyes(m, &heard); /* that fails if MPI does: then there is no news */
+    return m->left[peer] ? m->blamed[peer] : TG_NOT_LEFT;
 }
 
 static void mpi_destroy(tg_transport *t)
@@ -389,6 +407,7 @@ static void mpi_destroy(tg_transport *t)
         (void)MPI_Comm_free(&m->comm);
     free(m->pending);
     free(m->left);
+    free(m->blamed);
     if (m->held == 0)
         free(m);
 }
@@ -402,6 +421,8 @@ static const tg_transport_ops mpi_ops = {
     .poll = mpi_poll,
     .wake = mpi_wake,
     .shut = mpi_shut,
+    .blame = mpi_blame,
+    .blamed = mpi_blamed,
     .destroy = mpi_destroy,
 };
 
@@ -421,16 +442,17 @@ static tg_status join(mpi_impl *m, MPI_Comm comm)
         error = MPI_Comm_size(m->comm, &m->base.size);
     if (error == MPI_SUCCESS)
         error = MPI_Comm_get_attr(m->comm, MPI_TAG_UB, &tag_ub, &found);
-    m->id = (uint64_t)tg_now_ns(m->base.clock);
+    m->goodbye[0] = (uint64_t)tg_now_ns(m->base.clock);
     if (error == MPI_SUCCESS)
-        error = MPI_Bcast(&m->id, 1, MPI_UINT64_T, 0, m->comm);
+        error = MPI_Bcast(m->goodbye, 1, MPI_UINT64_T, 0, m->comm);
     tg_status status = TG_OK;
     if (error != MPI_SUCCESS)
         status = fail_mpi("setting up the communicator", -1, error);
     else if (found && *(const int *)tag_ub < GOODBYE_TAG)
         status = tg_fail(TG_E_UNSUPPORTED, "this MPI has tags up to %d: needed: %d",
                          *(const int *)tag_ub, GOODBYE_TAG);
-    else if (!(m->left = calloc((size_t)m->base.size, sizeof *m->left)))
+    else if (!(m->left = calloc((size_t)m->base.size, sizeof *m->left)) ||
+             !(m->blamed = calloc((size_t)m->base.size, sizeof *m->blamed)))
         status = tg_fail(TG_E_NOMEM, "out of memory: %d ranks", m->base.size);
     if (status != TG_OK)
         (void)MPI_Comm_free(&m->comm);

@@ -370,6 +370,19 @@ static bool shaped_shut(tg_transport *t)
     return s->released;
 }
 
+static void shaped_blame(tg_transport *t, int rank)
+{
+    tg_transport *inner = shaped_of(t)->inner;
+    if (inner->ops->blame)
+        inner->ops->blame(inner, rank);
+}
+
+static int shaped_blamed(tg_transport *t, int peer)
+{
+    tg_transport *inner = shaped_of(t)->inner;
+    return inner->ops->blamed ? inner->ops->blamed(inner, peer) : TG_NOT_LEFT;
+}
+
 static void shaped_destroy(tg_transport *t)
 {
     shaped *s = shaped_of(t);
@@ -391,6 +404,8 @@ static const tg_transport_ops shaped_ops = {
     .poll = shaped_poll,
     .wake = shaped_wake,
     .shut = shaped_shut,
+    .blame = shaped_blame,
+    .blamed = shaped_blamed,
     .destroy = shaped_destroy,
 };
 

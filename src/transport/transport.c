@@ -26,7 +26,12 @@ tg_status tg__transport_check(const char *what, const tg_transport *inner)
                        what, inner->struct_size, ops->struct_size, sizeof *inner, sizeof *ops);
     if (!ops->post_send || !ops->post_recv || !ops->test || !ops->poll || !ops->shut ||
         !ops->destroy)
-        return tg_fail(TG_E_ARG, "%s: the transport's table has a NULL: allowed: wake only", what);
+        return tg_fail(TG_E_ARG,
+                       "%s: the transport's table has a NULL: allowed: wake, blame and blamed",
+                       what);
+    if (!ops->blame != !ops->blamed)
+        return tg_fail(TG_E_ARG, "%s: the transport's table has only one of blame and blamed",
+                       what);
     if (inner->size < 1 || inner->rank < 0 || inner->rank >= inner->size)
         return tg_fail(TG_E_ARG, "%s: inner rank=%d size=%d: allowed: 0 <= rank < size", what,
                        inner->rank, inner->size);

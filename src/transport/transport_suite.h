@@ -336,8 +336,8 @@ static inline bool suite_storm(suite *s, uint32_t rounds, size_t max_len)
     return true;
 }
 
-/* The last rank leaves while the others wait for it; they can go on without it. Ends the
- * transport's use. */
+/* The last rank leaves while the others wait for it, and says because of whom; they can go on
+ * without it. Ends the transport's use. */
 static inline bool suite_leave(suite *s)
 {
     int last = s->t->size - 1;
@@ -346,8 +346,13 @@ static inline bool suite_leave(suite *s)
     bool done;
     size_t len;
     tg_request recv = {{0}}, other = {{0}};
+    const bool says = s->t->ops->blame != NULL; /* optional */
     snprintf(name, sizeof name, "rank %d", last);
+    SUITE_CHECK(s, !says || s->t->ops->blamed(s->t, (s->t->rank + 1) % s->t->size) == TG_NOT_LEFT);
+    SUITE_CHECK(s, suite_barrier(s, -1));
     if (s->t->rank == last) {
+        if (says)
+            s->t->ops->blame(s->t, s->t->size - 2);
         SUITE_CHECK(s, suite_recv(s, 0, 20, &byte, 1, &recv) == TG_OK);
         bool released = s->t->ops->shut(s->t);
         SUITE_CHECK(s, s->t->ops->shut(s->t) == released);
@@ -365,6 +370,7 @@ static inline bool suite_leave(suite *s)
             status = suite_wait(s, &other, NULL);
         SUITE_CHECK(s, status == TG_E_PEER && strstr(tg_error(), name));
     }
+    SUITE_CHECK(s, !says || s->t->ops->blamed(s->t, last) == s->t->size - 2);
     return suite_barrier(s, last);
 }
 

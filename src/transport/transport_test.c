@@ -113,6 +113,9 @@ static void inproc_leave(void **state)
     assert_int_equal(post_send(t[1], 2, 2, &out[1], 1, &send[1]), TG_E_PEER);
     assert_int_equal(in[1], '.');
 
+    assert_int_equal(t[0]->ops->blamed(t[0], 2), TG_BLAMED_NOBODY);
+    assert_int_equal(t[0]->ops->blamed(t[0], 1), TG_NOT_LEFT);
+
     assert_false(done(t[1], &other[0]));
     ok(post_send(t[0], 1, 9, &out[1], 1, &other[1]));
     assert_true(done(t[1], &other[0]) && done(t[0], &other[1]));

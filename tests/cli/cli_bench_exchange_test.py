@@ -85,10 +85,11 @@ class BenchExchange(CliTest):
         self.assertEqual({r["method"].split(":")[0] for r in rows}, {"dense", "topk", "dgc", "powersgd"})
 
     def test_a_row_that_fails(self):
-        rows = self.rows(*QUICK, "topk:feedback=none,exchange=reducescatter", "dense", status=1)
+        rows = self.rows(*QUICK, "topk:feedback=none,exchange=reducescatter", "dense", "topk:exchange=auto", status=1)
         self.assertIn("feedback=none", rows[0]["error"])
         self.assertNotIn("ms", rows[0])
         self.assertIsNone(rows[1]["error"])
+        self.assertIn("exchange=auto", rows[2]["error"])
 
     @unittest.skipUnless(AVAILABLE, WHY)
     def test_mpi(self):

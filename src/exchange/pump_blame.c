@@ -1,0 +1,58 @@
+/* Giving up: who is named, to the caller and to the other ranks.
+ *
+ * A rank learns of most failures from somebody who gave up before it: in a ring only the next one
+ * hears nothing from a rank that stalls. So a rank says whom it blames when it leaves, and takes
+ * over what the one it waited for has said. */
+#include "exchange/pump_posts.h"
+#include "base/mem.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Follow what ranks said from `rank` on, as far as it is known. Returns the last one's blamed(). */
+static int follow(const tg__pump *p, int *rank)
+{
+    tg_transport *t = p->transport;
+    int said = TG_BLAMED_NOBODY;
+    for (int hops = 0; hops < t->size && *rank != t->rank; hops++) {
+        said = t->ops->blamed(t, *rank);
+        if (said < 0 || said == *rank)
+            break;
+        *rank = said;
+    }
+    return said;
+}
+
+/* Ranks that wait for each other are late at the same time: a moment for the one that this rank
+ * waited for to say whom it waits for. */
+static void listen(const tg__pump *p, int *rank)
+{
+    const tg_clock *clock = p->transport->clock;
+    const int64_t most = INT64_C(500) * 1000000, step = 1000000;
+    int64_t now = tg_now_ns(clock);
+    const int64_t end = now + TG__MIN(most, p->timeout_ns / 2);
+    while (follow(p, rank) == TG_NOT_LEFT && now < end) {
+        clock->sleep_until_ns(clock->arg, now + step);
+        now = tg_now_ns(clock);
+    }
+}
+
+void tg__pump_give_up(tg__pump *p)
+{
+    tg_transport *t = p->transport;
+    int rank = p->culprit;
+    if (rank < 0 || t->ops->blame == NULL) {
+        (void)t->ops->shut(t);
+        return;
+    }
+    if (p->status == TG_E_PEER)
+        (void)follow(p, &rank);
+    t->ops->blame(t, rank);
+    (void)t->ops->shut(t);
+    if (p->status == TG_E_PEER)
+        listen(p, &rank);
+    const size_t len = strlen(p->error);
+    if (rank != p->culprit)
+        snprintf(p->error + len, sizeof p->error - len, ": because of rank %d%s", rank,
+                 rank == t->rank ? ", this one" : "");
+}
