@@ -62,7 +62,8 @@ TG_API TG_NODISCARD tg_status tg_reducer_wait(tg_reducer *r);
 
 /* Bytes handed to the transport so far. */
 TG_API uint64_t tg_reducer_bytes_sent(const tg_reducer *r);
-/* 4 n over the bytes of the last coded gradient, envelope and frame included. */
+/* 4 n over the bytes of the last coded gradient, envelope and frame included. With nodes: at their
+ * lowest ranks; 1 at others, whose gradients go uncoded. */
 TG_API double tg_reducer_ratio(const tg_reducer *r);
 
 #ifdef __cplusplus

@@ -94,6 +94,20 @@ static int64_t patience_ns(const tg__pump *p, const tg__flight *f)
     return p->timeout_ns > INT64_MAX / times ? INT64_MAX : p->timeout_ns * times;
 }
 
+/* Whoever we wait for may wait for others: if some rank is known to have given up because of
+ * another, no more will come. One that left without blaming anybody may only be done. */
+static tg_status somebody_gave_up(tg__pump *p, const tg__flight *f)
+{
+    tg_transport *t = p->transport;
+    for (int rank = 0; t->ops->blamed && rank < t->size; rank++)
+        if (rank != t->rank && t->ops->blamed(t, rank) >= 0) {
+            p->culprit = rank;
+            return tg_fail(TG_E_PEER, "rank %d has left " TG__WHERE, rank,
+                           TG__WHERE_ARGS(f, f->order));
+        }
+    return TG_OK;
+}
+
 tg_status tg__late_check(tg__pump *p, int64_t now, int64_t *due_ns_p)
 {
     int64_t due = INT64_MAX;
@@ -105,6 +119,11 @@ tg_status tg__late_check(tg__pump *p, int64_t now, int64_t *due_ns_p)
             if (s->slot[i].busy && s->slot[i].order == f->order)
                 flight_due =
                     TG__MIN(flight_due, add_saturated(waiting_since(p, f, &s->slot[i]), patience));
+        if (flight_due != INT64_MAX && patience > p->timeout_ns &&
+            flight_due - (patience - p->timeout_ns) <= now) {
+            TG_TRY(somebody_gave_up(p, f));
+            due = TG__MIN(due, add_saturated(now, p->timeout_ns / 4));
+        }
         if (flight_due <= now) {
             char who[WHO_BYTES], cut_off[48] = "";
             int count = late_peers(p, f, now, patience, -1, who);

@@ -1,4 +1,5 @@
 #include "method/two_level.h"
+#include "exchange/sliced.h"
 #include "base/mem.h"
 #include "kernel/parallel.h"
 
@@ -165,15 +166,17 @@ static tg_status refuse(const tg__method *m, const tg__method_def *def, const tg
     return TG_OK;
 }
 
-/* Rounds of messages that a leader may wait for in the method's exchanges. */
-static unsigned rounds_among(const tg__method *m, const tg__method_def *def, const tg__nodes *nodes)
+/* Messages that a leader may wait for in the method's exchanges, one after the other. */
+static uint32_t waits_among(const tg__method *m, const tg__method_def *def, const tg__nodes *nodes)
 {
     tg__cost cost = {.rounds = 2}; /* dense steps are direct */
-    unsigned rounds = cost.rounds;
+    uint32_t rounds = cost.rounds;
     const tg__exchange_ops *x = tg_spec_has(m->spec, "exchange") ? tg__method_exchange(m) : NULL;
     if (x != NULL)
         x->cost(nodes->count, m->n, 4.0 * (double)m->n, &cost);
-    return def->program->rounds * TG__MAX(rounds, cost.rounds);
+    rounds = TG__MAX(rounds, cost.rounds);
+    return (uint32_t)def->program->rounds * rounds *
+           tg__slice_count(nodes->count, m->n, 4.0 * (double)m->n, rounds);
 }
 
 static tg_status make_inner(tg__method *m, const char *text, two_level *v)
@@ -239,9 +242,11 @@ tg_status tg__two_level_init(tg__method *m, const char *text)
     v->def.program = &v->ops;
     m->impl = v;
     m->def = &v->def;
-    const unsigned patience = nodes->index == 0 ? 1 : 1 + rounds_among(m, def, nodes);
+    /* A leader waits a timeout for a member of its node; so other leaders wait two for it, in each
+     * message. */
+    const uint32_t patience = nodes->index == 0 ? 1 : 2 + 2 * waits_among(m, def, nodes);
     v->members = (tg__group){.rank = nodes->member, .patience = patience};
-    v->leaders = (tg__group){.rank = nodes->leader, .patience = 1};
+    v->leaders = (tg__group){.rank = nodes->leader, .patience = 2};
     v->scale = (float)nodes->count / (float)nodes->size;
     TG_TRY(tg_codec_create("f32", &v->f32));
     v->f32->pool = m->setup.pool;

@@ -12,8 +12,9 @@
  * leaves its state alone, as a rank does. A sum over a node that leaves the range of f32 is an
  * error.
  *
- * A rank that does not lead waits for its leader, who may wait for others in each round of the
- * method: its patience is (1 + rounds of messages) timeouts.
+ * A leader waits a timeout for the ranks of its node, two for other leaders, and a rank that does
+ * not lead two for each message of the method, because its leader may wait so long; after one, it
+ * also ends if any rank is known to have given up because of another.
  *
  * Refused: exchange=none; votes (signsgd, signum) where nodes have unequal numbers of ranks,
  * because each node has one vote.

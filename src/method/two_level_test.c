@@ -186,8 +186,8 @@ static void test_sum_overflows(void **state)
     all_ok(P);
 }
 
-/* Two delays between nodes are longer than the timeout, each of them is not: ranks that only wait
- * for their leader are patient. */
+/* Two delays between nodes, or all slices of a vector, take longer than the timeout, each of them
+ * does not: ranks that only wait for their leader are patient. */
 static void test_patience(void **state)
 {
     (void)state;
@@ -196,6 +196,11 @@ static void test_patience(void **state)
     like.nodes = two;
     like.timeout_ms = 700;
     run(&like, 4, "450ms");
+    all_ok(4);
+    like = defaults("dense", LONG); /* 1.1 s, slice by slice */
+    like.nodes = two;
+    like.timeout_ms = 300;
+    run(&like, 4, "20mbit");
     all_ok(4);
 }
 
