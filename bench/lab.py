@@ -3,7 +3,7 @@
 
     bench/lab.py LAB_DIR OUT.jsonl [--links LINK...] [--methods SPEC...]
 
-LAB_DIR has a laboratory: net.sh (up N --rate R --delay D, exec I CMD..., stats, down) and mpi.sh (N PROGRAM...); needs root and a
+LAB_DIR has a laboratory: net.sh (up N --rate R --delay D, exec I CMD..., stats, down) and mpi.sh (N [MPIRUN OPTIONS] PROGRAM...); needs root and a
 telegrad with MPI ($TELEGRAD, or build/release/telegrad). Each method trains ResNet-20 for two numbers of steps over each link: the
 difference is what so many steps cost, without the start. A line for each link and method goes to OUT.jsonl, a table is printed.
 An Ethernet link of R bits/s carries R x 1448 / 1538 of TCP's payload: that is the emulated link's rate."""
@@ -22,6 +22,7 @@ METHODS = ["none", "dense", "dense:exchange=ring", "dense:exchange=allgather", "
            "powersgd:rank=4", "topk:density=0.01", "topk:density=0.01,exchange=reducescatter", "dgc:density=0.001,warmup=0"]
 RANKS, FEW, MANY = 4, 5, 25
 JOB = ["train", "--model", "resnet20", "--data", "glyphs:train=2000,test=100", "--batch", "2", "--no-eval"]
+MPI = ["--mca", "btl_tcp_flags", "1", "--mca", "btl_tcp_eager_limit", "1048576"]  # docs/cluster.md says why
 PAYLOAD = 1448 / 1538  # of an Ethernet frame with preamble and gap
 
 
@@ -52,7 +53,7 @@ def over_lab(folder, method, scratch):
     ends, bytes_sent = [], []
     for steps in (FEW, MANY):
         out, before = os.path.join(scratch, f"{steps}.jsonl"), sent(folder)
-        lab(folder, "mpi.sh", str(RANKS), os.path.abspath(TELEGRAD), *job(method, steps, out))
+        lab(folder, "mpi.sh", str(RANKS), *MPI, os.path.abspath(TELEGRAD), *job(method, steps, out))
         bytes_sent.append([b - a for a, b in zip(before, sent(folder))])
         ends.append(end_of(out))
     return ends, sum(m - f for f, m in zip(*bytes_sent)) / RANKS
@@ -94,7 +95,7 @@ def main():
             lab(args.lab, "net.sh", "up", str(RANKS), "--rate", rate, "--delay", delay)
             try:
                 for host in range(RANKS):
-                    lab(args.lab, "net.sh", "exec", str(host), "sysctl", "-w", "net.ipv4.tcp_slow_start_after_idle=0")
+                    lab(args.lab, "net.sh", "exec", str(host), "sysctl", "-qw", "net.ipv4.tcp_slow_start_after_idle=0")
                 for method in args.methods:
                     row = measure(args.lab, link, method)
                     out.write(json.dumps(row) + "\n")
