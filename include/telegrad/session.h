@@ -37,7 +37,11 @@ typedef enum tg_driver {
 
 typedef enum tg_nonfinite {
     TG_NONFINITE_SKIP = 0, /* nobody applies the step; what finite ranks sent
-                            * coded goes back into their residuals, a dense step is lost */
+                            * coded goes back into their residuals, a dense step is lost. With nodes
+                            * the same for a node's sum of finite gradients that leaves f32's range;
+                            * but where each bucket can be applied by itself (ssgd; no method,
+                            * clipping or optimizer that needs all), this drops the bucket alone,
+                            * unless it is the first layers' */
     TG_NONFINITE_FAIL = 1  /* tg_step fails with TG_E_NONFINITE on every rank */
 } tg_nonfinite;
 
@@ -241,7 +245,7 @@ TG_API uint64_t tg_session_steps(const tg_session *s);
 TG_API uint64_t tg_session_bytes_sent(const tg_session *s);
 /* Of them to ranks of the own node: 0 without tg_session_config.nodes. */
 TG_API uint64_t tg_session_bytes_near(const tg_session *s);
-/* Steps whose exchange was dropped because a gradient was not finite. */
+/* Steps whose exchange, or a bucket's of it, was dropped because a gradient was not finite. */
 TG_API uint64_t tg_session_skipped(const tg_session *s);
 
 /* Save everything that resuming needs into dir/step-N (written aside, then renamed; the last two

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SEQUENCES = 4096, WISHES = 64 };
+enum { WISHES = 64 };
 
 void tg__pump_init(tg__pump *p, tg_transport *t, uint64_t session, int64_t timeout_ns)
 {
@@ -79,7 +79,7 @@ static tg__post *free_slot(tg__posts *s)
 
 static uint32_t tag_of(const tg__flight *f, uint32_t order)
 {
-    return f->sequence % SEQUENCES << 12 | (order & 63) << 6 | order >> 6;
+    return f->sequence % TG__SEQUENCES << 12 | (order & 63) << 6 | order >> 6;
 }
 
 static tg_status post_recv(tg__pump *p, tg__flight *f, tg__post *m)
@@ -310,9 +310,9 @@ static tg_status launch(tg__pump *p, tg__flight *f)
 {
     bool posted;
     for (tg__flight **link = &p->active; *link; link = &(*link)->next)
-        if (((*link)->sequence - f->sequence) % SEQUENCES == 0)
-            return tg_fail(TG_E_STATE, "exchanges %u and %u at once: allowed: different mod %d",
-                           (unsigned)(*link)->sequence, (unsigned)f->sequence, SEQUENCES);
+        if (((*link)->sequence - f->sequence) % TG__SEQUENCES == 0)
+            return tg_fail(TG_E_STATE, "exchanges %u and %u at once: allowed: different mod %u",
+                           (unsigned)(*link)->sequence, (unsigned)f->sequence, TG__SEQUENCES);
     if (!p->heard_ns)
         TG_TRY(tg__alloc(2 * (size_t)p->transport->size, sizeof *p->heard_ns, &p->heard_ns));
     if (!p->under_way)

@@ -15,6 +15,9 @@
  * 200 Mbit/s with 20 ms one way. */
 #define TG__PUMP_WINDOW ((size_t)1 << 20)
 
+/* Exchanges under way at once have numbers that differ modulo this. */
+#define TG__SEQUENCES 4096u
+
 /* Whom an exchange is between, if that is not all ranks of the transport. */
 typedef struct tg__group {
     const int *rank;   /* (size of the exchange) each one's rank in the transport */
@@ -29,7 +32,7 @@ typedef struct tg__flight {
     tg__exchange *x;
     const tg__group *group; /* NULL: all ranks. Borrowed until finished */
     uint32_t sequence; /* the message tag's: the same on all ranks for this exchange, and different,
-                          mod 4096, from all others under way on any rank */
+                          mod TG__SEQUENCES, from all others under way on any rank */
     uint64_t step;
     uint16_t bucket;
     int priority;           /* smaller: its messages are sent first; FIFO among equals */

@@ -106,6 +106,8 @@ static tg_status advance(tg__engine *e, tg__op *op, bool *done_p)
     op->task.flagged = (op->flags_in & TG__FLAG_NONFINITE) != 0;
     if (op->method != NULL)
         TG_TRY(op->method->def->program->next(op->method, &op->task, &x));
+    if (op->task.overflow)
+        op->flags_in |= TG__FLAG_NONFINITE;
     int64_t took = tg_now_ns(e->transport->clock) - begin;
     const bool encoded = round == 0 && defers(op);
     op->encode_ns += encoded ? took : 0;
@@ -139,9 +141,11 @@ static bool has_turn(const tg__engine *e, const tg__op *op)
     return true;
 }
 
-static tg_status finish_done(tg__engine *e)
+/* *any_p: whether some exchange was done. */
+static tg_status finish_done(tg__engine *e, bool *any_p)
 {
     bool any;
+    *any_p = false;
     do {
         any = false;
         for (tg__op **link = &e->active; *link != NULL;) {
@@ -158,6 +162,7 @@ static tg_status finish_done(tg__engine *e)
                 link = &op->next;
             }
         }
+        *any_p = *any_p || any;
     } while (any); /* whose turn it is now */
     return TG_OK;
 }
@@ -177,14 +182,17 @@ static tg_status take_up_queued(tg__engine *e)
 }
 
 /* One turn: take up what is queued, move bytes until deadline at the latest, finish what is done.
- */
+ * An exchange without messages (a leader's who is alone in its node) is done when it is launched:
+ * then what comes next, or whoever waits for it, must not wait for messages of others. */
 static tg_status turn(tg__engine *e, int64_t deadline_ns)
 {
+    bool any;
     TG_TRY(take_up_queued(e));
+    TG_TRY(finish_done(e, &any));
     if (e->active == NULL)
         return TG_OK;
-    TG_TRY(tg__pump_run(&e->pump, deadline_ns));
-    return finish_done(e);
+    TG_TRY(tg__pump_run(&e->pump, any ? tg_now_ns(e->transport->clock) : deadline_ns));
+    return finish_done(e, &any);
 }
 
 static void *communicate(void *arg)

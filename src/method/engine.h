@@ -29,7 +29,7 @@ typedef struct tg__op {
     uint16_t bucket, flags; /* flags of the envelopes */
     int priority;           /* smaller is taken up first; FIFO among equals */
     /* [out], stable once DONE (encode times and task once ENCODED) */
-    uint16_t flags_in;
+    uint16_t flags_in; /* NONFINITE also if the task's `overflow` says so */
     uint64_t bytes_sent;
     int64_t encode_ns, begin_ns, end_ns;
     int64_t decode_ns; /* between begin and end: checking, decoding and combining, all rounds */

@@ -53,6 +53,9 @@ typedef struct tg__task {
     size_t kept;        /* elements that the frames say something about (see tg__part) */
     size_t coded_bytes; /* frames of this rank's whole vector */
     bool fell_back;     /* coded, but some frame of it is dense */
+    /* [out] by next: what it works with left the range of f32, though g is finite. All ranks are to
+     * be told, by the exchange to launch now at the latest: NONFINITE, as if g were not. */
+    bool overflow;
 } tg__task;
 
 typedef struct tg__method tg__method;

@@ -236,6 +236,18 @@ void tg_reducer_destroy(tg_reducer *r)
     free(r);
 }
 
+static tg_status refuse_nonfinite(const tg_reducer *r)
+{
+    if (r->op.task.overflow)
+        return tg_fail(TG_E_NONFINITE,
+                       "the sum over the %d ranks of this rank's node is not finite, though every "
+                       "rank's gradient is",
+                       r->nodes->members);
+    return tg_fail(TG_E_NONFINITE, "a gradient%s is not finite on %s",
+                   r->nodes == NULL ? "" : ", or a node's sum of them,",
+                   r->op.flags & TG__FLAG_NONFINITE ? "this rank" : "another rank");
+}
+
 /* The operation is over with this status: take the result, tell the caller. */
 static tg_status conclude(tg_reducer *r, tg_status status)
 {
@@ -245,8 +257,7 @@ static tg_status conclude(tg_reducer *r, tg_status status)
         if ((r->op.flags | r->op.flags_in) & TG__FLAG_NONFINITE) {
             status = program->undo(r->method, &r->op.task);
             if (status == TG_OK)
-                status = tg_fail(TG_E_NONFINITE, "a gradient is not finite on %s",
-                                 r->op.flags & TG__FLAG_NONFINITE ? "this rank" : "another rank");
+                status = refuse_nonfinite(r);
         } else {
             if (program->absorb != NULL)
                 program->absorb(r->method, &r->op.task);

@@ -39,7 +39,7 @@ static tg_status begin(tg__method *m, tg__task *task, tg__exchange **x_p)
     lane *l = &v->lanes[task->lane];
     task->density = 1;
     task->coded_bytes = task->kept = 0;
-    task->fell_back = false;
+    task->fell_back = task->overflow = false;
     for (size_t i = 0; task->nonfinite && i < l->up->nparts; i++)
         tg__part_zero(&l->up->parts[i], TG__ID_f32);
     if (!task->nonfinite)
@@ -68,17 +68,12 @@ static tg_status begin_among(tg__method *m, tg__task *task, lane *l, tg__exchang
     const bool nonfinite = task->nonfinite || task->flagged;
     l->up->ops->result(l->up, l->vector);
     tg__parallel_copy_stats(m->setup.pool, NULL, l->vector, m->n, &stats);
-    if (!stats.finite && !nonfinite)
-        return tg_fail(TG_E_NONFINITE,
-                       "step %llu, bucket %u: the sum over the %d ranks of node %d is not finite, "
-                       "though every rank's gradient is",
-                       (unsigned long long)task->step, m->setup.bucket, v->nodes->members,
-                       v->nodes->node);
+    task->overflow = !stats.finite && !nonfinite;
     if (v->scale != 1)
         tg__kernel()->scale(l->vector, v->scale, m->n);
     l->among = *task;
     l->among.g = l->vector;
-    l->among.nonfinite = nonfinite;
+    l->among.nonfinite = nonfinite || task->overflow;
     TG_TRY(inner_ops(v)->begin(v->inner, &l->among, x_p));
     tell(task, &l->among);
     task->group = &v->leaders;
@@ -179,14 +174,33 @@ static uint32_t waits_among(const tg__method *m, const tg__method_def *def, cons
            tg__slice_count(nodes->count, m->n, 4.0 * (double)m->n, rounds);
 }
 
-static tg_status make_inner(tg__method *m, const char *text, two_level *v)
+static tg_status create_inner(const tg__method *m, const char *text, const two_level *v,
+                              tg__state *state, tg__method **inner_p)
 {
     tg__method_setup setup = m->setup;
     setup.rank = v->nodes->node;
     setup.size = v->nodes->count;
     setup.nodes = NULL;
     setup.role = TG__ROLE_LEADER;
-    TG_TRY(tg__method_create(text, &setup, &v->inner));
+    setup.state = state;
+    return tg__method_create(text, &setup, inner_p);
+}
+
+/* What this rank's leader makes, to say what it will say of a spec that cannot be. */
+static tg_status try_inner(const tg__method *m, const char *text, const two_level *v)
+{
+    tg__method *inner = NULL;
+    tg__state *state;
+    TG_TRY(tg__state_create(&state));
+    const tg_status status = create_inner(m, text, v, state, &inner);
+    tg__method_destroy(inner);
+    tg__state_destroy(state);
+    return status;
+}
+
+static tg_status make_inner(tg__method *m, const char *text, two_level *v)
+{
+    TG_TRY(create_inner(m, text, v, m->setup.state, &v->inner));
     m->feedback = v->inner->feedback; /* to look at */
     if (inner_ops(v)->residual_norm != NULL)
         v->ops.residual_norm = residual_norm;
@@ -250,8 +264,7 @@ tg_status tg__two_level_init(tg__method *m, const char *text)
     v->scale = (float)nodes->count / (float)nodes->size;
     TG_TRY(tg_codec_create("f32", &v->f32));
     v->f32->pool = m->setup.pool;
-    if (nodes->index == 0)
-        TG_TRY(make_inner(m, text, v));
+    TG_TRY(nodes->index == 0 ? make_inner(m, text, v) : try_inner(m, text, v));
     TG_TRY(tg__alloc(m->setup.lanes, sizeof *v->lanes, &v->lanes));
     for (size_t i = 0; i < m->setup.lanes; i++)
         TG_TRY(make_lane(m, v, &v->lanes[i]));

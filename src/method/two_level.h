@@ -8,9 +8,9 @@
  * (N nodes, P ranks): the mean of these over nodes is the mean over all ranks, however many each
  * node has. Its memory is at the leaders (role LEADER). Its random numbers are those of N ranks.
  *
- * A node's gradient is not finite if one of its ranks' is not: then the leader sends zeros and
- * leaves its state alone, as a rank does. A sum over a node that leaves the range of f32 is an
- * error.
+ * A node's gradient is not finite if one of its ranks' is not, or if their sum leaves the range of
+ * f32: then the leader sends zeros and leaves its state alone, as a rank does, and all ranks are
+ * told.
  *
  * A leader waits a timeout for the ranks of its node, two for other leaders, and a rank that does
  * not lead two for each message of the method, because its leader may wait so long; after one, it
@@ -28,7 +28,8 @@
 #include "method/nodes.h"
 
 /* Make m (its spec and setup stand; setup.nodes is set) a method of two levels, whose def it
- * becomes. text: the method's, made anew for the leader. Errors those of tg__method_create */
+ * becomes. text: the method's, made anew for the leader; the others make it too, and drop it, so
+ * that all ranks say what is wrong with it. Errors those of tg__method_create */
 TG_NODISCARD tg_status tg__two_level_init(tg__method *m, const char *text);
 
 #endif

@@ -252,13 +252,36 @@ static tg_status make_strategy(tg_session *s)
     return make_slots(s);
 }
 
-static bool may_be_early(const tg_session *s)
+static bool is_separable(const tg_session *s)
 {
     for (size_t b = 0; b < s->nbuckets; b++)
         if (s->bucket[b].method->def->properties & TG__NEEDS_ALL)
             return false;
-    return s->config.overlap == TG_OVERLAP_FULL && s->strategy->ops->by_bucket &&
-           !s->optimizer->needs_all;
+    return s->strategy->ops->by_bucket && !s->optimizer->needs_all;
+}
+
+/* All ranks are to fail in the same step, so with nodes, whose sums may leave f32's range in any
+ * bucket, they wait for all buckets if that is an error. */
+static bool may_be_early(const tg_session *s)
+{
+    return s->separable && s->config.overlap == TG_OVERLAP_FULL &&
+           (s->nodes == NULL || s->config.on_nonfinite != TG_NONFINITE_FAIL);
+}
+
+/* Numbers of exchanges that may be under way at once must differ on the wire. */
+static tg_status check_sequences(const tg_session *s)
+{
+    const size_t most = TG__SEQUENCES - 16; /* the rest: for those that are no bucket's */
+    size_t needed = 0;
+    for (size_t b = 0; b < s->nbuckets; b++)
+        needed += s->lanes * s->bucket[b].method->def->program->rounds;
+    if (needed <= most)
+        return TG_OK;
+    return tg_fail(TG_E_ARG,
+                   "%zu buckets with %zu exchanges at once, all rounds together: allowed: at most "
+                   "%zu, so %zu such buckets; use a larger bucket_bytes (now %zu), or name fewer "
+                   "buckets",
+                   s->nbuckets, needed, most, s->nbuckets * most / needed, s->config.bucket_bytes);
 }
 
 tg_status tg__session_build(tg_session *s)
@@ -279,8 +302,10 @@ tg_status tg__session_build_methods(tg_session *s)
         TG_TRY(make_method(s, b));
         TG_TRY(tg__alloc(s->lanes, sizeof *s->bucket[b].lane, &s->bucket[b].lane));
     }
+    TG_TRY(check_sequences(s));
     s->next_ready = s->nbuckets;
     s->unready = s->ntrained;
+    s->separable = is_separable(s);
     s->early = may_be_early(s);
     TG_TRY(tg__session_clip_make(s));
     return tg__session_report_make(s);

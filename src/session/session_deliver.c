@@ -4,7 +4,11 @@
  * With `early` the step's last exchange, which is the first layers' and carries the flags of all
  * ranks, decides: if nobody flagged the step, the other buckets are applied one by one, each when
  * its parameters are needed or its gradients are complete again. If somebody did, all are waited
- * for, and dropped together. */
+ * for, and dropped together.
+ *
+ * A sum over a node that leaves f32's range is known only when its bucket is exchanged, maybe after
+ * others were applied. So where buckets are separable it is dropped alone, whatever the overlap,
+ * which ranks may differ in; but if it is the bucket that closes the step, all are. */
 #include "session/session_impl.h"
 
 /* The undelivered exchange submitted first, of those due. */
@@ -60,36 +64,66 @@ static tg_status await_due(tg_session *s, uint64_t due)
     return TG_OK;
 }
 
-static bool step_flagged(tg_session *s, uint64_t of_step)
+static bool flagged(const lane_op *o)
+{
+    return ((o->op.flags_in | o->op.flags) & TG__FLAG_NONFINITE) != 0;
+}
+
+/* Whether all that waits of that step is to be dropped. */
+static bool step_flagged(const tg_session *s, uint64_t of_step)
 {
     for (size_t b = 0; b < s->nbuckets; b++)
         for (size_t l = 0; l < s->lanes; l++) {
             const lane_op *o = &s->bucket[b].lane[l];
-            if (o->waiting && o->op.step == of_step &&
-                (o->op.flags_in | o->op.flags) & TG__FLAG_NONFINITE)
+            if (o->waiting && o->op.step == of_step && flagged(o) &&
+                (!s->separable || s->config.on_nonfinite == TG_NONFINITE_FAIL ||
+                 o->op.flags & TG__FLAG_CLOSES))
                 return true;
         }
     return false;
 }
 
-/* Some rank's gradient of that step was not finite: nothing is applied. */
-static tg_status drop_step(tg_session *s, uint64_t of_step)
+static tg_status refuse(const tg_session *s, uint64_t of_step)
 {
+    bool own = false, sum = false;
+    for (size_t b = 0; b < s->nbuckets; b++)
+        for (size_t l = 0; l < s->lanes; l++) {
+            const lane_op *o = &s->bucket[b].lane[l];
+            const bool meant = o->waiting && o->op.step == of_step;
+            own = own || (meant && o->op.flags & TG__FLAG_NONFINITE);
+            sum = sum || (meant && o->op.task.overflow);
+        }
+    return tg_fail(TG_E_NONFINITE, "step %llu: some rank's gradient%s is not finite%s",
+                   (unsigned long long)of_step,
+                   s->nodes == NULL ? "" : ", or a node's sum of them,",
+                   own   ? " (this rank's is)"
+                   : sum ? " (the sum over this rank's node is)"
+                         : "");
+}
+
+/* Some rank's gradient was not finite, or a sum of them: nothing of it is applied. only: this one;
+ * NULL: all that waits of that step. */
+static tg_status drop(tg_session *s, uint64_t of_step, const lane_op *only)
+{
+    if (s->config.on_nonfinite == TG_NONFINITE_FAIL)
+        return refuse(s, of_step);
     for (size_t b = 0; b < s->nbuckets; b++) /* no begin() may be running beside undo() */
         for (size_t l = 0; l < s->lanes; l++)
-            if (!s->bucket[b].lane[l].loaded)
+            if (!s->bucket[b].lane[l].loaded && (only == NULL || only->op.bucket == b))
                 TG_TRY(tg__engine_wait_encoded(s->engine, &s->bucket[b].lane[l].op));
     for (size_t b = 0; b < s->nbuckets; b++)
         for (size_t l = 0; l < s->lanes; l++) {
             lane_op *o = &s->bucket[b].lane[l];
-            if (!o->waiting || o->op.step != of_step)
+            if (!o->waiting || o->op.step != of_step || (only != NULL && o != only))
                 continue;
             if (!o->undone)
                 TG_TRY(s->bucket[b].method->def->program->undo(s->bucket[b].method, &o->op.task));
             o->waiting = false;
             s->strategy->ops->result(s->strategy, of_step, (uint32_t)b, NULL, o->lr);
         }
-    s->skipped++;
+    s->skipped += s->dropped != of_step + 1;
+    s->dropped = of_step + 1;
+    s->since.skipped = true;
     return TG_OK;
 }
 
@@ -123,20 +157,17 @@ tg_status tg__session_deliver(tg_session *s, uint64_t due)
     for (lane_op *o = next_due(s, due, 0); o != NULL; o = next_due(s, due, 0)) {
         any = true;
         const uint64_t of_step = o->op.step;
-        if (!step_flagged(s, of_step)) {
+        if (step_flagged(s, of_step)) {
+            TG_TRY(drop(s, of_step, NULL));
+        } else if (flagged(o)) {
+            TG_TRY(drop(s, of_step, o));
+        } else {
             if (measured != of_step)
                 tg__session_clip_measure(s, of_step);
             measured = of_step;
             TG_TRY(tg__session_absorb(s, o));
             apply(s, o);
-            continue;
         }
-        s->since.skipped = true;
-        if (s->config.on_nonfinite == TG_NONFINITE_FAIL)
-            return tg_fail(TG_E_NONFINITE, "step %llu: some rank's gradient is not finite%s",
-                           (unsigned long long)of_step,
-                           o->op.flags & TG__FLAG_NONFINITE ? " (this rank's is)" : "");
-        TG_TRY(drop_step(s, of_step));
     }
     if (any)
         applied(s, begin);
@@ -167,6 +198,8 @@ static tg_status await_one(tg_session *s, lane_op *o)
 static tg_status deliver_one(tg_session *s, lane_op *o)
 {
     int64_t begin = tg_now_ns(s->transport->clock);
+    if (flagged(o))
+        return drop(s, o->op.step, o);
     TG_TRY(tg__session_absorb(s, o));
     apply(s, o);
     applied(s, begin);
@@ -179,7 +212,7 @@ tg_status tg__session_deliver_step(tg_session *s)
     if (o == NULL)
         return tg__session_deliver(s, s->t);
     TG_TRY(await_one(s, o));
-    if ((o->op.flags_in | o->op.flags) & TG__FLAG_NONFINITE)
+    if (flagged(o))
         return tg__session_deliver(s, s->t);
     return deliver_one(s, o);
 }

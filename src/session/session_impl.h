@@ -99,10 +99,12 @@ struct tg_session {
         *under_way; /* (nspans of room nbuckets * (lanes + 1)) likewise: when exchanges were */
     size_t nspans;
     tg__actions actions;
-    bool early; /* all but the first bucket may be delivered after tg_step */
+    bool separable; /* a bucket's update needs no other bucket's: the same on all ranks */
+    bool early;     /* all but the first bucket may be delivered after tg_step */
 
     bool begun, evaluating;
     uint64_t t, skipped, order;
+    uint64_t dropped; /* 1 + the step counted last in `skipped`; 0: none */
     double lr;
     size_t next_ready; /* buckets are planned from the last to the first: how many are left */
     size_t unready;    /* tensors whose gradient of this step is not complete */
