@@ -26,6 +26,10 @@ typedef struct fixture_job {
     tg_nonfinite on_nonfinite;
     int nan_rank; /* this rank's gradient is NaN at step nan_step; -1: none */
     uint64_t nan_step;
+    unsigned
+        huge_ranks; /* a bit a rank: element huge_at of its gradient is 3e38 at step huge_step */
+    uint64_t huge_step;
+    size_t huge_at;
     const char *save_dir; /* save after step save_at; load_dir: resume */
     uint64_t save_at;
     const char *load_dir;
@@ -103,6 +107,8 @@ static inline void fixture_gradient(const fixture_job *job, int rank, uint64_t t
     }
     if (rank == job->nan_rank && t == job->nan_step)
         g[FIXTURE_N / 2] = NAN;
+    if (job->huge_ranks >> rank & 1 && t == job->huge_step)
+        g[job->huge_at] = 3e38f;
 }
 
 static inline void fixture_own_gradient(const fixture_job *job, int rank, uint64_t t,

@@ -39,9 +39,9 @@ typedef enum tg_nonfinite {
     TG_NONFINITE_SKIP = 0, /* nobody applies the step; what finite ranks sent
                             * coded goes back into their residuals, a dense step is lost. With nodes
                             * the same for a node's sum of finite gradients that leaves f32's range;
-                            * but where each bucket can be applied by itself (ssgd; no method,
-                            * clipping or optimizer that needs all), this drops the bucket alone,
-                            * unless it is the first layers' */
+                            * but where each bucket can be applied by itself (ssgd without clipping
+                            * by norm) this drops the bucket alone, unless it is the first layers'
+                            */
     TG_NONFINITE_FAIL = 1  /* tg_step fails with TG_E_NONFINITE on every rank */
 } tg_nonfinite;
 

@@ -25,11 +25,11 @@ typedef struct rank {
     size_t n;
     const int *nodes;
     int steps, bad_rank; /* whose gradient is `bad`, in step 0; -1: nobody's */
-    float bad, huge;     /* huge: everybody's first element in step 0, if not 0 ... */
-    int huge_but;        /* ... but this rank's; 0: all */
+    float bad;
+    unsigned huge_ranks; /* a bit a rank: its first element is 3e38 in step 0 */
     int64_t timeout_ms;
     tg_status first, last; /* of step 0, of the last step */
-    char error[512];
+    char error[512];       /* of the last that failed */
     float *mean;
 } rank;
 
@@ -43,8 +43,8 @@ static void gradient(const rank *r, int of, int step, float *g)
         g[i] = (float)tg_rng_normal(&key, i);
     if (step == 0 && of == r->bad_rank)
         g[r->n / 2] = r->bad;
-    if (step == 0 && r->huge != 0 && (r->huge_but == 0 || of != r->huge_but))
-        g[0] = r->huge;
+    if (step == 0 && r->huge_ranks >> of & 1)
+        g[0] = 3e38f;
 }
 
 static void *run_rank(void *arg)
@@ -60,8 +60,10 @@ static void *run_rank(void *arg)
         r->last = tg_reducer_mean(reducer, g, r->mean);
         if (s == 0)
             r->first = r->last;
+        if (r->last != TG_OK)
+            snprintf(r->error, sizeof r->error, "%s", tg_error());
     }
-    if (r->last != TG_OK || r->first != TG_OK)
+    if (reducer == NULL)
         snprintf(r->error, sizeof r->error, "%s", tg_error());
     tg_reducer_destroy(reducer);
     tg_transport_destroy(r->t);
@@ -164,26 +166,70 @@ static void test_not_finite(void **state)
     }
 }
 
-/* Finite gradients whose sum is not: an error that says where, on that leader; the others end. */
+/* Finite gradients whose sum over a node is not: told to all ranks, and the next step is as if one
+ * of that node's had not been finite. */
 static void test_sum_overflows(void **state)
 {
     (void)state;
+    static const char *const some[] = {"topk:density=0.01",
+                                       "dense:exchange=ring",
+                                       "terngrad",
+                                       "1bit:twoway=yes",
+                                       "dgc:density=0.01,warmup=0,exchange=gtopk",
+                                       "randomk:density=0.1",
+                                       "cltk:density=0.1",
+                                       "csc:warmup=0",
+                                       "efsign"};
+    static const int one[P] = {0};
+    float *mean = malloc(3000 * sizeof *mean);
+    for (size_t m = 0; m < sizeof some / sizeof *some; m++)
+        for (int node = 0; node < 3; node++) {
+            rank like = defaults(some[m], 3000);
+            like.steps = 2;
+            like.nodes = node == 2 ? one : three;
+            like.bad_rank = node % 2;
+            like.bad = NAN;
+            run(&like, P, NULL);
+            all_ok(P);
+            memcpy(mean, ranks[0].mean, 3000 * sizeof *mean);
+            like.bad_rank = -1;
+            like.huge_ranks = node == 0 ? 1u << 0 | 1u << 2 : node == 1 ? 1u << 1 | 1u << 4 : 31;
+            run(&like, P, NULL);
+            all_ok(P);
+            assert_memory_equal(ranks[0].mean, mean, 3000 * sizeof *mean);
+            for (int i = 0; i < P; i++) {
+                assert_int_equal(ranks[i].first, TG_E_NONFINITE);
+                assert_non_null(strstr(ranks[i].error, i == node % 2 ? "ranks of this rank's node"
+                                                                     : "on another rank"));
+            }
+        }
+    free(mean);
+    static const int two[] = {0, 0, 0, 1, 1}; /* dropped anyway */
     rank like = defaults("topk:density=0.01", 3000);
-    like.huge = 3e38f;
-    run(&like, P, NULL);
-    for (int i = 0; i < P; i++)
-        assert_int_not_equal(ranks[i].last, TG_OK);
-    assert_int_equal(ranks[0].last, TG_E_NONFINITE);
-    assert_non_null(strstr(ranks[0].error, "the sum over the 2 ranks of node 0 is not finite"));
-    static const int two[] = {0, 0, 0, 1, 1}; /* dropped anyway: no error */
     like.nodes = two;
     like.steps = 2;
     like.bad_rank = 1;
     like.bad = NAN;
-    like.huge = 3e38f;
-    like.huge_but = 4;
+    like.huge_ranks = 15;
     run(&like, P, NULL);
     all_ok(P);
+}
+
+/* What only leaders would run into is said by all. */
+static void test_specs(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {"1bit:twoway=yes,exchange=allgather",
+                                      "topk:feedback=none,exchange=reducescatter",
+                                      "dgc:warmup=1ep"};
+    for (size_t m = 0; m < sizeof bad / sizeof *bad; m++) {
+        rank like = defaults(bad[m], 100);
+        run(&like, P, NULL);
+        for (int i = 0; i < P; i++) {
+            assert_int_equal(ranks[i].last, TG_E_SPEC);
+            assert_string_equal(ranks[i].error, ranks[0].error);
+        }
+    }
 }
 
 /* Two delays between nodes, or all slices of a vector, take longer than the timeout, each of them
@@ -243,7 +289,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_long_vectors),  cmocka_unit_test(test_not_finite),
         cmocka_unit_test(test_sum_overflows), cmocka_unit_test(test_patience),
-        cmocka_unit_test(test_nodes),
+        cmocka_unit_test(test_specs),         cmocka_unit_test(test_nodes),
     };
     for (int i = 0; i < P; i++)
         ranks[i].mean = malloc(LONG * sizeof(float));

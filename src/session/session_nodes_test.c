@@ -93,7 +93,10 @@ static void run_both(const fixture_job *job, const layout *l)
     assert_true(result[0].skipped == wanted[0].skipped);
     assert_true(result[l->world - 1].skipped == wanted[0].skipped);
     for (uint64_t t = 0; t < job->steps; t++)
-        assert_true(result[0].info[t].residual_norm == wanted[0].info[t].residual_norm);
+        if (result[0].info[t].residual_norm != wanted[0].info[t].residual_norm)
+            fail_msg("%s, %s, overlap %d: after step %d the residual is %.9g, not %.9g",
+                     job->method, job->strategy, (int)job->overlap, (int)t,
+                     result[0].info[t].residual_norm, wanted[0].info[t].residual_norm);
 }
 
 static void test_nodes_are_ranks(void **state)
@@ -137,6 +140,84 @@ static void test_skipped_steps(void **state)
             run_both(&job, l);
             assert_true(result[0].skipped > 0);
         }
+}
+
+static void refused(const fixture_job *job, tg_status status, const char *word)
+{
+    fixture_run(job, result);
+    for (int r = 0; r < job->world; r++) {
+        assert_int_equal(result[r].status, status);
+        if (strstr(result[r].error, word) == NULL)
+            fail_msg("rank %d says \"%s\", without \"%s\"", r, result[r].error, word);
+    }
+}
+
+/* Finite gradients whose sum over node 1 is not: one NaN there has the same effect where all is one
+ * bucket. In the first layers' bucket it drops the whole step. */
+static void test_sum_overflows(void **state)
+{
+    (void)state;
+    static const char *const some[] = {"dense", "topk:density=0.05", "1bit:twoway=yes,rescale=yes",
+                                       "randomk:density=0.1", "powersgd:rank=2"};
+    const layout *l = &layouts[0];
+    for (size_t m = 0; m < sizeof some / sizeof *some; m++) {
+        fixture_job job = job_of(l, some[m], "ssgd");
+        job.nan_rank = 2;
+        job.nan_step = 5;
+        run(&job, wanted);
+        job.nan_rank = -1;
+        job.huge_ranks = 12;
+        job.huge_step = 5;
+        run(&job, result);
+        assert_true(result[0].hash == wanted[0].hash);
+        assert_true(result[0].skipped == 1 && result[3].skipped == 1);
+        job.bucket_bytes = 1400;
+        job.overlap = TG_OVERLAP_FULL;
+        run(&job, result);
+        assert_true(result[0].skipped == 1 && result[3].skipped == 1);
+        assert_memory_equal(result[0].trail[5], result[0].trail[4], FIXTURE_N * sizeof(float));
+    }
+    for (size_t s = 1; s < sizeof strategies / sizeof *strategies; s++) {
+        fixture_job job = job_of(l, "topk:density=0.05", strategies[s]);
+        job.huge_ranks = 3;
+        job.huge_step = 5;
+        job.bucket_bytes = 1400;
+        fixture_run(&job, result);
+        for (int r = 0; r < job.world; r++) {
+            assert_int_equal(result[r].status, TG_OK);
+            assert_true(result[r].skipped == result[0].skipped && result[r].skipped > 0);
+        }
+    }
+}
+
+/* In another bucket it drops that bucket, the same in all kinds of overlap; or all ranks fail. */
+static void test_bucket_overflows(void **state)
+{
+    (void)state;
+    fixture_job job = job_of(&layouts[0], "topk:density=0.05", "ssgd");
+    job.bucket_bytes = 1400;
+    job.huge_ranks = 12;
+    job.huge_step = 5;
+    job.huge_at = FIXTURE_N - 1;
+    run(&job, wanted);
+    assert_true(wanted[0].skipped == 1 && wanted[0].info[5].skipped);
+    assert_memory_not_equal(wanted[0].trail[5], wanted[0].trail[4], 500 * sizeof(float));
+    assert_memory_equal(wanted[0].trail[5] + 520, wanted[0].trail[4] + 520, 340 * sizeof(float));
+    for (int o = TG_OVERLAP_FULL; o <= TG_OVERLAP_NONE; o++)
+        for (int driver = TG_DRIVER_THREAD; driver <= TG_DRIVER_INLINE; driver++) {
+            job.overlap = (tg_overlap)o;
+            job.driver = (tg_driver)driver;
+            run(&job, result);
+            assert_true(result[0].hash == wanted[0].hash);
+            for (int r = 0; r < job.world; r++)
+                assert_true(result[r].skipped == 1);
+        }
+    job.on_nonfinite = TG_NONFINITE_FAIL;
+    for (int o = TG_OVERLAP_BACKWARD; o <= TG_OVERLAP_NONE; o++) {
+        job.overlap = (tg_overlap)o;
+        refused(&job, TG_E_NONFINITE, "step 5: some rank's gradient, or a node's sum of them");
+        assert_non_null(strstr(result[2].error, "the sum over this rank's node is"));
+    }
 }
 
 /* A node for each rank is the method without nodes. All on one, or with sums that are exact: dense
@@ -190,7 +271,10 @@ static void test_drivers_and_bytes(void **state)
             if (r % 2 == 1) /* all that the others do is in the node */
                 assert_true(info->bytes_near == info->bytes_sent);
         }
-    assert_true(result[0].info[8].bytes_near < result[0].info[8].bytes_sent);
+    uint64_t far = 0; /* of all steps: when a step's bytes go is the thread's choice */
+    for (uint64_t t = 4; t < job.steps; t++)
+        far += result[0].info[t].bytes_sent - result[0].info[t].bytes_near;
+    assert_true(far > 0);
 }
 
 static void test_resume(void **state)
@@ -233,16 +317,6 @@ static void test_stop(void **state)
                     result[r].stopped_after > 0);
 }
 
-static void refused(const fixture_job *job, tg_status status, const char *word)
-{
-    fixture_run(job, result);
-    for (int r = 0; r < job->world; r++) {
-        assert_int_equal(result[r].status, status);
-        if (strstr(result[r].error, word) == NULL)
-            fail_msg("rank %d says \"%s\", without \"%s\"", r, result[r].error, word);
-    }
-}
-
 static void test_refused(void **state)
 {
     (void)state;
@@ -260,6 +334,88 @@ static void test_refused(void **state)
     refused(&job, TG_E_MISMATCH, "nodes=0x");
     job = job_of(&layouts[0], "signsgd", "ssgd"); /* a vote each is fair here */
     run(&job, result);
+    job.method = "1bit:twoway=yes,exchange=allgather"; /* only leaders need that method */
+    refused(&job, TG_E_SPEC, "twoway=yes with exchange=allgather");
+}
+
+typedef struct many {
+    tg_transport *t;
+    const int *nodes;
+    size_t count; /* tensors of one element, a bucket each */
+    tg_status status;
+    char error[300];
+} many;
+
+static tg_status train_many(const many *m, tg_session *s, float *w, float *g)
+{
+    static const size_t one = 1;
+    uint32_t id;
+    for (size_t i = 0; i < m->count; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "%zu", i);
+        const tg_tensor t = {.struct_size = sizeof t,
+                             .name = name,
+                             .shape = &one,
+                             .ndim = 1,
+                             .param = tg_array_f32(w + i, 1),
+                             .grad = tg_array_f32(g + i, 1)};
+        TG_TRY(tg_session_add(s, &t, &id));
+    }
+    TG_TRY(tg_session_begin(s));
+    for (size_t i = m->count; i-- > 0;)
+        TG_TRY(tg_grad_ready(s, (uint32_t)i));
+    return tg_step(s, NULL);
+}
+
+static void *run_many(void *arg)
+{
+    many *m = arg;
+    tg_session *s = NULL;
+    const tg_session_config config = {.struct_size = sizeof config,
+                                      .bucket_bytes = 4,
+                                      .nodes = m->nodes,
+                                      .overlap = TG_OVERLAP_NONE};
+    float *w = calloc(m->count, sizeof *w), *g = calloc(m->count, sizeof *g);
+    m->status = tg_session_create(&config, m->t, &s);
+    if (m->status == TG_OK)
+        m->status = train_many(m, s, w, g);
+    if (m->status != TG_OK)
+        snprintf(m->error, sizeof m->error, "%s", tg_error());
+    tg_session_destroy(s);
+    tg_transport_destroy(m->t);
+    free(w);
+    free(g);
+    return NULL;
+}
+
+/* So many buckets work; with one more, all ranks say how many do. */
+static void many_buckets(int size, const int *nodes, size_t most, const char *words)
+{
+    for (size_t more = 0; more < 2; more++) {
+        tg_transport *t[2];
+        pthread_t thread[2];
+        many ranks[2];
+        assert_int_equal(tg_transport_inproc(size, t), TG_OK);
+        for (int r = 0; r < size; r++)
+            ranks[r] = (many){.t = t[r], .nodes = nodes, .count = most + more};
+        for (int r = 0; r < size; r++)
+            assert_int_equal(pthread_create(&thread[r], NULL, run_many, &ranks[r]), 0);
+        for (int r = 0; r < size; r++)
+            pthread_join(thread[r], NULL);
+        for (int r = 0; r < size; r++) {
+            if (ranks[r].status != (more == 0 ? TG_OK : TG_E_ARG))
+                fail_msg("%zu buckets, rank %d: %s", most + more, r, ranks[r].error);
+            assert_true(more == 0 || strstr(ranks[r].error, words) != NULL);
+        }
+    }
+}
+
+static void test_many_buckets(void **state)
+{
+    (void)state;
+    static const int together[] = {0, 0};
+    many_buckets(2, together, 1360, "so 1360 such buckets; use a larger bucket_bytes (now 4)");
+    many_buckets(1, NULL, 4080, "so 4080 such buckets; use a larger bucket_bytes (now 4)");
 }
 
 /* Whoever falls silent, all others end, and nobody has applied anything wrong. */
@@ -287,6 +443,8 @@ int main(void)
         cmocka_unit_test(test_limits),          cmocka_unit_test(test_drivers_and_bytes),
         cmocka_unit_test(test_resume),          cmocka_unit_test(test_stop),
         cmocka_unit_test(test_refused),         cmocka_unit_test(test_silence),
+        cmocka_unit_test(test_sum_overflows),   cmocka_unit_test(test_bucket_overflows),
+        cmocka_unit_test(test_many_buckets),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

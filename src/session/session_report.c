@@ -112,13 +112,21 @@ void tg__session_report_op(tg_session *s, const lane_op *o)
     }
 }
 
+/* What a program keeps itself may change in each of its rounds. */
+static tg_status wait_residual(tg_session *s, bucket *b, size_t lane)
+{
+    tg__op *op = &b->lane[lane].op;
+    return b->method->def->program->residual_norm != NULL ? tg__engine_wait(s->engine, op)
+                                                          : tg__engine_wait_encoded(s->engine, op);
+}
+
 /* Norms of what was not sent yet; no begin() may be running beside this. */
 static tg_status look_at_residuals(tg_session *s)
 {
     for (size_t b = 0; b < s->nbuckets; b++) {
         for (size_t l = 0; l < s->lanes; l++)
             if (!s->bucket[b].lane[l].loaded)
-                TG_TRY(tg__engine_wait_encoded(s->engine, &s->bucket[b].lane[l].op));
+                TG_TRY(wait_residual(s, &s->bucket[b], l));
         double norm = tg__method_residual_norm(s->bucket[b].method);
         s->group[s->bucket[b].group].residual_sq += norm * norm;
     }
