@@ -106,8 +106,7 @@ static tg_status largest(const tg__exchange *x, double *seconds_p)
 static tg_status time_messages(const talkers *k, size_t m, int run, int runs, double *seconds_p)
 {
     const tg_transport *t = tg__engine_transport(k->engine);
-    const tg__group all = {.rank = k->all,
-                           .patience = k->talks ? 1 : 2 + (unsigned)(run * runs)};
+    const tg__group all = {.rank = k->all, .patience = k->talks ? 1 : 2 + (unsigned)(run * runs)};
     double own;
     tg__exchange *x;
     tg__op *op;

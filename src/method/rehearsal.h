@@ -36,8 +36,7 @@ typedef struct tg__sample {
 
 /* A tensor of which the last part has no room is cut to whole rows, or to a part of one. most >= 1.
  * Errors TG_E_NOMEM */
-TG_NODISCARD tg_status tg__sample_create(const tg__method_setup *whole, size_t most,
-                                         tg__sample *s);
+TG_NODISCARD tg_status tg__sample_create(const tg__method_setup *whole, size_t most, tg__sample *s);
 void tg__sample_free(tg__sample *s);
 
 /* *g_p (n): normal, of deviation 1; free it. Errors TG_E_NOMEM */

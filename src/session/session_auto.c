@@ -40,8 +40,8 @@ static tg_status choose(void *arg, const char *text, const tg__method_setup *set
     return TG_OK;
 }
 
-/* Rank 0's choices, by measuring. The others wait, and hear of it after every so many elements: a
- * rank that says nothing for too long counts as dead. */
+/* Rank 0's choices, by measuring. The others wait, and hear of it before it has looked at more than
+ * so many elements: a rank that says nothing for too long counts as dead. */
 static tg_status choose_all(tg_session *s, uint8_t *number)
 {
     tg__network net;
@@ -51,17 +51,18 @@ static tg_status choose_all(tg_session *s, uint8_t *number)
     for (uint32_t b = 0; b < s->nbuckets; b++) {
         if (!is_auto(s, &s->bucket[b]))
             continue;
+        const size_t elements = TG__MIN(s->bucket[b].n, TG__AUTO_ELEMENTS);
+        if (silent + elements > TG__AUTO_ELEMENTS) {
+            TG_TRY(tg__agree(s->engine, status));
+            silent = 0;
+        }
+        silent += elements;
         if (s->transport->rank == 0 && status == TG_OK) {
-            const tg__method_setup setup = {
-                .size = tg__nodes_talkers(s->nodes, s->transport->size), .lanes = 1};
+            const tg__method_setup setup = {.size = tg__nodes_talkers(s->nodes, s->transport->size),
+                                            .lanes = 1};
             choosing c = {.s = s, .net = &net, .number_p = &number[b]};
             status = tg__session_with_setup(s, &s->bucket[b], b, setup, choose, &c);
         }
-        silent += TG__MIN(s->bucket[b].n, TG__AUTO_ELEMENTS);
-        if (silent < TG__AUTO_ELEMENTS)
-            continue;
-        TG_TRY(tg__agree(s->engine, status));
-        silent = 0;
     }
     return tg__agree(s->engine, status);
 }
