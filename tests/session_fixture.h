@@ -45,7 +45,8 @@ typedef struct fixture_job {
     tg_overlap overlap;
     bool blind;          /* full overlap: nobody waits for parameters, only gradients come again */
     uint64_t eval_every; /* steps between evaluations; 0: none */
-    const char *link;    /* all ranks' transports are shaped by it; NULL: as fast as memory */
+    const char *link; /* all ranks' transports are shaped by it, or those of different nodes; NULL:
+                         as fast as memory */
     const uint32_t *buckets, *odd_buckets; /* (nbuckets); odd: of odd_rank */
     size_t nbuckets;
     const int *nodes, *odd_nodes; /* (world) two levels; odd: of odd_rank */
@@ -293,7 +294,10 @@ static inline void *fixture_thread(void *arg)
     if (r->job->link != NULL)
         r->out->status = tg_link_parse(r->job->link, &link);
     if (r->job->link != NULL && r->out->status == TG_OK)
-        r->out->status = tg_transport_shaped(r->transport, &link, &r->transport);
+        r->out->status =
+            r->job->nodes == NULL
+                ? tg_transport_shaped(r->transport, &link, &r->transport)
+                : tg_transport_shaped_nodes(r->transport, &link, r->job->nodes, &r->transport);
     if (r->out->status == TG_OK && r->job->fault != NULL && r->rank == r->job->odd_rank)
         r->out->status = tg_transport_faulty(r->transport, r->job->fault, &r->transport);
     if (r->out->status == TG_OK)

@@ -7,9 +7,11 @@
 
 #include "method/auto_exchange.h"
 #include "base/mem.h"
+#include "method/rehearsal.h"
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { ROWS = 64, COLS = 96, BIAS = 64, N = ROWS * COLS + BIAS };
@@ -25,47 +27,41 @@ static void keep_log(void *arg, tg_log_level level, const char *text)
     snprintf(logged, sizeof logged, "%s", text);
 }
 
-static tg_status make(void *arg, tg__method_setup setup, tg__method **m_p)
+static tg__method_setup setup_of(int size)
 {
     static const char *const names[] = {"w", "b"};
     static const size_t len[] = {ROWS * COLS, BIAS}, rows[] = {ROWS, BIAS}, cols[] = {COLS, 1};
     static const size_t dims[] = {2, 1};
-    setup.seed = 1;
-    setup.steps_per_epoch = 5;
-    setup.tensor = names;
-    setup.len = len;
-    setup.rows = rows;
-    setup.cols = cols;
-    setup.dims = dims;
-    setup.count = 2;
-    setup.momentum = (double)NAN;
-    setup.nesterov = -1;
-    return tg__method_create(arg, &setup, m_p);
+    return (tg__method_setup){.size = size,
+                              .seed = 1,
+                              .steps_per_epoch = 5,
+                              .bucket = 3,
+                              .tensor = names,
+                              .len = len,
+                              .rows = rows,
+                              .cols = cols,
+                              .dims = dims,
+                              .count = 2,
+                              .lanes = 1,
+                              .momentum = (double)NAN,
+                              .nesterov = -1};
 }
 
 /* The name of the choice for `text`. */
+static const char *choose_for(const char *text, const tg__method_setup *setup,
+                              const tg__network *net)
+{
+    const tg__exchange_ops *choice = NULL;
+    logged[0] = '\0';
+    if (tg__auto_exchange(text, setup, 0.1, net, &choice) != TG_OK)
+        fail_msg("%s, %d ranks: %s", text, setup->size, tg_error());
+    return choice->entry.name;
+}
+
 static const char *choose(const char *text, int size, const tg__network *net)
 {
-    static char copy[256];
-    tg_spec *spec;
-    const tg__method_def *def;
-    const tg__exchange_ops *choice = NULL;
-    snprintf(copy, sizeof copy, "%s", text);
-    assert_int_equal(tg__method_parse(text, &spec, &def), TG_OK);
-    assert_true(tg__method_is_auto(spec));
-    const tg__auto_request q = {.spec = spec,
-                                .bucket = 3,
-                                .size = size,
-                                .n = N,
-                                .seed = 1,
-                                .eta = 0.1,
-                                .make = make,
-                                .arg = copy};
-    logged[0] = '\0';
-    if (tg__auto_exchange(&q, net, &choice) != TG_OK)
-        fail_msg("%s, %d ranks: %s", text, size, tg_error());
-    tg_spec_free(spec);
-    return choice->entry.name;
+    const tg__method_setup setup = setup_of(size);
+    return choose_for(text, &setup, net);
 }
 
 static void by_method(void **state)
@@ -117,11 +113,12 @@ static void every_method(void **state)
         for (int size = 2; size <= 32; size *= 4) {
             char text[64];
             tg__method *m = NULL;
-            tg__method_setup setup = {.rank = 1, .size = size, .lanes = 1};
+            tg__method_setup setup = setup_of(size);
             snprintf(text, sizeof text, "%s:exchange=auto", all[i]->entry.name);
+            setup.rank = 1;
             setup.exchange = choose(text, size, size == 8 ? &slow : &far);
             assert_int_equal(tg__state_create(&setup.state), TG_OK);
-            assert_int_equal(make(text, setup, &m), TG_OK);
+            assert_int_equal(tg__method_create(text, &setup, &m), TG_OK);
             assert_string_equal(tg__method_exchange(m)->entry.name, setup.exchange);
             assert_null(strstr(tg_spec_text(m->spec), "exchange=auto"));
             tg__method_destroy(m);
@@ -150,16 +147,162 @@ static void it_is_logged(void **state)
 static void errors(void **state)
 {
     (void)state;
-    tg_spec *spec;
-    const tg__method_def *def;
     const tg__exchange_ops *choice = NULL;
-    char text[] = "topk:feedback=none,rescale=yes,exchange=auto";
-    assert_int_equal(tg__method_parse(text, &spec, &def), TG_OK);
-    const tg__auto_request q = {.spec = spec, .size = 4, .n = N, .make = make, .arg = text};
-    assert_int_equal(tg__auto_exchange(&q, &far, &choice), TG_E_SPEC);
+    const tg__method_setup setup = setup_of(4);
+    assert_int_equal(tg__auto_exchange("topk:feedback=none,rescale=yes,exchange=auto", &setup, 0.1,
+                                       &far, &choice),
+                     TG_E_SPEC);
     assert_non_null(strstr(tg_error(), "rescale=yes"));
+    assert_int_equal(tg__auto_exchange("topk:exchange=nosuch", &setup, 0.1, &far, &choice),
+                     TG_E_SPEC);
     assert_null(choice);
-    tg_spec_free(spec);
+}
+
+/* What programs foresee is what they do: a step of one whose matrices and chunks are all there is
+ * to know. */
+static void as_foreseen(void **state)
+{
+    static const char *const texts[] = {
+        "powersgd:rank=2,exchange=ring",
+        "powersgd:rank=40,exchange=direct",
+        "csc:chunk=500,density=0.3",
+        "csc:chunk=97,density=0.01,exchange=allgather",
+        "csc:chunk=64,density=1,exchange=ring",
+        "csc:chunk=1000000,exchange=halving",
+    };
+    float *g;
+    (void)state;
+    assert_int_equal(tg__rehearsal_gradient(1, N, &g), TG_OK);
+    for (size_t i = 0; i < TG__COUNT(texts); i++) {
+        tg__method_setup setup = setup_of(1);
+        tg__rehearsal seen, foreseen = {0};
+        tg__method *m;
+        assert_int_equal(tg__state_create(&setup.state), TG_OK);
+        assert_int_equal(tg__method_create(texts[i], &setup, &m), TG_OK);
+        for (uint64_t step = 0; step < 4; step++) { /* csc: until the last chunk has its turn */
+            assert_int_equal(tg__rehearse(m, g, TG__LATE + step, 0.1, &seen), TG_OK);
+            setup.exchange = tg__method_exchange(m)->entry.name;
+            foreseen = (tg__rehearsal){0};
+            m->def->program->foresee(m->spec, &setup, &foreseen);
+            assert_int_equal(seen.rounds, foreseen.rounds);
+            for (size_t k = 0; k < seen.rounds; k++) {
+                const size_t last = strstr(texts[i], "csc") != NULL && k + 1 == seen.rounds;
+                const double less = (double)foreseen.round[k].n - (double)seen.round[k].n;
+                assert_ptr_equal(seen.round[k].x, foreseen.round[k].x);
+                /* the last chunk is shorter */
+                assert_true(less == 0 || (last && less > 0 && less < 500));
+                assert_true(foreseen.round[k].frame - seen.round[k].frame == 4 * less);
+            }
+        }
+        tg__method_destroy(m);
+        tg__state_destroy(setup.state);
+    }
+    free(g);
+}
+
+static double coded(void)
+{
+    const char *at = strstr(logged, "elements, ");
+    assert_non_null(at);
+    return strtod(at + strlen("elements, "), NULL);
+}
+
+/* Buckets as large as there are, of one tensor or of many: about as many bytes an element as of one
+ * that is rehearsed as it is, in the time and the memory of that one. */
+static void large_buckets(void **state)
+{
+    enum { MANY = 1000, SIDE = 512 };
+    static const char *const texts[] = {"topk:density=0.01,scope=tensor,exchange=auto",
+                                        "qsgd:exchange=auto", "randomk:density=0.1,exchange=auto"};
+    static const char *name[MANY];
+    static char names[MANY][8];
+    static size_t len[MANY], rows[MANY], cols[MANY];
+    static const tg__network wire = {1e-4, 8 / 1e8};
+    tg__method_setup setup = setup_of(8);
+    (void)state;
+    setup.tensor = name;
+    setup.len = len;
+    setup.rows = rows;
+    setup.cols = cols;
+    setup.dims = NULL;
+    for (size_t i = 0; i < MANY; i++) {
+        snprintf(names[i], sizeof names[i], "w%zu", i);
+        name[i] = names[i];
+    }
+    for (size_t i = 0; i < TG__COUNT(texts); i++) {
+        const size_t most = TG_MAX_ELEMENTS;
+        len[0] = rows[0] = 3 << 16;
+        cols[0] = setup.count = 1;
+        const char *small = choose_for(texts[i], &setup, &wire);
+        const double want = coded() / (double)len[0];
+        len[0] = rows[0] = most;
+        assert_string_equal(choose_for(texts[i], &setup, &wire), small);
+        assert_true(fabs(coded() / (double)most - want) < 0.02 * want);
+        if (i > 0)
+            continue;
+        rows[0] = 3;
+        cols[0] = most / 3;
+        len[0] = 3 * cols[0];
+        assert_string_equal(choose_for(texts[i], &setup, &wire), small);
+        assert_true(fabs(coded() / (double)most - want) < 0.02 * want);
+        setup.count = MANY;
+        for (size_t k = 0; k < MANY; k++) {
+            rows[k] = cols[k] = SIDE;
+            len[k] = SIDE * SIDE;
+        }
+        assert_string_equal(choose_for(texts[i], &setup, &wire), small);
+        assert_true(fabs(coded() / ((double)MANY * SIDE * SIDE) - want) < 0.02 * want);
+    }
+}
+
+/* Bytes that do not grow with elements: those of all factors, of all chunks. */
+static void large_and_foreseen(void **state)
+{
+    static const char *const name[] = {"w"};
+    static const size_t rows[] = {1 << 14}, cols[] = {1 << 15}, len[] = {(size_t)1 << 29};
+    tg__method_setup setup = setup_of(8);
+    (void)state;
+    setup.tensor = name;
+    setup.len = len;
+    setup.rows = rows;
+    setup.cols = cols;
+    setup.dims = NULL;
+    setup.count = 1;
+    choose_for("powersgd:rank=4,exchange=auto", &setup, &slow);
+    assert_true(coded() == 2 * TG__FRAME_HEAD + 16.0 * ((1 << 14) + (1 << 15)));
+    choose_for("csc:chunk=1000000,density=0.01,exchange=auto", &setup, &slow);
+    assert_true(coded() == 2 * TG__FRAME_HEAD + 4.0 * (537 + 5e6));
+}
+
+/* The first tensors, and of the one that has no room what has. */
+static void samples(void **state)
+{
+    static const char *const name[] = {"a", "b", "c"};
+    static const size_t rows[] = {10, 5, 7}, cols[] = {1, 20, 1}, len[] = {10, 100, 7};
+    static const struct {
+        size_t most, count, n, rows, cols;
+    } cases[] = {{117, 3, 117, 7, 1},  {1000, 3, 117, 7, 1}, {116, 3, 116, 6, 1},
+                 {110, 2, 110, 5, 20}, {109, 2, 90, 4, 20},  {25, 2, 25, 1, 15},
+                 {10, 1, 10, 10, 1},   {1, 1, 1, 1, 1}};
+    tg__method_setup whole = setup_of(2);
+    (void)state;
+    whole.tensor = name;
+    whole.rows = rows;
+    whole.cols = cols;
+    whole.len = len;
+    whole.count = 3;
+    for (size_t i = 0; i < TG__COUNT(cases); i++) {
+        tg__sample s;
+        assert_int_equal(tg__sample_create(&whole, cases[i].most, &s), TG_OK);
+        const size_t last = s.setup.count - 1;
+        assert_int_equal(s.setup.count, cases[i].count);
+        assert_int_equal(s.n, cases[i].n);
+        assert_int_equal(s.setup.rows[last], cases[i].rows);
+        assert_int_equal(s.setup.cols[last], cases[i].cols);
+        assert_int_equal(s.setup.len[last], cases[i].rows * cases[i].cols);
+        assert_true(s.scale == 117.0 / (double)cases[i].n);
+        tg__sample_free(&s);
+    }
 }
 
 /* A spec that names no exchange has one by name, and its normal form is a spec with that meaning.
@@ -204,6 +347,8 @@ int main(void)
         cmocka_unit_test(by_method),    cmocka_unit_test(every_method),
         cmocka_unit_test(it_is_logged), cmocka_unit_test(errors),
         cmocka_unit_test(numbers),      cmocka_unit_test(the_default_has_a_name),
+        cmocka_unit_test(as_foreseen),  cmocka_unit_test(large_buckets),
+        cmocka_unit_test(samples),      cmocka_unit_test(large_and_foreseen),
     };
     tg_log_set(keep_log, NULL);
     return cmocka_run_group_tests(tests, NULL, NULL);

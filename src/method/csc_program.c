@@ -3,6 +3,7 @@
 #include "codec/topk_select.h"
 #include "kernel/kernel.h"
 #include "method/chunk_choice.h"
+#include "method/rehearsal.h"
 
 #include <float.h>
 #include <math.h>
@@ -107,6 +108,20 @@ static tg_status init(tg__method *m)
     if (p->tensor != NULL || (p->dense != NULL && m->feedback->params.nesterov))
         return tg__alloc(m->n, sizeof *p->scratch, &p->scratch);
     return TG_OK;
+}
+
+/* Chunks are alike, but that the last, which is one of many, may be shorter. */
+static void foresee(const tg_spec *spec, const tg__method_setup *setup, tg__rehearsal *r)
+{
+    const size_t chunk = (size_t)tg_spec_int(spec, "chunk");
+    size_t n = 0;
+    for (size_t i = 0; i < setup->count; i++)
+        n += setup->len[i];
+    const size_t count = (n + chunk - 1) / chunk;
+    const size_t k = tg__topk_count(tg_spec_real(spec, "density"), count);
+    if (k < count)
+        tg__rehearsal_add_dense(r, norms_exchange(setup->size, count), count);
+    tg__rehearsal_add_dense(r, tg__exchange_find(setup->exchange), TG__MIN(n, k * chunk));
 }
 
 static void fini(tg__method *m)
@@ -330,4 +345,5 @@ const tg__program_ops tg__csc_program = {
     .next = next,
     .aggregate = aggregate,
     .undo = undo,
+    .foresee = foresee,
 };

@@ -59,6 +59,7 @@ typedef struct tg__task {
 } tg__task;
 
 typedef struct tg__method tg__method;
+struct tg__rehearsal;
 typedef struct tg__program_ops {
     unsigned rounds;    /* most exchanges that one task runs */
     unsigned max_lanes; /* most tasks of a bucket under way at once; 0: any. 1 where the memory
@@ -80,6 +81,10 @@ typedef struct tg__program_ops {
      * the feedback's pending vector. Called once for each task that is not undone, when no begin()
      * of this method runs. NULL: nothing is dropped. */
     void (*absorb)(tg__method *m, const tg__task *task);
+    /* The rounds of a coded step after every warm-up, where they follow from the tensors' sizes and
+     * need not grow with them alike; setup->exchange is that of the spec. No method is made. NULL:
+     * they are about as many bytes an element in any number of tensors or part of one. */
+    void (*foresee)(const tg_spec *spec, const tg__method_setup *setup, struct tg__rehearsal *r);
     /* Norm of what was not sent yet, in programs that keep it themselves; NULL: the feedback's. */
     double (*residual_norm)(const tg__method *m);
 } tg__program_ops;

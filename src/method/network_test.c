@@ -12,12 +12,14 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { P = 4 };
+enum { P = 8 };
 
 typedef struct rank {
     tg_transport *t;
     const char *link; /* NULL: none */
+    const int *nodes; /* NULL: one level */
     tg_driver driver;
+    int64_t timeout_ns;
     tg__network net;
     tg_status status;
     char error[300];
@@ -29,13 +31,17 @@ static tg_status measure(rank *r)
 {
     tg_link link;
     tg__engine *e;
+    tg__nodes *nodes;
     if (r->link != NULL) {
         TG_TRY(tg_link_parse(r->link, &link));
-        TG_TRY(tg_transport_shaped(r->t, &link, &r->t));
+        TG_TRY(r->nodes == NULL ? tg_transport_shaped(r->t, &link, &r->t)
+                                : tg_transport_shaped_nodes(r->t, &link, r->nodes, &r->t));
     }
-    TG_TRY(tg__engine_create(r->t, r->driver, INT64_C(20000000000), NULL, &e));
-    const tg_status status = tg__network_measure(e, &r->net);
+    TG_TRY(tg__nodes_create(r->nodes, r->t->rank, r->t->size, &nodes));
+    TG_TRY(tg__engine_create(r->t, r->driver, r->timeout_ns, NULL, &e));
+    const tg_status status = tg__network_measure(e, nodes, &r->net);
     assert_true(tg__engine_destroy(e));
+    tg__nodes_destroy(nodes);
     return status;
 }
 
@@ -48,14 +54,18 @@ static void *run_rank(void *arg)
     return NULL;
 }
 
-static void run(int size, const char *link, tg_driver driver)
+static void run(int size, const char *link, const int *nodes, tg_driver driver, int64_t timeout_ms)
 {
     tg_transport *t[P];
     pthread_t thread[P];
     memset(ranks, 0, sizeof ranks);
     assert_int_equal(tg_transport_inproc(size, t), TG_OK);
     for (int i = 0; i < size; i++) {
-        ranks[i] = (rank){.t = t[i], .link = link, .driver = driver};
+        ranks[i] = (rank){.t = t[i],
+                          .link = link,
+                          .nodes = nodes,
+                          .driver = driver,
+                          .timeout_ns = timeout_ms * INT64_C(1000000)};
         assert_int_equal(pthread_create(&thread[i], NULL, run_rank, &ranks[i]), 0);
     }
     for (int i = 0; i < size; i++)
@@ -79,7 +89,7 @@ static void as_the_link(void **state)
                  {4, "2mbit,30ms", 0.03, 2, TG_DRIVER_AUTO}};
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        run(cases[i].size, cases[i].link, cases[i].driver);
+        run(cases[i].size, cases[i].link, NULL, cases[i].driver, 20000);
         const double delay = ranks[0].net.delay, mbit = 8e-6 / ranks[0].net.byte;
         print_message("%s: %.2f ms, %.2f Mbit/s\n", cases[i].link, 1e3 * delay, mbit);
         assert_true(delay > 0.5 * cases[i].delay && delay < cases[i].delay + 1);
@@ -87,18 +97,38 @@ static void as_the_link(void **state)
     }
 }
 
+/* Ranks of a node do not count, neither how many they are nor how near: the link is between the
+ * nodes. Those who do not lead wait for longer than a timeout. */
+static void between_nodes(void **state)
+{
+    static const int halves[] = {0, 0, 0, 0, 1, 1, 1, 1}, mixed[] = {2, 0, 2, 1, 0, 2},
+                     one[] = {0, 0, 0};
+    (void)state;
+    run(8, "1mbit,2ms", halves, TG_DRIVER_INLINE, 20000);
+    double mbit = 8e-6 / ranks[0].net.byte;
+    print_message("two nodes: %.2f Mbit/s\n", mbit);
+    assert_true(mbit > 0.75 && mbit < 1.25);
+    run(6, "1mbit,60ms", mixed, TG_DRIVER_AUTO, 500);
+    mbit = 8e-6 / ranks[0].net.byte;
+    print_message("three nodes: %.2f Mbit/s, %.2f ms\n", mbit, 1e3 * ranks[0].net.delay);
+    assert_true(mbit > 0.75 && mbit < 1.25 && ranks[0].net.delay > 0.055);
+    run(3, NULL, one, TG_DRIVER_INLINE, 20000);
+    assert_true(ranks[0].net.delay == 0 && ranks[0].net.byte == 0);
+}
+
 static void without_a_link(void **state)
 {
     (void)state;
-    run(3, NULL, TG_DRIVER_AUTO);
+    run(3, NULL, NULL, TG_DRIVER_AUTO, 20000);
     assert_true(ranks[0].net.delay >= 0 && ranks[0].net.byte >= 0);
-    run(1, NULL, TG_DRIVER_INLINE);
+    run(1, NULL, NULL, TG_DRIVER_INLINE, 20000);
     assert_true(ranks[0].net.delay == 0 && ranks[0].net.byte == 0);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(as_the_link),
+                                       cmocka_unit_test(between_nodes),
                                        cmocka_unit_test(without_a_link)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,7 @@
 #include "method/powersgd_program.h"
 #include "base/mem.h"
 #include "method/lowrank.h"
+#include "method/rehearsal.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -55,6 +56,22 @@ static tg_status init(tg__method *m)
     if (p->low.count > 0 && (s->may_bypass || p->start > 0))
         return make_exchange(m, m->n, &p->dense);
     return TG_OK;
+}
+
+static void foresee(const tg_spec *spec, const tg__method_setup *setup, tg__rehearsal *r)
+{
+    const tg__exchange_ops *x = tg__exchange_find(setup->exchange);
+    const size_t rank = (size_t)tg_spec_int(spec, "rank");
+    size_t first = 0, second = 0;
+    for (size_t i = 0; i < setup->count; i++) {
+        const size_t rows = setup->rows[i], cols = setup->cols[i];
+        const bool pays = tg__lowrank_pays(rows, cols, rank, tg_spec_real(spec, "min_ratio"));
+        first += pays ? rows * rank : setup->len[i];
+        second += pays ? cols * rank : 0;
+    }
+    tg__rehearsal_add_dense(r, x, first);
+    if (second > 0)
+        tg__rehearsal_add_dense(r, x, second);
 }
 
 static void fini(tg__method *m)
@@ -195,5 +212,6 @@ const tg__program_ops tg__powersgd_program = {
     .next = next,
     .aggregate = aggregate,
     .undo = undo,
+    .foresee = foresee,
     .residual_norm = residual_norm,
 };

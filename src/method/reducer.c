@@ -76,54 +76,40 @@ static tg_status make_layout(layout *l, const tg_segment *segments, size_t count
     return at == n ? TG_OK : tg_fail(TG_E_ARG, "the segments cover %zu of %zu elements", at, n);
 }
 
-typedef struct making { /* of the reducer's method */
-    const tg_reducer *r;
-    const char *text;
-    const tg_reducer_config *config;
-} making;
-
-/* setup: what does not follow from the configuration. */
-static tg_status make_method(void *arg, tg__method_setup setup, tg__method **m_p)
+/* Of the reducer's method, in every part that follows from the configuration; the arrays are l's.
+ */
+static tg_status make_setup(const tg_reducer_config *c, size_t n, layout *l,
+                            tg__method_setup *setup)
 {
-    const making *k = arg;
-    const tg_reducer_config *c = k->config;
-    tg_segment whole = {.begin = 0, .n = k->r->n, .rows = k->r->n, .cols = 1};
+    tg_segment whole = {.begin = 0, .n = n, .rows = n, .cols = 1};
     const tg_segment *segments = c->segments == NULL ? &whole : c->segments;
-    size_t count = c->segments == NULL ? 1 : c->nsegments;
-    layout l = {0};
-    tg_status status = make_layout(&l, segments, count, k->r->n);
-    if (status == TG_OK) {
-        setup.seed = c->seed;
-        setup.steps_per_epoch = c->steps_per_epoch;
-        setup.tensor = l.name;
-        setup.len = l.len;
-        setup.rows = l.rows;
-        setup.cols = l.cols;
-        setup.dims = l.dims;
-        setup.count = count;
-        setup.momentum = (double)NAN;
-        setup.nesterov = -1;
-        status = tg__method_create(k->text, &setup, m_p);
-    }
-    free_layout(&l);
-    return status;
+    const size_t count = c->segments == NULL ? 1 : c->nsegments;
+    TG_TRY(make_layout(l, segments, count, n));
+    *setup = (tg__method_setup){.seed = c->seed,
+                                .steps_per_epoch = c->steps_per_epoch,
+                                .tensor = l->name,
+                                .len = l->len,
+                                .rows = l->rows,
+                                .cols = l->cols,
+                                .dims = l->dims,
+                                .count = count,
+                                .lanes = 1,
+                                .momentum = (double)NAN,
+                                .nesterov = -1};
+    return TG_OK;
 }
 
 /* What exchange=auto is: rank 0's choice. */
-static tg_status choose_exchange(tg_reducer *r, making *k, const tg_spec *spec, const char **name_p)
+static tg_status choose_exchange(const tg_reducer *r, const char *text, tg__method_setup setup,
+                                 const char **name_p)
 {
-    const tg__auto_request q = {.spec = spec,
-                                .size = tg__nodes_talkers(r->nodes, r->transport->size),
-                                .n = r->n,
-                                .seed = k->config->seed,
-                                .make = make_method,
-                                .arg = k};
     const tg__exchange_ops *choice = NULL;
     tg__network net;
     tg_status status = TG_OK;
-    TG_TRY(tg__network_measure(r->engine, &net));
+    TG_TRY(tg__network_measure(r->engine, r->nodes, &net));
+    setup.size = tg__nodes_talkers(r->nodes, r->transport->size);
     if (r->transport->rank == 0)
-        status = tg__auto_exchange(&q, &net, &choice);
+        status = tg__auto_exchange(text, &setup, 0, &net, &choice);
     TG_TRY(tg__agree(r->engine, status));
     uint8_t number = tg__exchange_number(choice);
     TG_TRY(tg__share(r->engine, &number, sizeof number));
@@ -165,11 +151,23 @@ static tg_status handshake(const tg_reducer *r, const tg_spec *spec, const tg_re
     return status;
 }
 
+static tg_status make_method(tg_reducer *r, const tg_spec *spec, tg__method_setup *setup)
+{
+    if (tg__method_is_auto(spec) && tg__nodes_talkers(r->nodes, r->transport->size) > 1)
+        TG_TRY(choose_exchange(r, tg_spec_text(spec), *setup, &setup->exchange));
+    setup->rank = r->transport->rank;
+    setup->size = r->transport->size;
+    setup->state = r->state;
+    setup->pool = r->pool;
+    setup->nodes = r->nodes;
+    return tg__method_create(tg_spec_text(spec), setup, &r->method);
+}
+
 static tg_status create(tg_reducer *r, const tg_spec *spec, const tg_reducer_config *c)
 {
-    making k = {.r = r, .text = tg_spec_text(spec), .config = c};
-    tg__method_setup setup = {.rank = r->transport->rank, .size = r->transport->size, .lanes = 1};
     int64_t timeout_ms = c->timeout_ms == 0 ? 60000 : c->timeout_ms;
+    tg__method_setup setup;
+    layout l = {0};
     TG_TRY(tg__transport_check("a reducer", r->transport));
     TG_TRY(tg__state_create(&r->state));
     TG_TRY(tg__pool_create(TG__MAX(c->codec_threads, 1u), &r->pool));
@@ -179,12 +177,11 @@ static tg_status create(tg_reducer *r, const tg_spec *spec, const tg_reducer_con
     if (r->nodes != NULL)
         tg__engine_set_near(r->engine, r->nodes->near);
     TG_TRY(handshake(r, spec, c));
-    if (tg__method_is_auto(spec) && tg__nodes_talkers(r->nodes, setup.size) > 1)
-        TG_TRY(choose_exchange(r, &k, spec, &setup.exchange));
-    setup.state = r->state;
-    setup.pool = r->pool;
-    setup.nodes = r->nodes;
-    return make_method(&k, setup, &r->method);
+    tg_status status = make_setup(c, r->n, &l, &setup);
+    if (status == TG_OK)
+        status = make_method(r, spec, &setup);
+    free_layout(&l);
+    return status;
 }
 
 tg_status tg_reducer_create(const char *method, tg_transport *transport, size_t n,

@@ -1,6 +1,8 @@
 #include "method/rehearsal.h"
 #include "base/mem.h"
 
+#include <stdlib.h>
+
 tg_status tg__rehearse(tg__method *m, const float *g, uint64_t step, double eta, tg__rehearsal *r)
 {
     tg__task task = {.step = step, .g = g, .coded = true, .eta = eta};
@@ -23,6 +25,56 @@ tg_status tg__rehearse(tg__method *m, const float *g, uint64_t step, double eta,
     seen.bytes = task.coded_bytes;
     *r = seen;
     return TG_OK;
+}
+
+void tg__rehearsal_add_dense(tg__rehearsal *r, const tg__exchange_ops *x, size_t n)
+{
+    const size_t frame = TG__FRAME_HEAD + n * sizeof(float);
+    r->round[r->rounds].x = x;
+    r->round[r->rounds].n = n;
+    r->round[r->rounds++].frame = (double)frame;
+    r->bytes += frame;
+}
+
+tg_status tg__sample_create(const tg__method_setup *whole, size_t most, tg__sample *s)
+{
+    const size_t count = whole->count;
+    size_t n = 0, all = 0, taken = 0;
+    size_t *len, *rows, *cols;
+    TG_TRY(tg__alloc(3 * count, sizeof *len, &len));
+    rows = len + count;
+    cols = rows + count;
+    for (size_t i = 0; i < count; i++) {
+        const size_t room = most - n;
+        all += whole->len[i];
+        if (room == 0)
+            continue;
+        rows[i] = whole->rows[i];
+        cols[i] = whole->cols[i];
+        if (whole->len[i] > room) {
+            cols[i] = TG__MIN(cols[i], room);
+            rows[i] = room / cols[i];
+        }
+        len[i] = rows[i] * cols[i];
+        n += len[i];
+        taken = i + 1;
+        if (len[i] < whole->len[i])
+            most = n;
+    }
+    s->setup = *whole;
+    s->setup.count = taken;
+    s->setup.len = len;
+    s->setup.rows = rows;
+    s->setup.cols = cols;
+    s->n = n;
+    s->scale = (double)all / (double)n;
+    s->sizes = len;
+    return TG_OK;
+}
+
+void tg__sample_free(tg__sample *s)
+{
+    free(s->sizes);
 }
 
 tg_status tg__rehearsal_gradient(uint64_t seed, size_t n, float **g_p)

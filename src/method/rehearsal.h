@@ -23,6 +23,22 @@ typedef struct tg__rehearsal {
 TG_NODISCARD tg_status tg__rehearse(tg__method *m, const float *g, uint64_t step, double eta,
                                     tg__rehearsal *r);
 
+/* For programs that foresee: another round, of n elements as dense f32. */
+void tg__rehearsal_add_dense(tg__rehearsal *r, const tg__exchange_ops *x, size_t n);
+
+/* Less to rehearse with: the first tensors of a setup, cut after `most` elements. */
+typedef struct tg__sample {
+    tg__method_setup setup; /* as the whole's, of fewer tensors; names are borrowed */
+    size_t n;               /* elements, at least 1 */
+    double scale;           /* elements of the whole / n */
+    size_t *sizes;          /* len, rows, cols */
+} tg__sample;
+
+/* A tensor of which the last part has no room is cut to whole rows, or to a part of one. most >= 1.
+ * Errors TG_E_NOMEM */
+TG_NODISCARD tg_status tg__sample_create(const tg__method_setup *whole, size_t most, tg__sample *s);
+void tg__sample_free(tg__sample *s);
+
 /* *g_p (n): normal, of deviation 1; free it. Errors TG_E_NOMEM */
 TG_NODISCARD tg_status tg__rehearsal_gradient(uint64_t seed, size_t n, float **g_p);
 

@@ -250,6 +250,32 @@ static void test_patience(void **state)
     all_ok(4);
 }
 
+static double logged_mbit;
+
+static void keep_rate(void *arg, tg_log_level level, const char *text)
+{
+    const char *at = strstr(text, " Mbit/s");
+    (void)arg;
+    (void)level;
+    while (at != NULL && at > text && at[-1] != ' ')
+        at--;
+    logged_mbit = at == NULL ? 0 : strtod(at, NULL);
+}
+
+/* exchange=auto goes by the link between the nodes. */
+static void test_auto(void **state)
+{
+    (void)state;
+    static const int two[] = {0, 0, 1, 1}; /* no rank has all others far away */
+    rank like = defaults("topk:density=0.1,exchange=auto", 3000);
+    like.nodes = two;
+    tg_log_set(keep_rate, NULL);
+    run(&like, 4, "1mbit,5ms");
+    tg_log_set(NULL, NULL);
+    all_ok(4);
+    assert_true(logged_mbit > 0.6 && logged_mbit < 1.3);
+}
+
 static void test_nodes(void **state)
 {
     (void)state;
@@ -289,7 +315,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_long_vectors),  cmocka_unit_test(test_not_finite),
         cmocka_unit_test(test_sum_overflows), cmocka_unit_test(test_patience),
-        cmocka_unit_test(test_specs),         cmocka_unit_test(test_nodes),
+        cmocka_unit_test(test_specs),         cmocka_unit_test(test_auto),
+        cmocka_unit_test(test_nodes),
     };
     for (int i = 0; i < P; i++)
         ranks[i].mean = malloc(LONG * sizeof(float));

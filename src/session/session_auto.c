@@ -9,8 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { AUDIBLE = 1 << 24 }; /* elements: some seconds */
-
 static const char section[] = "exchanges"; /* of a checkpoint: names, a line a bucket */
 
 static bool is_auto(const tg_session *s, const bucket *b)
@@ -27,52 +25,44 @@ static bool any_auto(const tg_session *s)
     return any && tg__nodes_talkers(s->nodes, s->transport->size) > 1;
 }
 
-typedef struct making {
+typedef struct choosing {
     const tg_session *s;
-    uint32_t bucket;
-} making;
+    const tg__network *net;
+    uint8_t *number_p;
+} choosing;
 
-static tg_status make(void *arg, tg__method_setup alone, tg__method **m_p)
+static tg_status choose(void *arg, const char *text, const tg__method_setup *setup)
 {
-    const making *k = arg;
-    return tg__session_method(k->s, &k->s->bucket[k->bucket], k->bucket, alone, m_p);
-}
-
-static tg_status choose(const tg_session *s, uint32_t b, const tg__network *net, uint8_t *number_p)
-{
-    making k = {.s = s, .bucket = b};
-    const tg__auto_request q = {.spec = s->rules.rule[s->bucket[b].rule].spec,
-                                .bucket = b,
-                                .size = tg__nodes_talkers(s->nodes, s->transport->size),
-                                .n = s->bucket[b].n,
-                                .seed = s->config.seed,
-                                .eta = s->lr,
-                                .make = make,
-                                .arg = &k};
+    const choosing *c = arg;
     const tg__exchange_ops *choice;
-    TG_TRY(tg__auto_exchange(&q, net, &choice));
-    *number_p = tg__exchange_number(choice);
+    TG_TRY(tg__auto_exchange(text, setup, c->s->lr, c->net, &choice));
+    *c->number_p = tg__exchange_number(choice);
     return TG_OK;
 }
 
-/* Rank 0's choices, by measuring. The others wait, and hear of it after every so many elements: a
- * rank that says nothing for too long counts as dead. */
+/* Rank 0's choices, by measuring. The others wait, and hear of it before it has looked at more than
+ * so many elements: a rank that says nothing for too long counts as dead. */
 static tg_status choose_all(tg_session *s, uint8_t *number)
 {
     tg__network net;
     tg_status status = TG_OK;
     size_t silent = 0;
-    TG_TRY(tg__network_measure(s->engine, &net));
+    TG_TRY(tg__network_measure(s->engine, s->nodes, &net));
     for (uint32_t b = 0; b < s->nbuckets; b++) {
         if (!is_auto(s, &s->bucket[b]))
             continue;
-        if (s->transport->rank == 0 && status == TG_OK)
-            status = choose(s, b, &net, &number[b]);
-        silent += s->bucket[b].n;
-        if (silent < AUDIBLE)
-            continue;
-        TG_TRY(tg__agree(s->engine, status));
-        silent = 0;
+        const size_t elements = TG__MIN(s->bucket[b].n, TG__AUTO_ELEMENTS);
+        if (silent + elements > TG__AUTO_ELEMENTS) {
+            TG_TRY(tg__agree(s->engine, status));
+            silent = 0;
+        }
+        silent += elements;
+        if (s->transport->rank == 0 && status == TG_OK) {
+            const tg__method_setup setup = {.size = tg__nodes_talkers(s->nodes, s->transport->size),
+                                            .lanes = 1};
+            choosing c = {.s = s, .net = &net, .number_p = &number[b]};
+            status = tg__session_with_setup(s, &s->bucket[b], b, setup, choose, &c);
+        }
     }
     return tg__agree(s->engine, status);
 }

@@ -11,12 +11,19 @@
 
 static fixture_result result[8], again[8];
 static int choices; /* that were logged */
+static double mbit; /* of the last of them */
 
 static void count_choices(void *arg, tg_log_level level, const char *text)
 {
     (void)arg;
     (void)level;
-    choices += strstr(text, "exchange=auto") != NULL;
+    if (strstr(text, "exchange=auto") == NULL)
+        return;
+    choices++;
+    const char *rate = strstr(text, " ms, "), *next;
+    while (rate != NULL && (next = strstr(rate + 1, " ms, ")) != NULL)
+        rate = next;
+    mbit = rate == NULL ? 0 : strtod(rate + strlen(" ms, "), NULL);
 }
 
 static fixture_job job_of(const char *method, int world, const char *link)
@@ -79,7 +86,8 @@ static void the_link_decides(void **state)
     }
 }
 
-/* Of two nodes, those that talk are two, however many ranks they have. */
+/* Of two nodes, those that talk are two, however many ranks they have: the link's rate is theirs.
+ */
 static void nodes_are_what_counts(void **state)
 {
     static const int pair[] = {0, 0, 0, 0, 1, 1, 1, 1}, one[] = {0, 0, 0, 0, 0, 0, 0, 0};
@@ -89,6 +97,7 @@ static void nodes_are_what_counts(void **state)
     run(&job, result);
     assert_int_equal(choices, 1);
     expect(&result[0], "exchange=allgather\n");
+    assert_true(mbit > 0.75 && mbit < 1.25);
     job.nodes = one;
     run(&job, result);
     assert_int_equal(choices, 0);

@@ -127,8 +127,8 @@ int tg__session_nesterov(const tg_session *s)
     return tg_spec_given(optimizer, "nesterov") ? tg_spec_flag(optimizer, "nesterov") : -1;
 }
 
-tg_status tg__session_method(const tg_session *s, const bucket *b, uint32_t index,
-                             tg__method_setup setup, tg__method **m_p)
+tg_status tg__session_with_setup(const tg_session *s, const bucket *b, uint32_t index,
+                                 tg__method_setup setup, tg__setup_use *use, void *arg)
 {
     const char **name;
     size_t *len;
@@ -155,11 +155,22 @@ tg_status tg__session_method(const tg_session *s, const bucket *b, uint32_t inde
         setup.rows = rows;
         setup.cols = cols;
         setup.dims = dims;
-        status = tg__method_create(s->rules.rule[b->rule].method, &setup, m_p);
+        status = use(arg, s->rules.rule[b->rule].method, &setup);
         free(len);
     }
     free(name);
     return status;
+}
+
+static tg_status create_method(void *arg, const char *text, const tg__method_setup *setup)
+{
+    return tg__method_create(text, setup, arg);
+}
+
+tg_status tg__session_method(const tg_session *s, const bucket *b, uint32_t index,
+                             tg__method_setup setup, tg__method **m_p)
+{
+    return tg__session_with_setup(s, b, index, setup, create_method, m_p);
 }
 
 static tg_status make_method(tg_session *s, uint32_t index)

@@ -143,8 +143,13 @@ void tg__session_unbuild(tg_session *s);
 /* The momentum that the optimizer spec names; NAN if it names none. */
 double tg__session_momentum(const tg_session *s);
 int tg__session_nesterov(const tg_session *s); /* 1, 0; -1: the spec names none */
-/* The method of the tensors in b as bucket `index`. setup: what does not follow from b.
- * (session_buckets.c) */
+/* Complete the setup of the method of the tensors in b as bucket `index`, and use it, while its
+ * arrays last. setup: what does not follow from b. (session_buckets.c) */
+typedef tg_status tg__setup_use(void *arg, const char *text, const tg__method_setup *setup);
+TG_NODISCARD tg_status tg__session_with_setup(const tg_session *s, const bucket *b, uint32_t index,
+                                              tg__method_setup setup, tg__setup_use *use,
+                                              void *arg);
+/* Likewise, make the method. */
 TG_NODISCARD tg_status tg__session_method(const tg_session *s, const bucket *b, uint32_t index,
                                           tg__method_setup setup, tg__method **m_p);
 /* The rules as lines "rule=PATTERN=METHOD", for texts that must agree. (session_setup.c) */
