@@ -22,8 +22,8 @@
 typedef struct tg__group {
     const int *rank;   /* (size of the exchange) each one's rank in the transport */
     unsigned patience; /* longest wait for one message, in timeouts: more than 1 where a peer has
-                          exchanges to wait for itself before it answers. Beyond the first one it ends
-                          if any rank is known to have given up because of another */
+                          exchanges to wait for itself before it answers. Beyond the first one it
+                          ends if any rank is known to have given up because of another */
 } tg__group;
 
 /* One exchange on its way. The caller owns the memory (zeroed before the first use) and keeps it
