@@ -98,9 +98,9 @@ typedef struct tg_session_config {
      * one machine (mpi.h finds out). Gradients are then summed in f32 within a node, by its lowest
      * rank, and the method works among these as if each were a rank, whose gradient is its node's
      * mean; what is not sent is remembered there. A rank that waits for its node's lowest waits
-     * longer than timeout_ms, but ends if any is known to have failed (docs/cluster.md). NULL, or a node for each rank: one
-     * level. Exchange=none, and votes on nodes of unequal size, are errors when the session begins.
-     * Copied. */
+     * longer than timeout_ms, but ends if any is known to have failed (docs/cluster.md). NULL, or a
+     * node for each rank: one level. Exchange=none, and votes on nodes of unequal size, are errors
+     * when the session begins. Copied. */
     const int *nodes;
 } tg_session_config;
 
