@@ -12,6 +12,8 @@
 typedef struct bench_ratio {
     double median, min, max;
 } bench_ratio;
+/* Of x (n), which is sorted; NAN of none. */
+bench_ratio bench_summary(double *x, size_t n);
 
 /* One row. Figures that it does not have are NAN. */
 typedef struct bench_row {

@@ -41,6 +41,9 @@ TG_NODISCARD tg_status bench_draw(float *x, size_t n, uint32_t number);
  * bench_close frees it. Errors TG_E_NOMEM */
 TG_NODISCARD tg_status bench_lay_out(bench *b);
 
+/* The method of a bucket of b's tensors, on rank `rank` of `size`. Borrows from b */
+tg__method_setup bench_method_setup(const bench *b, int rank, int size, tg__state *state);
+
 /* The |x| that the fraction `density` of x (n) reaches, about. b->out is overwritten. */
 float bench_threshold(bench *b, const float *x, double density);
 

@@ -56,20 +56,11 @@ void bench_step_add(step_samples *s, const step_figures *ranks, int size, const 
     }
 }
 
-static int ascending(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static bench_ratio summary(const double *x, size_t n)
 {
     double sorted[BENCH_SAMPLES];
-    if (n == 0)
-        return (bench_ratio){NAN, NAN, NAN};
     memcpy(sorted, x, n * sizeof *sorted);
-    qsort(sorted, n, sizeof *sorted, ascending);
-    return (bench_ratio){(sorted[(n - 1) / 2] + sorted[n / 2]) / 2, sorted[0], sorted[n - 1]};
+    return bench_summary(sorted, n);
 }
 
 /* ms of bytes that leave one after the other; both ends have a rate, the slower one counts. */

@@ -10,7 +10,8 @@
 
 /* Beyond every warm-up of a density. */
 #define FIRST_STEP UINT64_C(1000000)
-enum { WARM_UP = 2, SAMPLES_MIN = 3, LATE = 4, SEQUENCES = 4095 };
+/* One number less than there are: the last one is that of a turn's messages. */
+enum { WARM_UP = 2, SAMPLES_MIN = 3, LATE = 4, SEQUENCES = TG__SEQUENCES - 1 };
 
 typedef struct lane { /* one transport */
     tg__pump pump;
@@ -194,22 +195,9 @@ static tg_status check_method(const char *text)
 
 static tg_status make_method(rank *r)
 {
-    const bench *b = r->job->layout;
     TG_TRY(check_method(r->job->method));
     TG_TRY(tg__state_create(&r->state));
-    const tg__method_setup setup = {.rank = r->rank,
-                                    .size = r->size,
-                                    .seed = 1,
-                                    .steps_per_epoch = 1,
-                                    .tensor = b->tensor,
-                                    .len = b->len,
-                                    .rows = b->rows,
-                                    .cols = b->cols,
-                                    .count = b->count,
-                                    .lanes = 1,
-                                    .momentum = (double)NAN,
-                                    .nesterov = -1,
-                                    .state = r->state};
+    const tg__method_setup setup = bench_method_setup(r->job->layout, r->rank, r->size, r->state);
     return tg__method_create(r->job->method, &setup, &r->m);
 }
 

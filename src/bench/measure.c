@@ -34,6 +34,14 @@ static int ascending(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+bench_ratio bench_summary(double *x, size_t n)
+{
+    if (n == 0)
+        return (bench_ratio){NAN, NAN, NAN};
+    qsort(x, n, sizeof *x, ascending);
+    return (bench_ratio){(x[(n - 1) / 2] + x[n / 2]) / 2, x[0], x[n - 1]};
+}
+
 static bench_ratio summary(samples *s)
 {
     qsort(s->x, s->count, sizeof *s->x, ascending);

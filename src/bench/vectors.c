@@ -58,6 +58,24 @@ static int descending(const void *a, const void *b)
     return (x < y) - (x > y);
 }
 
+tg__method_setup bench_method_setup(const bench *b, int rank, int size, tg__state *state)
+{
+    return (tg__method_setup){.rank = rank,
+                              .size = size,
+                              .seed = 1,
+                              .steps_per_epoch = 1,
+                              .tensor = b->tensor,
+                              .len = b->len,
+                              .rows = b->rows,
+                              .cols = b->cols,
+                              .count = b->count,
+                              .lanes = 1,
+                              .momentum = (double)NAN,
+                              .nesterov = -1,
+                              .state = state,
+                              .pool = b->pool};
+}
+
 float bench_threshold(bench *b, const float *x, double density)
 {
     size_t stride = b->n > 1000000 ? 29 : 1, m = 0;

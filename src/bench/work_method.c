@@ -73,20 +73,7 @@ static tg_status make(work_method *w, const char *spec)
     bench *b = w->b;
     int64_t ns = 0;
     TG_TRY(tg__state_create(&w->state));
-    const tg__method_setup setup = {.rank = 0,
-                                    .size = 1,
-                                    .seed = 1,
-                                    .steps_per_epoch = 1,
-                                    .tensor = b->tensor,
-                                    .len = b->len,
-                                    .rows = b->rows,
-                                    .cols = b->cols,
-                                    .count = b->count,
-                                    .lanes = 1,
-                                    .momentum = (double)NAN,
-                                    .nesterov = -1,
-                                    .state = w->state,
-                                    .pool = b->pool};
+    const tg__method_setup setup = bench_method_setup(b, 0, 1, w->state);
     TG_TRY(tg__method_create(spec, &setup, &w->m));
     TG_TRY(step(w, &ns));
     const float *sent = w->m->def->program->aggregate(w->m, &w->task);

@@ -34,22 +34,11 @@ static const struct {
 /* ---- samples ----------------------------------------------------------------------------------
  */
 
-static int ascending(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 bench_ratio bench_samples_summary(const struct bench_samples *s, size_t from)
 {
     struct bench_samples sorted = {.count = s->count - from};
-    const size_t n = sorted.count;
-    if (n == 0)
-        return (bench_ratio){NAN, NAN, NAN};
-    memcpy(sorted.x, s->x + from, n * sizeof *sorted.x);
-    qsort(sorted.x, n, sizeof *sorted.x, ascending);
-    return (bench_ratio){(sorted.x[(n - 1) / 2] + sorted.x[n / 2]) / 2, sorted.x[0],
-                         sorted.x[n - 1]};
+    memcpy(sorted.x, s->x + from, sorted.count * sizeof *sorted.x);
+    return bench_summary(sorted.x, sorted.count);
 }
 
 static double wall_seconds(void)

@@ -226,14 +226,8 @@ static void clear_aggregate(tg__method *m)
 /* Put x's values into it; NULL: zeros. Bytes are counted. */
 static tg_status put(tg__method *m, tg__task *task, tg__exchange *x, const float *values)
 {
-    program *p = m->impl;
-    for (size_t i = 0; values == NULL && i < x->nparts; i++)
-        tg__part_zero(&x->parts[i], x->codec->ops->wire_id);
-    if (values != NULL)
-        TG_TRY(tg__codec_encode(p->f32, NULL, values, x->n, x->parts, x->nparts, NULL));
-    tg__task_count(task, x, NULL);
-    p->running = x;
-    return TG_OK;
+    ((program *)m->impl)->running = x;
+    return tg__put_values(x, values, task);
 }
 
 /* The chunks are known: their values. */

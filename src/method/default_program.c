@@ -287,8 +287,7 @@ static tg_status default_begin(tg__method *m, tg__task *task, tg__exchange **x_p
         rescale(m, p, task->eta);
     l->eta = p->eta == NULL ? 0 : *p->eta;
     if (task->nonfinite || rests) {
-        for (size_t i = 0; i < x->nparts; i++)
-            tg__part_zero(&x->parts[i], x->codec->ops->wire_id);
+        tg__put_zeros(x);
     } else if (task->coded) {
         TG_TRY(encode_coded(m, p, task, x));
     } else {

@@ -225,6 +225,22 @@ void tg__task_count(tg__task *task, const tg__exchange *x, const tg_codec *codec
     }
 }
 
+void tg__put_zeros(tg__exchange *x)
+{
+    for (size_t i = 0; i < x->nparts; i++)
+        tg__part_zero(&x->parts[i], x->codec->ops->wire_id);
+}
+
+tg_status tg__put_values(tg__exchange *x, const float *values, tg__task *task)
+{
+    if (values == NULL)
+        tg__put_zeros(x);
+    else
+        TG_TRY(tg__codec_encode(x->codec, NULL, values, x->n, x->parts, x->nparts, NULL));
+    tg__task_count(task, x, NULL);
+    return TG_OK;
+}
+
 bool tg__method_remembers(const tg__method *m)
 {
     return m->def->program->residual_norm != NULL ||

@@ -144,6 +144,11 @@ double tg__method_residual_norm(const tg__method *m);
 /* Count the parts of x into the task: bytes, kept elements, whether a frame of this codec had to be
  * dense (NULL: that is how it is meant). */
 void tg__task_count(tg__task *task, const tg__exchange *x, const tg_codec *codec);
+/* Fill the parts of x with frames of zeros. */
+void tg__put_zeros(tg__exchange *x);
+/* Encode values (x->n) into the parts of x, whose codec depends on nothing (f32); NULL: zeros.
+ * Counted. Errors those of encoding */
+TG_NODISCARD tg_status tg__put_values(tg__exchange *x, const float *values, tg__task *task);
 
 /* A pass that does compensate + encode + sent at once, for a pair (feedback, codec); registered in
  * fused.c with the stepwise path as its reference. Same bits in frames and state. */

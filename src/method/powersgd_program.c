@@ -121,14 +121,8 @@ static void scatter_others(const program *p, float *out, size_t n)
 /* Put values (n of the exchange) into it; NULL: zeros. Counted. */
 static tg_status put(tg__method *m, tg__task *task, tg__exchange *x, const float *values)
 {
-    program *p = m->impl;
-    for (size_t i = 0; values == NULL && i < x->nparts; i++)
-        tg__part_zero(&x->parts[i], x->codec->ops->wire_id);
-    if (values != NULL)
-        TG_TRY(tg__codec_encode(p->f32, NULL, values, x->n, x->parts, x->nparts, NULL));
-    tg__task_count(task, x, NULL);
-    p->running = x;
-    return TG_OK;
+    ((program *)m->impl)->running = x;
+    return tg__put_values(x, values, task);
 }
 
 /* The first round of a step that was not flagged. */

@@ -103,12 +103,6 @@ static void clip_tensor(void *arg, size_t i)
     c->l->scale[i] = tg__kernel()->abs_max(to, s->n);
 }
 
-static void put_zeros(tg__exchange *x)
-{
-    for (size_t i = 0; i < x->nparts; i++)
-        tg__part_zero(&x->parts[i], x->codec->ops->wire_id);
-}
-
 static tg_status encode_codes(tg__method *m, const tg__task *task, const lane *l, const float *x)
 {
     const program *p = m->impl;
@@ -131,7 +125,7 @@ static tg_status put(tg__method *m, tg__task *task, lane *l, tg__exchange *x)
 {
     const program *p = m->impl;
     if (task->nonfinite) {
-        put_zeros(x);
+        tg__put_zeros(x);
     } else if (x == l->dense) {
         TG_TRY(tg__codec_encode(p->f32, NULL, task->g, m->n, x->parts, x->nparts, NULL));
     } else if (x == l->scales) {

@@ -172,19 +172,13 @@ static tg_status prepare(tg__method *m, lane *l, uint64_t step)
     return TG_OK;
 }
 
-static void put_zeros(tg__exchange *x)
-{
-    for (size_t i = 0; i < x->nparts; i++)
-        tg__part_zero(&x->parts[i], x->codec->ops->wire_id);
-}
-
 /* The values p[S] of a rank, NULL: it has none. */
 static tg_status encode_values(tg__method *m, tg__task *task, lane *l, const float *p)
 {
     tg__feedback *f = m->feedback;
     tg__view view;
     if (p == NULL) {
-        put_zeros(l->coded);
+        tg__put_zeros(l->coded);
     } else {
         for (size_t i = 0; i < l->k; i++)
             l->val[i] = i < l->count ? p[l->idx[i]] : 0;
@@ -212,7 +206,7 @@ static tg_status begin_dense(tg__method *m, tg__task *task, lane *l)
     const program *p = m->impl;
     const float *sent;
     if (task->nonfinite) {
-        put_zeros(l->dense);
+        tg__put_zeros(l->dense);
     } else {
         m->feedback->ops->bypass(m->feedback, task->g, m->n, NULL, &sent);
         TG_TRY(tg__codec_encode(p->f32, NULL, sent, m->n, l->dense->parts, l->dense->nparts, NULL));
@@ -263,7 +257,7 @@ static tg_status choose(tg__method *m, const tg__task *task, lane *l, const floa
     x->context = ctx;
     x->context.density = 1; /* owners pass on what the leader chose */
     if (p == NULL || !(leads || strcmp(x->ops->entry.name, "none") == 0)) {
-        put_zeros(x);
+        tg__put_zeros(x);
         return TG_OK;
     }
     return tg__codec_encode(x->codec, &ctx, p, m->n, x->parts, x->nparts, NULL);

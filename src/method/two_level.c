@@ -40,11 +40,7 @@ static tg_status begin(tg__method *m, tg__task *task, tg__exchange **x_p)
     task->density = 1;
     task->coded_bytes = task->kept = 0;
     task->fell_back = task->overflow = false;
-    for (size_t i = 0; task->nonfinite && i < l->up->nparts; i++)
-        tg__part_zero(&l->up->parts[i], TG__ID_f32);
-    if (!task->nonfinite)
-        TG_TRY(tg__codec_encode(v->f32, NULL, task->g, m->n, l->up->parts, l->up->nparts, NULL));
-    tg__task_count(task, l->up, NULL);
+    TG_TRY(tg__put_values(l->up, task->nonfinite ? NULL : task->g, task));
     task->group = &v->members;
     l->stage = UP;
     *x_p = l->up;

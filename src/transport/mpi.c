@@ -479,6 +479,7 @@ tg_status tg_transport_mpi(MPI_Comm comm, tg_transport **t_p)
                              .any_thread = level == MPI_THREAD_MULTIPLE};
     tg_status status = join(m, comm);
     if (status != TG_OK) {
+        free(m->left);
         free(m);
         return status;
     }
