@@ -63,7 +63,7 @@ struct tg__rehearsal;
 typedef struct tg__program_ops {
     unsigned rounds;    /* most exchanges that one task runs */
     unsigned max_lanes; /* most tasks of a bucket under way at once; 0: any. 1 where the memory
-                           needs the result */
+                           needs the result, or changes in a later round */
     bool defers;        /* the memory is updated by the first `next`, not by begin */
     tg_status (*init)(tg__method *m);
     void (*fini)(tg__method *m);

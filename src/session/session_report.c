@@ -112,12 +112,12 @@ void tg__session_report_op(tg_session *s, const lane_op *o)
     }
 }
 
-/* What a program keeps itself may change in each of its rounds. */
+/* A program of one lane may change what it remembers in each of its rounds. */
 static tg_status wait_residual(tg_session *s, bucket *b, size_t lane)
 {
     tg__op *op = &b->lane[lane].op;
-    return b->method->def->program->residual_norm != NULL ? tg__engine_wait(s->engine, op)
-                                                          : tg__engine_wait_encoded(s->engine, op);
+    return b->method->def->program->max_lanes == 1 ? tg__engine_wait(s->engine, op)
+                                                   : tg__engine_wait_encoded(s->engine, op);
 }
 
 /* Norms of what was not sent yet; no begin() may be running beside this. */
