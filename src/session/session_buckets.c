@@ -173,9 +173,29 @@ tg_status tg__session_method(const tg_session *s, const bucket *b, uint32_t inde
     return tg__session_with_setup(s, b, index, setup, create_method, m_p);
 }
 
+/* Changes of parameters are averaged as they are: they are no gradients. */
+static tg_status takes_updates(const tg_session *s, const tg__rule *rule)
+{
+    if (!s->strategy->sends_updates)
+        return TG_OK;
+    if (rule->def->properties & TG__OWNS_MOMENTUM)
+        return tg_fail(TG_E_UNSUPPORTED,
+                       "strategy \"%s\" exchanges changes of parameters, which each rank's "
+                       "optimizer made; method \"%s\" would accumulate the momentum of gradients: "
+                       "allowed: a method without momentum (topk)",
+                       s->config.strategy, rule->method);
+    if (rule->def->combine == &tg__combine_vote)
+        return tg_fail(TG_E_UNSUPPORTED,
+                       "strategy \"%s\" applies the mean of changes of parameters; method \"%s\" "
+                       "gives a vote on their signs: allowed: a method that gives a mean (efsign)",
+                       s->config.strategy, rule->method);
+    return TG_OK;
+}
+
 static tg_status make_method(tg_session *s, uint32_t index)
 {
     bucket *b = &s->bucket[index];
+    TG_TRY(takes_updates(s, &s->rules.rule[b->rule]));
     const tg__method_setup setup = {.rank = s->transport->rank,
                                     .size = s->transport->size,
                                     .lanes = s->lanes,
@@ -205,8 +225,7 @@ static tg_status make_slots(tg_session *s)
         const tg__slot_request *q = &s->strategy->request[r];
         for (size_t i = 0; i < s->ntrained; i++) {
             const tensor *t = trained(s, s->member[i]);
-            bool needed =
-                !q->optimizers || r < tg_optimizer_slots(s->wtensor[s->member[i]].optimizer);
+            bool needed = q->optimizers <= tg_optimizer_slots(s->wtensor[s->member[i]].optimizer);
             name[i] = t->name;
             len[i] = needed ? t->n : 0;
         }
@@ -219,10 +238,12 @@ static tg_status make_slots(tg_session *s)
     }
     free(len);
     free(name);
-    if (status == TG_OK && s->strategy->counts)
-        status = tg__state_bytes(s->state, TG__ROLE_REPLICATED, TG__RESCALE_COPY,
-                                 trained(s, 0)->name, "updates",
-                                 s->ntrained * sizeof *s->strategy->updates, &s->strategy->updates);
+    for (size_t i = 0; status == TG_OK && i < s->strategy->nmemories; i++) {
+        tg__memory *m = &s->strategy->memory[i];
+        if (m->counts)
+            status = tg__state_bytes(s->state, m->role, TG__RESCALE_COPY, trained(s, 0)->name,
+                                     "updates", s->ntrained * sizeof *m->updates, &m->updates);
+    }
     return status;
 }
 
@@ -255,11 +276,17 @@ static tg_status make_strategy(tg_session *s)
         if (!owned)
             most = s->optimizer;
     }
-    TG_TRY(tg__strategy_create(s->config.strategy, most, s->config.steps_per_epoch, s->wtensor,
-                               s->ntrained, s->nbuckets, &s->strategy));
+    const tg__strategy_setup setup = {.optimizer = most,
+                                      .steps_per_epoch = s->config.steps_per_epoch,
+                                      .rank = s->transport->rank,
+                                      .size = s->transport->size,
+                                      .tensor = s->wtensor,
+                                      .ntensors = s->ntrained,
+                                      .nbuckets = s->nbuckets};
+    TG_TRY(tg__strategy_create(s->config.strategy, &setup, &s->strategy));
     s->lanes = s->strategy->in_flight;
-    s->actions.cap = s->nbuckets;
-    TG_TRY(tg__alloc(s->nbuckets, sizeof *s->actions.item, &s->actions.item));
+    s->actions.cap = s->nbuckets * s->lanes;
+    TG_TRY(tg__alloc(s->actions.cap, sizeof *s->actions.item, &s->actions.item));
     return make_slots(s);
 }
 

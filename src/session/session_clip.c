@@ -32,14 +32,26 @@ const float *tg__session_aggregate(const tg_session *s, const lane_op *o)
 static const lane_op *brings(const tg_session *s, size_t b, uint64_t of_step)
 {
     for (size_t l = 0; l < s->lanes; l++)
-        if (s->bucket[b].lane[l].waiting && s->bucket[b].lane[l].op.step == of_step)
+        if (s->bucket[b].lane[l].waiting && s->bucket[b].lane[l].op.step == of_step &&
+            !s->bucket[b].lane[l].update)
             return &s->bucket[b].lane[l];
     return NULL;
+}
+
+/* The factor for a gradient of that norm; both are told. */
+static float factor_of(tg_session *s, double norm)
+{
+    const double factor = s->optimizer->clip / (norm + 1e-6);
+    s->since.mean_norm = norm;
+    s->since.clipped = factor < 1;
+    return factor < 1 ? (float)factor : 1; /* also for a mean that overflowed */
 }
 
 void tg__session_clip_measure(tg_session *s, uint64_t of_step)
 {
     double sum = 0;
+    bool any = false;
+    s->clip_factor = 1;
     if (!(s->optimizer->clip > 0))
         return;
     for (size_t i = 0; i < s->ntrained; i++) {
@@ -49,12 +61,18 @@ void tg__session_clip_measure(tg_session *s, uint64_t of_step)
         if (o != NULL)
             tg__parallel_copy_stats(s->pool, NULL, tg__session_aggregate(s, o) + t->offset, t->n,
                                     &stats);
+        any = any || o != NULL;
         sum += stats.sum_sq;
     }
-    const double norm = sqrt(sum), factor = s->optimizer->clip / (norm + 1e-6);
-    s->clip_factor = factor < 1 ? (float)factor : 1; /* also for a mean that overflowed */
-    s->since.mean_norm = norm;
-    s->since.clipped = factor < 1;
+    if (any)
+        s->clip_factor = factor_of(s, sqrt(sum));
+}
+
+void tg__session_clip_own(tg_session *s, double norm)
+{
+    s->strategy->clip = 1;
+    if (s->strategy->clipped != NULL)
+        s->strategy->clip = factor_of(s, norm);
 }
 
 const float *tg__session_clip(tg_session *s, const float *aggregate, size_t n)

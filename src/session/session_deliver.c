@@ -119,7 +119,9 @@ static tg_status drop(tg_session *s, uint64_t of_step, const lane_op *only)
             if (!o->undone)
                 TG_TRY(s->bucket[b].method->def->program->undo(s->bucket[b].method, &o->op.task));
             o->waiting = false;
-            s->strategy->ops->result(s->strategy, of_step, (uint32_t)b, NULL, o->lr);
+            const tg__result dropped = {
+                .of_step = of_step, .bucket = (uint32_t)b, .tag = o->tag, .lr = o->lr};
+            s->strategy->ops->result(s->strategy, &dropped);
         }
     s->skipped += s->dropped != of_step + 1;
     s->dropped = of_step + 1;
@@ -142,10 +144,15 @@ tg_status tg__session_absorb(tg_session *s, lane_op *o)
 
 static void apply(tg_session *s, lane_op *o)
 {
-    const float *aggregate = tg__session_aggregate(s, o);
+    const float *agg = tg__session_aggregate(s, o);
+    const size_t n = s->bucket[o->op.bucket].n;
+    const tg__result r = {.of_step = o->op.step,
+                          .bucket = o->op.bucket,
+                          .tag = o->tag,
+                          .agg = o->update ? agg : tg__session_clip(s, agg, n),
+                          .lr = o->lr};
     o->waiting = false;
-    s->strategy->ops->result(s->strategy, o->op.step, o->op.bucket,
-                             tg__session_clip(s, aggregate, s->bucket[o->op.bucket].n), o->lr);
+    s->strategy->ops->result(s->strategy, &r);
 }
 
 tg_status tg__session_deliver(tg_session *s, uint64_t due)

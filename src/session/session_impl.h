@@ -36,6 +36,8 @@ typedef struct lane_op {
     bool loaded;   /* the aggregate came from a checkpoint: `inbox` */
     float *inbox;  /* (n) */
     uint64_t due, order;
+    uint32_t tag;
+    bool update; /* not a gradient, but a buffer of the strategy's */
     double lr;
     double norm_sq; /* of what was handed in */
 } lane_op;
@@ -183,6 +185,8 @@ TG_NODISCARD tg_status tg__session_absorb(tg_session *s, lane_op *o);
 TG_NODISCARD tg_status tg__session_clip_make(tg_session *s);
 void tg__session_clip_measure(tg_session *s, uint64_t of_step);
 const float *tg__session_clip(tg_session *s, const float *aggregate, size_t n);
+/* Likewise of this rank's gradient, for strategies that apply it by itself. */
+void tg__session_clip_own(tg_session *s, double norm);
 /* (n of its bucket) what an exchange that is in has brought. */
 const float *tg__session_aggregate(const tg_session *s, const lane_op *o);
 /* Submit what the strategy asked for when all gradients were in; whether anything waits for

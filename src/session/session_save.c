@@ -14,7 +14,7 @@
 typedef struct inbox_head {
     uint64_t of_step, due, order;
     double lr, density;
-    uint32_t bucket, lane, flags, coded;
+    uint32_t bucket, lane, flags, coded, tag, update;
     uint64_t coded_bytes;
 } inbox_head;
 
@@ -101,6 +101,8 @@ static tg_status put_inbox(tg_session *s, tg__ckpt_writer *w, uint64_t *count_p)
                                /* not STOP: whoever resumes does not want to stop again */
                                .flags = (o->op.flags | o->op.flags_in) & TG__FLAG_NONFINITE,
                                .coded = o->op.task.coded,
+                               .tag = o->tag,
+                               .update = o->update,
                                .coded_bytes = o->op.task.coded_bytes};
             const float *aggregate = tg__session_aggregate(s, o);
             char name[64];
@@ -216,6 +218,8 @@ static tg_status get_inbox(tg_session *s, tg__ckpt_reader *r, uint64_t number)
     o->due = copy.due;
     o->order = copy.order;
     o->lr = copy.lr;
+    o->tag = copy.tag;
+    o->update = copy.update != 0;
     o->op.method = b->method;
     o->op.step = copy.of_step;
     o->op.bucket = (uint16_t)copy.bucket;

@@ -45,9 +45,10 @@ static tg_status submit(tg_session *s, const tg__action *a, bool closes)
         return tg_fail(TG_E_STATE, "strategy \"%s\" has more than %zu exchanges in flight",
                        s->config.strategy, s->lanes);
     /* The flag speaks of what is exchanged: the gradient, or the strategy's own buffer. */
-    bool nonfinite = s->nonfinite;
-    l->norm_sq = b->grad_sq;
-    if (a->buffer != NULL) {
+    const bool update = a->buffer != NULL;
+    bool nonfinite = s->nonfinite && !a->absent;
+    l->norm_sq = a->absent ? 0 : b->grad_sq;
+    if (update && !a->absent) {
         tg__stats stats;
         tg__parallel_copy_stats(s->pool, NULL, a->buffer, b->n, &stats);
         nonfinite = !stats.finite;
@@ -56,12 +57,12 @@ static tg_status submit(tg_session *s, const tg__action *a, bool closes)
     tg__op *op = &l->op;
     op->method = b->method;
     op->task = (tg__task){.step = s->t,
-                          .g = a->buffer == NULL ? b->g : a->buffer,
+                          .g = update ? a->buffer : b->g,
                           .coded = a->coded,
-                          .nonfinite = nonfinite,
+                          .nonfinite = nonfinite || a->absent,
                           .lane = lane,
-                          .eta = s->lr,
-                          .no_update = s->lr == 0};
+                          .eta = update ? 1 : s->lr,
+                          .no_update = !update && s->lr == 0};
     op->step = s->t;
     op->bucket = (uint16_t)a->bucket;
     op->priority = a->priority;
@@ -71,6 +72,8 @@ static tg_status submit(tg_session *s, const tg__action *a, bool closes)
     l->waiting = true;
     l->counted = l->undone = l->loaded = l->absorbed = false;
     l->due = a->due;
+    l->tag = a->tag;
+    l->update = update;
     l->order = s->order++;
     l->lr = s->lr;
     return tg__engine_submit(s->engine, op);
@@ -264,16 +267,30 @@ static void open_step(tg_session *s)
     s->apply_ns = s->wait_ns = 0;
 }
 
+/* The strategy's own part of the step; what it wants exchanged before the next one is waited for.
+ */
+static tg_status step_strategy(tg_session *s)
+{
+    bool now = false;
+    tg__session_clip_own(s, grad_norm(s));
+    int64_t begin = tg_now_ns(s->transport->clock);
+    s->strategy->ops->step(s->strategy, s->t, !s->nonfinite, s->lr, &s->actions);
+    s->apply_ns += tg_now_ns(s->transport->clock) - begin;
+    for (size_t i = 0; i < s->actions.count; i++)
+        now = now || s->actions.item[i].due <= s->t;
+    if (!now)
+        return TG_OK; /* what this step delivered is told before more is submitted */
+    TG_TRY(submit_actions(s, true));
+    return tg__session_deliver(s, s->t);
+}
+
 static tg_status step(tg_session *s, tg_step_info *info)
 {
     TG_TRY(complete_gradients(s));
     rate_step(s);
     TG_TRY(tg__session_deliver_step(s));
+    TG_TRY(step_strategy(s));
     TG_TRY(tg__session_report_end(s, info));
-    int64_t begin = tg_now_ns(s->transport->clock);
-    s->strategy->ops->step(s->strategy, s->t, !s->nonfinite, s->lr, &s->actions);
-    int64_t end = tg_now_ns(s->transport->clock);
-    s->apply_ns += end - begin;
     TG_TRY(submit_actions(s, true));
     TG_TRY(tg__engine_progress(s->engine));
     uint64_t bytes, near = tg__engine_bytes_near(s->engine, &bytes);

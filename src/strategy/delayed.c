@@ -103,7 +103,7 @@ tg_status tg__delayed_init(tg__strategy *s, uint64_t k)
 {
     delayed spec = {.k = k}, *d;
     TG_TRY(read_spec(s, &spec));
-    TG_TRY(tg__strategy_add_optimizer(s));
+    TG_TRY(tg__strategy_add_optimizer(s, TG__ROLE_REPLICATED));
     spec.global = s->nslots;
     TG_TRY(tg__strategy_add_slot(s, "global", TG__ROLE_REPLICATED, TG__RESCALE_COPY));
     TG_TRY(tg__alloc(1, sizeof *d, &d));
@@ -137,14 +137,12 @@ void tg__delayed_ready(tg__strategy *s, uint64_t t, uint32_t bucket, tg__actions
         tg__actions_add(out, bucket, false, t);
 }
 
-void tg__delayed_result(tg__strategy *s, uint64_t of_step, uint32_t bucket, const float *agg,
-                        double lr)
+void tg__delayed_result(tg__strategy *s, const tg__result *r)
 {
-    (void)of_step;
-    for (size_t i = 0; agg && i < s->ntensors; i++) {
+    for (size_t i = 0; r->agg && i < s->ntensors; i++) {
         const tg__wtensor *x = &s->tensor[i];
-        if (x->bucket == bucket)
-            tg__strategy_update(s, i, lr, global_of(s, i), agg + x->offset);
+        if (x->bucket == r->bucket)
+            tg__strategy_update(s, 0, i, r->lr, global_of(s, i), r->agg + x->offset);
     }
 }
 

@@ -10,8 +10,7 @@ TG_NODISCARD tg_status tg__delayed_init(tg__strategy *s, uint64_t k);
 void tg__delayed_fini(tg__strategy *s);
 void tg__delayed_begin(tg__strategy *s);
 void tg__delayed_ready(tg__strategy *s, uint64_t t, uint32_t bucket, tg__actions *out);
-void tg__delayed_result(tg__strategy *s, uint64_t of_step, uint32_t bucket, const float *agg,
-                        double lr);
+void tg__delayed_result(tg__strategy *s, const tg__result *r);
 void tg__delayed_step(tg__strategy *s, uint64_t t, bool finite, double lr, tg__actions *out);
 void tg__delayed_drained(tg__strategy *s, uint64_t t, tg__actions *out);
 const float *tg__delayed_global(const tg__strategy *s, size_t i);

@@ -93,8 +93,8 @@ static void adaptive_ones_alone_are_sequential(void **state)
         }
         play_drain(&delayed);
         assert_same_bits(play_global(&delayed, 0), sequential.rank[0].w);
-        if (sequential.rank[0].s->counts)
-            assert_int_equal(sequential.rank[0].updates[2], 7);
+        if (sequential.rank[0].s->memory[0].counts)
+            assert_int_equal(sequential.rank[0].updates[0][2], 7);
         play_destroy(&delayed);
         play_destroy(&sequential);
     }

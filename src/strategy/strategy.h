@@ -7,13 +7,16 @@
  *     [the session waits until every exchange with due <= t has its aggregate]
  *     result(b, s, agg)  in the order the exchanges were returned: apply the aggregate of step s
  *     step(t)            all gradients are in, all due results applied; may return EXCHANGEs
+ *     [those with due <= t are waited for now, and delivered: result]
  *
  * At the end of the run the session drains: it delivers what is in flight (result) and calls
  * drained(), again as long as that returns EXCHANGEs. Evaluation never drains: it uses global().
  * After step(t) the parameters are those of the next forward pass.
  *
  * `agg` is the strategy's to read during result() only. A buffer of its own that it gave to an
- * EXCHANGE stays untouched until that exchange's result().
+ * EXCHANGE stays untouched until that exchange's result(). Such a buffer is a change of parameters
+ * (or state that goes with them), not a gradient: no learning rate and no clipping of the mean
+ * concerns it.
  *
  * If step t's gradient was not finite on this rank, ready(b, t) is called all the same and step(t)
  * gets finite = false; an exchange that any rank flagged is delivered with agg = NULL: apply
@@ -31,11 +34,14 @@ typedef struct tg__action {
     const float *buffer; /* (n of the bucket) what to exchange; NULL: the bucket's gradient of this
                           * step (which the session guards) */
     bool coded;          /* through the method's codec; false: dense f32, feedback bypassed */
+    bool absent;         /* this rank has nothing to say: it counts as zero, and what the method
+                            remembers stays as it is. Ranks may differ in it */
     int priority;        /* smaller first; FIFO among equals */
     uint64_t due;        /* step before whose `step()` the result is delivered */
+    uint32_t tag;        /* the strategy's own, given back with the result */
 } tg__action;
 
-typedef struct tg__actions { /* filled by the strategy, room for one per bucket and call */
+typedef struct tg__actions { /* filled by the strategy; room: its in_flight per bucket and call */
     tg__action *item;
     size_t count, cap;
 } tg__actions;
@@ -56,23 +62,42 @@ typedef struct tg__slot_request {
     const char *name; /* "global", "momentum" */
     tg__role role;
     tg__rescale rescale;
-    bool optimizers; /* the optimizer's own: tensors whose optimizer has fewer need none */
+    size_t optimizers; /* 1 + number among the optimizer's own slots: tensors whose optimizer has
+                          fewer need none. 0: the strategy's */
 } tg__slot_request;
+
+/* What an optimizer remembers: of the averages, or of this rank's gradients. */
+typedef struct tg__memory {
+    size_t slot; /* its first */
+    tg__role role;
+    bool counts;
+    uint64_t *updates; /* (ntensors) that each tensor had; set by the owner as slots are, if counts */
+} tg__memory;
+enum { TG__MEMORIES = 2 };
+
+/* An aggregate that came. */
+typedef struct tg__result {
+    uint64_t of_step;
+    uint32_t bucket, tag;
+    const float *agg; /* (n of the bucket); NULL: dropped */
+    double lr;        /* of_step's */
+} tg__result;
 
 typedef struct tg__strategy tg__strategy;
 typedef struct tg__strategy_ops {
     tg_entry entry;
-    /* read s->spec, check the combination, set s->impl and s->in_flight, ask for slots.
+    /* read s->spec, check the combination, set s->impl, s->in_flight, s->sends_updates; ask for
+     * slots and memories.
      * Errors TG_E_SPEC, TG_E_UNSUPPORTED with the reason */
     tg_status (*init)(tg__strategy *s);
     void (*fini)(tg__strategy *s);
     /* Parameters are set (initial ones): first call before steps. Not called after a load. */
     void (*begin)(tg__strategy *s);
     void (*ready)(tg__strategy *s, uint64_t t, uint32_t bucket, tg__actions *out);
-    /* agg (n of the bucket); lr: of_step's. */
-    void (*result)(tg__strategy *s, uint64_t of_step, uint32_t bucket, const float *agg, double lr);
+    void (*result)(tg__strategy *s, const tg__result *r);
     void (*step)(tg__strategy *s, uint64_t t, bool finite, double lr, tg__actions *out);
-    /* Nothing is in flight after step t: the caller's parameters become the global ones. */
+    /* Nothing is in flight after step t: the caller's parameters become the global ones, unless an
+     * EXCHANGE is returned. */
     void (*drained)(tg__strategy *s, uint64_t t, tg__actions *out);
     /* The global parameters of tensor i, which evaluation, checkpoints and hashes use. */
     const float *(*global)(const tg__strategy *s, size_t i);
@@ -88,21 +113,25 @@ struct tg__strategy {
     const tg_spec *spec;
     const tg_optimizer *optimizer; /* of tensors that name none; with the most slots of all */
     uint64_t steps_per_epoch;
+    int rank, size;
     size_t nbuckets;
     tg__wtensor *tensor; /* (ntensors), trained ones */
     size_t ntensors;
     size_t
         in_flight; /* most exchanges of one bucket that can be under way: 1 unless init says more */
+    bool sends_updates; /* buffers of its own go through the method's codec */
     /* Slots: requests made by init, with zeroed pointer arrays (ntensors); before begin (or the
      * first step after a load) the owner sets slot[r][i] = vector (n of tensor i), zeroed or as
      * loaded. */
     size_t nslots;
     tg__slot_request *request;
     float ***slot;
-    /* (ntensors) updates that each tensor had: set by the owner as slots are if `counts`, which
-     * tg__strategy_add_optimizer sets; else NULL. */
-    bool counts;
-    uint64_t *updates;
+    tg__memory memory[TG__MEMORIES];
+    size_t nmemories;
+    /* What this rank's gradients are multiplied with before a local update, of this step: clipping
+     * by their global norm. Set by the owner before step(). */
+    float clip;
+    float *clipped; /* (n of the largest tensor) if the optimizer clips */
     void *impl;
 };
 
@@ -110,14 +139,20 @@ const tg__strategy_ops *const *tg__strategies(size_t *count_p);
 const tg_entry *const *tg__strategy_entries(size_t *count_p);
 const tg_entry *const *tg__optimizer_entries(size_t *count_p);
 const tg_entry *const *tg__lr_schedule_entries(size_t *count_p);
+typedef struct tg__strategy_setup {
+    const tg_optimizer *optimizer;
+    uint64_t steps_per_epoch;
+    int rank, size;
+    tg__wtensor *tensor; /* (ntensors) */
+    size_t ntensors, nbuckets;
+} tg__strategy_setup;
 /* Parse and init. optimizer and tensor table are the caller's and must outlive it; n and bucket of
  * the tensors are known by now, w and g only from begin on. Nothing else in s is the caller's to
- * set but slot[r][i].
+ * set but slot[r][i], memory[].updates and clip.
  * Errors  TG_E_SPEC, TG_E_NOMEM, TG_E_UNSUPPORTED
  * Threads one at a time; a strategy starts none */
-TG_NODISCARD tg_status tg__strategy_create(const char *spec, const tg_optimizer *optimizer,
-                                           uint64_t steps_per_epoch, tg__wtensor *tensor,
-                                           size_t ntensors, size_t nbuckets, tg__strategy **s_p);
+TG_NODISCARD tg_status tg__strategy_create(const char *spec, const tg__strategy_setup *setup,
+                                           tg__strategy **s_p);
 void tg__strategy_destroy(tg__strategy *s); /* NULL is fine */
 
 /* ---- for the strategies' own files ---- */
@@ -125,14 +160,17 @@ void tg__strategy_destroy(tg__strategy *s); /* NULL is fine */
 /* Ask for one more slot: slot[s->nslots] from then on. Errors TG_E_NOMEM */
 TG_NODISCARD tg_status tg__strategy_add_slot(tg__strategy *s, const char *name, tg__role role,
                                              tg__rescale rescale);
-/* Ask for the optimizer's slots (replicated), which must be the first. Errors TG_E_NOMEM */
-TG_NODISCARD tg_status tg__strategy_add_optimizer(tg__strategy *s);
+/* Ask for the optimizer's slots: memory[s->nmemories] from then on. role: REPLICATED of averages,
+ * RANK of this rank's gradients. Errors TG_E_NOMEM */
+TG_NODISCARD tg_status tg__strategy_add_optimizer(tg__strategy *s, tg__role role);
 /* The optimizer of tensor i: without momentum where its method owns that. */
 const tg_optimizer *tg__strategy_optimizer(const tg__strategy *s, size_t i);
-/* The optimizer's update of tensor i by g: w (the tensor's parameters, or the strategy's copy of
- * them) becomes the next. */
-void tg__strategy_update(tg__strategy *s, size_t i, double lr, float *w, const float *g);
-/* dst = what that would make of w; nothing else changes. dst must not be w. */
+/* The optimizer's update of tensor i by g, memory m: w (the tensor's parameters, or the strategy's
+ * copy of them) becomes the next. */
+void tg__strategy_update(tg__strategy *s, size_t m, size_t i, double lr, float *w, const float *g);
+/* The same by this rank's gradient, clipped. */
+void tg__strategy_update_own(tg__strategy *s, size_t m, size_t i, double lr, float *w);
+/* dst = what an update by memory 0 would make of w; nothing else changes. dst must not be w. */
 void tg__strategy_preview(const tg__strategy *s, size_t i, double lr, float *dst, const float *w,
                           const float *g);
 /* Return an EXCHANGE of the bucket's gradient of this step. The first bucket, which the next

@@ -1,6 +1,7 @@
 /* The list of strategies, made from strategies.def, and what all of them share. */
 #include "strategy/strategy.h"
 #include "base/mem.h"
+#include "kernel/kernel.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -46,18 +47,20 @@ static tg_status init(tg__strategy *s, const char *text)
     return TG_OK;
 }
 
-tg_status tg__strategy_create(const char *spec, const tg_optimizer *optimizer,
-                              uint64_t steps_per_epoch, tg__wtensor *tensor, size_t ntensors,
-                              size_t nbuckets, tg__strategy **s_p)
+tg_status tg__strategy_create(const char *spec, const tg__strategy_setup *setup,
+                              tg__strategy **s_p)
 {
     tg__strategy *s;
     TG_TRY(tg__alloc(1, sizeof *s, &s));
-    s->optimizer = optimizer;
-    s->steps_per_epoch = steps_per_epoch;
-    s->tensor = tensor;
-    s->ntensors = ntensors;
-    s->nbuckets = nbuckets;
+    s->optimizer = setup->optimizer;
+    s->steps_per_epoch = setup->steps_per_epoch;
+    s->rank = setup->rank;
+    s->size = setup->size;
+    s->tensor = setup->tensor;
+    s->ntensors = setup->ntensors;
+    s->nbuckets = setup->nbuckets;
     s->in_flight = 1;
+    s->clip = 1;
     tg_status status = init(s, spec);
     if (status == TG_OK)
         *s_p = s;
@@ -76,6 +79,7 @@ void tg__strategy_destroy(tg__strategy *s)
         free(s->slot[r]);
     free(s->slot);
     free(s->request);
+    free(s->clipped);
     tg_spec_free((tg_spec *)(uintptr_t)s->spec);
     free(s);
 }
@@ -97,15 +101,26 @@ tg_status tg__strategy_add_slot(tg__strategy *s, const char *name, tg__role role
     return TG_OK;
 }
 
-tg_status tg__strategy_add_optimizer(tg__strategy *s)
+/* Room for a clipped gradient. */
+static tg_status make_clipped(tg__strategy *s)
 {
+    size_t most = 0;
+    for (size_t i = 0; i < s->ntensors; i++)
+        most = TG__MAX(most, s->tensor[i].n);
+    return tg__alloc(most, sizeof(float), &s->clipped);
+}
+
+tg_status tg__strategy_add_optimizer(tg__strategy *s, tg__role role)
+{
+    s->memory[s->nmemories++] =
+        (tg__memory){.slot = s->nslots, .role = role, .counts = s->optimizer->ops->counts};
     for (size_t i = 0; i < tg_optimizer_slots(s->optimizer); i++) {
-        TG_TRY(tg__strategy_add_slot(s, tg_optimizer_slot_name(s->optimizer, i),
-                                     TG__ROLE_REPLICATED, TG__RESCALE_COPY));
-        s->request[s->nslots - 1].optimizers = true;
+        TG_TRY(tg__strategy_add_slot(s, tg_optimizer_slot_name(s->optimizer, i), role,
+                                     role == TG__ROLE_RANK ? TG__RESCALE_ZERO : TG__RESCALE_COPY));
+        s->request[s->nslots - 1].optimizers = i + 1;
     }
-    s->counts = s->optimizer->ops->counts;
-    return TG_OK;
+    return role == TG__ROLE_RANK && s->optimizer->clip > 0 && s->clipped == NULL ? make_clipped(s)
+                                                                                : TG_OK;
 }
 
 const tg_optimizer *tg__strategy_optimizer(const tg__strategy *s, size_t i)
@@ -114,29 +129,44 @@ const tg_optimizer *tg__strategy_optimizer(const tg__strategy *s, size_t i)
 }
 
 /* The vectors of tensor i in the optimizer's slots. */
-static void vectors(const tg__strategy *s, size_t i, float *vec[TG__OPTIMIZER_SLOTS])
+static void vectors(const tg__strategy *s, const tg__memory *m, size_t i,
+                    float *vec[TG__OPTIMIZER_SLOTS])
 {
     for (size_t r = 0; r < tg_optimizer_slots(s->optimizer); r++)
-        vec[r] = s->slot[r][i];
+        vec[r] = s->slot[m->slot + r][i];
 }
 
-void tg__strategy_update(tg__strategy *s, size_t i, double lr, float *w, const float *g)
+void tg__strategy_update(tg__strategy *s, size_t m, size_t i, double lr, float *w, const float *g)
 {
     const tg__wtensor *x = &s->tensor[i];
-    const tg_update u = {.lr = lr, .number = s->updates ? ++s->updates[i] : 0, .ndim = x->ndim};
+    const tg__memory *y = &s->memory[m];
+    const tg_update u = {.lr = lr, .number = y->updates ? ++y->updates[i] : 0, .ndim = x->ndim};
     float *vec[TG__OPTIMIZER_SLOTS];
-    vectors(s, i, vec);
+    vectors(s, y, i, vec);
     tg_optimizer_step(tg__strategy_optimizer(s, i), &u, w, g, x->n, vec);
+}
+
+void tg__strategy_update_own(tg__strategy *s, size_t m, size_t i, double lr, float *w)
+{
+    const tg__wtensor *x = &s->tensor[i];
+    const float *g = x->g;
+    if (s->clip != 1) {
+        memcpy(s->clipped, g, x->n * sizeof *g);
+        tg__kernel()->scale(s->clipped, s->clip, x->n);
+        g = s->clipped;
+    }
+    tg__strategy_update(s, m, i, lr, w, g);
 }
 
 void tg__strategy_preview(const tg__strategy *s, size_t i, double lr, float *dst, const float *w,
                           const float *g)
 {
     const tg__wtensor *x = &s->tensor[i];
-    const tg_update u = {.lr = lr, .number = s->updates ? s->updates[i] + 1 : 0, .ndim = x->ndim};
+    const tg__memory *m = &s->memory[0];
+    const tg_update u = {.lr = lr, .number = m->updates ? m->updates[i] + 1 : 0, .ndim = x->ndim};
     const tg_optimizer *o = tg__strategy_optimizer(s, i);
     float *vec[TG__OPTIMIZER_SLOTS];
-    vectors(s, i, vec);
+    vectors(s, m, i, vec);
     o->ops->preview(o, &u, dst, w, g, x->n, vec);
 }
 

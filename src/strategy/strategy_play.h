@@ -15,7 +15,9 @@ enum {
     PLAY_TENSORS = 3,
     PLAY_BUCKETS = 2,
     PLAY_EVENTS = 64,
-    PLAY_SLOTS = 4
+    PLAY_SLOTS = 16,
+    PLAY_LANES = 8,
+    PLAY_ACTIONS = PLAY_BUCKETS * PLAY_LANES
 };
 
 typedef struct play_rank {
@@ -23,11 +25,11 @@ typedef struct play_rank {
     tg__wtensor tensor[PLAY_TENSORS];
     float w[PLAY_N], g[PLAY_N];
     float slot[PLAY_SLOTS][PLAY_N];
-    uint64_t updates[PLAY_TENSORS];
+    uint64_t updates[TG__MEMORIES][PLAY_TENSORS];
 } play_rank;
 
 typedef struct play_exchange {
-    uint32_t bucket;
+    uint32_t bucket, tag;
     uint64_t of_step, due;
     double lr;
     bool flagged;
@@ -38,7 +40,7 @@ typedef struct play {
     int ranks;
     tg_optimizer *optimizer;
     play_rank rank[PLAY_RANKS];
-    play_exchange flight[2 * PLAY_BUCKETS];
+    play_exchange flight[PLAY_ACTIONS];
     size_t flights;
     uint64_t t;
     double lr;
@@ -78,10 +80,18 @@ static void play_create(play *p, const char *strategy, const char *optimizer, in
                                          .bucket = bucket[i]};
         for (size_t e = 0; e < PLAY_N; e++)
             r->w[e] = cosf((float)e);
-        if (tg__strategy_create(strategy, p->optimizer, 10, r->tensor, PLAY_TENSORS, PLAY_BUCKETS,
-                                &r->s) != TG_OK)
+        const tg__strategy_setup setup = {.optimizer = p->optimizer,
+                                          .steps_per_epoch = 10,
+                                          .rank = j,
+                                          .size = ranks,
+                                          .tensor = r->tensor,
+                                          .ntensors = PLAY_TENSORS,
+                                          .nbuckets = PLAY_BUCKETS};
+        if (tg__strategy_create(strategy, &setup, &r->s) != TG_OK)
             fail_msg("%s", tg_error());
-        r->s->updates = r->s->counts ? r->updates : NULL;
+        assert_true(r->s->nslots <= PLAY_SLOTS && r->s->in_flight <= PLAY_LANES);
+        for (size_t m = 0; m < r->s->nmemories; m++)
+            r->s->memory[m].updates = r->s->memory[m].counts ? r->updates[m] : NULL;
         for (size_t k = 0; k < r->s->nslots; k++)
             for (size_t i = 0; i < PLAY_TENSORS; i++)
                 r->s->slot[k][i] = r->slot[k] + play_begin[i];
@@ -108,27 +118,40 @@ static void play_gradient(float *g, const float *w, int j, uint64_t t)
         g[e] = sinf(3 * w[e] + (float)j) + 0.25f * cosf((float)(e + t));
 }
 
+/* What rank j hands in; NULL: nothing. */
+static const float *play_payload(const play *p, int j, const tg__action *a)
+{
+    if (a->absent)
+        return NULL;
+    return a->buffer != NULL ? a->buffer : p->rank[j].g + play_bucket_begin[a->bucket];
+}
+
 /* All ranks must have returned the same; the exchange adds in rank order. */
-static void play_take(play *p, tg__action list[][PLAY_BUCKETS], const size_t *count)
+static void play_take(play *p, tg__action list[][PLAY_ACTIONS], const size_t *count)
 {
     for (size_t a = 0; a < count[0]; a++) {
         const tg__action *first = &list[0][a];
         play_exchange *x = &p->flight[p->flights++];
         assert_true(p->flights <= TG__COUNT(p->flight));
         *x = (play_exchange){.bucket = first->bucket,
+                             .tag = first->tag,
                              .of_step = p->t,
                              .due = first->due,
                              .lr = p->lr,
-                             .flagged = p->bad_rank >= 0};
+                             .flagged = first->buffer == NULL && p->bad_rank >= 0};
         for (int j = 0; j < p->ranks; j++) {
             assert_int_equal(count[j], count[0]);
             const tg__action *own = &list[j][a];
             assert_true(own->bucket == first->bucket && own->coded == first->coded &&
-                        own->due == first->due && own->priority == first->priority);
-            const float *g = p->rank[j].g + play_bucket_begin[first->bucket];
-            assert_null(own->buffer);
-            for (size_t e = 0; e < play_bucket_len[first->bucket]; e++)
-                x->sum[e] = j == 0 ? g[e] : x->sum[e] + g[e];
+                        own->due == first->due && own->priority == first->priority &&
+                        own->tag == first->tag);
+            assert_true((own->buffer == NULL) == (first->buffer == NULL));
+            const float *g = play_payload(p, j, own);
+            for (size_t e = 0; e < play_bucket_len[first->bucket]; e++) {
+                const float value = g == NULL ? 0 : g[e];
+                x->flagged = x->flagged || !isfinite(value);
+                x->sum[e] = j == 0 ? value : x->sum[e] + value;
+            }
         }
         char event[4] = {'x', (char)('0' + first->bucket), first->coded ? 'c' : 'd', 0};
         play_note(p, event);
@@ -146,28 +169,30 @@ static void play_deliver(play *p, uint64_t due)
         }
         for (size_t e = 0; e < PLAY_N; e++)
             x->sum[e] *= 1.0f / (float)p->ranks;
+        const tg__result r = {.of_step = x->of_step,
+                              .bucket = x->bucket,
+                              .tag = x->tag,
+                              .agg = x->flagged ? NULL : x->sum,
+                              .lr = x->lr};
         for (int j = 0; j < p->ranks; j++)
-            p->rank[j].s->ops->result(p->rank[j].s, x->of_step, x->bucket,
-                                      x->flagged ? NULL : x->sum, x->lr);
+            p->rank[j].s->ops->result(p->rank[j].s, &r);
         char event[4] = {'r', (char)('0' + x->bucket), x->flagged ? '-' : 0, 0};
         play_note(p, event);
     }
     p->flights = kept;
 }
 
-/* One step of all ranks. */
-static void play_step(play *p)
+/* One step of all ranks, of the gradients that they have. */
+static void play_step_on(play *p)
 {
-    tg__action list[PLAY_RANKS][PLAY_BUCKETS];
+    tg__action list[PLAY_RANKS][PLAY_ACTIONS];
     size_t count[PLAY_RANKS] = {0};
-    for (int j = 0; j < p->ranks; j++) {
-        play_gradient(p->rank[j].g, p->rank[j].w, j, p->t);
+    for (int j = 0; j < p->ranks; j++)
         if (j == p->bad_rank)
             p->rank[j].g[5] = NAN;
-    }
     for (uint32_t b = 0; b < PLAY_BUCKETS; b++) {
         for (int j = 0; j < p->ranks; j++) {
-            tg__actions out = {list[j], 0, PLAY_BUCKETS};
+            tg__actions out = {list[j], 0, PLAY_ACTIONS};
             p->rank[j].s->ops->ready(p->rank[j].s, p->t, b, &out);
             count[j] = out.count;
         }
@@ -175,23 +200,37 @@ static void play_step(play *p)
     }
     play_deliver(p, p->t);
     for (int j = 0; j < p->ranks; j++) {
-        tg__actions out = {list[j], 0, PLAY_BUCKETS};
+        tg__actions out = {list[j], 0, PLAY_ACTIONS};
         p->rank[j].s->ops->step(p->rank[j].s, p->t, j != p->bad_rank, p->lr, &out);
         count[j] = out.count;
-        for (size_t a = 0; a < out.count; a++)
-            assert_true(list[j][a].due > p->t); /* results due now were delivered before */
     }
     play_note(p, "s");
     play_take(p, list, count);
+    play_deliver(p, p->t); /* what is due at once */
     p->bad_rank = -1;
     p->t++;
 }
 
+static void play_step(play *p)
+{
+    for (int j = 0; j < p->ranks; j++)
+        play_gradient(p->rank[j].g, p->rank[j].w, j, p->t);
+    play_step_on(p);
+}
+
 static void play_drain(play *p)
 {
-    play_deliver(p, UINT64_MAX);
-    for (int j = 0; j < p->ranks; j++)
-        p->rank[j].s->ops->drained(p->rank[j].s, p->t, NULL);
+    tg__action list[PLAY_RANKS][PLAY_ACTIONS];
+    size_t count[PLAY_RANKS] = {0};
+    do {
+        play_deliver(p, UINT64_MAX);
+        for (int j = 0; j < p->ranks; j++) {
+            tg__actions out = {list[j], 0, PLAY_ACTIONS};
+            p->rank[j].s->ops->drained(p->rank[j].s, p->t, &out);
+            count[j] = out.count;
+        }
+        play_take(p, list, count);
+    } while (p->flights > 0);
 }
 
 /* The global parameters of rank j in one piece. */

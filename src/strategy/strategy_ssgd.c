@@ -5,7 +5,7 @@
 
 static tg_status init(tg__strategy *s)
 {
-    return tg__strategy_add_optimizer(s);
+    return tg__strategy_add_optimizer(s, TG__ROLE_REPLICATED);
 }
 
 static void nothing(tg__strategy *s)
@@ -19,13 +19,12 @@ static void ready(tg__strategy *s, uint64_t t, uint32_t bucket, tg__actions *out
     tg__actions_add(out, bucket, true, t);
 }
 
-static void result(tg__strategy *s, uint64_t of_step, uint32_t bucket, const float *agg, double lr)
+static void result(tg__strategy *s, const tg__result *r)
 {
-    (void)of_step;
-    for (size_t i = 0; agg && i < s->ntensors; i++) {
+    for (size_t i = 0; r->agg && i < s->ntensors; i++) {
         const tg__wtensor *x = &s->tensor[i];
-        if (x->bucket == bucket)
-            tg__strategy_update(s, i, lr, x->w, agg + x->offset);
+        if (x->bucket == r->bucket)
+            tg__strategy_update(s, 0, i, r->lr, x->w, r->agg + x->offset);
     }
 }
 

@@ -29,7 +29,13 @@ static void assert_refused(const char *spec, const char *optimizer, uint64_t ste
     tg__strategy *s = NULL;
     tg__wtensor tensor = {.n = 1};
     assert_int_equal(tg_optimizer_create(optimizer, &o), TG_OK);
-    assert_int_equal(tg__strategy_create(spec, o, steps_per_epoch, &tensor, 1, 1, &s), TG_E_SPEC);
+    const tg__strategy_setup setup = {.optimizer = o,
+                                      .steps_per_epoch = steps_per_epoch,
+                                      .size = 2,
+                                      .tensor = &tensor,
+                                      .ntensors = 1,
+                                      .nbuckets = 1};
+    assert_int_equal(tg__strategy_create(spec, &setup, &s), TG_E_SPEC);
     assert_null(s);
     if (!strstr(tg_error(), want))
         fail_msg("%s", tg_error());
