@@ -71,7 +71,8 @@ typedef struct tg__memory {
     size_t slot; /* its first */
     tg__role role;
     bool counts;
-    uint64_t *updates; /* (ntensors) that each tensor had; set by the owner as slots are, if counts */
+    uint64_t
+        *updates; /* (ntensors) that each tensor had; set by the owner as slots are, if counts */
 } tg__memory;
 enum { TG__MEMORIES = 2 };
 
@@ -176,5 +177,8 @@ void tg__strategy_preview(const tg__strategy *s, size_t i, double lr, float *dst
 /* Return an EXCHANGE of the bucket's gradient of this step. The first bucket, which the next
  * forward pass reads first, goes first. */
 void tg__actions_add(tg__actions *out, uint32_t bucket, bool coded, uint64_t due);
+/* Return an EXCHANGE of a bucket's part of a slot, coded. */
+void tg__actions_add_slot(const tg__strategy *s, tg__actions *out, uint32_t bucket, size_t slot,
+                          uint64_t due, uint32_t tag);
 
 #endif

@@ -47,8 +47,7 @@ static tg_status init(tg__strategy *s, const char *text)
     return TG_OK;
 }
 
-tg_status tg__strategy_create(const char *spec, const tg__strategy_setup *setup,
-                              tg__strategy **s_p)
+tg_status tg__strategy_create(const char *spec, const tg__strategy_setup *setup, tg__strategy **s_p)
 {
     tg__strategy *s;
     TG_TRY(tg__alloc(1, sizeof *s, &s));
@@ -120,7 +119,7 @@ tg_status tg__strategy_add_optimizer(tg__strategy *s, tg__role role)
         s->request[s->nslots - 1].optimizers = i + 1;
     }
     return role == TG__ROLE_RANK && s->optimizer->clip > 0 && s->clipped == NULL ? make_clipped(s)
-                                                                                : TG_OK;
+                                                                                 : TG_OK;
 }
 
 const tg_optimizer *tg__strategy_optimizer(const tg__strategy *s, size_t i)
@@ -175,4 +174,16 @@ void tg__actions_add(tg__actions *out, uint32_t bucket, bool coded, uint64_t due
     if (out->count < out->cap) /* the caller made room for one per bucket */
         out->item[out->count++] =
             (tg__action){.bucket = bucket, .coded = coded, .priority = (int)bucket, .due = due};
+}
+
+/* A bucket's tensors stand side by side in slots: the one at its beginning is where it begins. */
+void tg__actions_add_slot(const tg__strategy *s, tg__actions *out, uint32_t bucket, size_t slot,
+                          uint64_t due, uint32_t tag)
+{
+    size_t first = 0;
+    while (s->tensor[first].bucket != bucket || s->tensor[first].offset != 0)
+        first++;
+    tg__actions_add(out, bucket, true, due);
+    out->item[out->count - 1].buffer = s->slot[slot][first];
+    out->item[out->count - 1].tag = tag;
 }

@@ -9,7 +9,7 @@
 static void lists_what_exists(void **state)
 {
     (void)state;
-    static const char *const names[] = {"ssgd", "od", "cd"};
+    static const char *const names[] = {"ssgd", "od", "cd", "pipe", "dga"};
     size_t count, entries;
     const tg__strategy_ops *const *all = tg__strategies(&count);
     const tg_entry *const *list = tg__strategy_entries(&entries);
@@ -18,7 +18,7 @@ static void lists_what_exists(void **state)
     for (size_t i = 0; i < count; i++) {
         assert_string_equal(list[i]->name, names[i]);
         assert_ptr_equal(list[i], &all[i]->entry);
-        assert_int_equal(all[i]->bypasses, i != 0);
+        assert_int_equal(all[i]->bypasses, strchr("oc", names[i][0]) != NULL);
     }
 }
 
@@ -45,7 +45,10 @@ static void assert_refused(const char *spec, const char *optimizer, uint64_t ste
 static void refuses_with_a_reason(void **state)
 {
     (void)state;
-    assert_refused("dga", "sgd", 0, "unknown strategy \"dga\": allowed: ssgd, od, cd");
+    assert_refused("dgb", "sgd", 0, "unknown strategy \"dgb\": allowed: ssgd, od, cd, pipe, dga");
+    assert_refused("dga:delay=5,every=2", "sgd", 0, "delay=5 with every=2: allowed: a multiple");
+    assert_refused("dga:every=2,delay=2,correct=no", "sgd", 0, "correct=no with every=2");
+    assert_refused("pipe:width=0", "sgd", 0, "width=0: allowed: 1 <= width <= 1000");
     assert_refused("ssgd:k=1", "sgd", 0, "allowed: none, it has no keys");
     assert_refused("od:k=1", "sgd", 0, "allowed: warmup, eta_loc, local, lambda");
     assert_refused("cd:k=-1", "sgd", 0, "k=-1: allowed: 0 <= k");

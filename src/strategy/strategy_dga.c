@@ -1,0 +1,281 @@
+/* Delayed gradient averaging: ranks go on by themselves while averages are under way; an average
+ * that comes takes the place of the own gradient it is an average of.
+ *
+ *     A      the parameters after all averages that have come: the same on all ranks, "global"
+ *     U[t]   what the rank's own optimizer made of its own gradient in step t
+ *     P      the sum of all U whose averages have not come: "pending"
+ *     w      = A - P, what the rank computes at
+ *
+ * every = 1: step t's gradient is exchanged, due in step t + delay; then
+ *     A = optimizer(A, mean of g[t - delay]),  P -= U[t - delay],  w = A - P
+ *     U[t] = w - own(w, g),  P += U[t],  w = own(w, g)
+ * with two memories, the optimizer's (of averages) and the own. For SGD that is
+ *     w -= (U[t] - U[t - delay]) + eta[t - delay] * mean of g[t - delay]
+ * and, as all of it is linear, with momentum the same as handing the optimizer the corrected
+ * gradient g[t] - g[t - delay] + mean of g[t - delay].
+ *
+ * every = K: the sum of K steps' U is exchanged, K steps after the last; the mean goes off A. Only
+ * the own memory exists. A last block that is not full is exchanged when the run is drained.
+ *
+ * correct = no: w = A; no own steps.
+ *
+ * When all averages are in, P is 0 but for rounding; draining makes it 0 and w A: ranks agree.
+ *
+ * Source: Zhu et al. 2021, "Delayed Gradient Averaging", NeurIPS */
+#include "strategy/strategy.h"
+#include "base/mem.h"
+#include "kernel/kernel.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { DELAY_MAX = 1000 };
+
+typedef struct dga {
+    uint64_t delay, every;
+    uint64_t drained; /* 1 + the step after which a block that was not full was sent */
+    bool correct;
+    size_t global, pending, block; /* slots; block: every > 1, the U since the last exchange */
+    size_t own, nown;              /* `nown` slots from `own` on: U, or blocks of them, sent */
+    size_t memory;                 /* the own one */
+    float *before;                 /* (n of the largest tensor) w before an own step */
+    char name[DELAY_MAX][28];
+} dga;
+
+static const tg_key keys[] = {
+    {.name = "delay",
+     .type = TG_KEY_INT,
+     .def = "1",
+     .max = DELAY_MAX,
+     .help = "averages are applied this many steps late; 0: waited for. A multiple of every"},
+    {.name = "every",
+     .type = TG_KEY_INT,
+     .def = "1",
+     .min = 1,
+     .max = 1e9,
+     .help = "own steps to an exchange"},
+    {.name = "correct",
+     .type = TG_KEY_FLAG,
+     .def = "yes",
+     .help = "go on by own gradients, which averages then replace; no: plain delay (pipe)"},
+    {.name = NULL}};
+
+/* The own steps of rank and tensor: nothing of the kind is needed without delay. */
+static bool goes_on(const dga *d)
+{
+    return d->every > 1 || (d->correct && d->delay > 0);
+}
+
+static tg_status read_spec(tg__strategy *s, dga *d)
+{
+    d->delay = (uint64_t)tg_spec_int(s->spec, "delay");
+    d->every = (uint64_t)tg_spec_int(s->spec, "every");
+    d->correct = tg_spec_flag(s->spec, "correct");
+    if (d->delay % d->every != 0)
+        return tg_fail(TG_E_SPEC,
+                       "strategy \"dga\": delay=%llu with every=%llu: allowed: a multiple of every",
+                       (unsigned long long)d->delay, (unsigned long long)d->every);
+    if (d->every > 1 && !d->correct)
+        return tg_fail(TG_E_SPEC,
+                       "strategy \"dga\": correct=no with every=%llu: plain delay has no own steps "
+                       "to put together: allowed: every=1",
+                       (unsigned long long)d->every);
+    return TG_OK;
+}
+
+static tg_status add_slot(tg__strategy *s, const char *name, tg__role role, size_t *at_p)
+{
+    *at_p = s->nslots;
+    return tg__strategy_add_slot(s, name, role,
+                                 role == TG__ROLE_RANK ? TG__RESCALE_ZERO : TG__RESCALE_COPY);
+}
+
+static tg_status add_own(tg__strategy *s, dga *d)
+{
+    size_t most = 0, unused;
+    d->memory = s->nmemories;
+    TG_TRY(tg__strategy_add_optimizer(s, TG__ROLE_RANK));
+    TG_TRY(add_slot(s, "pending", TG__ROLE_RANK, &d->pending));
+    if (d->every > 1)
+        TG_TRY(add_slot(s, "block", TG__ROLE_RANK, &d->block));
+    d->nown = TG__MAX(d->delay / d->every, 1);
+    d->own = s->nslots;
+    for (size_t i = 0; i < d->nown; i++) {
+        snprintf(d->name[i], sizeof d->name[i], "own %zu", i);
+        TG_TRY(add_slot(s, d->name[i], TG__ROLE_RANK, &unused));
+    }
+    for (size_t i = 0; i < s->ntensors; i++)
+        most = TG__MAX(most, s->tensor[i].n);
+    return tg__alloc(most, sizeof *d->before, &d->before);
+}
+
+static tg_status init_as(tg__strategy *s, dga *d)
+{
+    TG_TRY(read_spec(s, d));
+    s->sends_updates = d->every > 1;
+    s->in_flight = d->every > 1 ? TG__MAX(d->delay / d->every, 1) : d->delay + 1;
+    if (d->every == 1)
+        TG_TRY(tg__strategy_add_optimizer(s, TG__ROLE_REPLICATED));
+    TG_TRY(add_slot(s, "global", TG__ROLE_REPLICATED, &d->global));
+    return goes_on(d) ? add_own(s, d) : TG_OK;
+}
+
+static void fini(tg__strategy *s)
+{
+    dga *d = s->impl;
+    free(d->before);
+    free(d);
+}
+
+static tg_status init(tg__strategy *s)
+{
+    dga *d;
+    TG_TRY(tg__alloc(1, sizeof *d, &d));
+    s->impl = d;
+    tg_status status = init_as(s, d);
+    if (status != TG_OK)
+        fini(s);
+    return status;
+}
+
+static float *global_of(const tg__strategy *s, size_t i)
+{
+    const dga *d = s->impl;
+    return s->slot[d->global][i];
+}
+
+static const float *global(const tg__strategy *s, size_t i)
+{
+    return global_of(s, i);
+}
+
+static void begin(tg__strategy *s)
+{
+    for (size_t i = 0; i < s->ntensors; i++)
+        memcpy(global_of(s, i), s->tensor[i].w, s->tensor[i].n * sizeof(float));
+}
+
+/* w = A - P */
+static void place(tg__strategy *s, size_t i)
+{
+    const dga *d = s->impl;
+    const tg__wtensor *x = &s->tensor[i];
+    memcpy(x->w, global_of(s, i), x->n * sizeof *x->w);
+    if (goes_on(d))
+        tg__kernel()->sub(x->w, s->slot[d->pending][i], x->n);
+}
+
+/* The U that this result is about are pending no more. Where a rank's were not finite, taking them
+ * off would not undo them: P is put together again. */
+static void settle(tg__strategy *s, size_t i, const tg__result *r)
+{
+    const dga *d = s->impl;
+    const size_t n = s->tensor[i].n;
+    float *own = s->slot[d->own + r->tag][i], *pending = s->slot[d->pending][i];
+    if (r->agg != NULL) {
+        tg__kernel()->sub(pending, own, n);
+        memset(own, 0, n * sizeof *own);
+        return;
+    }
+    memset(own, 0, n * sizeof *own);
+    memset(pending, 0, n * sizeof *pending);
+    for (size_t k = 1; k < d->nown; k++) /* in the order they were sent */
+        tg__kernel()->add(pending, s->slot[d->own + (r->tag + k) % d->nown][i], n);
+    if (d->every > 1)
+        tg__kernel()->add(pending, s->slot[d->block][i], n);
+}
+
+static void result(tg__strategy *s, const tg__result *r)
+{
+    const dga *d = s->impl;
+    for (size_t i = 0; i < s->ntensors; i++) {
+        const tg__wtensor *x = &s->tensor[i];
+        if (x->bucket != r->bucket)
+            continue;
+        if (r->agg != NULL && d->every == 1)
+            tg__strategy_update(s, 0, i, r->lr, global_of(s, i), r->agg + x->offset);
+        else if (r->agg != NULL)
+            tg__kernel()->sub(global_of(s, i), r->agg + x->offset, x->n);
+        if (goes_on(d))
+            settle(s, i, r);
+        place(s, i);
+    }
+}
+
+static size_t ring_at(const dga *d, uint64_t t)
+{
+    return d->nown == 0 ? 0 : (size_t)(t / d->every % d->nown);
+}
+
+static void ready(tg__strategy *s, uint64_t t, uint32_t bucket, tg__actions *out)
+{
+    const dga *d = s->impl;
+    if (d->every > 1)
+        return;
+    tg__actions_add(out, bucket, true, t + d->delay);
+    out->item[out->count - 1].tag = (uint32_t)ring_at(d, t);
+}
+
+/* An own step: U is added to what is pending and to where it is kept. */
+static void go_on(tg__strategy *s, size_t i, uint64_t t, double lr)
+{
+    const dga *d = s->impl;
+    const tg__wtensor *x = &s->tensor[i];
+    float *kept = s->slot[d->every > 1 ? d->block : d->own + ring_at(d, t)][i];
+    memcpy(d->before, x->w, x->n * sizeof *x->w);
+    tg__strategy_update_own(s, d->memory, i, lr, x->w);
+    tg__kernel()->sub(d->before, x->w, x->n);
+    tg__kernel()->add(s->slot[d->pending][i], d->before, x->n);
+    tg__kernel()->add(kept, d->before, x->n);
+}
+
+/* The block goes out. The slot that takes it is free: what it held came before this step. */
+static void send_block(tg__strategy *s, size_t at, uint64_t due, tg__actions *out)
+{
+    const dga *d = s->impl;
+    for (size_t i = 0; i < s->ntensors; i++) {
+        const size_t bytes = s->tensor[i].n * sizeof(float);
+        memcpy(s->slot[d->own + at][i], s->slot[d->block][i], bytes);
+        memset(s->slot[d->block][i], 0, bytes);
+    }
+    for (uint32_t b = 0; b < s->nbuckets; b++)
+        tg__actions_add_slot(s, out, b, d->own + at, due, (uint32_t)at);
+}
+
+static void step(tg__strategy *s, uint64_t t, bool finite, double lr, tg__actions *out)
+{
+    const dga *d = s->impl;
+    for (size_t i = 0; goes_on(d) && finite && i < s->ntensors; i++)
+        go_on(s, i, t, lr);
+    if (d->every > 1 && (t + 1) % d->every == 0)
+        send_block(s, ring_at(d, t), t + d->delay, out);
+}
+
+static void drained(tg__strategy *s, uint64_t t, tg__actions *out)
+{
+    dga *d = s->impl;
+    if (d->every > 1 && t % d->every != 0 && d->drained != t + 1) {
+        d->drained = t + 1;
+        send_block(s, ring_at(d, t), t, out);
+        return;
+    }
+    for (size_t i = 0; i < s->ntensors; i++) { /* P is 0 but for rounding */
+        if (goes_on(d))
+            memset(s->slot[d->pending][i], 0, s->tensor[i].n * sizeof(float));
+        place(s, i);
+    }
+}
+
+const tg__strategy_ops tg__strategy_dga = {
+    .entry = {"dga", "own steps, corrected by averages that come `delay` steps late",
+              "Zhu et al. 2021, NeurIPS, \"Delayed Gradient Averaging\"", keys},
+    .init = init,
+    .fini = fini,
+    .begin = begin,
+    .ready = ready,
+    .result = result,
+    .step = step,
+    .drained = drained,
+    .global = global,
+};
