@@ -116,8 +116,9 @@ typedef enum tg_purpose {
     TG_PURPOSE_DROPOUT = 5,
     TG_PURPOSE_TEST = 6,
     TG_PURPOSE_FAULT = 7,
-    TG_PURPOSE_BASIS = 8, /* first guesses of low-rank methods */
-    TG_PURPOSE_OWNER = 9  /* as CODEC, where sums are encoded again */
+    TG_PURPOSE_BASIS = 8,   /* first guesses of low-rank methods */
+    TG_PURPOSE_OWNER = 9,   /* as CODEC, where sums are encoded again */
+    TG_PURPOSE_CLIENTS = 10 /* which ranks take part in a round */
 } tg_purpose;
 
 /* A key names a stream. Streams with different keys are independent. rank is 0 where all ranks must

@@ -102,6 +102,8 @@ typedef struct tg__strategy_ops {
     void (*drained)(tg__strategy *s, uint64_t t, tg__actions *out);
     /* The global parameters of tensor i, which evaluation, checkpoints and hashes use. */
     const float *(*global)(const tg__strategy *s, size_t i);
+    /* Whether this rank sits step t out: its gradients are not asked for. NULL: never. */
+    bool (*idle)(const tg__strategy *s, uint64_t t);
     bool bypasses; /* may ask for exchanges that are not coded */
     /* A result concerns its bucket's parameters alone, and step() does not look at any: then
      * results may be delivered bucket by bucket, after step(), each before the parameters are read.
@@ -114,7 +116,10 @@ struct tg__strategy {
     const tg_spec *spec;
     const tg_optimizer *optimizer; /* of tensors that name none; with the most slots of all */
     uint64_t steps_per_epoch;
+    uint64_t seed;
     int rank, size;
+    const uint64_t *samples; /* (size) of each rank's data, set by the owner before begin, or the
+                                first step after a load; NULL: as many on all */
     size_t nbuckets;
     tg__wtensor *tensor; /* (ntensors), trained ones */
     size_t ntensors;
@@ -142,14 +147,14 @@ const tg_entry *const *tg__optimizer_entries(size_t *count_p);
 const tg_entry *const *tg__lr_schedule_entries(size_t *count_p);
 typedef struct tg__strategy_setup {
     const tg_optimizer *optimizer;
-    uint64_t steps_per_epoch;
+    uint64_t steps_per_epoch, seed;
     int rank, size;
     tg__wtensor *tensor; /* (ntensors) */
     size_t ntensors, nbuckets;
 } tg__strategy_setup;
 /* Parse and init. optimizer and tensor table are the caller's and must outlive it; n and bucket of
  * the tensors are known by now, w and g only from begin on. Nothing else in s is the caller's to
- * set but slot[r][i], memory[].updates and clip.
+ * set but slot[r][i], memory[].updates, samples and clip.
  * Errors  TG_E_SPEC, TG_E_NOMEM, TG_E_UNSUPPORTED
  * Threads one at a time; a strategy starts none */
 TG_NODISCARD tg_status tg__strategy_create(const char *spec, const tg__strategy_setup *setup,

@@ -53,6 +53,7 @@ tg_status tg__strategy_create(const char *spec, const tg__strategy_setup *setup,
     TG_TRY(tg__alloc(1, sizeof *s, &s));
     s->optimizer = setup->optimizer;
     s->steps_per_epoch = setup->steps_per_epoch;
+    s->seed = setup->seed;
     s->rank = setup->rank;
     s->size = setup->size;
     s->tensor = setup->tensor;

@@ -9,7 +9,8 @@
 static void lists_what_exists(void **state)
 {
     (void)state;
-    static const char *const names[] = {"ssgd", "od", "cd", "pipe", "dga"};
+    static const char *const names[] = {"ssgd",  "od",     "cd",     "pipe",     "dga",
+                                        "local", "fedavg", "diloco", "streaming"};
     size_t count, entries;
     const tg__strategy_ops *const *all = tg__strategies(&count);
     const tg_entry *const *list = tg__strategy_entries(&entries);
@@ -18,7 +19,8 @@ static void lists_what_exists(void **state)
     for (size_t i = 0; i < count; i++) {
         assert_string_equal(list[i]->name, names[i]);
         assert_ptr_equal(list[i], &all[i]->entry);
-        assert_int_equal(all[i]->bypasses, strchr("oc", names[i][0]) != NULL);
+        const bool gradients = strchr("sp", names[i][0]) != NULL || strcmp(names[i], "dga") == 0;
+        assert_int_equal(all[i]->bypasses, !gradients || strcmp(names[i], "streaming") == 0);
     }
 }
 
@@ -46,6 +48,10 @@ static void refuses_with_a_reason(void **state)
 {
     (void)state;
     assert_refused("dgb", "sgd", 0, "unknown strategy \"dgb\": allowed: ssgd, od, cd, pipe, dga");
+    assert_refused("streaming", "sgd", 0, "fragments=2, but there are 1 buckets");
+    assert_refused("streaming:every=4,fragments=1,overlap=4", "sgd", 0,
+                   "overlap=4 with every=4: allowed: 0 to 3");
+    assert_refused("fedavg:clients=0", "sgd", 0, "clients=0: allowed: 0 < clients <= 1");
     assert_refused("dga:delay=5,every=2", "sgd", 0, "delay=5 with every=2: allowed: a multiple");
     assert_refused("dga:every=2,delay=2,correct=no", "sgd", 0, "correct=no with every=2");
     assert_refused("pipe:width=0", "sgd", 0, "width=0: allowed: 1 <= width <= 1000");

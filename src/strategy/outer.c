@@ -1,0 +1,302 @@
+/* Rounds of own steps.
+ *
+ *     A    the parameters after the last average: the same on all ranks, slot "global"
+ *     t < after:  w = optimizer(w, mean of g), A = w              (uncompressed)
+ *     else:       w = optimizer(w, own g), its memory the rank's own
+ *     every `every` steps (fragment f of F: those are f * every / F steps earlier):
+ *         D = A - w is exchanged;  `overlap` steps later
+ *         v = momentum * v + mean D
+ *         A = A - lr * (mean D + momentum * v)
+ *         w = alpha * w + (1 - alpha) * A
+ *
+ * A round in which some rank's D is not finite is lost: w = A on all ranks. What is left of a round
+ * is exchanged when the run is drained; then w = A.
+ *
+ * clients < 1: in each round so many ranks, drawn alike by all, take part; the others compute
+ * nothing and say nothing. The mean is over those that do, weighted by their samples:
+ *     D of a rank is multiplied with P * samples / sum of the samples of those that take part
+ *
+ * Source: local SGD, K-AVG: Zhou, Cong 2018, arXiv:1708.01012; Stich 2019, arXiv:1805.09767
+ *         post-local: Lin et al. 2020, arXiv:1808.07217; FedAvg: McMahan et al. 2017,
+ *         arXiv:1602.05629; DiLoCo: Douillard et al. 2023, arXiv:2311.08105; streaming: Douillard
+ * et al. 2025, arXiv:2501.18512 */
+#include "strategy/outer.h"
+#include "base/mem.h"
+#include "kernel/kernel.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { OF_GRADIENT = 0, OF_UPDATE = 1, OF_STATE = 2 }; /* tags; OF_STATE + optimizer's slot */
+
+typedef struct outer {
+    tg__outer c;
+    size_t global, sent, velocity; /* slots; velocity: momentum > 0 */
+    uint64_t drained;              /* 1 + the step after which a part of a round was sent */
+    uint32_t *order;               /* (ranks) scratch for drawing clients */
+} outer;
+
+static float *global_of(const tg__strategy *s, size_t i)
+{
+    const outer *o = s->impl;
+    return s->slot[o->global][i];
+}
+
+const float *tg__outer_global(const tg__strategy *s, size_t i)
+{
+    return global_of(s, i);
+}
+
+/* ---- who takes part -------------------------------------------------------------------------- */
+
+/* The round that own step t belongs to. */
+static uint64_t round_of(const outer *o, uint64_t t)
+{
+    return (t - o->c.after) / o->c.every;
+}
+
+static uint64_t samples_of(const tg__strategy *s, int rank)
+{
+    return s->samples == NULL ? 1 : s->samples[rank];
+}
+
+/* The ranks of the round come first in o->order; how many they are. */
+static int draw(const tg__strategy *s, uint64_t round)
+{
+    const outer *o = s->impl;
+    const tg_rng_key key = {.seed = s->seed, .purpose = TG_PURPOSE_CLIENTS, .step = round};
+    const int count = (int)(o->c.clients * s->size + 0.5);
+    tg_rng_permutation(&key, o->order, (size_t)s->size);
+    return count < 1 ? 1 : count;
+}
+
+/* What this rank's D is multiplied with in that round; 0: it takes no part. */
+static double weight_in(const tg__strategy *s, uint64_t round)
+{
+    const outer *o = s->impl;
+    uint64_t own = 0, all = 0;
+    if (o->c.clients == 1 && !o->c.weighted)
+        return 1;
+    const int count = draw(s, round);
+    for (int i = 0; i < count; i++) {
+        const int rank = (int)o->order[i];
+        const uint64_t samples = o->c.weighted ? samples_of(s, rank) : 1;
+        own += rank == s->rank ? samples : 0;
+        all += samples;
+    }
+    return all == 0 ? 0 : (double)s->size * (double)own / (double)all;
+}
+
+bool tg__outer_idle(const tg__strategy *s, uint64_t t)
+{
+    const outer *o = s->impl;
+    return t >= o->c.after && weight_in(s, round_of(o, t)) == 0;
+}
+
+/* ---- making one ------------------------------------------------------------------------------ */
+
+static tg_status check(const tg__strategy *s, const tg__outer *c)
+{
+    const char *name = tg_spec_name(s->spec);
+    if (c->fragments > s->nbuckets)
+        return tg_fail(TG_E_SPEC,
+                       "strategy \"%s\": fragments=%u, but there are %zu buckets: allowed: at most "
+                       "so many; a smaller bucket_bytes (--fusion) makes more buckets",
+                       name, c->fragments, s->nbuckets);
+    if (c->fragments > c->every)
+        return tg_fail(TG_E_SPEC,
+                       "strategy \"%s\": fragments=%u with every=%llu: allowed: 1 to %llu", name,
+                       c->fragments, (unsigned long long)c->every, (unsigned long long)c->every);
+    if (c->overlap >= c->every)
+        return tg_fail(TG_E_SPEC,
+                       "strategy \"%s\": overlap=%llu with every=%llu: allowed: 0 to %llu", name,
+                       (unsigned long long)c->overlap, (unsigned long long)c->every,
+                       (unsigned long long)(c->every - 1));
+    return TG_OK;
+}
+
+static tg_status add_slots(tg__strategy *s, outer *o)
+{
+    TG_TRY(tg__strategy_add_optimizer(s, TG__ROLE_RANK));
+    o->global = s->nslots;
+    TG_TRY(tg__strategy_add_slot(s, "global", TG__ROLE_REPLICATED, TG__RESCALE_COPY));
+    o->sent = s->nslots;
+    TG_TRY(tg__strategy_add_slot(s, "sent", TG__ROLE_RANK, TG__RESCALE_ZERO));
+    o->velocity = s->nslots;
+    if (o->c.momentum > 0)
+        TG_TRY(tg__strategy_add_slot(s, "velocity", TG__ROLE_REPLICATED, TG__RESCALE_COPY));
+    return tg__alloc((size_t)s->size, sizeof *o->order, &o->order);
+}
+
+void tg__outer_fini(tg__strategy *s)
+{
+    outer *o = s->impl;
+    free(o->order);
+    free(o);
+}
+
+tg_status tg__outer_init(tg__strategy *s, const tg__outer *config)
+{
+    outer *o;
+    TG_TRY(check(s, config));
+    TG_TRY(tg__alloc(1, sizeof *o, &o));
+    o->c = *config;
+    s->impl = o;
+    s->sends_updates = true;
+    if (config->state == TG__OUTER_AVERAGE)
+        s->in_flight = 1 + tg_optimizer_slots(s->optimizer);
+    tg_status status = add_slots(s, o);
+    if (status != TG_OK)
+        tg__outer_fini(s);
+    return status;
+}
+
+void tg__outer_begin(tg__strategy *s)
+{
+    for (size_t i = 0; i < s->ntensors; i++)
+        memcpy(global_of(s, i), s->tensor[i].w, s->tensor[i].n * sizeof(float));
+}
+
+/* ---- what comes ------------------------------------------------------------------------------ */
+
+/* A = A - lr * (mean + momentum * v) */
+static void outer_step(tg__strategy *s, size_t i, const float *mean)
+{
+    const outer *o = s->impl;
+    const size_t n = s->tensor[i].n;
+    const float lr = (float)o->c.lr, m = (float)o->c.momentum;
+    float *a = global_of(s, i);
+    if (m == 0) {
+        tg__kernel()->axpy(a, -lr, mean, n);
+        return;
+    }
+    float *v = s->slot[o->velocity][i];
+    for (size_t e = 0; e < n; e++) {
+        v[e] = m * v[e] + mean[e];
+        a[e] -= lr * (mean[e] + m * v[e]);
+    }
+}
+
+/* w = alpha * w + (1 - alpha) * A */
+static void take_global(tg__strategy *s, size_t i, double alpha)
+{
+    const tg__wtensor *x = &s->tensor[i];
+    const float keep = (float)alpha, rest = (float)(1 - alpha), *a = global_of(s, i);
+    if (alpha == 0) {
+        memcpy(x->w, a, x->n * sizeof *a);
+        return;
+    }
+    for (size_t e = 0; e < x->n; e++)
+        x->w[e] = keep * x->w[e] + rest * a[e];
+}
+
+static void take(tg__strategy *s, size_t i, const tg__result *r)
+{
+    const outer *o = s->impl;
+    const tg__wtensor *x = &s->tensor[i];
+    const float *agg = r->agg == NULL ? NULL : r->agg + x->offset;
+    if (r->tag == OF_GRADIENT) {
+        if (agg == NULL)
+            return;
+        tg__strategy_update(s, 0, i, r->lr, x->w, agg);
+        memcpy(global_of(s, i), x->w, x->n * sizeof *x->w);
+    } else if (r->tag == OF_UPDATE) {
+        if (agg != NULL)
+            outer_step(s, i, agg);
+        take_global(s, i, agg == NULL ? 0 : o->c.alpha);
+    } else if (agg != NULL) {
+        memcpy(s->slot[s->memory[0].slot + r->tag - OF_STATE][i], agg, x->n * sizeof *agg);
+    }
+}
+
+void tg__outer_result(tg__strategy *s, const tg__result *r)
+{
+    for (size_t i = 0; i < s->ntensors; i++)
+        if (s->tensor[i].bucket == r->bucket)
+            take(s, i, r);
+}
+
+/* ---- what goes ------------------------------------------------------------------------------- */
+
+void tg__outer_ready(tg__strategy *s, uint64_t t, uint32_t bucket, tg__actions *out)
+{
+    const outer *o = s->impl;
+    if (t < o->c.after)
+        tg__actions_add(out, bucket, false, t);
+}
+
+/* Own steps of the fragment since its last exchange, when `steps` were taken in all. */
+static uint64_t since_sent(const outer *o, uint32_t fragment, uint64_t steps)
+{
+    const uint64_t offset = fragment * o->c.every / o->c.fragments;
+    return steps + offset < o->c.every ? steps : (steps + offset) % o->c.every;
+}
+
+/* D of a tensor. */
+static void prepare(tg__strategy *s, size_t i, float weight)
+{
+    const outer *o = s->impl;
+    const tg__wtensor *x = &s->tensor[i];
+    float *d = s->slot[o->sent][i];
+    memcpy(d, global_of(s, i), x->n * sizeof *d);
+    tg__kernel()->sub(d, x->w, x->n);
+    if (weight != 1)
+        tg__kernel()->scale(d, weight, x->n);
+}
+
+static void send(tg__strategy *s, uint32_t fragment, uint64_t round, uint64_t due, tg__actions *out)
+{
+    const outer *o = s->impl;
+    const float weight = (float)weight_in(s, round);
+    for (size_t i = 0; weight != 0 && i < s->ntensors; i++)
+        if (s->tensor[i].bucket % o->c.fragments == fragment)
+            prepare(s, i, weight);
+    for (uint32_t b = fragment; b < s->nbuckets; b += o->c.fragments) {
+        tg__actions_add_slot(s, out, b, o->sent, due, OF_UPDATE);
+        out->item[out->count - 1].absent = weight == 0;
+    }
+    for (uint32_t q = 0; o->c.state == TG__OUTER_AVERAGE && q < s->in_flight - 1; q++)
+        for (uint32_t b = fragment; b < s->nbuckets; b += o->c.fragments) {
+            tg__actions_add_slot(s, out, b, s->memory[0].slot + q, due, OF_STATE + q);
+            out->item[out->count - 1].coded = false;
+        }
+}
+
+/* The optimizers forget, each at the start of a round of its own. */
+static void forget(tg__strategy *s)
+{
+    const tg__memory *m = &s->memory[0];
+    for (size_t i = 0; i < s->ntensors; i++) {
+        for (size_t q = 0; q < tg_optimizer_slots(tg__strategy_optimizer(s, i)); q++)
+            memset(s->slot[m->slot + q][i], 0, s->tensor[i].n * sizeof(float));
+        if (m->updates != NULL)
+            m->updates[i] = 0;
+    }
+}
+
+void tg__outer_step(tg__strategy *s, uint64_t t, bool finite, double lr, tg__actions *out)
+{
+    const outer *o = s->impl;
+    if (t < o->c.after)
+        return;
+    const uint64_t steps = t + 1 - o->c.after, round = round_of(o, t);
+    if (o->c.state == TG__OUTER_RESET && (steps - 1) % o->c.every == 0)
+        forget(s);
+    for (size_t i = 0; finite && !tg__outer_idle(s, t) && i < s->ntensors; i++)
+        tg__strategy_update_own(s, 0, i, lr, s->tensor[i].w);
+    for (uint32_t f = 0; f < o->c.fragments; f++)
+        if (since_sent(o, f, steps) == 0)
+            send(s, f, round, t + o->c.overlap, out);
+}
+
+void tg__outer_drained(tg__strategy *s, uint64_t t, tg__actions *out)
+{
+    outer *o = s->impl;
+    const uint64_t steps = t > o->c.after ? t - o->c.after : 0;
+    for (uint32_t f = 0; o->drained != t + 1 && f < o->c.fragments; f++)
+        if (since_sent(o, f, steps) != 0)
+            send(s, f, round_of(o, t - 1), t, out);
+    o->drained = t + 1;
+    for (size_t i = 0; out->count == 0 && i < s->ntensors; i++)
+        take_global(s, i, 0);
+}

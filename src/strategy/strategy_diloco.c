@@ -1,0 +1,23 @@
+/* DiLoCo: many own steps, then an outer step of Nesterov's momentum along the mean change. */
+#include "strategy/outer.h"
+#include "strategy/outer_keys.h"
+
+static const tg_key keys[] = {TG__OUTER_EVERY, TG__OUTER_NESTEROV, {.name = NULL}};
+
+static tg_status init(tg__strategy *s)
+{
+    const tg__outer c = {.every = (uint64_t)tg_spec_int(s->spec, "every"),
+                         .fragments = 1,
+                         .lr = tg_spec_real(s->spec, "lr"),
+                         .momentum = tg_spec_real(s->spec, "momentum"),
+                         .clients = 1,
+                         .state = TG__OUTER_KEEP};
+    return tg__outer_init(s, &c);
+}
+
+const tg__strategy_ops tg__strategy_diloco = {
+    .entry = {"diloco", "many own steps, then Nesterov's along the mean of what they changed",
+              "Douillard et al. 2023, arXiv:2311.08105", keys},
+    .init = init,
+    TG__OUTER_OPS,
+};

@@ -1,0 +1,40 @@
+/* FedAvg: local SGD by some ranks in turn, weighted by their samples; clients begin a round with
+ * nothing but the parameters. */
+#include "strategy/outer.h"
+
+static const tg_key keys[] = {
+    {.name = "every",
+     .type = TG_KEY_INT,
+     .def = "10",
+     .min = 1,
+     .max = 1e9,
+     .help = "own steps in a round"},
+    {.name = "clients",
+     .type = TG_KEY_REAL,
+     .def = "1",
+     .max = 1,
+     .min_open = true,
+     .help = "fraction of the ranks that take part in a round; at least one does"},
+    {.name = "weighted",
+     .type = TG_KEY_FLAG,
+     .def = "yes",
+     .help = "ranks count by their numbers of samples; no: alike"},
+    {.name = NULL}};
+
+static tg_status init(tg__strategy *s)
+{
+    const tg__outer c = {.every = (uint64_t)tg_spec_int(s->spec, "every"),
+                         .fragments = 1,
+                         .lr = 1,
+                         .clients = tg_spec_real(s->spec, "clients"),
+                         .weighted = tg_spec_flag(s->spec, "weighted"),
+                         .state = TG__OUTER_RESET};
+    return tg__outer_init(s, &c);
+}
+
+const tg__strategy_ops tg__strategy_fedavg = {
+    .entry = {"fedavg", "rounds of own steps by a sample of the ranks, weighted by their data",
+              "McMahan et al. 2017, arXiv:1602.05629", keys},
+    .init = init,
+    TG__OUTER_OPS,
+};

@@ -1,0 +1,45 @@
+/* Streaming DiLoCo: fragments of the parameters take turns, and go on while their average is under
+ * way. (Few bits a value are the method's: e.g. qsgd:bits=4.) */
+#include "strategy/outer.h"
+#include "strategy/outer_keys.h"
+
+static const tg_key keys[] = {
+    TG__OUTER_EVERY,
+    {.name = "fragments",
+     .type = TG_KEY_INT,
+     .def = "2",
+     .min = 1,
+     .max = 1e6,
+     .help = "parts whose rounds end one after the other; of buckets, every so-manieth"},
+    {.name = "overlap",
+     .type = TG_KEY_INT,
+     .def = "1",
+     .max = 1e9,
+     .help = "own steps while an average is under way"},
+    {.name = "alpha",
+     .type = TG_KEY_REAL,
+     .def = "0",
+     .max = 1,
+     .help = "how much of the own parameters stays when it comes"},
+    TG__OUTER_NESTEROV,
+    {.name = NULL}};
+
+static tg_status init(tg__strategy *s)
+{
+    const tg__outer c = {.every = (uint64_t)tg_spec_int(s->spec, "every"),
+                         .overlap = (uint64_t)tg_spec_int(s->spec, "overlap"),
+                         .fragments = (uint32_t)tg_spec_int(s->spec, "fragments"),
+                         .alpha = tg_spec_real(s->spec, "alpha"),
+                         .lr = tg_spec_real(s->spec, "lr"),
+                         .momentum = tg_spec_real(s->spec, "momentum"),
+                         .clients = 1,
+                         .state = TG__OUTER_KEEP};
+    return tg__outer_init(s, &c);
+}
+
+const tg__strategy_ops tg__strategy_streaming = {
+    .entry = {"streaming", "like diloco, in fragments one after the other, beside own steps",
+              "Douillard et al. 2025, arXiv:2501.18512", keys},
+    .init = init,
+    TG__OUTER_OPS,
+};
