@@ -54,12 +54,13 @@ typedef struct fixture_job {
      * in their order, times world / merged; NULL: its own */
     const int *merge;
     int merged;
+    bool samples; /* rank r has r + 1 */
 } fixture_job;
 
 typedef struct fixture_result {
     tg_status status;
     char error[512];
-    uint64_t hash, steps, skipped, stopped_after, bytes;
+    uint64_t hash, steps, skipped, stopped_after, bytes, idle;
     float w[FIXTURE_N];         /* global parameters at the end */
     float evaluated[FIXTURE_N]; /* ... at the last evaluation */
     float trail[64][FIXTURE_N]; /* parameters of the next forward pass after each step */
@@ -217,7 +218,9 @@ static inline tg_status fixture_train(fixture_rank *r, tg_session *s, float *w, 
             TG_TRY(tg_grad_wait(s, id[i]));
             memcpy(g + offset[i], flat + at, n * sizeof *g);
         }
-        for (int i = 0; i < FIXTURE_TENSORS; i++) /* ranks may differ in the order */
+        const bool idle = tg_session_idle(s);
+        r->out->idle += idle;
+        for (int i = 0; !idle && i < FIXTURE_TENSORS; i++) /* ranks may differ in the order */
             TG_TRY(tg_grad_ready(s, id[r->rank % 2 ? i : FIXTURE_TENSORS - 1 - i]));
         TG_TRY(tg_step(s, &info));
         if (t < 64) {
@@ -270,7 +273,8 @@ static inline tg_status fixture_session(fixture_rank *r)
         .overlap = job->overlap,
         .buckets = odd && job->odd_buckets ? job->odd_buckets : job->buckets,
         .nbuckets = job->nbuckets,
-        .nodes = odd && job->odd_nodes ? job->odd_nodes : job->nodes};
+        .nodes = odd && job->odd_nodes ? job->odd_nodes : job->nodes,
+        .samples = job->samples ? (uint64_t)r->rank + 1 : 0};
     tg_session *s;
     TG_TRY(tg_session_create(&config, r->transport, &s));
     /* Only rank 0 starts from the right parameters: the others get them. */

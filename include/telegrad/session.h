@@ -102,6 +102,9 @@ typedef struct tg_session_config {
      * node for each rank: one level. Exchange=none, and votes on nodes of unequal size, are errors
      * when the session begins. Copied. */
     const int *nodes;
+    /* Of this rank's data, where strategies weight ranks by them (fedavg); 0 on all ranks: they
+     * count alike. */
+    uint64_t samples;
 } tg_session_config;
 
 /* transport is borrowed and not used by anyone else until the session is destroyed. Nothing is sent
@@ -153,6 +156,9 @@ TG_API TG_NODISCARD tg_status tg_grad_wait(tg_session *s, uint32_t id);
  * a strategy that applies bucket by bucket (ssgd), what came for its bucket is applied here. Also
  * for tensors that are not trained: nothing to wait for. */
 TG_API TG_NODISCARD tg_status tg_param_wait(tg_session *s, uint32_t id);
+/* Whether this rank sits the coming step out (fedavg with clients < 1): the caller computes nothing
+ * and makes nothing ready, but calls tg_step. Between steps; false before begin. */
+TG_API bool tg_session_idle(const tg_session *s);
 /* Inline driver: move what can be moved, without blocking. Call it between layers. No-op with a
  * thread. */
 TG_API TG_NODISCARD tg_status tg_progress(tg_session *s);

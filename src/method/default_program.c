@@ -352,6 +352,11 @@ static void default_absorb(tg__method *m, const tg__task *task)
     l->coded->ops->leftover(l->coded, other_units ? (float)(l->eta / *p->eta) : 1.0f, pending);
 }
 
+static double *default_units(const tg__method *m)
+{
+    return ((const program *)m->impl)->eta;
+}
+
 const tg__program_ops tg__default_program = {
     .rounds = 1,
     .init = default_init,
@@ -361,4 +366,5 @@ const tg__program_ops tg__default_program = {
     .aggregate = default_aggregate,
     .undo = default_undo,
     .absorb = default_absorb,
+    .units = default_units,
 };

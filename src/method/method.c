@@ -258,3 +258,53 @@ double tg__method_residual_norm(const tg__method *m)
     tg__parallel_copy_stats(m->setup.pool, NULL, pending, m->n, &stats);
     return sqrt(stats.sum_sq);
 }
+
+static float *pending_of(const tg__method *m)
+{
+    return m->feedback == NULL ? NULL : tg__feedback_pending(m->feedback);
+}
+
+static double *units_of(const tg__method *m)
+{
+    return m->def->program->units == NULL ? NULL : m->def->program->units(m);
+}
+
+/* Into a vector of zeros, as if the rate were the task's. */
+tg_status tg__method_owed(tg__method *m, const tg__task *task, bool dropped, float *owed)
+{
+    const tg__program_ops *program = m->def->program;
+    float *pending = pending_of(m);
+    double *units = units_of(m), now = units == NULL ? 0 : *units;
+    memset(owed, 0, m->n * sizeof *owed);
+    if (pending == NULL)
+        return TG_OK;
+    for (size_t i = 0; i < m->n; i++) {
+        owed[i] = pending[i];
+        pending[i] = 0;
+    }
+    if (units != NULL && task->eta > 0)
+        *units = task->eta;
+    tg_status status = dropped ? program->undo(m, task) : TG_OK;
+    if (!dropped && program->absorb != NULL)
+        program->absorb(m, task);
+    for (size_t i = 0; i < m->n; i++) {
+        const float value = pending[i];
+        pending[i] = owed[i];
+        owed[i] = value;
+    }
+    if (units != NULL)
+        *units = now;
+    return status;
+}
+
+void tg__method_repay(tg__method *m, double eta, const float *owed)
+{
+    float *pending = pending_of(m);
+    const double *units = units_of(m);
+    if (pending == NULL)
+        return;
+    if (units != NULL && eta > 0 && *units != eta)
+        tg__kernel()->axpy(pending, (float)(eta / *units), owed, m->n);
+    else
+        tg__kernel()->add(pending, owed, m->n);
+}

@@ -85,6 +85,8 @@ typedef struct tg__program_ops {
      * need not grow with them alike; setup->exchange is that of the spec. No method is made. NULL:
      * they are about as many bytes an element in any number of tensors or part of one. */
     void (*foresee)(const tg_spec *spec, const tg__method_setup *setup, struct tg__rehearsal *r);
+    /* The learning rate in whose units the pending vector is; NULL, or a result of NULL: none. */
+    double *(*units)(const tg__method *m);
     /* Norm of what was not sent yet, in programs that keep it themselves; NULL: the feedback's. */
     double (*residual_norm)(const tg__method *m);
 } tg__program_ops;
@@ -140,6 +142,12 @@ const tg__exchange_ops *tg__method_exchange(const tg__method *m);
 /* Whether something is kept that was not sent yet; its norm, 0 if nothing is kept. */
 bool tg__method_remembers(const tg__method *m);
 double tg__method_residual_norm(const tg__method *m);
+/* What undo (`dropped`) or absorb would add to the pending vector for this task, in the units of
+ * its rate: owed (n). Nothing changes. And add that later, once. For checkpoints between the two.
+ * Errors those of undo */
+TG_NODISCARD tg_status tg__method_owed(tg__method *m, const tg__task *task, bool dropped,
+                                       float *owed);
+void tg__method_repay(tg__method *m, double eta, const float *owed);
 
 /* Count the parts of x into the task: bytes, kept elements, whether a frame of this codec had to be
  * dense (NULL: that is how it is meant). */

@@ -138,6 +138,12 @@ static double residual_norm(const tg__method *m)
     return tg__method_residual_norm(((const two_level *)m->impl)->inner);
 }
 
+static double *units(const tg__method *m)
+{
+    const two_level *v = m->impl;
+    return v->inner == NULL || inner_ops(v)->units == NULL ? NULL : inner_ops(v)->units(v->inner);
+}
+
 /* ---- making one ------------------------------------------------------------------------------ */
 
 static tg_status refuse(const tg__method *m, const tg__method_def *def, const tg__nodes *nodes)
@@ -248,7 +254,8 @@ tg_status tg__two_level_init(tg__method *m, const char *text)
                                .next = next,
                                .aggregate = aggregate,
                                .undo = undo,
-                               .absorb = absorb};
+                               .absorb = absorb,
+                               .units = units};
     v->def.program = &v->ops;
     m->impl = v;
     m->def = &v->def;

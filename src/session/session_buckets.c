@@ -189,6 +189,18 @@ static tg_status takes_updates(const tg_session *s, const tg__rule *rule)
                        "strategy \"%s\" applies the mean of changes of parameters; method \"%s\" "
                        "gives a vote on their signs: allowed: a method that gives a mean (efsign)",
                        s->config.strategy, rule->method);
+    if (s->strategy->some_absent && rule->def->program->max_lanes == 1)
+        return tg_fail(
+            TG_E_UNSUPPORTED,
+            "strategy \"%s\" lets some ranks sit rounds out; method \"%s\" remembers what "
+            "the ranks did together: allowed: another method, or all ranks in each round",
+            s->config.strategy, rule->method);
+    if (s->strategy->some_absent && s->nodes != NULL)
+        return tg_fail(
+            TG_E_UNSUPPORTED,
+            "strategy \"%s\" lets some ranks sit rounds out, which a node's sum does not "
+            "know: allowed: no nodes, or all ranks in each round",
+            s->config.strategy);
     return TG_OK;
 }
 
@@ -278,6 +290,7 @@ static tg_status make_strategy(tg_session *s)
     }
     const tg__strategy_setup setup = {.optimizer = most,
                                       .steps_per_epoch = s->config.steps_per_epoch,
+                                      .seed = s->config.seed,
                                       .rank = s->transport->rank,
                                       .size = s->transport->size,
                                       .tensor = s->wtensor,
@@ -355,6 +368,7 @@ void tg__session_unbuild(tg_session *s)
         for (size_t l = 0; s->bucket[b].lane != NULL && l < s->lanes; l++) {
             tg__flight_fini(&s->bucket[b].lane[l].op.flight);
             free(s->bucket[b].lane[l].inbox);
+            free(s->bucket[b].lane[l].owed);
         }
         free(s->bucket[b].lane);
         tg__method_destroy(s->bucket[b].method);

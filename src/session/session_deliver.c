@@ -101,6 +101,14 @@ static tg_status refuse(const tg_session *s, uint64_t of_step)
                          : "");
 }
 
+/* What a checkpoint said. */
+static void repay(const tg_session *s, lane_op *o)
+{
+    if (o->owes)
+        tg__method_repay(s->bucket[o->op.bucket].method, o->op.task.eta, o->owed);
+    o->owes = false;
+}
+
 /* Some rank's gradient was not finite, or a sum of them: nothing of it is applied. only: this one;
  * NULL: all that waits of that step. */
 static tg_status drop(tg_session *s, uint64_t of_step, const lane_op *only)
@@ -118,6 +126,7 @@ static tg_status drop(tg_session *s, uint64_t of_step, const lane_op *only)
                 continue;
             if (!o->undone)
                 TG_TRY(s->bucket[b].method->def->program->undo(s->bucket[b].method, &o->op.task));
+            repay(s, o);
             o->waiting = false;
             const tg__result dropped = {
                 .of_step = of_step, .bucket = (uint32_t)b, .tag = o->tag, .lr = o->lr};
@@ -133,11 +142,15 @@ tg_status tg__session_absorb(tg_session *s, lane_op *o)
 {
     const bucket *b = &s->bucket[o->op.bucket];
     const tg__program_ops *program = b->method->def->program;
-    if (program->absorb == NULL || o->absorbed || o->loaded)
+    if (program->absorb == NULL || o->absorbed || (o->loaded && !o->owes))
         return TG_OK;
     for (size_t l = 0; l < s->lanes; l++) /* no begin() may be running beside it */
-        TG_TRY(tg__engine_wait_encoded(s->engine, &b->lane[l].op));
-    program->absorb(b->method, &o->op.task);
+        if (!b->lane[l].loaded)
+            TG_TRY(tg__engine_wait_encoded(s->engine, &b->lane[l].op));
+    if (o->loaded)
+        repay(s, o);
+    else
+        program->absorb(b->method, &o->op.task);
     o->absorbed = true;
     return TG_OK;
 }

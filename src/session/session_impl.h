@@ -35,6 +35,8 @@ typedef struct lane_op {
     bool absorbed; /* what this rank dropped from its sums is in the memory already */
     bool loaded;   /* the aggregate came from a checkpoint: `inbox` */
     float *inbox;  /* (n) */
+    bool owes;     /* ... and at its delivery the memory is owed: */
+    float *owed;   /* (n) */
     uint64_t due, order;
     uint32_t tag;
     bool update; /* not a gradient, but a buffer of the strategy's */
@@ -82,6 +84,7 @@ struct tg_session {
     tg_optimizer *plain;     /* without momentum, for methods that own it; NULL: none does */
     tg__rules rules;
     tg__strategy *strategy;
+    uint64_t *samples; /* (size) of all ranks; NULL: as many on all */
     tg__state *state;
     tensor *tensor;
     size_t ntensors, cap;

@@ -13,8 +13,8 @@
 /* One exchange that was in flight, as stored before its aggregate. */
 typedef struct inbox_head {
     uint64_t of_step, due, order;
-    double lr, density;
-    uint32_t bucket, lane, flags, coded, tag, update;
+    double lr, density, eta;
+    uint32_t bucket, lane, flags, coded, tag, update, owes, unused;
     uint64_t coded_bytes;
 } inbox_head;
 
@@ -52,9 +52,34 @@ static char *identity(const tg_session *s)
 
 /* ---- saving ---------------------------------------------------------------------------------- */
 
-/* Finish what is in flight, early parameters first. A step that some rank flagged will be dropped
- * at its delivery; its payload goes back into the residual now, as does what was dropped from the
- * sums of the others, which is the same: nothing is encoded in between. */
+/* Whether the step of o will be dropped at its delivery: what is under way is in. */
+static bool will_drop(const tg_session *s, const lane_op *o)
+{
+    for (size_t c = 0; c < s->nbuckets; c++)
+        for (size_t m = 0; m < s->lanes; m++) {
+            const lane_op *other = &s->bucket[c].lane[m];
+            if (other->waiting && other->op.step == o->op.step &&
+                (other->op.flags | other->op.flags_in) & TG__FLAG_NONFINITE)
+                return true;
+        }
+    return false;
+}
+
+/* What a dropped step will give back to the memory, or what was dropped from the sums of another,
+ * goes there now: where one exchange is under way at a time nothing is encoded before its delivery.
+ */
+static tg_status settle_op(tg_session *s, lane_op *o)
+{
+    const bucket *b = &s->bucket[o->op.bucket];
+    if (!will_drop(s, o))
+        return tg__session_absorb(s, o);
+    if (!o->undone)
+        TG_TRY(b->method->def->program->undo(b->method, &o->op.task));
+    o->undone = true;
+    return TG_OK;
+}
+
+/* Finish what is in flight, early parameters first. */
 static tg_status settle(tg_session *s)
 {
     TG_TRY(tg__session_deliver_early(s));
@@ -62,25 +87,21 @@ static tg_status settle(tg_session *s)
         for (size_t l = 0; l < s->lanes; l++)
             if (s->bucket[b].lane[l].waiting && !s->bucket[b].lane[l].loaded)
                 TG_TRY(tg__engine_wait(s->engine, &s->bucket[b].lane[l].op));
-    for (size_t b = 0; b < s->nbuckets; b++)
-        for (size_t l = 0; l < s->lanes; l++) {
-            lane_op *o = &s->bucket[b].lane[l];
-            bool flagged = false;
-            for (size_t c = 0; c < s->nbuckets; c++)
-                for (size_t m = 0; m < s->lanes; m++) {
-                    const lane_op *other = &s->bucket[c].lane[m];
-                    flagged =
-                        flagged || (other->waiting && other->op.step == o->op.step &&
-                                    (other->op.flags | other->op.flags_in) & TG__FLAG_NONFINITE);
-                }
-            if (o->waiting && !flagged)
-                TG_TRY(tg__session_absorb(s, o));
-            if (!o->waiting || o->undone || !flagged)
-                continue;
-            TG_TRY(s->bucket[b].method->def->program->undo(s->bucket[b].method, &o->op.task));
-            o->undone = true;
-        }
+    for (size_t b = 0; s->lanes == 1 && b < s->nbuckets; b++)
+        if (s->bucket[b].lane[0].waiting)
+            TG_TRY(settle_op(s, &s->bucket[b].lane[0]));
     return TG_OK;
+}
+
+/* With several under way, encoding goes on between: what each will owe the memory is stored. */
+static tg_status find_owed(tg_session *s, lane_op *o)
+{
+    const bucket *b = &s->bucket[o->op.bucket];
+    if (s->lanes == 1 || o->loaded)
+        return TG_OK;
+    if (o->owed == NULL)
+        TG_TRY(tg__alloc(b->n, sizeof *o->owed, &o->owed));
+    return tg__method_owed(b->method, &o->op.task, will_drop(s, o), o->owed);
 }
 
 static tg_status put_inbox(tg_session *s, tg__ckpt_writer *w, uint64_t *count_p)
@@ -88,9 +109,11 @@ static tg_status put_inbox(tg_session *s, tg__ckpt_writer *w, uint64_t *count_p)
     uint64_t count = 0;
     for (uint32_t b = 0; b < s->nbuckets; b++)
         for (uint32_t l = 0; l < s->lanes; l++) {
-            const lane_op *o = &s->bucket[b].lane[l];
+            lane_op *o = &s->bucket[b].lane[l];
             if (!o->waiting)
                 continue;
+            TG_TRY(find_owed(s, o));
+            const bool owes = s->lanes > 1 && (o->owes || !o->loaded);
             inbox_head head = {.of_step = o->op.step,
                                .due = o->due,
                                .order = o->order,
@@ -103,13 +126,18 @@ static tg_status put_inbox(tg_session *s, tg__ckpt_writer *w, uint64_t *count_p)
                                .coded = o->op.task.coded,
                                .tag = o->tag,
                                .update = o->update,
+                               .owes = owes,
+                               .eta = o->op.task.eta,
                                .coded_bytes = o->op.task.coded_bytes};
             const float *aggregate = tg__session_aggregate(s, o);
             char name[64];
             snprintf(name, sizeof name, "inbox/%llu/head", (unsigned long long)count);
             TG_TRY(tg__ckpt_put(w, name, &head, sizeof head));
-            snprintf(name, sizeof name, "inbox/%llu/aggregate", (unsigned long long)count++);
+            snprintf(name, sizeof name, "inbox/%llu/aggregate", (unsigned long long)count);
             TG_TRY(tg__ckpt_put(w, name, aggregate, s->bucket[b].n * sizeof(float)));
+            snprintf(name, sizeof name, "inbox/%llu/owed", (unsigned long long)count++);
+            if (owes)
+                TG_TRY(tg__ckpt_put(w, name, o->owed, s->bucket[b].n * sizeof(float)));
         }
     *count_p = count;
     return TG_OK;
@@ -213,6 +241,14 @@ static tg_status get_inbox(tg_session *s, tg__ckpt_reader *r, uint64_t number)
     if (o->inbox == NULL)
         TG_TRY(tg__alloc(b->n, sizeof(float), &o->inbox));
     memcpy(o->inbox, bytes, len);
+    snprintf(name, sizeof name, "inbox/%llu/owed", (unsigned long long)number);
+    if (copy.owes) {
+        TG_TRY(tg__ckpt_get(r, name, b->n * sizeof(float), &bytes, &len));
+        if (o->owed == NULL)
+            TG_TRY(tg__alloc(b->n, sizeof(float), &o->owed));
+        memcpy(o->owed, bytes, len);
+    }
+    o->owes = copy.owes != 0;
     o->waiting = o->loaded = o->undone = true;
     o->counted = false;
     o->due = copy.due;
@@ -228,6 +264,7 @@ static tg_status get_inbox(tg_session *s, tg__ckpt_reader *r, uint64_t number)
     o->op.task = (tg__task){.step = copy.of_step,
                             .coded = copy.coded != 0,
                             .lane = copy.lane,
+                            .eta = copy.eta,
                             .density = copy.density,
                             .coded_bytes = copy.coded_bytes};
     return TG_OK;

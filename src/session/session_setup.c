@@ -191,6 +191,7 @@ void tg_session_destroy(tg_session *s)
     }
     free(s->tensor);
     free(s->trained);
+    free(s->samples);
     tg_optimizer_destroy(s->optimizer);
     tg_optimizer_destroy(s->plain);
     tg__rules_free(&s->rules);
@@ -317,6 +318,17 @@ static char *describe(const tg_session *s, const char *start)
     return fclose(f) == 0 ? text : NULL;
 }
 
+static tg_status gather_samples(tg_session *s)
+{
+    bool any = false;
+    TG_TRY(tg__alloc((size_t)s->transport->size, sizeof *s->samples, &s->samples));
+    TG_TRY(tg__gather_all(s->engine, &s->config.samples, sizeof *s->samples, s->samples));
+    for (int rank = 0; rank < s->transport->size; rank++)
+        any = any || s->samples[rank] > 0;
+    s->strategy->samples = any ? s->samples : NULL;
+    return TG_OK;
+}
+
 tg_status tg__session_handshake(tg_session *s, const char *start, const char *dir)
 {
     TG_TRY(tg__session_build(s));
@@ -327,6 +339,7 @@ tg_status tg__session_handshake(tg_session *s, const char *start, const char *di
     tg_status status = tg__handshake(s->engine, text);
     free(text);
     TG_TRY(status);
+    TG_TRY(gather_samples(s));
     TG_TRY(tg__session_choose_exchanges(s, dir));
     return tg__session_build_methods(s);
 }

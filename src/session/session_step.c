@@ -70,7 +70,7 @@ static tg_status submit(tg_session *s, const tg__action *a, bool closes)
     if (closes)
         op->flags |= TG__FLAG_CLOSES | (s->stop_now ? TG__FLAG_STOP : 0);
     l->waiting = true;
-    l->counted = l->undone = l->loaded = l->absorbed = false;
+    l->counted = l->undone = l->loaded = l->absorbed = l->owes = false;
     l->due = a->due;
     l->tag = a->tag;
     l->update = update;
@@ -191,17 +191,23 @@ void tg_session_request_stop(tg_session *s)
 
 /* ---- the step -------------------------------------------------------------------------------- */
 
+bool tg_session_idle(const tg_session *s)
+{
+    return s->begun && s->strategy->ops->idle != NULL && s->strategy->ops->idle(s->strategy, s->t);
+}
+
 /* Not final: the caller may make it ready and call tg_step again. */
 static tg_status check_ready(const tg_session *s)
 {
-    for (size_t i = 0; s->config.on_unready == TG_UNREADY_ERROR && i < s->ntrained; i++)
+    const bool error = s->config.on_unready == TG_UNREADY_ERROR && !tg_session_idle(s);
+    for (size_t i = 0; error && i < s->ntrained; i++)
         if (!s->tensor[s->trained[i]].ready)
             return tg_fail(TG_E_STATE, "step %llu: the gradient of \"%s\" was never made ready",
                            (unsigned long long)s->t, s->tensor[s->trained[i]].name);
     return TG_OK;
 }
 
-/* A tensor that was never made ready counts as zero. */
+/* A tensor that was never made ready counts as zero; of a rank that is idle all of them. */
 static tg_status complete_gradients(tg_session *s)
 {
     for (size_t i = s->ntrained; i-- > 0;) {

@@ -143,6 +143,7 @@ tg_status tg__outer_init(tg__strategy *s, const tg__outer *config)
     o->c = *config;
     s->impl = o;
     s->sends_updates = true;
+    s->some_absent = config->clients < 1;
     if (config->state == TG__OUTER_AVERAGE)
         s->in_flight = 1 + tg_optimizer_slots(s->optimizer);
     tg_status status = add_slots(s, o);

@@ -126,6 +126,7 @@ struct tg__strategy {
     size_t
         in_flight; /* most exchanges of one bucket that can be under way: 1 unless init says more */
     bool sends_updates; /* buffers of its own go through the method's codec */
+    bool some_absent;   /* ranks may be absent from exchanges */
     /* Slots: requests made by init, with zeroed pointer arrays (ntensors); before begin (or the
      * first step after a load) the owner sets slot[r][i] = vector (n of tensor i), zeroed or as
      * loaded. */

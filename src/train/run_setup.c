@@ -152,6 +152,9 @@ static tg_status make_session(run *r, const run_metadata *about)
 {
     char text[4096]; /* a schedule alone may list 64 times */
     TG_TRY(job_text(r, text, sizeof text));
+    uint64_t samples;
+    const loader_config own = run_loader_config(r);
+    TG_TRY(batcher_samples(r->data, &own, &samples));
     const tg_session_config config = {
         .struct_size = sizeof config,
         /* As written, not in normal form: there a default would look like a wish, and a momentum
@@ -175,6 +178,7 @@ static tg_status make_session(run *r, const run_metadata *about)
         .buckets = r->buckets,
         .nbuckets = r->nbuckets,
         .nodes = r->job->nodes,
+        .samples = samples,
     };
     TG_TRY(tg_session_create(&config, r->transport, &r->session));
     return run_register(r->session, r->model, r->id);

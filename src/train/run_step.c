@@ -76,17 +76,19 @@ static tg_status compute_part(run *r, const model_batch *batch, uint32_t part, m
     return TG_OK;
 }
 
-/* All parts of a step. */
+/* All parts of a step. A rank that sits it out passes over its samples: it has no loss. */
 static tg_status compute(run *r, double *loss_p, int64_t *compute_ns_p)
 {
+    const bool idle = tg_session_idle(r->session);
     model_result sum = {0};
     *compute_ns_p = 0;
     for (uint32_t part = 0; part < r->parts; part++) {
         model_batch batch;
         TG_TRY(loader_next(r->train_loader, &batch));
-        TG_TRY(compute_part(r, &batch, part, &sum, compute_ns_p));
+        if (!idle)
+            TG_TRY(compute_part(r, &batch, part, &sum, compute_ns_p));
     }
-    *loss_p = sum.loss / (double)sum.labels;
+    *loss_p = idle ? NAN : sum.loss / (double)sum.labels;
     return TG_OK;
 }
 

@@ -68,19 +68,46 @@ tg_status batcher_steps(const train_data *d, const loader_config *c, uint64_t *s
 /* ---- training -----------------------------------------------------------------------------------
  */
 
+/* own (samples), of which the first *n_p are this rank's. */
+static tg_status assign(const train_data *d, const loader_config *c, const tg_spec *shard,
+                        uint32_t *own, size_t *n_p)
+{
+    const data_part *p = &d->view[DATA_TRAIN];
+    size_t n = 0;
+    TG_TRY(shard_assign(shard, p->labels, p->count, d->set->classes, c->seed, c->world, own));
+    for (size_t i = 0; i < p->count; i++) /* owners become the samples of this one, in place */
+        if (own[i] == (uint32_t)c->rank)
+            own[n++] = (uint32_t)i;
+    *n_p = n;
+    return TG_OK;
+}
+
 static tg_status own_order(batcher *b, const tg_spec *shard)
 {
     const loader_config *c = &b->config;
-    const data_part *p = &b->data->view[DATA_TRAIN];
-    size_t n = 0;
-    TG_TRY(train_alloc(p->count, sizeof *b->own, &b->own));
-    TG_TRY(
-        shard_assign(shard, p->labels, p->count, b->data->set->classes, c->seed, c->world, b->own));
-    for (size_t i = 0; i < p->count; i++) { /* owners become the samples of this one, in place */
-        if (b->own[i] == (uint32_t)c->rank)
-            b->own[n++] = (uint32_t)i;
-    }
+    size_t n;
+    TG_TRY(train_alloc(b->data->view[DATA_TRAIN].count, sizeof *b->own, &b->own));
+    TG_TRY(assign(b->data, c, shard, b->own, &n));
     return order_create_own(c->seed, b->own, n, c->rank, c->batch, &b->order);
+}
+
+tg_status batcher_samples(const train_data *d, const loader_config *c, uint64_t *samples_p)
+{
+    tg_spec *shard;
+    uint32_t *own = NULL;
+    size_t n = 0;
+    TG_TRY(shard_parse(c->shard ? c->shard : "iid", &shard));
+    tg_status status = TG_OK;
+    if (is_images(d) && !shard_is_iid(shard)) {
+        status = train_alloc(d->view[DATA_TRAIN].count, sizeof *own, &own);
+        if (status == TG_OK)
+            status = assign(d, c, shard, own, &n);
+    }
+    free(own);
+    tg_spec_free(shard);
+    if (status == TG_OK)
+        *samples_p = n;
+    return status;
 }
 
 static tg_status plan_images(batcher *b, const tg_spec *shard)

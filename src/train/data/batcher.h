@@ -57,5 +57,9 @@ model_batch batcher_fill(batcher *b, uint64_t number, batch_arrays *a);
 /* Steps in an epoch of training, without making anything. Errors TG_E_ARG */
 TG_NODISCARD tg_status batcher_steps(const train_data *d, const loader_config *config,
                                      uint64_t *steps_p);
+/* Training samples that this rank has for itself; 0: all ranks go through the same. Errors
+ * TG_E_ARG, TG_E_SPEC, TG_E_NOMEM */
+TG_NODISCARD tg_status batcher_samples(const train_data *d, const loader_config *config,
+                                       uint64_t *samples_p);
 
 #endif

@@ -1,0 +1,163 @@
+/* Strategies that go on by themselves, in sessions: same bits with a thread and inline, with every
+ * kind of method; checkpoints in the middle of rounds and of exchanges; what is refused and why. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include "session_fixture.h"
+
+#include <unistd.h>
+
+static fixture_result result[16];
+
+static const char *const strategies[] = {"pipe:width=3",
+                                         "dga:delay=3",
+                                         "dga:delay=4,every=2",
+                                         "local:every=3,after=2",
+                                         "local:every=2,momentum=average",
+                                         "fedavg:every=3,clients=0.67",
+                                         "diloco:every=3",
+                                         "streaming:every=4,fragments=2,overlap=2,alpha=0.5"};
+static const char *const methods[] = {"dense", "topk:density=0.1", "qsgd", "efsign",
+                                      "topk:density=0.1,exchange=reducescatter"};
+
+static void run(const fixture_job *job)
+{
+    fixture_run(job, result);
+    for (int r = 0; r < job->world; r++) {
+        if (result[r].status != TG_OK)
+            fail_msg("%s, %s, rank %d: %s", job->method, job->strategy, r, result[r].error);
+        assert_true(result[r].hash == result[0].hash);
+        assert_memory_equal(result[r].w, result[0].w, sizeof result[0].w);
+    }
+}
+
+static fixture_job job_of(size_t m, size_t s)
+{
+    fixture_job job = fixture_defaults();
+    job.method = methods[m];
+    job.strategy = strategies[s];
+    job.optimizer = s % 2 == 0 ? "sgd:lr=0.25,momentum=0.5,clip=9" : "adamw:lr=0.1";
+    job.world = 3;
+    job.bucket_bytes = 1400; /* three buckets */
+    job.samples = true;
+    return job;
+}
+
+static void test_same_bits_and_resume(void **state)
+{
+    (void)state;
+    char dir[] = "/tmp/telegrad-strategies-XXXXXX", command[64];
+    assert_non_null(mkdtemp(dir));
+    for (size_t m = 0; m < sizeof methods / sizeof *methods; m++)
+        for (size_t s = 0; s < sizeof strategies / sizeof *strategies; s++) {
+            fixture_job job = job_of(m, s);
+            job.steps = 13; /* in the middle of a round */
+            job.nan_rank = 1;
+            job.nan_step = 5;
+            run(&job);
+            const uint64_t hash = result[0].hash;
+            job.driver = TG_DRIVER_INLINE;
+            job.save_dir = dir;
+            job.save_at = 6 + (m + s) % 4;
+            run(&job);
+            if (result[0].hash != hash)
+                fail_msg("%s, %s: inline, saved after %d steps, it ends elsewhere", job.method,
+                         job.strategy, (int)job.save_at);
+            job.driver = TG_DRIVER_AUTO;
+            job.save_dir = NULL;
+            job.load_dir = dir;
+            run(&job);
+            if (result[0].hash != hash)
+                fail_msg("%s, %s: resumed after %d steps, it ends elsewhere", job.method,
+                         job.strategy, (int)job.save_at);
+            snprintf(command, sizeof command, "rm -r %s/*", dir);
+            assert_int_equal(system(command), 0);
+        }
+    assert_int_equal(rmdir(dir), 0);
+}
+
+/* One rank's NaN: nobody hangs, all end alike and finite. */
+static void test_nonfinite(void **state)
+{
+    (void)state;
+    for (size_t m = 0; m < 2; m++)
+        for (size_t s = 0; s < sizeof strategies / sizeof *strategies; s++) {
+            fixture_job job = job_of(m, s);
+            job.nan_rank = 1;
+            job.nan_step = 4;
+            run(&job);
+            for (size_t i = 0; i < FIXTURE_N; i++)
+                assert_true(isfinite(result[2].w[i]));
+        }
+}
+
+/* All ranks stop after the same step, if not at once: the wish travels with the next exchange. */
+static void test_stop(void **state)
+{
+    (void)state;
+    for (size_t s = 0; s < sizeof strategies / sizeof *strategies; s++) {
+        fixture_job job = job_of(0, s);
+        job.steps = 20;
+        job.stop_at = 4;
+        run(&job);
+        assert_true(result[0].stopped_after > 4 && result[0].stopped_after < 13);
+        for (int r = 1; r < 3; r++)
+            assert_true(result[r].stopped_after == result[0].stopped_after);
+    }
+}
+
+static void test_idle(void **state)
+{
+    (void)state;
+    fixture_job job = job_of(0, 5);
+    job.steps = 30;
+    run(&job);
+    assert_true(result[0].idle > 0 && result[1].idle > 0 && result[2].idle > 0);
+    assert_int_equal(result[0].idle + result[1].idle + result[2].idle, 30);
+}
+
+static void test_refused(void **state)
+{
+    (void)state;
+    static const int nodes[] = {0, 0, 1};
+    static const struct {
+        const char *method, *strategy, *want;
+    } cases[] = {
+        {"dgc", "local", "method \"dgc\" would accumulate the momentum of gradients"},
+        {"csc", "diloco", "method \"csc\" would accumulate the momentum of gradients"},
+        {"signsgd", "streaming:fragments=1", "gives a vote on their signs"},
+        {"powersgd", "dga:delay=2", "has 3 exchanges in flight, method \"powersgd\" allows 1"},
+        {"powersgd", "fedavg:clients=0.5", "remembers what the ranks did together"},
+        {"dense", "streaming:fragments=7", "fragments=7, but there are 1 buckets"},
+        {"dense", "local:every=2,after=2x", "after=2x"},
+    };
+    for (size_t c = 0; c <= sizeof cases / sizeof *cases; c++) {
+        const bool last = c == sizeof cases / sizeof *cases;
+        fixture_job job = fixture_defaults();
+        job.world = 3;
+        job.method = last ? "dense" : cases[c].method;
+        job.strategy = last ? "fedavg:clients=0.5" : cases[c].strategy;
+        job.nodes = last ? nodes : NULL;
+        fixture_run(&job, result);
+        for (int r = 0; r < 3; r++) {
+            assert_true(result[r].status == TG_E_UNSUPPORTED || result[r].status == TG_E_SPEC);
+            if (strstr(result[r].error,
+                       last ? "which a node's sum does not know" : cases[c].want) == NULL)
+                fail_msg("%s", result[r].error);
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_same_bits_and_resume),
+        cmocka_unit_test(test_nonfinite),
+        cmocka_unit_test(test_stop),
+        cmocka_unit_test(test_idle),
+        cmocka_unit_test(test_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
