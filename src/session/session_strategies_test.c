@@ -18,6 +18,7 @@ static const char *const strategies[] = {"pipe:width=3",
                                          "local:every=2,momentum=average",
                                          "fedavg:every=3,clients=0.67",
                                          "diloco:every=3",
+                                         "eager:every=3",
                                          "streaming:every=4,fragments=2,overlap=2,alpha=0.5"};
 static const char *const methods[] = {"dense", "topk:density=0.1", "qsgd", "efsign",
                                       "topk:density=0.1,exchange=reducescatter"};

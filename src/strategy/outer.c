@@ -22,7 +22,7 @@
  * et al. 2025, arXiv:2501.18512 */
 #include "strategy/outer.h"
 #include "base/mem.h"
-#include "kernel/kernel.h"
+#include "strategy/nesterov.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -160,24 +160,6 @@ void tg__outer_begin(tg__strategy *s)
 
 /* ---- what comes ------------------------------------------------------------------------------ */
 
-/* A = A - lr * (mean + momentum * v) */
-static void outer_step(tg__strategy *s, size_t i, const float *mean)
-{
-    const outer *o = s->impl;
-    const size_t n = s->tensor[i].n;
-    const float lr = (float)o->c.lr, m = (float)o->c.momentum;
-    float *a = global_of(s, i);
-    if (m == 0) {
-        tg__kernel()->axpy(a, -lr, mean, n);
-        return;
-    }
-    float *v = s->slot[o->velocity][i];
-    for (size_t e = 0; e < n; e++) {
-        v[e] = m * v[e] + mean[e];
-        a[e] -= lr * (mean[e] + m * v[e]);
-    }
-}
-
 /* w = alpha * w + (1 - alpha) * A */
 static void take_global(tg__strategy *s, size_t i, double alpha)
 {
@@ -203,7 +185,8 @@ static void take(tg__strategy *s, size_t i, const tg__result *r)
         memcpy(global_of(s, i), x->w, x->n * sizeof *x->w);
     } else if (r->tag == OF_UPDATE) {
         if (agg != NULL)
-            outer_step(s, i, agg);
+            tg__nesterov(global_of(s, i), o->c.momentum > 0 ? s->slot[o->velocity][i] : NULL, agg,
+                         x->n, o->c.lr, o->c.momentum);
         take_global(s, i, agg == NULL ? 0 : o->c.alpha);
     } else if (agg != NULL) {
         memcpy(s->slot[s->memory[0].slot + r->tag - OF_STATE][i], agg, x->n * sizeof *agg);

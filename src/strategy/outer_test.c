@@ -146,6 +146,79 @@ static void closed_form_on_quadratics(void **state)
     }
 }
 
+/* Alone a rank knows the mean at once: DiLoCo. */
+static void eager_alone_is_diloco(void **state)
+{
+    (void)state;
+    for (size_t o = 0; o < TG__COUNT(optimizers); o++) {
+        play x, y;
+        play_create(&x, "eager:every=3", optimizers[o], 1);
+        play_create(&y, "diloco:every=3", optimizers[o], 1);
+        play_begin_run(&x);
+        play_begin_run(&y);
+        for (int t = 0; t < 11; t++) {
+            play_step(&x);
+            play_step(&y);
+            assert_same_bits(x.rank[0].w, y.rank[0].w);
+        }
+        play_drain(&x);
+        play_drain(&y);
+        assert_same_bits(x.rank[0].w, y.rank[0].w);
+        play_destroy(&x);
+        play_destroy(&y);
+    }
+}
+
+/* Its formula in f64; at the end all ranks are where the means lead. */
+static void eager_on_quadratics(void **state)
+{
+    (void)state;
+    enum { EVERY = 4, STEPS = 22 };
+    play p;
+    play_create(&p, "eager:every=4,lr=0.6,momentum=0.5", "sgd:lr=0.1", 3);
+    play_begin_run(&p);
+    double w[3][PLAY_N], own[3][PLAY_N], v[3][PLAY_N] = {{0}}, d[3][PLAY_N] = {{0}};
+    double global[PLAY_N], velocity[PLAY_N] = {0}, mean[PLAY_N] = {0};
+    for (size_t e = 0; e < PLAY_N; e++)
+        for (int j = 0; j < 3; j++)
+            global[e] = w[j][e] = own[j][e] = (double)p.rank[j].w[e];
+    for (int t = 1; t <= STEPS; t++) {
+        slopes(&p);
+        for (int j = 0; j < 3; j++)
+            for (size_t e = 0; e < PLAY_N; e++)
+                w[j][e] -= 0.1 * slope(w[j][e], j, e);
+        play_step_on(&p);
+        for (size_t e = 0; e < PLAY_N && (t % EVERY == 0 || t == STEPS); e++) {
+            if (t > EVERY) { /* the last round's mean is in */
+                velocity[e] = 0.5 * velocity[e] + mean[e];
+                global[e] -= 0.6 * (mean[e] + 0.5 * velocity[e]);
+            }
+            double next = 0;
+            for (int j = 0; j < 3; j++) {
+                const double change = own[j][e] - w[j][e];
+                const double guess = t == EVERY ? change : (change - d[j][e]) / 3 + mean[e];
+                next += change / 3;
+                d[j][e] = change;
+                v[j][e] = 0.5 * v[j][e] + guess;
+                own[j][e] -= 0.6 * (guess + 0.5 * v[j][e]);
+                w[j][e] = t == STEPS ? w[j][e] : own[j][e];
+            }
+            mean[e] = next;
+        }
+        for (int j = 0; j < 3; j++)
+            for (size_t e = 0; e < PLAY_N; e++)
+                assert_true(fabs(w[j][e] - (double)p.rank[j].w[e]) < 5e-6);
+    }
+    play_drain(&p);
+    assert_agreed(&p);
+    for (size_t e = 0; e < PLAY_N; e++) {
+        velocity[e] = 0.5 * velocity[e] + mean[e];
+        global[e] -= 0.6 * (mean[e] + 0.5 * velocity[e]);
+        assert_true(fabs(global[e] - (double)p.rank[0].w[e]) < 5e-6);
+    }
+    play_destroy(&p);
+}
+
 /* Post-local: synchronous first, whose momentum all ranks take along. */
 static void local_after_ssgd(void **state)
 {
@@ -290,7 +363,8 @@ static void lost_rounds(void **state)
 {
     (void)state;
     static const char *const strategies[] = {"local:every=3", "diloco:every=3",
-                                             "streaming:every=4,fragments=2,overlap=2"};
+                                             "streaming:every=4,fragments=2,overlap=2",
+                                             "eager:every=2"};
     for (size_t s = 0; s < TG__COUNT(strategies); s++) {
         play p;
         play_create(&p, strategies[s], "sgd:lr=0.1", 3);
@@ -317,7 +391,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(they_are_one_another),      cmocka_unit_test(one_step_to_a_round_is_ssgd),
-        cmocka_unit_test(closed_form_on_quadratics), cmocka_unit_test(local_after_ssgd),
+        cmocka_unit_test(closed_form_on_quadratics), cmocka_unit_test(eager_alone_is_diloco),
+        cmocka_unit_test(eager_on_quadratics),       cmocka_unit_test(local_after_ssgd),
         cmocka_unit_test(what_optimizers_remember),  cmocka_unit_test(fragments_take_turns),
         cmocka_unit_test(clients_by_turns),          cmocka_unit_test(lost_rounds),
     };

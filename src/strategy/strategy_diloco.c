@@ -1,6 +1,6 @@
 /* DiLoCo: many own steps, then an outer step of Nesterov's momentum along the mean change. */
+#include "strategy/nesterov.h"
 #include "strategy/outer.h"
-#include "strategy/outer_keys.h"
 
 static const tg_key keys[] = {TG__OUTER_EVERY, TG__OUTER_NESTEROV, {.name = NULL}};
 

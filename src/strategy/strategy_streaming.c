@@ -1,7 +1,7 @@
 /* Streaming DiLoCo: fragments of the parameters take turns, and go on while their average is under
  * way. (Few bits a value are the method's: e.g. qsgd:bits=4.) */
+#include "strategy/nesterov.h"
 #include "strategy/outer.h"
-#include "strategy/outer_keys.h"
 
 static const tg_key keys[] = {
     TG__OUTER_EVERY,

@@ -1,6 +1,8 @@
-/* Keys that strategies with an outer step of Nesterov's have in common. */
-#ifndef TG_STRATEGY_OUTER_KEYS_H
-#define TG_STRATEGY_OUTER_KEYS_H
+/* The outer step that DiLoCo and its kin take along a mean of changes, and the keys that it has. */
+#ifndef TG_STRATEGY_NESTEROV_H
+#define TG_STRATEGY_NESTEROV_H
+
+#include "kernel/kernel.h"
 
 #define TG__OUTER_EVERY                                                          \
     {                                                                            \
@@ -13,5 +15,20 @@
         .name = "momentum", .type = TG_KEY_REAL, .def = "0.9", .max = 1,                         \
         .help = "of the outer step; 0 with lr=1: local SGD"                                      \
     }
+
+/* v = m * v + mean; a = a - lr * (mean + m * v). v may be NULL if m is 0. All (n), apart. */
+static inline void tg__nesterov(float *a, float *v, const float *mean, size_t n, double rate,
+                                double momentum)
+{
+    const float lr = (float)rate, m = (float)momentum;
+    if (m == 0) {
+        tg__kernel()->axpy(a, -lr, mean, n);
+        return;
+    }
+    for (size_t e = 0; e < n; e++) {
+        v[e] = m * v[e] + mean[e];
+        a[e] -= lr * (mean[e] + m * v[e]);
+    }
+}
 
 #endif

@@ -1,0 +1,180 @@
+/* DiLoCo with eager updates: a round's mean is not waited for; until it comes the rank's own change
+ * stands for its share of it, and the last round's mean for the others'.
+ *
+ *     D        what the round of `every` own steps changed: O - w
+ *     first:   E = D
+ *     after:   E = D / P + (M' - D' / P),   M', D' the last round's mean and own change
+ *     v = momentum * v + E,  O = O - lr * (E + momentum * v),  w = O          (each rank its own)
+ *
+ *     A        the same steps along the means M as they come: alike on all ranks, "global"
+ *
+ * Ranks differ in O by what they cannot know yet. When the run is drained all take A.
+ *
+ * Source: Kale, Douillard, Donchev 2025, arXiv:2502.12996 */
+#include "strategy/nesterov.h"
+#include "strategy/strategy.h"
+#include "base/mem.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct eager {
+    uint64_t every;
+    double lr, momentum;
+    size_t global, velocity;  /* slots: A, and the velocity that goes with it */
+    size_t own, own_velocity; /* O, v */
+    size_t sent, rest;        /* D; M' - D' / P */
+    uint64_t drained;         /* 1 + the step after which a part of a round was sent */
+} eager;
+
+static const tg_key keys[] = {TG__OUTER_EVERY, TG__OUTER_NESTEROV, {.name = NULL}};
+
+static tg_status add(tg__strategy *s, const char *name, tg__role role, size_t *at_p)
+{
+    *at_p = s->nslots;
+    return tg__strategy_add_slot(s, name, role,
+                                 role == TG__ROLE_RANK ? TG__RESCALE_ZERO : TG__RESCALE_COPY);
+}
+
+static tg_status init(tg__strategy *s)
+{
+    eager *e, c = {.every = (uint64_t)tg_spec_int(s->spec, "every"),
+                   .lr = tg_spec_real(s->spec, "lr"),
+                   .momentum = tg_spec_real(s->spec, "momentum")};
+    s->sends_updates = true;
+    TG_TRY(tg__strategy_add_optimizer(s, TG__ROLE_RANK));
+    TG_TRY(add(s, "global", TG__ROLE_REPLICATED, &c.global));
+    TG_TRY(add(s, "velocity", TG__ROLE_REPLICATED, &c.velocity));
+    TG_TRY(add(s, "own", TG__ROLE_RANK, &c.own));
+    TG_TRY(add(s, "own velocity", TG__ROLE_RANK, &c.own_velocity));
+    TG_TRY(add(s, "sent", TG__ROLE_RANK, &c.sent));
+    TG_TRY(add(s, "rest", TG__ROLE_RANK, &c.rest));
+    TG_TRY(tg__alloc(1, sizeof *e, &e));
+    *e = c;
+    s->impl = e;
+    return TG_OK;
+}
+
+static void fini(tg__strategy *s)
+{
+    free(s->impl);
+}
+
+static const float *global(const tg__strategy *s, size_t i)
+{
+    const eager *e = s->impl;
+    return s->slot[e->global][i];
+}
+
+/* O = w = A, v = that of A: as if the ranks had just begun. */
+static void take_global(tg__strategy *s, size_t i)
+{
+    const eager *e = s->impl;
+    const size_t bytes = s->tensor[i].n * sizeof(float);
+    memcpy(s->tensor[i].w, s->slot[e->global][i], bytes);
+    memcpy(s->slot[e->own][i], s->slot[e->global][i], bytes);
+    memcpy(s->slot[e->own_velocity][i], s->slot[e->velocity][i], bytes);
+    memset(s->slot[e->sent][i], 0, bytes);
+    memset(s->slot[e->rest][i], 0, bytes);
+}
+
+static void begin(tg__strategy *s)
+{
+    const eager *e = s->impl;
+    for (size_t i = 0; i < s->ntensors; i++) {
+        const size_t bytes = s->tensor[i].n * sizeof(float);
+        memcpy(s->slot[e->global][i], s->tensor[i].w, bytes);
+        memcpy(s->slot[e->own][i], s->tensor[i].w, bytes);
+    }
+}
+
+static void ready(tg__strategy *s, uint64_t t, uint32_t bucket, tg__actions *out)
+{
+    (void)s;
+    (void)t;
+    (void)bucket;
+    (void)out;
+}
+
+/* A round that some rank spoiled is lost: all start again from A. */
+static void result(tg__strategy *s, const tg__result *r)
+{
+    const eager *e = s->impl;
+    for (size_t i = 0; i < s->ntensors; i++) {
+        const tg__wtensor *x = &s->tensor[i];
+        if (x->bucket != r->bucket)
+            continue;
+        if (r->agg == NULL) {
+            take_global(s, i);
+            continue;
+        }
+        const float *mean = r->agg + x->offset;
+        tg__nesterov(s->slot[e->global][i], s->slot[e->velocity][i], mean, x->n, e->lr,
+                     e->momentum);
+        memcpy(s->slot[e->rest][i], mean, x->n * sizeof *mean);
+        tg__kernel()->axpy(s->slot[e->rest][i], -1 / (float)s->size, s->slot[e->sent][i], x->n);
+    }
+}
+
+/* D of the round so far. */
+static void send(tg__strategy *s, uint64_t due, tg__actions *out)
+{
+    const eager *e = s->impl;
+    for (size_t i = 0; i < s->ntensors; i++) {
+        const tg__wtensor *x = &s->tensor[i];
+        float *d = s->slot[e->sent][i];
+        memcpy(d, s->slot[e->own][i], x->n * sizeof *d);
+        tg__kernel()->sub(d, x->w, x->n);
+    }
+    for (uint32_t b = 0; b < s->nbuckets; b++)
+        tg__actions_add_slot(s, out, b, e->sent, due, 0);
+}
+
+/* The outer step along E, which is made where M' - D' / P was. */
+static void guess(tg__strategy *s, size_t i, bool first)
+{
+    const eager *e = s->impl;
+    const tg__wtensor *x = &s->tensor[i];
+    float *guessed = s->slot[e->rest][i];
+    tg__kernel()->axpy(guessed, first ? 1 : 1 / (float)s->size, s->slot[e->sent][i], x->n);
+    tg__nesterov(s->slot[e->own][i], s->slot[e->own_velocity][i], guessed, x->n, e->lr,
+                 e->momentum);
+    memcpy(x->w, s->slot[e->own][i], x->n * sizeof *x->w);
+}
+
+static void step(tg__strategy *s, uint64_t t, bool finite, double lr, tg__actions *out)
+{
+    const eager *e = s->impl;
+    for (size_t i = 0; finite && i < s->ntensors; i++)
+        tg__strategy_update_own(s, 0, i, lr, s->tensor[i].w);
+    if ((t + 1) % e->every != 0)
+        return;
+    send(s, t + e->every, out);
+    for (size_t i = 0; i < s->ntensors; i++)
+        guess(s, i, t + 1 == e->every);
+}
+
+static void drained(tg__strategy *s, uint64_t t, tg__actions *out)
+{
+    eager *e = s->impl;
+    if (t % e->every != 0 && e->drained != t + 1) {
+        e->drained = t + 1;
+        send(s, t, out);
+        return;
+    }
+    for (size_t i = 0; i < s->ntensors; i++)
+        take_global(s, i);
+}
+
+const tg__strategy_ops tg__strategy_eager = {
+    .entry = {"eager", "like diloco, not waiting: own changes stand in for a mean under way",
+              "Kale et al. 2025, arXiv:2502.12996", keys},
+    .init = init,
+    .fini = fini,
+    .begin = begin,
+    .ready = ready,
+    .result = result,
+    .step = step,
+    .drained = drained,
+    .global = global,
+};
