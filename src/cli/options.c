@@ -392,6 +392,8 @@ tg_status options_check(const struct run_options *o, bool mpi)
                        "--workers %" PRIu64 ": not allowed under mpirun, where each "
                        "process is one worker: allowed: mpirun -n N",
                        o->workers);
+    if (!options_given(o, "workers"))
+        TG_TRY(launch_check_alone());
     if (!mpi)
         for (size_t i = 0; i < o->fault_count; i++)
             if (o->faults[i].rank >= o->workers)
