@@ -141,7 +141,7 @@ class Usage(CliTest):
         rank = {"OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_RANK": "0"}
         self.refused(2, ["--workers 2", "mpirun"], "train", "--workers", "2", **rank)
         rank = {"SLURM_STEP_NUM_TASKS": "2", "PMIX_RANK": "0"}  # srun --mpi=pmix
-        self.refused(2, ["--workers 2", "mpirun"], "train", "--workers", "2", **rank)
+        self.refused(2, ["--workers 2", "srun -n N"], "train", "--workers", "2", **rank)
 
     def test_as_one_of_many_tasks(self):
         """srun without --mpi: each task would train alone, and write the same files."""
