@@ -24,7 +24,8 @@ def blocks(kind, text=README):
 
 class Docs(unittest.TestCase):
     def test_commands_run(self):
-        environment = {k: v for k, v in os.environ.items() if not k.startswith(("OMPI_", "PMI_"))}
+        launchers = ("OMPI_", "PMI_", "PMIX_", "SLURM_")
+        environment = {k: v for k, v in os.environ.items() if not k.startswith(launchers)}
         environment.update(PATH=os.path.dirname(TELEGRAD) + ":" + os.environ["PATH"], OMPI_ALLOW_RUN_AS_ROOT="1",
                            OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", OMPI_MCA_rmaps_base_oversubscribe="1",
                            OMPI_MCA_hwloc_base_binding_policy="none")

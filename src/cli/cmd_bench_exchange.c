@@ -132,6 +132,8 @@ static tg_status check(const struct command *c, bool mpi)
     if (mpi && c->o.nworkers > 0)
         return tg_fail(TG_E_SPEC, "--workers under mpirun, where each process is one worker: "
                                   "allowed: mpirun -n N");
+    if (c->o.nworkers == 0)
+        TG_TRY(launch_check_alone());
     if (!mpi && c->real.text)
         return tg_fail(TG_E_SPEC,
                        "--real-link %.64s without mpirun: allowed: --link %.64s, which is emulated",

@@ -22,30 +22,59 @@ static int env_number(const char *name)
     return text && *text && !*end && v >= 0 && v <= 1000000 ? (int)v : -1;
 }
 
-bool launch_under_mpi(int *rank_p)
+/* The job that the environment speaks of. */
+static bool told_of_job(int *rank_p, int *size_p)
 {
     /* Open MPI; MPICH and Slurm's PMI; srun --mpi=pmix (a batch script has no PMIX_RANK). */
     static const char *const names[][2] = {{"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"},
                                            {"PMI_SIZE", "PMI_RANK"},
                                            {"SLURM_STEP_NUM_TASKS", "PMIX_RANK"}};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        int rank = env_number(names[i][1]);
-        if (env_number(names[i][0]) > 0 && rank >= 0) {
+        int size = env_number(names[i][0]), rank = env_number(names[i][1]);
+        if (size > 0 && rank >= 0) {
             *rank_p = rank;
+            *size_p = size;
             return true;
         }
     }
     *rank_p = 0;
+    *size_p = 0;
     return false;
+}
+
+bool launch_under_mpi(int *rank_p)
+{
+    int size;
+    return told_of_job(rank_p, &size);
+}
+
+tg_status launch_check_alone(void)
+{
+    int rank, tasks = env_number("SLURM_STEP_NUM_TASKS");
+    if (tasks > 1 && !launch_under_mpi(&rank))
+        return tg_fail(TG_E_SPEC,
+                       "started by srun as one of %d tasks, which do not know each other: allowed: "
+                       "srun --mpi=pmix (or another of srun --mpi=list, as MPI was built); "
+                       "--workers N, for a job of its own in each task",
+                       tasks);
+    return TG_OK;
 }
 
 tg_status launch_open(struct launch *l)
 {
     struct launch opened = {.size = 0};
-    opened.mpi = launch_under_mpi(&opened.rank);
+    int told;
+    opened.mpi = told_of_job(&opened.rank, &told);
 #ifdef HAVE_MPI
-    if (opened.mpi)
+    if (opened.mpi) {
+        const int rank = opened.rank;
         TG_TRY(mpi_launch_open(&opened.rank, &opened.size));
+        if (opened.size == 1 && told > 1)
+            return tg_fail(TG_E_UNSUPPORTED,
+                           "started as rank %d of %d, but MPI finds this process alone: mpirun, or "
+                           "srun --mpi, is not that of the MPI which telegrad was built with",
+                           rank, told);
+    }
 #else
     if (opened.mpi)
         return tg_fail(TG_E_UNSUPPORTED, "started by mpirun, but this telegrad was built without "

@@ -13,8 +13,13 @@ struct launch {
  * which rank. Nothing of MPI is touched. */
 bool launch_under_mpi(int *rank_p);
 
-/* Joins the MPI job if there is one. Errors TG_E_UNSUPPORTED (MPI job, but built without MPI),
- * TG_E_PEER */
+/* That this process, where launch_under_mpi says no, is not one of several tasks of srun without
+ * --mpi, each of which would take itself for the whole job and write the same files. For commands
+ * that were not told --workers. Errors TG_E_SPEC */
+TG_NODISCARD tg_status launch_check_alone(void);
+
+/* Joins the MPI job if there is one. Errors TG_E_UNSUPPORTED (MPI job, but built without MPI, or
+ * with another than started it), TG_E_PEER */
 TG_NODISCARD tg_status launch_open(struct launch *l);
 /* Leaves the MPI job: all ranks call it. */
 void launch_close(const struct launch *l);

@@ -389,9 +389,11 @@ tg_status options_check(const struct run_options *o, bool mpi)
 {
     if (mpi && options_given(o, "workers"))
         return tg_fail(TG_E_SPEC,
-                       "--workers %" PRIu64 ": not allowed under mpirun, where each "
-                       "process is one worker: allowed: mpirun -n N",
+                       "--workers %" PRIu64 ": not allowed under mpirun or srun --mpi, where each "
+                       "process is one worker: allowed: mpirun -n N, srun -n N",
                        o->workers);
+    if (!options_given(o, "workers"))
+        TG_TRY(launch_check_alone());
     if (!mpi)
         for (size_t i = 0; i < o->fault_count; i++)
             if (o->faults[i].rank >= o->workers)

@@ -9,8 +9,9 @@ import unittest
 TELEGRAD = os.path.abspath(sys.argv.pop(1)) if len(sys.argv) > 1 else "telegrad"
 TINY = ["--data", "glyphs:train=512,test=128", "--batch", "16"]
 
-# Not as a rank of an MPI job, whatever started the tests; no data of the user's.
-ENVIRONMENT = {k: v for k, v in os.environ.items() if not k.startswith(("OMPI_", "PMI_", "TELEGRAD_"))}
+# Not as a rank of an MPI job or a task of Slurm, whatever started the tests; no data of the user's.
+LAUNCHERS = ("OMPI_", "PMI_", "PMIX_", "SLURM_")
+ENVIRONMENT = {k: v for k, v in os.environ.items() if not k.startswith((*LAUNCHERS, "TELEGRAD_"))}
 
 
 def run(*args, timeout=120, **more_environment):

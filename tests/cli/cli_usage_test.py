@@ -2,6 +2,7 @@
 import os
 import string
 import unittest
+import mpi_tool
 from cli_tool import CliTest, TINY
 
 TRAIN = [
@@ -140,7 +141,25 @@ class Usage(CliTest):
         rank = {"OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_RANK": "0"}
         self.refused(2, ["--workers 2", "mpirun"], "train", "--workers", "2", **rank)
         rank = {"SLURM_STEP_NUM_TASKS": "2", "PMIX_RANK": "0"}  # srun --mpi=pmix
-        self.refused(2, ["--workers 2", "mpirun"], "train", "--workers", "2", **rank)
+        self.refused(2, ["--workers 2", "srun -n N"], "train", "--workers", "2", **rank)
+
+    def test_as_one_of_many_tasks(self):
+        """srun without --mpi: each task would train alone, and write the same files."""
+        task = {"SLURM_STEP_NUM_TASKS": "4", "SLURM_PROCID": "1"}
+        words = ["one of 4 tasks", "--mpi=pmix", "--workers N"]
+        save = ["--save", self.path("ck")]
+        self.refused(2, words, "train", *TINY, "--steps", "1", *save, **task)
+        self.refused(2, words, "compare", *TINY, "--steps", "1", "--run", "name=a", **task)
+        self.refused(2, words, "bench", "exchange", "--elements", "1000", **task)
+        self.assertEqual(os.listdir(self.folder), [])
+        self.ok("train", *TINY, "--dry-run", "--workers", "1", **task)  # a job of its own, as asked
+        self.ok("train", *TINY, "--dry-run", **{**task, "SLURM_STEP_NUM_TASKS": "1"})
+
+    @unittest.skipUnless(mpi_tool.AVAILABLE, mpi_tool.WHY)
+    def test_started_by_another_mpi(self):
+        self.refused(1, ["rank 1 of 4", "MPI which telegrad was built with"], "train", *TINY, "--steps", "1",
+                     "--save", self.path("ck"), PMI_SIZE="4", PMI_RANK="1")
+        self.assertEqual(os.listdir(self.folder), [])
 
 
 if __name__ == "__main__":
