@@ -3,6 +3,16 @@
 
 enum { DIGIT = 8, DIGITS = 1 << DIGIT };
 
+enum { SMALLEST = 64, LARGEST = 32768, CHUNKS = 64 };
+
+size_t tg__chunk_for(size_t n)
+{
+    size_t chunk = LARGEST;
+    while (chunk > SMALLEST && (n + chunk - 1) / chunk < CHUNKS)
+        chunk /= 2;
+    return chunk;
+}
+
 /* Floats that are not negative are ordered as their bits are. */
 static uint32_t order(float norm)
 {

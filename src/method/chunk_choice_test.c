@@ -14,6 +14,8 @@
 
 enum { MAX = 300 };
 
+/* ---- which ----------------------------------------------------------------------------------- */
+
 static const float *compared;
 
 /* Larger first, then the lower index. */
@@ -79,11 +81,42 @@ static void any_bits(void **state)
     }
 }
 
+/* ---- how large ------------------------------------------------------------------------------- */
+
+static void sizes(void **state)
+{
+    static const struct {
+        size_t n, chunk;
+    } cases[] = {{1, 64},           {63 * 64, 64},
+                 {63 * 128, 64},    {63 * 128 + 1, 128},
+                 {431080, 4096},    {262144, 4096},
+                 {2359296, 32768},  {63 * 32768, 16384},
+                 {11173962, 32768}, {((size_t)1 << 32) - 1, 32768}};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        if (tg__chunk_for(cases[i].n) != cases[i].chunk)
+            fail_msg("%zu elements: chunks of %zu", cases[i].n, tg__chunk_for(cases[i].n));
+}
+
+/* 64 to 126 chunks wherever the bounds allow. */
+static void as_large_as_can_be(void **state)
+{
+    (void)state;
+    for (size_t n = 1; n < (size_t)1 << 23; n += 1 + n / 7) {
+        const size_t chunk = tg__chunk_for(n), count = (n + chunk - 1) / chunk;
+        assert_true((chunk & (chunk - 1)) == 0 && chunk >= 64 && chunk <= 32768);
+        assert_true(count >= 64 || chunk == 64);
+        assert_true((n + 2 * chunk - 1) / (2 * chunk) < 64 || chunk == 32768);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(as_sorting_would),
         cmocka_unit_test(any_bits),
+        cmocka_unit_test(sizes),
+        cmocka_unit_test(as_large_as_can_be),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
