@@ -5,12 +5,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Elements of a chunk that suit a vector of n: the largest power of two, 64 to 32,768, that makes
- * at least 64 of them; 64 if none does. Of a few there is little to choose, and each costs a norm a
- * step. 32,768 is the paper's, for networks of tens of millions of parameters.
+/* Elements of a chunk that suit a vector of n of which the fraction `density`, in (0, 1], is sent:
+ * the largest power of two, 64 to 32,768, that makes at least 64 chunks and sends at least 4 of
+ * them; 64 if none does. If only one goes at a time the others wait for long, and training suffers;
+ * each chunk costs a norm a step. 32,768 is the paper's, for tens of millions of parameters.
  * Threads  pure function
  * Source   Sun et al. 2019, arXiv:1902.06855 */
-size_t tg__chunk_for(size_t n);
+size_t tg__chunk_for(size_t n, double density);
 
 /* chosen (k) = the places of the k largest of norm (count), ascending; of equals the lower come
  * first. A norm that is NaN counts as infinite, one below 0 as 0, so that any bits give k places.

@@ -32,10 +32,10 @@ typedef struct program {
 
 /* ---- making ---------------------------------------------------------------------------------- */
 
-/* Elements of a chunk of a vector of n. */
+/* Elements of a chunk of a vector of n, alike on all ranks. */
 static size_t chunk_size(const tg_spec *spec, size_t n)
 {
-    return tg_spec_word(spec, "chunk")[0] != '\0' ? tg__chunk_for(n)
+    return tg_spec_word(spec, "chunk")[0] != '\0' ? tg__chunk_for(n, tg_spec_real(spec, "density"))
                                                   : (size_t)tg_spec_int(spec, "chunk");
 }
 

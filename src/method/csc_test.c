@@ -207,7 +207,8 @@ static void the_last_chunk(void **state)
     ranks_stop();
 }
 
-/* Without a number the chunks are as small as the bucket asks for: 15 of 64, and a shorter one. */
+/* Without a number the chunks are as small as the bucket asks for: here 15 of 64 and a shorter one.
+ */
 static void chunks_that_suit(void **state)
 {
     static const char *const specs[] = {"csc:density=0.2,warmup=0",

@@ -11,7 +11,7 @@ static const tg_key keys[] = {
      .max = 1e9,
      .choices = "auto",
      .help = "elements that are sent or kept together; auto: the largest power of two, 64 to 32768,"
-             " that cuts the bucket into at least 64"},
+             " that cuts the bucket into at least 64 and sends at least 4"},
     {.name = "density",
      .type = TG_KEY_REAL,
      .def = "0.1",
