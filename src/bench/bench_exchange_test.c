@@ -223,7 +223,7 @@ static void test_tensors(void **state)
     assert_true(s.row[0].bytes == s.row[0].bytes_predicted);
 }
 
-/* What is urgent does not wait for what was launched before it. */
+/* What is urgent is measured within the step that it belongs to, and no part of its bytes. */
 static void test_behind(void **state)
 {
     static const char *const method = "dense";

@@ -67,7 +67,7 @@ TG_NODISCARD tg_status turn_begin(turn *u, bool *more_p);
 
 /* ---- exchange_behind.c: what is urgent ------------------------------------------------------- */
 
-/* A dense exchange of n elements among all ranks. Zeroed memory is one that is not open. */
+/* A dense exchange of n elements among all ranks. */
 typedef struct behind behind;
 
 /* Errors TG_E_NOMEM. After a failure behind_close is the caller's to call. */
