@@ -42,7 +42,8 @@ run strom strom 0.05 0.9
 run adacomp adacomp 0.1 0.9
 run dgc dgc:warmup=1ep 0.1 0.9
 run dgc-0.01% dgc:density=0.0001,warmup=1ep 0.1 0.9
-run csc csc:chunk=4096,warmup=1ep 0.1 0.9
+run csc csc:warmup=1ep 0.05 0.9
+run csc-1% csc:density=0.01,warmup=1ep 0.05 0.9
 run atomo atomo 0.1 0.9
 run topk-0.1% topk:density=0.001 0.02 0.9
 run naive-0.1% topk:density=0.001,feedback=none 0.1 0.9

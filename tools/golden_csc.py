@@ -8,7 +8,8 @@ N, STEPS, SHOWN = 1000, 4, 400
 F = np.float32
 CASES = [("csc:chunk=40,density=0.1,warmup=0", 3, dict(chunk=40, k=3)),
          ("csc:chunk=126,density=0.2,warmup=0,momentum=0.75,masking=no", 2, dict(chunk=126, k=2, m=0.75, masking=False)),
-         ("csc:chunk=48,density=0.06,warmup=1,nesterov=yes", 5, dict(chunk=48, k=1, nesterov=True, warmup=1))]
+         ("csc:chunk=48,density=0.06,warmup=1,nesterov=yes", 5, dict(chunk=48, k=1, nesterov=True, warmup=1)),
+         ("csc:density=0.2,warmup=0", 4, dict(chunk=64, k=3))]
 
 
 def gradient(rank, step):

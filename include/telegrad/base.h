@@ -152,8 +152,8 @@ TG_API void tg_rng_permutation(const tg_rng_key *key, uint32_t *order, size_t n)
  * `cd:k=5,local=[sgd:lr=0.1]`. Durations are steps (`200`) or epochs (`4ep`). */
 
 typedef enum tg_key_type {
-    TG_KEY_INT,      /* 64-bit integer */
-    TG_KEY_REAL,     /* finite double; or one word of `choices`, if it has any */
+    TG_KEY_INT,      /* 64-bit integer; or one word of `choices`, if it has any */
+    TG_KEY_REAL,     /* finite double; or such a word */
     TG_KEY_FLAG,     /* yes | no */
     TG_KEY_CHOICE,   /* one word of `choices` */
     TG_KEY_DURATION, /* N steps, or Nep epochs (N may be a fraction with ep) */
@@ -166,7 +166,7 @@ typedef struct tg_key {
     const char *def;     /* default as text; NULL: none, tg_spec_given() tells */
     double min, max;     /* INT, REAL, DURATION (its number): allowed range, inclusive ... */
     bool min_open;       /* ... but min itself is excluded */
-    const char *choices; /* CHOICE: "auto|rice|raw"; REAL: words instead of a number, or NULL */
+    const char *choices; /* CHOICE: "auto|rice|raw"; INT, REAL: words beside numbers, or NULL */
     const char *help;    /* one line, with the unit */
 } tg_key;
 
@@ -209,12 +209,12 @@ TG_API bool tg_spec_given(const tg_spec *spec, const char *key);
 TG_API bool tg_spec_has(const tg_spec *spec, const char *key);
 
 /* Values. The key must exist in the entry with that type and have a value (else: assertion). */
-TG_API int64_t tg_spec_int(const tg_spec *spec, const char *key);
+TG_API int64_t tg_spec_int(const tg_spec *spec, const char *key); /* 0 if it is a word */
 TG_API double tg_spec_real(const tg_spec *spec, const char *key); /* 0 if it is a word */
 TG_API bool tg_spec_flag(const tg_spec *spec, const char *key);
 TG_API tg_duration tg_spec_duration(const tg_spec *spec, const char *key);
-/* CHOICE: the word. REAL: the word that stands in place of a number, "" if it is one. SPEC: the
- * nested text without brackets. Lives as long as the spec. */
+/* CHOICE: the word. INT, REAL: the word that stands in place of a number, "" if it is one. SPEC:
+ * the nested text without brackets. Lives as long as the spec. */
 TG_API const char *tg_spec_word(const tg_spec *spec, const char *key);
 
 /* ---- trace ----------------------------------------------------------------------------------- */

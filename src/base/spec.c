@@ -282,7 +282,7 @@ const char *tg_spec_word(const tg_spec *spec, const char *key)
 {
     tg_key_type type = TG_KEY_CHOICE;
     const tg__spec_value *value = find_value(spec, key, &type);
-    if (type == TG_KEY_REAL)
+    if (type == TG_KEY_INT || type == TG_KEY_REAL)
         return value->word ? value->word : "";
     return need(spec, key, TG_KEY_CHOICE, TG_KEY_SPEC)->word;
 }

@@ -159,6 +159,36 @@ static void numbers_or_words(void **state)
     }
 }
 
+static void whole_numbers_or_words(void **state)
+{
+    (void)state;
+    static const tg_key keys[] = {
+        {.name = "chunk", .type = TG_KEY_INT, .def = "auto", .min = 1, .max = 9, .choices = "auto"},
+        {.name = NULL}};
+    static const tg_entry entry = {.name = "csc", .summary = "", .source = "", .keys = keys};
+    static const tg_entry *const list[] = {&entry};
+    static const struct {
+        const char *text, *normal, *word;
+        int64_t number;
+    } cases[] = {{"csc", "csc:chunk=auto", "auto", 0},
+                 {"csc:chunk=auto", "csc:chunk=auto", "auto", 0},
+                 {"csc:chunk=7", "csc:chunk=7", "", 7}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        tg_spec *spec = NULL;
+        assert_int_equal(tg_spec_parse("codec", list, 1, cases[i].text, &spec), TG_OK);
+        assert_string_equal(tg_spec_text(spec), cases[i].normal);
+        assert_string_equal(tg_spec_word(spec, "chunk"), cases[i].word);
+        assert_true(tg_spec_int(spec, "chunk") == cases[i].number);
+        tg_spec_free(spec);
+    }
+    tg_spec *spec = NULL;
+    assert_int_equal(tg_spec_parse("codec", list, 1, "csc:chunk=10", &spec), TG_E_SPEC);
+    assert_string_equal(tg_error(), "chunk=10: allowed: 1 <= chunk <= 9; or auto");
+    assert_int_equal(tg_spec_parse("codec", list, 1, "csc:chunk=2.5", &spec), TG_E_SPEC);
+    assert_string_equal(tg_error(), "chunk=2.5: not a whole number of 64 bits; allowed: "
+                                    "1 <= chunk <= 9; or auto");
+}
+
 static void unknown_names(void **state)
 {
     (void)state;
@@ -395,21 +425,14 @@ static void locale_does_not_matter(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reads_values),
-        cmocka_unit_test(defaults),
-        cmocka_unit_test(normal_form),
-        cmocka_unit_test(unknown_names),
-        cmocka_unit_test(numbers_or_words),
-        cmocka_unit_test(out_of_range),
-        cmocka_unit_test(bad_numbers),
-        cmocka_unit_test(bad_durations),
-        cmocka_unit_test(bad_syntax),
-        cmocka_unit_test(brackets),
-        cmocka_unit_test(long_texts),
-        cmocka_unit_test(many_names),
-        cmocka_unit_test(bad_default),
-        cmocka_unit_test(duration_steps),
-        cmocka_unit_test(locale_does_not_matter),
+        cmocka_unit_test(reads_values),     cmocka_unit_test(defaults),
+        cmocka_unit_test(normal_form),      cmocka_unit_test(unknown_names),
+        cmocka_unit_test(numbers_or_words), cmocka_unit_test(whole_numbers_or_words),
+        cmocka_unit_test(out_of_range),     cmocka_unit_test(bad_numbers),
+        cmocka_unit_test(bad_durations),    cmocka_unit_test(bad_syntax),
+        cmocka_unit_test(brackets),         cmocka_unit_test(long_texts),
+        cmocka_unit_test(many_names),       cmocka_unit_test(bad_default),
+        cmocka_unit_test(duration_steps),   cmocka_unit_test(locale_does_not_matter),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

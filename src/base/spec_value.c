@@ -56,19 +56,6 @@ static bool in_range(const tg_key *key, double min, double v)
     return (key->min_open ? v > min : v >= min) && v <= key->max;
 }
 
-static tg_status parse_int(const tg_key *key, const char *text, tg__spec_value *value)
-{
-    int64_t v;
-    bool ok = tg__int_parse(text, &v);
-    if (ok && in_range(key, key->min, (double)v)) {
-        value->integer = v;
-        return TG_OK;
-    }
-    return tg_fail(TG_E_SPEC, "%s=%.64s: %sallowed: %s", key->name, text,
-                   ok ? "" : "not a whole number of 64 bits; ",
-                   range_of(key, key->min, "any whole number").text);
-}
-
 static tg_status keep_word(const char *word, size_t len, tg__spec_value *value)
 {
     value->word = strndup(word, len);
@@ -89,6 +76,23 @@ static const char *find_choice(const tg_key *key, const char *text, char list[TG
         p += len + (p[len] == '|');
     }
     return NULL;
+}
+
+static tg_status parse_int(const tg_key *key, const char *text, tg__spec_value *value)
+{
+    int64_t v;
+    char list[TG__WORD_LIST] = "";
+    const char *word = find_choice(key, text, list);
+    if (word)
+        return keep_word(word, strlen(text), value);
+    bool ok = tg__int_parse(text, &v);
+    if (ok && in_range(key, key->min, (double)v)) {
+        value->integer = v;
+        return TG_OK;
+    }
+    return tg_fail(TG_E_SPEC, "%s=%.64s: %sallowed: %s%s%s", key->name, text,
+                   ok ? "" : "not a whole number of 64 bits; ",
+                   range_of(key, key->min, "any whole number").text, list[0] ? "; or " : "", list);
 }
 
 static tg_status parse_real(const tg_key *key, const char *text, tg__spec_value *value)
@@ -207,7 +211,10 @@ void tg__spec_value_print(const tg_key *key, const tg__spec_value *value, FILE *
     char real[TG__REAL_TEXT];
     switch (key->type) {
     case TG_KEY_INT:
-        fprintf(file, "%" PRId64, value->integer);
+        if (value->word)
+            fputs(value->word, file);
+        else
+            fprintf(file, "%" PRId64, value->integer);
         break;
     case TG_KEY_REAL:
         if (!value->word)

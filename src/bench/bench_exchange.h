@@ -32,7 +32,7 @@ typedef struct bench_link {
 typedef struct bench_exchange_row {
     const char *method; /* as it was asked for */
     const char *error;  /* NULL; else what is wrong, and there are no figures */
-    size_t workers, elements, tensors;
+    size_t workers, elements, tensors, behind;
     const bench_link *link;
     char exchange[64];      /* of all rounds, "direct+direct" */
     size_t samples;         /* steps that were timed */
@@ -48,6 +48,7 @@ typedef struct bench_exchange_row {
     double bound_ms;        /* one one-way delay + bytes / rate + codec_ms */
     double bound_ratio;     /* ms over that */
     double target;          /* bound_ratio at most */
+    bench_ratio behind_ms;  /* of the small exchange, from its launch; only with `behind` */
 } bench_exchange_row;
 
 typedef struct bench_exchange_options {
@@ -61,6 +62,9 @@ typedef struct bench_exchange_options {
     /* (tensors) what they are made of, n in all; NULL: matrices as a network has them */
     const bench_tensor *tensor;
     size_t tensors;
+    /* Elements of a small dense exchange that is launched just behind the first of every step, with
+     * a higher priority; 0: none. Steps take longer by it, bytes are without it. */
+    size_t behind;
     double seconds; /* for each row, or for a step that takes longer */
     void *arg;
     /* Makes this process one rank of a job: a transport over all of them; called at the same times

@@ -223,6 +223,26 @@ static void test_tensors(void **state)
     assert_true(s.row[0].bytes == s.row[0].bytes_predicted);
 }
 
+/* What is urgent is measured within the step that it belongs to, and no part of its bytes. */
+static void test_behind(void **state)
+{
+    static const char *const method = "dense";
+    static const size_t workers = 2;
+    static seen s;
+    bench_link link = {.text = "200mbit"};
+    (void)state;
+    assert_int_equal(tg_link_parse(link.text, &link.link), TG_OK);
+    bench_exchange_options o = options(&s, &method, 1, &workers, 1, &link, 1);
+    o.n = 2000000; /* in 31 slices, 0.3 s each way */
+    o.behind = 50;
+    assert_int_equal(bench_exchange(&o), TG_OK);
+    const bench_exchange_row *r = &s.row[0];
+    assert_null(r->error);
+    assert_int_equal(r->behind, 50);
+    assert_true(r->behind_ms.min > 0 && r->behind_ms.max < r->ms.max);
+    assert_true(fabs(r->bytes - r->bytes_predicted) <= 0.001 * r->bytes_predicted);
+}
+
 static void test_errors(void **state)
 {
     static const char *const methods[] = {"topk:feedback=none,exchange=reducescatter", "dense"};
@@ -266,7 +286,7 @@ int main(void)
         cmocka_unit_test(test_step),    cmocka_unit_test(test_row),
         cmocka_unit_test(test_full),    cmocka_unit_test(test_frame),
         cmocka_unit_test(test_threads), cmocka_unit_test(test_tensors),
-        cmocka_unit_test(test_errors),
+        cmocka_unit_test(test_behind),  cmocka_unit_test(test_errors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -38,10 +38,12 @@ void bench_step_add(step_samples *s, const step_figures *ranks, int size, const 
         most.codec_ns = fmax(most.codec_ns, ranks[r].codec_ns);
         most.processor_ns = fmax(most.processor_ns, ranks[r].processor_ns);
         most.bytes = fmax(most.bytes, ranks[r].bytes);
+        most.behind_ns = fmax(most.behind_ns, ranks[r].behind_ns);
     }
     s->ms[s->count] = most.ns * 1e-6;
     s->codec_ms[s->count] = most.codec_ns * 1e-6;
     s->processor_ms[s->count] = most.processor_ns * 1e-6;
+    s->behind_ms[s->count] = most.behind_ns * 1e-6;
     s->count++;
     s->bytes += most.bytes;
     s->delays = 0;
@@ -86,6 +88,7 @@ void bench_step_row(const step_samples *s, const step_samples *without, bench_ex
     row->ms = summary(s->ms, s->count);
     row->codec_ms = summary(without->codec_ms, without->count);
     row->processor_ms = summary(without->processor_ms, without->count).median;
+    row->behind_ms = summary(s->behind_ms, s->count);
     row->rounds = s->rounds;
     row->delays = s->delays;
     row->bytes = s->bytes / count;

@@ -13,7 +13,7 @@ enum { BENCH_ROUNDS = 8 }; /* exchanges of one program */
 
 /* What a rank says about a step. */
 typedef struct step_figures {
-    double ns, codec_ns, processor_ns, bytes;
+    double ns, codec_ns, processor_ns, bytes, behind_ns;
     double frame[BENCH_ROUNDS]; /* bytes its whole vector would have as one frame; 0: it had none */
 } step_figures;
 
@@ -26,6 +26,7 @@ typedef struct step_round {
 typedef struct step_samples {
     size_t count;
     double ms[BENCH_SAMPLES], codec_ms[BENCH_SAMPLES], processor_ms[BENCH_SAMPLES];
+    double behind_ms[BENCH_SAMPLES];
     double bytes, predicted, serial; /* sums */
     double delays;
     unsigned rounds;
@@ -63,6 +64,19 @@ const step_figures *turn_figures(const turn *u); /* (size), rank 0 */
  * return at about the same time: rank 0 waits as long as its word takes to the others, which it
  * takes from half a round trip. */
 TG_NODISCARD tg_status turn_begin(turn *u, bool *more_p);
+
+/* ---- exchange_behind.c: what is urgent ------------------------------------------------------- */
+
+/* A dense exchange of n elements among all ranks. */
+typedef struct behind behind;
+
+/* Errors TG_E_NOMEM. After a failure behind_close is the caller's to call. */
+TG_NODISCARD tg_status behind_open(int rank, int size, size_t n, behind **b_p);
+void behind_close(behind *b); /* NULL is fine */
+/* Launch it behind `large`, which is under way, with a higher priority; return when it is finished.
+ * *ns_p: how long that took. */
+TG_NODISCARD tg_status behind_run(behind *b, tg__pump *p, const tg__flight *large,
+                                  uint32_t sequence, double *ns_p);
 
 /* ---- exchange_rank.c: one rank ---------------------------------------------------------------
  */

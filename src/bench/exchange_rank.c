@@ -28,6 +28,7 @@ typedef struct rank {
     uint32_t sequence;
     lane *lane; /* (runs) */
     tg__flight flight;
+    behind *behind; /* NULL: nothing is launched behind */
     /* Of the step: */
     step_round rounds[BENCH_ROUNDS];
     size_t nrounds;
@@ -66,12 +67,21 @@ static tg_status note_round(rank *r, const tg__exchange *x, step_figures *f)
     return bench_check_memory(r->job->o, (size_t)r->size, cost.bytes);
 }
 
+static uint32_t next_sequence(rank *r)
+{
+    return r->sequence = (r->sequence + 1) % SEQUENCES;
+}
+
 static tg_status one_exchange(rank *r, lane *l, tg__exchange *x, step_figures *f)
 {
     r->flight.x = x;
     r->flight.step = r->step;
-    r->flight.sequence = r->sequence = (r->sequence + 1) % SEQUENCES;
-    TG_TRY(tg__pump_wait(&l->pump, &r->flight));
+    r->flight.sequence = next_sequence(r);
+    TG_TRY(tg__pump_launch(&l->pump, &r->flight));
+    if (r->behind && r->flight.program_round == 0)
+        TG_TRY(behind_run(r->behind, &l->pump, &r->flight, next_sequence(r), &f->behind_ns));
+    while (!r->flight.finished)
+        TG_TRY(tg__pump_run(&l->pump, INT64_MAX));
     f->codec_ns += (double)r->flight.combine_ns;
     f->bytes += (double)r->flight.bytes_sent;
     return TG_OK;
@@ -156,6 +166,7 @@ static tg_status give_out(const rank *r, size_t i, const step_samples *s,
                               .workers = (size_t)r->size,
                               .elements = job->o->n,
                               .tensors = job->layout->count,
+                              .behind = job->o->behind,
                               .link = &job->run[i]};
     snprintf(row.exchange, sizeof row.exchange, "%s", r->exchange);
     bench_step_row(s, without, &row);
@@ -223,6 +234,8 @@ static tg_status open_rank(rank *r)
         TG_TRY(tg__alloc(n, sizeof(float), &r->g[i]));
         TG_TRY(bench_draw(r->g[i], n, 2 * (uint32_t)r->rank + i));
     }
+    if (r->job->o->behind > 0)
+        TG_TRY(behind_open(r->rank, r->size, r->job->o->behind, &r->behind));
     return open_lanes(r);
 }
 
@@ -255,6 +268,7 @@ tg_status bench_rank(rank_job *job)
     }
     free(r->lane);
     tg__flight_fini(&r->flight);
+    behind_close(r->behind);
     tg__method_destroy(r->m);
     tg__state_destroy(r->state);
     free(r->g[0]);

@@ -171,6 +171,7 @@ static tg_status one_crew(const crew *c)
                                     .workers = c->workers,
                                     .elements = c->o->n,
                                     .tensors = c->layout->count,
+                                    .behind = c->o->behind,
                                     .link = &c->run[c->first]};
     return c->o->row(c->o->arg, &row);
 }

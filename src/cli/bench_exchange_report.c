@@ -23,12 +23,13 @@ static json_t *ratio_json(const bench_ratio *r)
 
 static tg_status row_json(const struct bench_exchange_report *r, const bench_exchange_row *row)
 {
-    json_t *json = json_pack(
-        "{s:s, s:o, s:I, s:s, s:o, s:b, s:I, s:I, s:I, s:o}", "type", "bench_exchange", "method",
-        records_text(row->method), "workers", (json_int_t)row->workers, "transport", r->transport,
-        "link", records_text(row->link->text), "real_link", (int)row->link->real, "cores",
-        (json_int_t)bench_exchange_cores(), "elements", (json_int_t)row->elements, "tensors",
-        (json_int_t)row->tensors, "error", records_text(row->error));
+    json_t *json = json_pack("{s:s, s:o, s:I, s:s, s:o, s:b, s:I, s:I, s:I, s:I, s:o}", "type",
+                             "bench_exchange", "method", records_text(row->method), "workers",
+                             (json_int_t)row->workers, "transport", r->transport, "link",
+                             records_text(row->link->text), "real_link", (int)row->link->real,
+                             "cores", (json_int_t)bench_exchange_cores(), "elements",
+                             (json_int_t)row->elements, "tensors", (json_int_t)row->tensors,
+                             "behind", (json_int_t)row->behind, "error", records_text(row->error));
     if (json && !row->error) {
         json_t *figures = json_pack(
             "{s:s, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "exchange",
@@ -40,6 +41,8 @@ static tg_status row_json(const struct bench_exchange_report *r, const bench_exc
             records_real(row->ratio), "bound_ms", records_real(row->bound_ms), "bound_ratio",
             records_real(row->bound_ratio), "target", records_real(row->target));
         json_object_update(json, figures);
+        if (row->behind > 0)
+            json_object_set_new(json, "behind_ms", ratio_json(&row->behind_ms));
         json_decref(figures);
     }
     tg_status status = records_print(json, stdout, "standard output");
@@ -77,8 +80,9 @@ static tg_status head(struct bench_exchange_report *r, const bench_exchange_row 
         int width;
     } columns[] = {{"workers", 7}, {"delays", 6},   {"bytes sent", 11}, {"predicted", 11},
                    {"wire ms", 7}, {"codec ms", 8}, {"measured ms", 7}, {"ratio", 5},
-                   {"/bound", 5},  {"target", 6}};
-    r->table = table_create(3 + sizeof columns / sizeof columns[0]);
+                   {"/bound", 5},  {"target", 6},   {"behind ms", 7}};
+    const size_t count = sizeof columns / sizeof columns[0] - (row->behind == 0);
+    r->table = table_create(3 + count);
     if (!r->table)
         return tg_fail(TG_E_NOMEM, "out of memory: a table");
     printf("%s elements in %zu tensors; wire: predicted; codec: with the network off; ratio: "
@@ -95,7 +99,7 @@ static tg_status head(struct bench_exchange_report *r, const bench_exchange_row 
     title(r->table, -r->name_width, "method");
     title(r->table, 13, "exchange");
     title(r->table, r->link_width, "link");
-    for (size_t i = 0; i < sizeof columns / sizeof columns[0]; i++)
+    for (size_t i = 0; i < count; i++)
         title(r->table, columns[i].width, columns[i].name);
     return TG_OK;
 }
@@ -123,8 +127,10 @@ static void row_cells(struct table *t, const bench_exchange_row *row)
     ms_cell(t, row->ms.median);
     cell(t, "%.2f", row->ratio);
     cell(t, "%.2f", row->bound_ratio);
-    if (isfinite(row->target))
+    if (isfinite(row->target) || row->behind > 0)
         cell(t, "%.2f", row->target);
+    if (row->behind > 0)
+        ms_cell(t, row->behind_ms.median);
 }
 
 static tg_status print_table(const struct bench_exchange_report *r)

@@ -69,7 +69,7 @@ static tg_status read_link(const char *text, bench_link *link)
     return TG_OK;
 }
 
-enum { JSON = OPTIONS_KEY, WORKERS_KEY, LINK, REAL_LINK, ELEMENTS_KEY, MODEL, SECONDS };
+enum { JSON = OPTIONS_KEY, WORKERS_KEY, LINK, REAL_LINK, ELEMENTS_KEY, MODEL, BEHIND, SECONDS };
 
 static tg_status set(struct command *c, int key, const char *arg)
 {
@@ -100,6 +100,8 @@ static tg_status set(struct command *c, int key, const char *arg)
         tg_spec_free(spec);
         c->model = arg;
         return TG_OK;
+    case BEHIND:
+        return bench_args_list("behind", arg, 1, (size_t)1 << 28, 1, &c->o.behind, &count);
     case SECONDS:
         return bench_args_real("seconds", arg, 0.001, 3600, &c->o.seconds);
     default:
@@ -123,6 +125,7 @@ static const struct argp_option options[] = {{.name = "json", .key = JSON},
                                              {.name = "real-link", .key = REAL_LINK, .arg = "LINK"},
                                              {.name = "elements", .key = ELEMENTS_KEY, .arg = "N"},
                                              {.name = "model", .key = MODEL, .arg = "SPEC"},
+                                             {.name = "behind", .key = BEHIND, .arg = "N"},
                                              {.name = "seconds", .key = SECONDS, .arg = "S"},
                                              {0}};
 

@@ -114,7 +114,7 @@ static void print_allowed(const tg_key *key)
             printf(" %s %s", key->min_open ? ">" : ">=", bound(key->min, low));
         if (isfinite(key->max) && fabs(key->max) < 1e15)
             printf("%s <= %s", isfinite(key->min) ? "," : "", bound(key->max, high));
-        if (key->type == TG_KEY_REAL && key->choices)
+        if (key->choices)
             printf(" or %s", key->choices);
     }
 }

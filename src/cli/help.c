@@ -182,6 +182,7 @@ const char help_bench_exchange[] =
     "  --real-link LINK    under mpirun: what the links really are, to predict from\n"
     "  --elements N        of the gradient, in matrices (1000000)\n"
     "  --model SPEC        in their place a model's tensors: resnet18\n"
+    "  --behind N          launch N elements behind it, more urgent: their time\n"
     "  --seconds S         for each row, or one step that takes longer (1)\n"
     "  --json              JSON lines\n"
     "Example, DGC over two links:\n"

@@ -165,6 +165,7 @@ static void as_foreseen(void **state)
     static const char *const texts[] = {
         "powersgd:rank=2,exchange=ring",
         "powersgd:rank=40,exchange=direct",
+        "csc:density=0.2",
         "csc:chunk=500,density=0.3",
         "csc:chunk=97,density=0.01,exchange=allgather",
         "csc:chunk=64,density=1,exchange=ring",

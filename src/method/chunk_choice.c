@@ -1,7 +1,20 @@
 #include "method/chunk_choice.h"
+#include "codec/topk_select.h"
 #include "kernel/element.h"
 
 enum { DIGIT = 8, DIGITS = 1 << DIGIT };
+
+enum { SMALLEST = 64, LARGEST = 32768, CHUNKS = 64, SENT = 4 };
+
+size_t tg__chunk_for(size_t n, double density)
+{
+    for (size_t chunk = LARGEST; chunk > SMALLEST; chunk /= 2) {
+        const size_t count = (n + chunk - 1) / chunk;
+        if (count >= CHUNKS && tg__topk_count(density, count) >= SENT)
+            return chunk;
+    }
+    return SMALLEST;
+}
 
 /* Floats that are not negative are ordered as their bits are. */
 static uint32_t order(float norm)

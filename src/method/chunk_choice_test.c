@@ -5,14 +5,18 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include "base/mem.h"
 #include "method/chunk_choice.h"
 
 #include <math.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <vectors.h> /* tests */
 
 enum { MAX = 300 };
+
+/* ---- which ----------------------------------------------------------------------------------- */
 
 static const float *compared;
 
@@ -79,11 +83,65 @@ static void any_bits(void **state)
     }
 }
 
+/* ---- how large ------------------------------------------------------------------------------- */
+
+static void sizes(void **state)
+{
+    static const struct {
+        size_t n;
+        double density;
+        size_t chunk;
+    } cases[] = {
+        {1, 0.1, 64},
+        {63 * 64, 0.1, 64},
+        {63 * 128, 0.1, 64},
+        {63 * 128 + 1, 0.1, 128},
+        {431080, 0.1, 4096},
+        {431080, 1, 4096},
+        {431080, 0.05, 4096},
+        {431080, 0.01, 1024}, /* 421 chunks; of 2048 there would be 211, and 2 sent */
+        {431080, 1e-9, 64},
+        {63 * 32768, 0.1, 16384},
+        {63 * 32768 + 1, 0.1, 32768},
+        {11173962, 0.1, 32768},
+        {11173962, 0.01, 16384},
+        {11173962, 0.001, 2048},
+        {((size_t)1 << 32) - 1, 0.1, 32768},
+    };
+    (void)state;
+    for (size_t i = 0; i < TG__COUNT(cases); i++)
+        if (tg__chunk_for(cases[i].n, cases[i].density) != cases[i].chunk)
+            fail_msg("%zu elements, density %g: chunks of %zu", cases[i].n, cases[i].density,
+                     tg__chunk_for(cases[i].n, cases[i].density));
+}
+
+static bool enough(size_t n, size_t chunk, double density)
+{
+    const double count = ceil((double)n / (double)chunk);
+    return count >= 64 && floor(count * density + 0.5) >= 4;
+}
+
+/* Enough of them wherever the bounds allow, and with chunks of twice the size too few. */
+static void as_large_as_can_be(void **state)
+{
+    static const double densities[] = {1, 0.3, 0.1, 0.02, 0.003};
+    (void)state;
+    for (size_t d = 0; d < TG__COUNT(densities); d++)
+        for (size_t n = 1; n < (size_t)1 << 23; n += 1 + n / 7) {
+            const size_t chunk = tg__chunk_for(n, densities[d]);
+            assert_true((chunk & (chunk - 1)) == 0 && chunk >= 64 && chunk <= 32768);
+            assert_true(chunk == 64 || enough(n, chunk, densities[d]));
+            assert_true(chunk == 32768 || !enough(n, 2 * chunk, densities[d]));
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(as_sorting_would),
         cmocka_unit_test(any_bits),
+        cmocka_unit_test(sizes),
+        cmocka_unit_test(as_large_as_can_be),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

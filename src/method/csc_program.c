@@ -32,6 +32,13 @@ typedef struct program {
 
 /* ---- making ---------------------------------------------------------------------------------- */
 
+/* Elements of a chunk of a vector of n, alike on all ranks. */
+static size_t chunk_size(const tg_spec *spec, size_t n)
+{
+    return tg_spec_word(spec, "chunk")[0] != '\0' ? tg__chunk_for(n, tg_spec_real(spec, "density"))
+                                                  : (size_t)tg_spec_int(spec, "chunk");
+}
+
 /* What a delay is worth in bytes: about 1 ms at 100 Mb/s. */
 enum { DELAY_BYTES = 16384 };
 
@@ -94,7 +101,7 @@ static tg_status init(tg__method *m)
     p->f32->pool = m->setup.pool;
     TG_TRY(tg_duration_steps(tg_spec_duration(m->spec, "warmup"), m->setup.steps_per_epoch,
                              "warmup", &p->warmup));
-    p->chunk = (size_t)tg_spec_int(m->spec, "chunk");
+    p->chunk = chunk_size(m->spec, m->n);
     p->count = (m->n + p->chunk - 1) / p->chunk;
     p->k = tg__topk_count(tg_spec_real(m->spec, "density"), p->count);
     const size_t room = TG__MIN(m->n, p->k * p->chunk);
@@ -113,10 +120,10 @@ static tg_status init(tg__method *m)
 /* Chunks are alike, but that the last, which is one of many, may be shorter. */
 static void foresee(const tg_spec *spec, const tg__method_setup *setup, tg__rehearsal *r)
 {
-    const size_t chunk = (size_t)tg_spec_int(spec, "chunk");
     size_t n = 0;
     for (size_t i = 0; i < setup->count; i++)
         n += setup->len[i];
+    const size_t chunk = chunk_size(spec, n);
     const size_t count = (n + chunk - 1) / chunk;
     const size_t k = tg__topk_count(tg_spec_real(spec, "density"), count);
     if (k < count)

@@ -109,7 +109,7 @@ static void all_chunks(void **state)
         "csc:chunk=4096,density=0.01,warmup=0,momentum=0.5",
         "csc:chunk=1,density=1,warmup=0,momentum=0.5",
         "csc:chunk=64,density=1,warmup=0,momentum=0.5,masking=no",
-        "csc:density=0.01,warmup=0,momentum=0.5,masking=no",
+        "csc:chunk=4096,density=0.01,warmup=0,momentum=0.5,masking=no",
     };
     static float u[RANKS_N];
     (void)state;
@@ -205,6 +205,29 @@ static void the_last_chunk(void **state)
         ranks_settle(false);
     }
     ranks_stop();
+}
+
+/* Without a number the chunks are as small as the bucket asks for: here 15 of 64 and a shorter one.
+ */
+static void chunks_that_suit(void **state)
+{
+    static const char *const specs[] = {"csc:density=0.2,warmup=0",
+                                        "csc:chunk=auto,density=0.2,warmup=0",
+                                        "csc:chunk=64,density=0.2,warmup=0"};
+    static float sent[TG__COUNT(specs)][RANKS_N];
+    (void)state;
+    for (size_t c = 0; c < TG__COUNT(specs); c++) {
+        ranks_start(specs[c], 2);
+        for (uint64_t t = 0; t < 3; t++) {
+            dyadic_gradients(t);
+            assert_int_equal(ranks_step(t, true, -1), 2);
+            ranks_settle(false);
+        }
+        assert_true(ranks[0].task.density == 3 / 16.0);
+        memcpy(sent[c], ranks_aggregate(0), sizeof sent[c]);
+        ranks_stop();
+        assert_memory_equal(sent[c], sent[0], sizeof sent[c]);
+    }
 }
 
 static void ties_go_to_the_lower_index(void **state)
@@ -384,7 +407,9 @@ static void refused(void **state)
     static const struct {
         const char *text, *say;
     } cases[] = {
-        {"csc:chunk=0", "chunk=0"},
+        {"csc:chunk=0", "chunk=0: allowed: 1 <= chunk <= 1e+09; or auto"},
+        {"csc:chunk=64.5", "not a whole number of 64 bits; allowed: 1 <= chunk"},
+        {"csc:chunk=all", "or auto"},
         {"csc:density=0", "density=0"},
         {"csc:momentum=1", "momentum=1"},
         {"csc:exchange=reducescatter", "allowed: direct, ring, halving, allgather, auto, none"},
@@ -405,19 +430,13 @@ static void refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(golden_runs),
-        cmocka_unit_test(all_chunks),
-        cmocka_unit_test(nothing_is_lost),
-        cmocka_unit_test(the_last_chunk),
-        cmocka_unit_test(ties_go_to_the_lower_index),
-        cmocka_unit_test(the_sum_decides),
-        cmocka_unit_test(huge),
-        cmocka_unit_test(many_ranks),
-        cmocka_unit_test(dense_steps),
-        cmocka_unit_test(dropped_steps),
-        cmocka_unit_test(clipping),
-        cmocka_unit_test(several_cores),
-        cmocka_unit_test(refused),
+        cmocka_unit_test(golden_runs),      cmocka_unit_test(all_chunks),
+        cmocka_unit_test(nothing_is_lost),  cmocka_unit_test(the_last_chunk),
+        cmocka_unit_test(chunks_that_suit), cmocka_unit_test(ties_go_to_the_lower_index),
+        cmocka_unit_test(the_sum_decides),  cmocka_unit_test(huge),
+        cmocka_unit_test(many_ranks),       cmocka_unit_test(dense_steps),
+        cmocka_unit_test(dropped_steps),    cmocka_unit_test(clipping),
+        cmocka_unit_test(several_cores),    cmocka_unit_test(refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -60,10 +60,12 @@ tg_status tg__make_codec(const tg__method *m, const char *name, tg_codec **codec
         char number[64];
         if (!tg_spec_has(m->spec, key->name))
             continue;
-        if (key->type == TG_KEY_REAL && tg_spec_word(m->spec, key->name)[0] == '\0') {
+        const bool is_number = (key->type == TG_KEY_INT || key->type == TG_KEY_REAL) &&
+                               tg_spec_word(m->spec, key->name)[0] == '\0';
+        if (is_number && key->type == TG_KEY_REAL) {
             snprintf(number, sizeof number, "%.17g", tg_spec_real(m->spec, key->name));
             value = number;
-        } else if (key->type == TG_KEY_INT) {
+        } else if (is_number) {
             snprintf(number, sizeof number, "%lld", (long long)tg_spec_int(m->spec, key->name));
             value = number;
         } else if (key->type == TG_KEY_FLAG) {

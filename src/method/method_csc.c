@@ -6,10 +6,12 @@
 static const tg_key keys[] = {
     {.name = "chunk",
      .type = TG_KEY_INT,
-     .def = "32768",
+     .def = "auto",
      .min = 1,
      .max = 1e9,
-     .help = "elements that are sent or kept together; hundreds of chunks should make a bucket"},
+     .choices = "auto",
+     .help = "elements that are sent or kept together; auto: the largest power of two, 64 to 32768,"
+             " that cuts the bucket into at least 64 and sends at least 4"},
     {.name = "density",
      .type = TG_KEY_REAL,
      .def = "0.1",
@@ -36,13 +38,12 @@ const tg__method_def tg__method_csc = {
     .entry = {"csc", "chunks of largest norm over all ranks, with DGC's momentum correction",
               "Sun et al. 2019 (GradientFlow), arXiv:1902.06855", keys},
     .card = {.sends = "the chunks that all ranks agree on, f32; one norm a chunk",
-             .bits = "32 density + 32 / chunk = 3.2",
+             .bits = "32 density + 32 / chunk = 3.2 + 0.001 to 0.5",
              .keeps = "2 vectors: velocity, accumulated",
              .cost = "1 pass (u, v, norms), the chunks sent once more; 2 rounds, 3 delays: 8 "
                      "density n (P-1)/P bytes a rank for any P",
-             .use =
-                 "links that are too slow for dense: sums need no indices and no decoding, bytes "
-                 "do not grow with P; chunks small enough for hundreds in a bucket",
+             .use = "links that are too slow for dense: sums need no indices and no decoding, "
+                    "bytes do not grow with P",
              .limit = "density=1 or chunk >= n: masking=yes is plain SGD, bit for bit; masking=no "
                       "is momentum SGD, bit for bit on one rank"},
     .program = &tg__csc_program,

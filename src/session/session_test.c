@@ -149,7 +149,7 @@ static void test_limits(void **state)
          0.5f, true},
         /* CSC with all chunks likewise; a warm-up without end is momentum SGD */
         {"csc:density=1,chunk=32,warmup=0,momentum=0.5", "ssgd", "sgd:lr=0.25", 3, 0, false},
-        {"csc:density=0.01,warmup=0,momentum=0.5", "ssgd", "sgd:lr=0.25", 4, 0, false},
+        {"csc:density=0.01,chunk=32768,warmup=0,momentum=0.5", "ssgd", "sgd:lr=0.25", 4, 0, false},
         {"csc:density=1,chunk=32,warmup=0,masking=no", "ssgd", "sgd:lr=0.25,momentum=0.5", 1, 0.5f,
          false},
         {"csc:density=1,chunk=32,warmup=0,masking=no", "ssgd", "sgd:lr=0.25,momentum=0.5", 4, 0.5f,

@@ -16,6 +16,7 @@ REFUSED = [
     (["--real-link", "1gbit"], ["--real-link 1gbit without mpirun", "--link 1gbit"]),
     (["--elements", "0"], ['--elements "0"', "allowed: "]),
     (["--elements", "10,20"], ['--elements "10,20"', "allowed: "]),
+    (["--behind", "0"], ['--behind "0"', "allowed: "]),
     (["--model", "resnet2000"], ['"resnet2000"', "allowed: "]),
     (["--model", "lenet5", "--elements", "10"], ["--model with --elements", "allowed: "]),
     (["--seconds", "0"], ['--seconds "0"', "allowed: 0.001 to 3600"]),
@@ -73,6 +74,17 @@ class BenchExchange(CliTest):
         head = [i for i, line in enumerate(lines) if line.startswith("method")][0]
         self.assertEqual([line.split()[:4] for line in lines[head + 2:]],
                          [["dense", "direct", "none", "2"], ["randomk", "direct", "none", "2"]])
+        self.assertNotIn("behind", lines[head])
+
+    def test_behind(self):
+        """What an urgent exchange takes behind the step's own: a column, a field."""
+        lines = self.ok("bench", "exchange", *QUICK, "--behind", "10", "dense").splitlines()
+        head = [i for i, line in enumerate(lines) if line.startswith("method")][0]
+        self.assertTrue(lines[head].endswith("behind ms"))
+        self.assertGreater(float(lines[head + 2].split()[-1]), 0)
+        row = self.rows(*QUICK, "--behind", "10", "--link", "20mbit,2ms", "dgc")[0]
+        self.assertEqual(row["behind"], 10)
+        self.assertTrue(4 < row["behind_ms"]["min"] <= row["behind_ms"]["median"], row["behind_ms"])  # two delays
 
     def test_defaults(self):
         """Every exchange that carries dense vectors, sparse ones both ways, PowerSGD; several numbers of workers."""
