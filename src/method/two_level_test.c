@@ -240,13 +240,13 @@ static void test_patience(void **state)
     static const int two[] = {0, 0, 1, 1};
     rank like = defaults("dense", 100);
     like.nodes = two;
-    like.timeout_ms = 700;
-    run(&like, 4, "450ms");
+    like.timeout_ms = 1400;
+    run(&like, 4, "900ms");
     all_ok(4);
-    like = defaults("dense", LONG); /* 1.1 s, slice by slice */
+    like = defaults("dense", LONG); /* 2.2 s, slice by slice */
     like.nodes = two;
-    like.timeout_ms = 300;
-    run(&like, 4, "20mbit");
+    like.timeout_ms = 600;
+    run(&like, 4, "10mbit");
     all_ok(4);
 }
 
