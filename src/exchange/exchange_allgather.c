@@ -3,7 +3,7 @@
  *
  *   result = combine(decode(frame of rank 0), ..., decode(frame of rank P-1))
  *
- * Of a long frame only so much is on its way as a window has room for (window.h, stream.h): no
+ * Of a long frame only so much is on its way as a window has room for (send_window.h, stream.h): no
  * message has to say what has come, because what comes says it.
  *
  * Cost: 1 round, 1 delay; (P-1) frames sent: the fewest rounds, for small frames and few ranks.

@@ -1,5 +1,5 @@
 /* A coded frame on its way in messages of as many units of its bytes as its sender likes: for
- * frames too long to be on their way at once (window.h). A message is named by its first unit;
+ * frames too long to be on their way at once (send_window.h). A message is named by its first unit;
  * the frame's head, in the first message, says how long the frame is.
  *
  * In the sender's buffer each unit has room for an envelope before it. A receiver takes one message
@@ -9,7 +9,7 @@
 #define TG_STREAM_H
 
 #include "exchange/exchange.h"
-#include "exchange/window.h"
+#include "exchange/send_window.h"
 
 /* A frame no longer than this, and no shorter one's beginning, is not cut: with its envelope it is
  * below the 64 KiB that MPI sends without asking. */

@@ -8,7 +8,7 @@
  * How large the window is follows from the time between a unit's begin and the end of one that was
  * begun when it had ended: a round trip, and the queues on the way. The window goes to
  *
- *     window * (shortest round trip + TG__QUEUE_NS) / round trip
+ *     window * (shortest round trip + TG__QUEUE_NS) / usual round trip
  *
  * so a link is kept busy, and its queue as short as that. It differs between ranks, and changes no
  * result.
@@ -22,9 +22,9 @@
 
 #define TG__QUEUE_NS 60000000 /* in a round trip: 30 ms each way */
 /* Units on their way at first, at least and at most. A unit to all peers is 48 KiB (tg__unit), so
- * the least is 144 KiB: what 20 Mbit/s carry in 58 ms. */
-#define TG__WINDOW_FIRST 4u
-#define TG__WINDOW_LEAST 3u
+ * the least is 192 KiB: what 20 Mbit/s carry in 79 ms. */
+#define TG__WINDOW_FIRST 5u
+#define TG__WINDOW_LEAST 4u
 #define TG__WINDOW_MOST 256u
 
 /* Bytes of a unit to one of size - 1 peers, at least 8 KiB: an envelope is 0.6 % of that. */
@@ -35,6 +35,7 @@ typedef struct tg__window {
     uint32_t from, to;   /* those below `from` have come; [from, to) are on their way */
     double open;         /* units that may be */
     int64_t shortest_ns; /* round trip; 0: not known */
+    int64_t usual_ns;    /* round trip: falls at once, rises slowly; 0: not known */
     unsigned unseen;     /* runs in a row without a round trip */
     int64_t *begun_ns;   /* (cap) when each was begun ... */
     int64_t *root_ns;    /* (cap) ... and the one that had ended then; 0: none */

@@ -1,4 +1,4 @@
-#include "exchange/window.h"
+#include "exchange/send_window.h"
 #include "base/mem.h"
 
 #include <stdlib.h>
@@ -57,7 +57,11 @@ static void learn(tg__window *w, int64_t round_trip_ns)
     w->unseen = 0;
     if (w->shortest_ns == 0 || round_trip_ns < w->shortest_ns)
         w->shortest_ns = round_trip_ns;
-    const double aim = (double)(w->shortest_ns + TG__QUEUE_NS) / (double)round_trip_ns;
+    /* A queue stays; a rank that waited for a processor does not have to say anything. */
+    w->usual_ns = round_trip_ns < w->usual_ns || w->usual_ns == 0
+                      ? round_trip_ns
+                      : w->usual_ns + (round_trip_ns - w->usual_ns) / 8;
+    const double aim = (double)(w->shortest_ns + TG__QUEUE_NS) / (double)w->usual_ns;
     const double want = w->open * TG__MIN(aim, 2.0);
     /* A unit is one of 2 * open in a round trip. */
     const double open = w->open + (want - w->open) / (2 * w->open);
