@@ -108,6 +108,8 @@ struct tg__exchange {
     const tg__exchange_ops *ops;
     int rank, size;
     size_t n;
+    int64_t now_ns;  /* before start and done: what time it is, if the driver knows; else 0. It may
+                        change what is wanted when, never a result */
     tg_codec *codec; /* bounds and re-encodes; borrowed */
     const tg__combine *combine;
     tg__pool *pool;  /* cores for decoding; NULL: the calling one. Borrowed, set by the maker */

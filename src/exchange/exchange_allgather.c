@@ -3,22 +3,37 @@
  *
  *   result = combine(decode(frame of rank 0), ..., decode(frame of rank P-1))
  *
+ * Of a long frame only so much is on its way as a window has room for (send_window.h, stream.h): no
+ * message has to say what has come, because what comes says it.
+ *
  * Cost: 1 round, 1 delay; (P-1) frames sent: the fewest rounds, for small frames and few ranks.
  * Source: the all-gather of Lin et al. 2018 (arXiv:1712.01887), sec. 3; direct messages instead of
  * a ring. */
 #include "exchange/message.h"
 #include "base/mem.h"
+#include "exchange/stream.h"
 #include "kernel/parallel.h"
 #include <stdlib.h>
+#include <string.h>
+
+/* Messages of an own frame under way: a share of the window each, so that some come while others
+ * leave. */
+#define SHARES 4u
 
 typedef struct allgather {
     tg__messages own;       /* (1) */
+    tg__messages cut;       /* (1) the own frame with room before each unit, unless it goes whole */
     tg__messages in;        /* (P); own unused */
+    tg__incoming *incoming; /* (P) likewise */
     size_t *in_len;         /* (P) bytes of the frame, 0: not here yet */
     const uint8_t **frames; /* (P) when all are here, for combine->all */
     float *acc;             /* (n) not finished yet, but by combine->all */
     int next;               /* ranks below it are in acc */
-    uint32_t told, over;    /* of P-1 receives, then P-1 sends */
+    tg__window window;      /* of units: those below `from` have come from all */
+    size_t unit;            /* bytes */
+    uint32_t begin, end;    /* units of the own frame's latest message ... */
+    uint32_t told;          /* ... to so many of P-1 peers */
+    uint32_t leaving;       /* sends told that are not over */
 } allgather;
 
 static tg_status allgather_init(tg__exchange *x)
@@ -28,9 +43,17 @@ static tg_status allgather_init(tg__exchange *x)
     TG_TRY(tg__alloc(1, sizeof *a, &a));
     x->impl = a;
     TG_TRY(tg__parts_of_vector(x, &a->own));
-    TG_TRY(tg__messages_alloc(&a->in, P, a->own.cap));
+    const size_t cap = a->own.cap;
+    a->unit = tg__stream_unit(x->size, cap);
+    const uint32_t units = tg__units(cap, a->unit);
+    const bool whole = x->size == 1 || cap <= TG__WHOLE_BYTES;
+    TG_TRY(tg__messages_alloc(&a->cut, 1, whole ? 0 : tg__outgoing_at(units, a->unit)));
+    TG_TRY(tg__messages_alloc(&a->in, P, cap));
+    TG_TRY(tg__alloc(P, sizeof *a->incoming, &a->incoming));
     TG_TRY(tg__alloc(P, sizeof *a->in_len, &a->in_len));
     TG_TRY(tg__alloc(P, sizeof *a->frames, &a->frames));
+    TG_TRY(tg__window_init(&a->window, units));
+    x->open_slices = whole ? 1 : 2 * SHARES;
     return tg__alloc(x->n, sizeof *a->acc, &a->acc);
 }
 
@@ -38,7 +61,10 @@ static void allgather_fini(tg__exchange *x)
 {
     allgather *a = x->impl;
     tg__messages_free(&a->own);
+    tg__messages_free(&a->cut);
     tg__messages_free(&a->in);
+    tg__window_fini(&a->window);
+    free(a->incoming);
     free(a->in_len);
     free(a->frames);
     free(a->acc);
@@ -77,54 +103,128 @@ static void advance(tg__exchange *x)
     }
 }
 
+static uint32_t own_units(const tg__exchange *x)
+{
+    const allgather *a = x->impl;
+    return tg__units(x->parts[0].len, a->unit);
+}
+
 static tg_status allgather_start(tg__exchange *x)
 {
     allgather *a = x->impl;
-    for (int q = 0; q < x->size; q++)
+    for (int q = 0; q < x->size; q++) {
         a->in_len[q] = 0;
+        a->incoming[q] = (tg__incoming){0};
+    }
     a->next = 0;
-    a->told = a->over = 0;
+    a->begin = a->end = a->leaving = 0;
+    a->told = (uint32_t)x->size - 1;
+    tg__window_start(&a->window, own_units(x), x->now_ns);
     tg__combine_begin(x, a->acc, x->n);
     advance(x);
     return TG_OK;
 }
 
+/* The next message of the own frame, if there is one and the window has room for it. */
+static bool next_message(tg__exchange *x)
+{
+    allgather *a = x->impl;
+    const size_t len = x->parts[0].len;
+    const uint32_t units = own_units(x), open = (uint32_t)a->window.open;
+    uint32_t most = TG__MAX(open / SHARES, 1u), room = TG__MIN(a->window.to, units);
+    if (a->end == 0) { /* what is short is not cut, nor is a long frame's beginning */
+        const uint32_t whole = (uint32_t)(TG__WHOLE_BYTES / a->unit);
+        most = len <= TG__WHOLE_BYTES ? units : TG__MAX(most, whole);
+        room = TG__MIN(TG__MAX(room, most), units);
+    }
+    if (a->end >= room)
+        return false;
+    a->begin = a->end;
+    a->end = TG__MIN(room, a->begin + most);
+    a->told = 0;
+    if (len > TG__WHOLE_BYTES) {
+        const size_t at = a->begin * a->unit;
+        memcpy(tg__message_frame(&a->cut, 0) + tg__outgoing_at(a->begin, a->unit),
+               x->parts[0].dst + at, TG__MIN(len, a->end * a->unit) - at);
+    }
+    return true;
+}
+
+/* To the k-th peer. */
+static tg__wish send_of(const tg__exchange *x, uint32_t k)
+{
+    const allgather *a = x->impl;
+    const size_t len = x->parts[0].len;
+    tg__wish wish = {.send = true,
+                     .peer = tg__around(x, 1 + (int)k),
+                     .msg = tg__message(&a->own, 0),
+                     .len = TG__MIN(len, a->end * a->unit) - a->begin * a->unit,
+                     .id = (uint32_t)x->rank};
+    if (len > TG__WHOLE_BYTES)
+        wish.msg = tg__message(&a->cut, 0) + tg__outgoing_at(a->begin, a->unit);
+    tg__stream_name(&wish, a->begin, tg__units(a->own.cap, a->unit));
+    return wish;
+}
+
+/* Ids: the rank whose frame it is of. */
 static size_t allgather_wants(tg__exchange *x, tg__wish *wish, size_t max)
 {
     allgather *a = x->impl;
-    uint32_t others = (uint32_t)x->size - 1, count = 0;
-    for (; a->told < 2 * others && count < max; a->told++) {
-        bool send = a->told >= others;
-        int k = (int)(a->told % others), peer = tg__around(x, send ? 1 + k : -1 - k);
-        wish[count++] = (tg__wish){
-            .send = send,
-            .peer = peer,
-            .msg = send ? tg__message(&a->own, 0) : tg__message(&a->in, (size_t)peer),
-            .len = send ? x->parts[0].len : a->in.cap,
-            .id = a->told,
-        };
+    const uint32_t others = (uint32_t)x->size - 1;
+    size_t count = 0;
+    for (int k = 1; k < x->size && count < max; k++) {
+        const int peer = tg__around(x, -k);
+        if (tg__incoming_wants(&a->incoming[peer], peer, tg__message(&a->in, (size_t)peer),
+                               a->own.cap, a->unit, &wish[count]))
+            wish[count++].id = (uint32_t)peer;
+    }
+    while (others > 0 && count < max && (a->told < others || next_message(x))) {
+        wish[count++] = send_of(x, a->told++);
+        a->leaving++;
     }
     return count;
+}
+
+/* Units that have come from all make room for others. */
+static void slide(tg__exchange *x)
+{
+    allgather *a = x->impl;
+    tg__window *w = &a->window;
+    for (; w->from < w->count; tg__window_pass(w, x->now_ns))
+        for (int q = 0; q < x->size; q++) {
+            const tg__incoming *in = &a->incoming[q];
+            if (q != x->rank && a->in_len[q] == 0 && in->here / a->unit <= w->from)
+                return;
+        }
 }
 
 static tg_status allgather_done(tg__exchange *x, uint32_t id, size_t len)
 {
     allgather *a = x->impl;
-    if (id + 1 < (uint32_t)x->size) {
-        int peer = tg__around(x, -1 - (int)id);
-        TG_TRY(tg__check_received(peer, tg__message_frame(&a->in, (size_t)peer), len, x->n,
+    const int peer = (int)id;
+    if (peer == x->rank) {
+        a->leaving--;
+        return TG_OK;
+    }
+    tg__incoming *in = &a->incoming[peer];
+    TG_TRY(
+        tg__incoming_take(in, peer, tg__message(&a->in, (size_t)peer), len, a->own.cap, a->unit));
+    if (in->here == in->total) {
+        TG_TRY(tg__check_received(peer, tg__message_frame(&a->in, (size_t)peer), in->total, x->n,
                                   x->codec->ops->wire_id));
-        a->in_len[peer] = len;
+        a->in_len[peer] = in->total;
         advance(x);
     }
-    a->over++;
+    tg__window_grow(&a->window, tg__units(in->total, a->unit), x->now_ns);
+    slide(x);
     return TG_OK;
 }
 
 static bool allgather_finished(const tg__exchange *x)
 {
     const allgather *a = x->impl;
-    return a->next == x->size && a->over == 2 * ((uint32_t)x->size - 1);
+    const bool told = a->end == own_units(x) && a->told == (uint32_t)x->size - 1;
+    return a->next == x->size && a->leaving == 0 && (told || x->size == 1);
 }
 
 static void allgather_result(tg__exchange *x, float *dst)
@@ -138,10 +238,12 @@ static void allgather_result(tg__exchange *x, float *dst)
 
 static void allgather_cost(int size, size_t n, double frame, tg__cost *cost_p)
 {
+    const size_t len = (size_t)frame; /* a message of one unit each, at most */
+    const uint32_t cut = len > TG__WHOLE_BYTES ? tg__units(len, tg__stream_unit(size, len)) : 1;
     (void)n;
     cost_p->rounds = size > 1 ? 1 : 0;
     cost_p->delays = size > 1 ? 1 : 0;
-    cost_p->bytes = (double)(size - 1) * (frame + TG__ENVELOPE_BYTES);
+    cost_p->bytes = (double)(size - 1) * (frame + cut * TG__ENVELOPE_BYTES);
     cost_p->serial = cost_p->bytes;
 }
 

@@ -209,7 +209,7 @@ static tg_status complete(tg__pump *p, tg__flight *f, tg__post *m, size_t bytes)
         TG_TRY(tg__envelope_open(m->msg, bytes, &want, &flags, &len));
         f->flags_in |= flags;
     }
-    int64_t begin = tg_now_ns(p->transport->clock);
+    const int64_t begin = f->x->now_ns = tg_now_ns(p->transport->clock);
     tg_status status = f->x->ops->done(f->x, m->id, len);
     f->combine_ns += tg_now_ns(p->transport->clock) - begin;
     if (status != TG_OK && f->group != NULL) /* the exchange knows its group's numbers only */
@@ -329,6 +329,7 @@ static tg_status launch(tg__pump *p, tg__flight *f)
         link = &(*link)->next;
     f->next = *link;
     *link = f;
+    f->x->now_ns = f->begin_ns;
     TG_TRY(f->x->ops->start(f->x));
     f->combine_ns = tg_now_ns(p->transport->clock) - f->begin_ns;
     TG_TRY(take_wishes(p, f));

@@ -96,7 +96,8 @@ static void cost_is_what_links_show(void **state)
         {"ring", "int8", 40000},
         {"ring", "fp16", 40000},
         {"halving", "f32", 20000},
-        {"allgather", "f32", 500}, /* one shot */
+        {"allgather", "f32", 500},     /* one shot */
+        {"allgather", "fp16", 100000}, /* in messages of some units */
         {"allgather", "topk:density=0.01", 100000},
         {"reducescatter", "topk:density=0.01", 100000},
         {"reducescatter", "topk:density=0.01,values=int8", 100000},

@@ -169,7 +169,8 @@ static tg_status run_until_failure(job *j)
  * that gave up before them. */
 static void test_faults(void **state)
 {
-    static const fixture_case cases[] = {{"direct", "f32", 200000}, {"ring", "f32", 200000}};
+    static const fixture_case cases[] = {
+        {"direct", "f32", 200000}, {"ring", "f32", 200000}, {"allgather", "f32", 200000}};
     static const char *const faults[] = {"fault:stall=20",
                                          "fault:kill=20",
                                          "fault:corrupt=0.1,seed=4",
