@@ -46,13 +46,6 @@ static double wall_seconds(void)
     return (double)tg_now_ns(tg_clock_monotonic()) / 1e9;
 }
 
-double bench_processor_ms(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
-}
-
 /* Enough samples of all sides, or out of time. */
 static bool over(const struct bench_samples *s, double begin, double seconds)
 {
