@@ -81,6 +81,10 @@ TG_API void tg_transport_destroy(tg_transport *t); /* NULL is fine */
  * endpoint may be used and destroyed by a thread of its own. Errors TG_E_ARG (size < 1 or > 4096),
  * TG_E_NOMEM */
 TG_API TG_NODISCARD tg_status tg_transport_inproc(int size, tg_transport **t_out);
+/* The same by another clock: tg_clock_monotonic(), or the virtual one of the command, in which all
+ * threads that use the endpoints take part. clock is borrowed. Errors TG_E_ARG (NULL) as well */
+TG_API TG_NODISCARD tg_status tg_transport_inproc_clock(int size, const tg_clock *clock,
+                                                        tg_transport **t_out);
 
 /* What a link does. Bytes leave at up_bps and arrive at down_bps (bits per second, 0 = unlimited),
  * each direction on its own, one after the other per rank; a message arrives delay_ns + U[0,
