@@ -113,6 +113,13 @@ TG_API TG_NODISCARD tg_status tg_transport_shaped(tg_transport *inner, const tg_
 TG_API TG_NODISCARD tg_status tg_transport_shaped_nodes(tg_transport *inner, const tg_link *link,
                                                         const int *nodes, tg_transport **t_p);
 
+/* The same where links differ: links (ranks of inner) says what each rank is behind. A message
+ * leaves at its sender's up_bps, with its sender's jitter, arrives at its receiver's down_bps, and
+ * takes the longer of both ends' delays. nodes: as above, or NULL. Errors as above, and links NULL
+ */
+TG_API TG_NODISCARD tg_status tg_transport_shaped_links(tg_transport *inner, const tg_link *links,
+                                                        const int *nodes, tg_transport **t_p);
+
 /* Decorator for tests: `inner` with faults, "fault:drop=0.01,corrupt=0.01,truncate=0.01,
  * oversize=0.01,garbage=0.01,replay=0.01,delay=5ms,stall=100,kill=100,seed=1" (probabilities per
  * message sent: it is lost, has a bit flipped, is cut short, too long, noise, or the message of an

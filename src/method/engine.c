@@ -64,6 +64,7 @@ static tg_status launch(tg__engine *e, tg__op *op, tg__exchange *x)
     op->flight.priority = op->priority;
     op->flight.flags_out = op->flags | op->flags_in;
     op->flight.group = op->task.group;
+    op->flight.byte_cost_ps = op->decode_cost_ps;
     return tg__pump_launch(&e->pump, &op->flight);
 }
 
@@ -80,6 +81,7 @@ static tg_status take_up(tg__engine *e, tg__op *op)
     op->bytes_sent = 0;
     op->decode_ns = 0;
     int64_t begin = tg_now_ns(e->transport->clock);
+    tg_clock_work(e->transport->clock, op->encode_cost_ns);
     if (op->method != NULL)
         TG_TRY(op->method->def->program->begin(op->method, &op->task, &x));
     int64_t end = tg_now_ns(e->transport->clock);
@@ -105,6 +107,7 @@ static tg_status advance(tg__engine *e, tg__op *op, bool *done_p)
     int64_t begin = tg_now_ns(e->transport->clock);
     op->task.round = round + 1u;
     op->task.flagged = (op->flags_in & TG__FLAG_NONFINITE) != 0;
+    tg_clock_work(e->transport->clock, op->finish_cost_ns);
     if (op->method != NULL)
         TG_TRY(op->method->def->program->next(op->method, &op->task, &x));
     if (op->task.overflow)

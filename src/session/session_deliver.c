@@ -144,8 +144,10 @@ static void apply(tg_session *s, lane_op *o)
 {
     const float *aggregate = tg__session_aggregate(s, o);
     o->waiting = false;
+    tg_clock_work(s->transport->clock, s->bucket[o->op.bucket].cost.apply_ns);
     s->strategy->ops->result(s->strategy, o->op.step, o->op.bucket,
                              tg__session_clip(s, aggregate, s->bucket[o->op.bucket].n), o->lr);
+    (void)tg_now_ns(s->transport->clock); /* that work is over */
 }
 
 tg_status tg__session_deliver(tg_session *s, uint64_t due)

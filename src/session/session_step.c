@@ -63,6 +63,9 @@ static tg_status submit(tg_session *s, const tg__action *a, bool closes)
                           .eta = s->lr,
                           .no_update = s->lr == 0};
     op->step = s->t;
+    op->encode_cost_ns = b->cost.encode_ns[a->coded];
+    op->decode_cost_ps = b->cost.decode_byte_ps[a->coded];
+    op->finish_cost_ns = b->cost.finish_ns[a->coded];
     op->bucket = (uint16_t)a->bucket;
     op->priority = a->priority;
     op->flags = nonfinite ? TG__FLAG_NONFINITE : 0;
@@ -271,6 +274,8 @@ static tg_status step(tg_session *s, tg_step_info *info)
     TG_TRY(tg__session_deliver_step(s));
     TG_TRY(tg__session_report_end(s, info));
     int64_t begin = tg_now_ns(s->transport->clock);
+    for (size_t b = 0; !s->strategy->ops->by_bucket && b < s->nbuckets; b++)
+        tg_clock_work(s->transport->clock, s->bucket[b].cost.apply_ns);
     s->strategy->ops->step(s->strategy, s->t, !s->nonfinite, s->lr, &s->actions);
     int64_t end = tg_now_ns(s->transport->clock);
     s->apply_ns += end - begin;
