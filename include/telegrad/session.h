@@ -287,8 +287,9 @@ TG_API TG_NODISCARD tg_status tg_session_plan(
  * (tg_clock.work). [0] of exchanges that go dense, [1] of coded ones. */
 typedef struct tg_bucket_cost {
     int64_t encode_ns[2];      /* compensate and encode */
-    int64_t decode_byte_ps[2]; /* check, decode, combine: picoseconds a byte of frames */
-    int64_t finish_ns[2];      /* make the aggregate when all is in, each round */
+    int64_t start_ns[2];       /* of each round: make room for the sum ... */
+    int64_t finish_ns[2];      /* ... and make the aggregate of it when all is in */
+    int64_t decode_byte_ps[2]; /* decode and combine: picoseconds a byte of frames */
     int64_t apply_ns;          /* the optimizer's update */
 } tg_bucket_cost;
 

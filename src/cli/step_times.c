@@ -27,13 +27,13 @@ json_t *step_times_record(const train_times *times)
                             integers(times->layer_ns + w * times->layers, times->layers));
     for (size_t b = 0; b < times->buckets; b++) {
         const tg_bucket_cost *cost = &times->bucket[b];
-        json_array_append_new(buckets,
-                              json_pack("{s:o, s:o, s:o, s:I}",                         /**/
-                                        "encode_ns", integers(cost->encode_ns, 2),      /**/
-                                        "decode_byte_ps",                               /**/
-                                        integers(cost->decode_byte_ps, 2), "finish_ns", /**/
-                                        integers(cost->finish_ns, 2),                   /**/
-                                        "apply_ns", (json_int_t)cost->apply_ns));
+        json_array_append_new(buckets, json_pack("{s:o, s:o, s:o, s:o, s:I}",               /**/
+                                                 "encode_ns", integers(cost->encode_ns, 2), /**/
+                                                 "start_ns", integers(cost->start_ns, 2),   /**/
+                                                 "finish_ns", integers(cost->finish_ns, 2),
+                                                 "decode_byte_ps",                              /**/
+                                                 integers(cost->decode_byte_ps, 2), "apply_ns", /**/
+                                                 (json_int_t)cost->apply_ns));
     }
     json_object_set_new(record, "buckets", buckets);
     return record;
@@ -60,6 +60,7 @@ static bool read_list(const json_t *list, size_t n, int64_t *v)
 static bool read_bucket(const json_t *bucket, tg_bucket_cost *cost)
 {
     return read_list(json_object_get(bucket, "encode_ns"), 2, cost->encode_ns) &&
+           read_list(json_object_get(bucket, "start_ns"), 2, cost->start_ns) &&
            read_list(json_object_get(bucket, "decode_byte_ps"), 2, cost->decode_byte_ps) &&
            read_list(json_object_get(bucket, "finish_ns"), 2, cost->finish_ns) &&
            whole(json_object_get(bucket, "apply_ns"), &cost->apply_ns);

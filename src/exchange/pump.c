@@ -192,10 +192,10 @@ static tg_status post_sends(tg__pump *p, bool *any_p)
     return TG_OK;
 }
 
-/* To take in so many bytes of frames is what the exchange does next. */
-static void work(const tg__pump *p, const tg__flight *f, size_t bytes)
+/* To take in so many bytes of frames, by simulated time. */
+static int64_t cost_ns(const tg__flight *f, size_t bytes)
 {
-    tg_clock_work(p->transport->clock, (int64_t)((double)bytes * (double)f->byte_cost_ps / 1000));
+    return (int64_t)((double)bytes * (double)f->byte_cost_ps / 1000);
 }
 
 /* Bytes of the own frames that an exchange decodes when it starts: of a vector in a part for each
@@ -227,7 +227,7 @@ static tg_status complete(tg__pump *p, tg__flight *f, tg__post *m, size_t bytes)
     }
     int64_t begin = tg_now_ns(p->transport->clock);
     if (!m->send)
-        work(p, f, len);
+        tg_clock_work(p->transport->clock, cost_ns(f, len));
     tg_status status = f->x->ops->done(f->x, m->id, len);
     f->combine_ns += tg_now_ns(p->transport->clock) - begin;
     if (status != TG_OK && f->group != NULL) /* the exchange knows its group's numbers only */
@@ -347,7 +347,7 @@ static tg_status launch(tg__pump *p, tg__flight *f)
         link = &(*link)->next;
     f->next = *link;
     *link = f;
-    work(p, f, own_bytes(f->x));
+    tg_clock_work(p->transport->clock, f->start_cost_ns + cost_ns(f, own_bytes(f->x)));
     TG_TRY(f->x->ops->start(f->x));
     f->combine_ns = tg_now_ns(p->transport->clock) - f->begin_ns;
     TG_TRY(take_wishes(p, f));

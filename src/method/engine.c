@@ -64,6 +64,7 @@ static tg_status launch(tg__engine *e, tg__op *op, tg__exchange *x)
     op->flight.priority = op->priority;
     op->flight.flags_out = op->flags | op->flags_in;
     op->flight.group = op->task.group;
+    op->flight.start_cost_ns = op->start_cost_ns;
     op->flight.byte_cost_ps = op->decode_cost_ps;
     return tg__pump_launch(&e->pump, &op->flight);
 }

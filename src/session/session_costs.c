@@ -34,52 +34,64 @@ static int64_t median(int64_t *v)
 
 /* One operation, as the engine runs it. */
 typedef struct times {
-    int64_t encode, start, finish; /* start: with the own frames decoded */
+    int64_t encode, start, finish; /* start: with the own frames decoded ... */
+    int64_t decode;                /* ... which takes so much of it */
     double frames;                 /* bytes of these */
     int64_t rounds;
 } times;
 
+/* Decode the frames of x once more, to see how long that takes. sum (x->n): scratch */
+static int64_t time_decoding(const tg_session *s, const tg__exchange *x, float *sum, double *frames)
+{
+    const int64_t since = work_ns(s);
+    for (size_t i = 0; i < x->nparts; i++) {
+        const tg__part *p = &x->parts[i];
+        x->combine->add(sum + p->lo, p->hi - p->lo, p->dst, p->len, 0, x->pool);
+        *frames += (double)p->len;
+    }
+    return work_ns(s) - since;
+}
+
+/* sum (m->n): scratch */
 static tg_status play(const tg_session *s, tg__method *m, const float *g, bool coded, uint64_t step,
-                      times *t)
+                      float *sum, times *t)
 {
     tg__task task = {.step = step, .g = g, .coded = coded, .eta = s->lr};
     tg__exchange *x = NULL;
-    int64_t since = work_ns(s), now;
+    int64_t since = work_ns(s);
     *t = (times){0};
     TG_TRY(m->def->program->begin(m, &task, &x));
-    now = work_ns(s);
-    t->encode = now - since;
+    t->encode = work_ns(s) - since;
     for (; x != NULL; t->rounds++) {
-        since = now;
-        for (size_t i = 0; i < x->nparts; i++)
-            t->frames += (double)x->parts[i].len;
+        t->decode += x->n > m->n ? 0 : time_decoding(s, x, sum, &t->frames);
+        since = work_ns(s);
         TG_TRY(x->ops->start(x)); /* one rank: it is over */
-        now = work_ns(s);
-        t->start += now - since;
-        since = now;
+        t->start += work_ns(s) - since;
         task.round++;
+        since = work_ns(s);
         TG_TRY(m->def->program->next(m, &task, &x));
-        now = work_ns(s);
-        t->finish += now - since;
+        t->finish += work_ns(s) - since;
     }
     return TG_OK;
 }
 
 static tg_status measure_operations(const tg_session *s, tg__method *m, const float *g, bool coded,
-                                    tg_bucket_cost *cost)
+                                    float *sum, tg_bucket_cost *cost)
 {
-    int64_t encode[REPEATS], decode_ps[REPEATS], finish[REPEATS];
+    int64_t encode[REPEATS], start[REPEATS], finish[REPEATS], decode_ps[REPEATS];
     times t;
-    TG_TRY(play(s, m, g, coded, TG__LATE, &t));
+    TG_TRY(play(s, m, g, coded, TG__LATE, sum, &t));
     for (size_t i = 0; i < REPEATS; i++) {
-        TG_TRY(play(s, m, g, coded, TG__LATE + 1 + i, &t));
+        TG_TRY(play(s, m, g, coded, TG__LATE + 1 + i, sum, &t));
         encode[i] = t.encode;
-        decode_ps[i] = t.frames > 0 ? (int64_t)(1000 * (double)t.start / t.frames) : 0;
+        start[i] = t.rounds > 0 ? TG__MAX(t.start - t.decode, 0) / t.rounds : 0;
         finish[i] = t.rounds > 0 ? t.finish / t.rounds : 0;
+        decode_ps[i] = t.frames > 0 ? (int64_t)(1000 * (double)t.decode / t.frames) : 0;
     }
     cost->encode_ns[coded] = median(encode);
-    cost->decode_byte_ps[coded] = median(decode_ps);
+    cost->start_ns[coded] = median(start);
     cost->finish_ns[coded] = median(finish);
+    cost->decode_byte_ps[coded] = median(decode_ps);
     return TG_OK;
 }
 
@@ -92,12 +104,16 @@ static tg_status measure_method(const tg_session *s, const bucket *b, uint32_t i
                               .exchange = b->exchange,
                               .pool = s->pool};
     tg__method *m = NULL;
-    TG_TRY(tg__state_create(&setup.state));
-    tg_status status = tg__session_method(s, b, index, setup, &m);
+    float *sum;
+    TG_TRY(tg__alloc(b->n, sizeof *sum, &sum));
+    tg_status status = tg__state_create(&setup.state);
     if (status == TG_OK)
-        status = measure_operations(s, m, g, true, cost);
+        status = tg__session_method(s, b, index, setup, &m);
+    if (status == TG_OK)
+        status = measure_operations(s, m, g, true, sum, cost);
     if (status == TG_OK && setup.may_bypass)
-        status = measure_operations(s, m, g, false, cost);
+        status = measure_operations(s, m, g, false, sum, cost);
+    free(sum);
     tg__method_destroy(m);
     tg__state_destroy(setup.state);
     return status;

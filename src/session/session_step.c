@@ -65,6 +65,7 @@ static tg_status submit(tg_session *s, const tg__action *a, bool closes)
     op->step = s->t;
     op->encode_cost_ns = b->cost.encode_ns[a->coded];
     op->decode_cost_ps = b->cost.decode_byte_ps[a->coded];
+    op->start_cost_ns = b->cost.start_ns[a->coded];
     op->finish_cost_ns = b->cost.finish_ns[a->coded];
     op->bucket = (uint16_t)a->bucket;
     op->priority = a->priority;

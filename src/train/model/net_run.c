@@ -178,6 +178,15 @@ static tg_status backward_weights(net *n, net_node *node, const model_hooks *h)
     return TG_OK;
 }
 
+/* Whether anybody needs the gradient of what it reads: nobody does of the network's input. */
+static bool wants_inputs(const net_node *node)
+{
+    for (size_t j = 0; j < node->nin; j++)
+        if (node->dx[j])
+            return true;
+    return false;
+}
+
 tg_status model_backward(model *m, const model_hooks *hooks)
 {
     net *n = (net *)m;
@@ -190,7 +199,8 @@ tg_status model_backward(model *m, const model_hooks *hooks)
         sum_up(node);
         TG_TRY(backward_weights(n, node, h));
         if (node->ops->backward_data) {
-            begins(h, MODEL_INPUTS, node);
+            if (wants_inputs(node))
+                begins(h, MODEL_INPUTS, node);
             TG_TRY(node->ops->backward_data(node));
         }
         if (h->layer_done)
