@@ -94,6 +94,10 @@ struct tg_clock {
     void *arg;
     int64_t (*now_ns)(void *arg);
     void (*sleep_until_ns)(void *arg, int64_t when_ns); /* returns at once if when_ns is past */
+    /* NULL where time is measured. Simulated time: what the calling thread does from here to its
+     * next call of any of these functions takes ns, however long it takes in fact; until then it
+     * must not touch what another thread of the simulation may change. */
+    void (*work)(void *arg, int64_t ns);
 };
 
 /* CLOCK_MONOTONIC. */
@@ -102,6 +106,13 @@ TG_API const tg_clock *tg_clock_monotonic(void);
 static inline int64_t tg_now_ns(const tg_clock *clock)
 {
     return clock->now_ns(clock->arg);
+}
+
+/* On a clock of simulated time: see tg_clock.work. Otherwise nothing: it will be measured. */
+static inline void tg_clock_work(const tg_clock *clock, int64_t ns)
+{
+    if (clock->struct_size >= sizeof *clock && clock->work)
+        clock->work(clock->arg, ns);
 }
 
 /* ---- counter random numbers ------------------------------------------------------------------ */

@@ -289,6 +289,28 @@ typedef struct tg_plan_tensor {
 TG_API TG_NODISCARD tg_status tg_session_plan(
     tg_session *s, tg_status (*each)(void *arg, const tg_plan_tensor *tensor), void *arg);
 
+/* What the session's own work on a bucket takes, in runs by a clock of simulated time
+ * (tg_clock.work). [0] of exchanges that go dense, [1] of coded ones. */
+typedef struct tg_bucket_cost {
+    int64_t encode_ns[2];      /* compensate and encode */
+    int64_t start_ns[2];       /* of each round: make room for the sum ... */
+    int64_t finish_ns[2];      /* ... and make the aggregate of it when all is in */
+    int64_t decode_byte_ps[2]; /* decode and combine: picoseconds a byte of frames */
+    int64_t apply_ns;          /* the optimizer's update */
+} tg_bucket_cost;
+
+/* Measure it, on this rank alone: nothing is sent, and nothing that the session remembers changes.
+ * Of buckets 0, 1, ... the first `room` are measured; *count_p is how many there are.
+ * Errors TG_E_STATE (before begin), TG_E_NOMEM, those of the methods */
+TG_API TG_NODISCARD tg_status tg_session_measure(tg_session *s, size_t room, tg_bucket_cost *cost,
+                                                 size_t *count_p);
+/* From here on work takes this: on the thread that does it, so that encoding and decoding by the
+ * communication thread are beside what the caller computes. Without, it takes no time. On a clock
+ * that measures nothing changes. cost (count). Errors TG_E_STATE, TG_E_MISMATCH (another number of
+ * buckets) */
+TG_API TG_NODISCARD tg_status tg_session_set_costs(tg_session *s, const tg_bucket_cost *cost,
+                                                   size_t count);
+
 /* Drain: apply what is in flight; the parameters are the global ones from here on. Steps may
  * follow. Errors TG_E_STATE (in the middle of a step), TG_E_PEER, TG_E_CORRUPT */
 TG_API TG_NODISCARD tg_status tg_session_finish(tg_session *s);

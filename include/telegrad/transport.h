@@ -81,6 +81,10 @@ TG_API void tg_transport_destroy(tg_transport *t); /* NULL is fine */
  * endpoint may be used and destroyed by a thread of its own. Errors TG_E_ARG (size < 1 or > 4096),
  * TG_E_NOMEM */
 TG_API TG_NODISCARD tg_status tg_transport_inproc(int size, tg_transport **t_out);
+/* The same by another clock: tg_clock_monotonic(), or the virtual one of the command, in which all
+ * threads that use the endpoints take part. clock is borrowed. Errors TG_E_ARG (NULL) as well */
+TG_API TG_NODISCARD tg_status tg_transport_inproc_clock(int size, const tg_clock *clock,
+                                                        tg_transport **t_out);
 
 /* What a link does. Bytes leave at up_bps and arrive at down_bps (bits per second, 0 = unlimited),
  * each direction on its own, one after the other per rank; a message arrives delay_ns + U[0,
@@ -107,6 +111,13 @@ TG_API TG_NODISCARD tg_status tg_transport_shaped(tg_transport *inner, const tg_
 /* The same between nodes only: nodes (ranks of inner) says which one each rank is of, and ranks of
  * one node reach each other as over `inner`, beside the link. Errors as above, and nodes NULL */
 TG_API TG_NODISCARD tg_status tg_transport_shaped_nodes(tg_transport *inner, const tg_link *link,
+                                                        const int *nodes, tg_transport **t_p);
+
+/* The same where links differ: links (ranks of inner) says what each rank is behind. A message
+ * leaves at its sender's up_bps, with its sender's jitter, arrives at its receiver's down_bps, and
+ * takes the longer of both ends' delays. nodes: as above, or NULL. Errors as above, and links NULL
+ */
+TG_API TG_NODISCARD tg_status tg_transport_shaped_links(tg_transport *inner, const tg_link *links,
                                                         const int *nodes, tg_transport **t_p);
 
 /* Decorator for tests: `inner` with faults, "fault:drop=0.01,corrupt=0.01,truncate=0.01,

@@ -38,6 +38,7 @@ static tg_status on_start(void *arg, const train_start_info *info)
     TG_TRY(copy(info->optimizer, &result->optimizer));
     TG_TRY(copy(info->lr_schedule, &result->lr_schedule));
     progress_begin(&w->progress, w->title, info->first_step, info->steps);
+    w->progress.simulated = info->times != NULL;
     return records_start(w->records, w->about, info);
 }
 
@@ -99,6 +100,10 @@ train_job run_job_of(const struct run_options *o, tg_trace *trace)
                        .gradient_every = o->dump_every,
                        .evaluate = o->evaluate,
                        .trace = trace,
+                       .tau_ns = o->tau_ns,
+                       .tau_jitter = o->jitter,
+                       .slow = o->slow,
+                       .nslow = o->slow_count,
                        .stop = &stop_signal};
 }
 

@@ -76,6 +76,14 @@ static int print_result(const struct run_about *about, const struct run_result *
            data_text_counts(data).text);
     printf("workers        %d (%s), link %s\n", end->world, launch_transport_name(about->launch),
            o->link ? o->link : "none");
+    for (size_t i = 0; i < o->links_of_count; i++)
+        printf("link of %-6" PRIu64 " %s\n", o->links_of[i].rank,
+               o->links_of[i].link ? o->links_of[i].link : "none");
+    if (o->virtual_clock)
+        printf("clock          virtual: times are simulated, tau %s; coding is %s\n",
+               o->tau ? o->tau : "measured",
+               o->driver == TG_DRIVER_INLINE ? "done by the computing thread"
+                                             : "beside computing, on a core of its own");
     if (o->nodes == OPT_NODES_AUTO)
         printf("nodes          as MPI sees them\n");
     else if (o->nodes > 0)

@@ -1,6 +1,8 @@
 #include "cli/launch.h"
+#include "base/virtual_clock.h"
 #include "cli/cli.h"
 #include "cli/console.h"
+#include "cli/step_times.h"
 #include "cli/stop.h"
 #include <pthread.h>
 #include <stdatomic.h>
@@ -107,18 +109,42 @@ int launch_world(const struct launch *l, const struct run_options *o)
 
 /* ---- one rank -------------------------------------------------------------------------------- */
 
-/* Take *t_p through link and faults. The link is between nodes, where there are any (NULL: not).
- * The faults are outermost: they hit messages, not the stamps that the link sends beside them. *t_p
- * stays valid when this fails. */
-static tg_status decorate(const struct run_options *o, const int *nodes, tg_transport **t_p)
+/* The link of each rank (world of them), by the options; NULL where none is shaped. */
+static tg_status parse_links(const struct run_options *o, int world, tg_link **links_p)
+{
+    tg_link common = {.struct_size = sizeof common};
+    *links_p = NULL;
+    if (o->link)
+        TG_TRY(tg_link_parse(o->link, &common));
+    if (!o->link && o->links_of_count == 0)
+        return TG_OK;
+    tg_link *links = malloc((size_t)world * sizeof *links);
+    if (!links)
+        return tg_fail(TG_E_NOMEM, "out of memory: links of %d ranks", world);
+    *links_p = links;
+    for (int r = 0; r < world; r++)
+        links[r] = common;
+    for (size_t i = 0; i < o->links_of_count; i++) {
+        const struct run_link_of *one = &o->links_of[i];
+        if (one->rank >= (uint64_t)world)
+            return tg_fail(TG_E_SPEC, "--link-of %d=...: allowed: ranks 0 to %d", (int)one->rank,
+                           world - 1);
+        links[one->rank] = (tg_link){.struct_size = sizeof *links};
+        if (one->link)
+            TG_TRY(tg_link_parse(one->link, &links[one->rank]));
+    }
+    return TG_OK;
+}
+
+/* Take *t_p through link and faults. links: of all ranks, between nodes where there are any; NULL:
+ * none. The faults are outermost: they hit messages, not the stamps that the link sends beside
+ * them. *t_p stays valid when this fails. */
+static tg_status decorate(const struct run_options *o, const tg_link *links, const int *nodes,
+                          tg_transport **t_p)
 {
     int rank = (*t_p)->rank;
-    if (o->link) {
-        tg_link link;
-        TG_TRY(tg_link_parse(o->link, &link));
-        TG_TRY(nodes ? tg_transport_shaped_nodes(*t_p, &link, nodes, t_p)
-                     : tg_transport_shaped(*t_p, &link, t_p));
-    }
+    if (links)
+        TG_TRY(tg_transport_shaped_links(*t_p, links, nodes, t_p));
     for (size_t i = 0; i < o->fault_count; i++)
         if (o->faults[i].rank == (uint64_t)rank)
             TG_TRY(tg_transport_faulty(*t_p, o->faults[i].spec, t_p));
@@ -129,9 +155,10 @@ struct rank_run {
     const train_job *job;
     const train_data *data;
     const train_events *events;
+    const tg_link *links;
     tg_transport *transport;
     atomic_int *failures; /* so far, over all ranks of the process */
-    pthread_t thread;
+    tg__clock_thread thread;
     bool started;
     tg_status status;
     int order; /* of this rank's failure among all */
@@ -191,60 +218,59 @@ static const struct rank_run *telling(struct rank_run *ranks, size_t n)
 
 /* ---- threads --------------------------------------------------------------------------------- */
 
-/* Signals are for the main thread. */
-static int start_thread(struct rank_run *r)
+static tg_status start_thread(struct rank_run *r)
 {
-    sigset_t all, old;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    int error = pthread_create(&r->thread, NULL, run_rank, r);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    r->started = error == 0;
-    return error;
+    const tg_transport *t = r->transport;
+    TG_TRY(tg__clock_thread_start(t->clock, 2 * (uint64_t)t->rank, "tg-rank", run_rank, r,
+                                  &r->thread));
+    r->started = true;
+    return TG_OK;
 }
 
-static tg_status run_threads(struct rank_run *ranks, size_t n, train_end_info *end_p)
+static tg_status run_threads(const tg_clock *clock, struct rank_run *ranks, size_t n,
+                             train_end_info *end_p)
 {
-    int error = 0;
+    TG_TRY(tg__clock_enter(clock, 0));
+    tg_status status = TG_OK;
     size_t started = 1;
-    while (started < n && error == 0)
-        error = start_thread(&ranks[started++]);
-    if (error == 0)
+    while (started < n && status == TG_OK)
+        status = start_thread(&ranks[started++]);
+    if (status == TG_OK)
         run_rank(&ranks[0]);
     else
         for (size_t i = 0; i < n; i++)
             if (!ranks[i].started)
                 (void)ranks[i].transport->ops->shut(ranks[i].transport);
+    tg__clock_leave(clock);
     for (size_t i = 0; i < n; i++)
         if (ranks[i].started)
-            pthread_join(ranks[i].thread, NULL);
+            tg__clock_thread_join(clock, &ranks[i].thread);
+    if (status != TG_OK)
+        return tg_fail(status, "worker %zu of %zu: %s", started - 1, n, tg_error());
     const struct rank_run *worst = telling(ranks, n);
-    if (error)
-        return tg_fail(TG_E_NOMEM, "cannot start a thread for worker %zu of %zu: %s", started - 1,
-                       n, strerror(error));
     if (worst)
         return tg_fail(worst->status, "%s", worst->text);
     *end_p = ranks[0].end;
     return TG_OK;
 }
 
-static tg_status run_inproc(const struct run_options *o, const struct rank_run *model,
-                            train_end_info *end_p)
+static tg_status run_inproc(const struct run_options *o, const tg_clock *clock,
+                            const struct rank_run *model, train_end_info *end_p)
 {
     size_t n = (size_t)o->workers;
     atomic_int failures = 0;
     struct rank_run *ranks = calloc(n, sizeof *ranks);
     tg_transport **transports = calloc(n, sizeof(tg_transport *));
-    tg_status status = ranks && transports ? tg_transport_inproc((int)n, transports)
+    tg_status status = ranks && transports ? tg_transport_inproc_clock((int)n, clock, transports)
                                            : tg_fail(TG_E_NOMEM, "out of memory: %zu workers", n);
     for (size_t i = 0; i < n && status == TG_OK; i++) {
-        status = decorate(o, model->job->nodes, &transports[i]);
+        status = decorate(o, model->links, model->job->nodes, &transports[i]);
         ranks[i] = *model;
         ranks[i].transport = transports[i];
         ranks[i].failures = &failures;
     }
     if (status == TG_OK)
-        status = run_threads(ranks, n, end_p);
+        status = run_threads(clock, ranks, n, end_p);
     for (size_t i = 0; transports && i < n; i++)
         tg_transport_destroy(transports[i]);
     free(transports);
@@ -260,7 +286,7 @@ static tg_status run_mpi(const struct run_options *o, const struct rank_run *mod
 {
     tg_transport *t = NULL;
     TG_TRY(mpi_launch_transport(&t));
-    tg_status status = decorate(o, model->job->nodes, &t);
+    tg_status status = decorate(o, model->links, model->job->nodes, &t);
     if (status == TG_OK)
         status = train_run(model->job, model->data, t, model->events, end_p);
     /* After a failure posted buffers must live until the process ends, which is soon. */
@@ -299,6 +325,27 @@ static tg_status place(const struct launch *l, const struct run_options *o, int 
     return TG_OK;
 }
 
+/* By a clock of its own, whose time begins at 0. */
+static tg_status run_virtual(const struct run_options *o, const struct rank_run *model,
+                             train_end_info *end_p)
+{
+    train_times times = {0};
+    train_job job = *model->job;
+    struct rank_run timed = *model;
+    tg_clock *clock;
+    if (o->tau && o->tau_ns == 0)
+        TG_TRY(step_times_read(o->tau, &times));
+    tg_status status = tg__virtual_create(0, &clock);
+    if (status == TG_OK) {
+        job.times = &times;
+        timed.job = &job;
+        status = run_inproc(o, clock, &timed, end_p);
+        tg__virtual_destroy(clock);
+    }
+    train_times_free(&times);
+    return status;
+}
+
 static tg_status run_placed(const struct launch *l, const struct run_options *o,
                             const struct rank_run *model, train_end_info *end_p)
 {
@@ -308,7 +355,8 @@ static tg_status run_placed(const struct launch *l, const struct run_options *o,
 #else
     (void)l;
 #endif
-    return run_inproc(o, model, end_p);
+    return o->virtual_clock ? run_virtual(o, model, end_p)
+                            : run_inproc(o, tg_clock_monotonic(), model, end_p);
 }
 
 tg_status launch_run(const struct launch *l, const struct run_options *o, const train_job *job,
@@ -318,9 +366,14 @@ tg_status launch_run(const struct launch *l, const struct run_options *o, const 
     int *nodes;
     tg_status status = place(l, o, &nodes);
     placed.nodes = nodes;
-    const struct rank_run model = {.job = &placed, .data = data, .events = events};
+    struct rank_run model = {.job = &placed, .data = data, .events = events};
+    tg_link *links = NULL;
+    if (status == TG_OK)
+        status = parse_links(o, launch_world(l, o), &links);
+    model.links = links;
     if (status == TG_OK)
         status = run_placed(l, o, &model, end_p);
+    free(links);
     free(nodes);
     return status;
 }

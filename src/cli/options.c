@@ -1,5 +1,6 @@
 #include "cli/options.h"
 #include "cli/cli.h"
+#include "cli/clock_options.h"
 #include "cli/console.h"
 #include "cli/launch.h"
 #include "train/data/shard.h"
@@ -26,6 +27,11 @@ enum form {
     FORM_NO_EVAL,   /* no value */
     FORM_FLAG,      /* no value: bool */
     FORM_RULE,      /* PATTERN=METHOD, several */
+    FORM_CLOCK,     /* bool: virtual */
+    FORM_TAU,       /* const char *, and tau_ns */
+    FORM_JITTER,    /* double, a fraction: 10% */
+    FORM_SLOW,      /* RANK:TIMESx, RANK:TIMESx@FROM-TO, several */
+    FORM_LINK_OF,   /* RANK=LINK, several */
     FORM_FAULT      /* RANK=SPEC, several */
 };
 
@@ -59,6 +65,11 @@ static const struct option_def table[] = {
     {"precision", "fp32|bf16", EVERY | OPT_EVAL, FORM_PRECISION, AT(precision), TG_KIND_COUNT, 0,
      0},
     {"link", "LINK", EVERY, FORM_LINK, AT(link), TG_KIND_COUNT, 0, 0},
+    {"link-of", "RANK=LINK", BOTH, FORM_LINK_OF, AT(links_of), TG_KIND_COUNT, 0, 0},
+    {"clock", "real|virtual", BOTH, FORM_CLOCK, AT(virtual_clock), TG_KIND_COUNT, 0, 0},
+    {"tau", "measured|TIME|FILE", BOTH, FORM_TAU, AT(tau), TG_KIND_COUNT, 0, 0},
+    {"slow", "RANK:TIMESx", BOTH, FORM_SLOW, AT(slow), TG_KIND_COUNT, 0, 0},
+    {"jitter", "PERCENT%", BOTH, FORM_JITTER, AT(jitter), TG_KIND_COUNT, 0, 0},
     {"steps", "N", EVERY, FORM_COUNT, AT(steps), TG_KIND_COUNT, 1, 1e12},
     {"epochs", "N", BOTH, FORM_COUNT, AT(epochs), TG_KIND_COUNT, 0, 1e9},
     {"batch", "N", BOTH | OPT_EVAL, FORM_COUNT, AT(batch), TG_KIND_COUNT, 1, 1e6},
@@ -258,6 +269,15 @@ tg_status options_precision(const char *name, const char *value, train_precision
     return TG_OK;
 }
 
+static tg_status set_clock(bool *is_virtual, const struct option_def *option, const char *value)
+{
+    static const char *const names[] = {"real", "virtual"};
+    size_t i;
+    TG_TRY(find_word(option->name, names, 2, value, &i));
+    *is_virtual = i == 1;
+    return TG_OK;
+}
+
 static tg_status add_fault(struct run_options *o, const char *value)
 {
     char *end = NULL;
@@ -329,6 +349,16 @@ static tg_status set_value(struct run_options *o, const struct option_def *optio
         return TG_OK;
     case FORM_RULE:
         return add_rule(o, value);
+    case FORM_CLOCK:
+        return set_clock(member, option, value);
+    case FORM_TAU:
+        return clock_options_tau(o, value);
+    case FORM_JITTER:
+        return clock_options_jitter(o, value);
+    case FORM_SLOW:
+        return clock_options_slow(o, value);
+    case FORM_LINK_OF:
+        return clock_options_link_of(o, value);
     case FORM_FAULT:
         return add_fault(o, value);
     }
@@ -399,6 +429,7 @@ tg_status options_check(const struct run_options *o, bool mpi)
             if (o->faults[i].rank >= o->workers)
                 return tg_fail(TG_E_SPEC, "--fault %" PRIu64 "=%.64s: allowed: ranks 0 to %" PRIu64,
                                o->faults[i].rank, o->faults[i].spec, o->workers - 1);
+    TG_TRY(clock_options_check(o, mpi));
     if (o->nodes == OPT_NODES_AUTO && !mpi)
         return tg_fail(TG_E_SPEC, "--nodes auto without mpirun, which knows the machines: allowed: "
                                   "--nodes N, of N workers each");

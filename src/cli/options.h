@@ -13,10 +13,17 @@ enum { OPT_TRAIN = 1, OPT_COMPARE = 2, OPT_RUN = 4, OPT_EVAL = 8 };
 #define OPT_FUSION_AUTO UINT64_MAX
 #define OPT_NODES_AUTO UINT64_MAX
 #define OPT_MAX_RULES 64
+#define OPT_MAX_SLOW 64
+#define OPT_MAX_LINKS 64
 
 struct run_fault {
     uint64_t rank;
     const char *spec;
+};
+
+struct run_link_of {
+    uint64_t rank;
+    const char *link; /* NULL: not shaped */
 };
 
 /* Strings are borrowed from whoever set them; NULL: not given and without a default. */
@@ -41,6 +48,14 @@ struct run_options {
     size_t fault_count;
     const char *rules[OPT_MAX_RULES]; /* PATTERN=METHOD */
     size_t rule_count;
+    struct run_link_of links_of[OPT_MAX_LINKS];
+    size_t links_of_count;
+    bool virtual_clock;
+    const char *tau; /* as given; NULL: measured. A time is in tau_ns, else it names a file */
+    int64_t tau_ns;
+    double jitter; /* of computing, a fraction */
+    train_slow slow[OPT_MAX_SLOW];
+    size_t slow_count;
     bool dry_run, json; /* train: print the plan and do nothing else; as JSON */
     uint64_t given;     /* bit i: entry i of the table was set, not only defaulted */
 };

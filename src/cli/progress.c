@@ -26,6 +26,9 @@ static void draw(const struct progress *p, const train_step_info *info, double s
                  " %3.0f%% %" PRIu64 "/%" PRIu64 "  %5.1f steps/s  loss %.4f  sent %-7s %7s left",
                  100 * done, info->step, p->total, rate, info->loss,
                  format_bytes((double)p->bytes).text, format_seconds(left).text);
+    if (p->simulated && used < (int)sizeof text)
+        used += snprintf(text + used, sizeof text - (size_t)used, "  simulated %s",
+                         format_seconds(info->seconds).text);
     int room = columns - used - (int)strlen(p->title) - 3;
     int width = room > BAR_MAX ? BAR_MAX : room < 0 ? 0 : room;
     int full = (int)(done * width);

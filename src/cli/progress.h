@@ -9,6 +9,7 @@ struct progress {
     uint64_t first, total;
     int64_t begin_ns, drawn_ns;
     uint64_t bytes;
+    bool simulated; /* time: show both, that on the wall and the run's */
 };
 
 /* first: steps done before this run (after a resume); total: of the whole job. */

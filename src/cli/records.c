@@ -1,6 +1,7 @@
 #include "cli/records.h"
 #include "cli/data_text.h"
 #include "cli/outfile.h"
+#include "cli/step_times.h"
 #include "cli/window.h"
 #include <errno.h>
 #include <inttypes.h>
@@ -16,6 +17,7 @@ struct records {
     uint64_t log_every, last_step;
     bool tokens;      /* losses are of them */
     tg_status status; /* of the first record that failed */
+    const char *clock;
     struct window window;
     uint64_t clipped; /* steps since the last record */
 };
@@ -162,6 +164,54 @@ static json_t *faults(const struct run_options *o)
     return list;
 }
 
+/* Computing of a step. */
+static double tau_ms(const train_times *times)
+{
+    double ns = 0;
+    for (size_t i = 0; i < 3 * times->layers; i++)
+        ns += (double)times->layer_ns[i];
+    return ns / 1e6;
+}
+
+static json_t *links_of(const struct run_options *o)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < o->links_of_count; i++)
+        json_array_append_new(list,
+                              json_sprintf("%d=%s", (int)o->links_of[i].rank,
+                                           o->links_of[i].link ? o->links_of[i].link : "none"));
+    return list;
+}
+
+static json_t *slow(const struct run_options *o)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < o->slow_count; i++) {
+        const train_slow *s = &o->slow[i];
+        const bool always = s->from == 1 && s->to == UINT64_MAX;
+        json_array_append_new(list, always ? json_sprintf("%d:%gx", s->rank, s->times)
+                                           : json_sprintf("%d:%gx@%" PRIu64 "-%" PRIu64, s->rank,
+                                                          s->times, s->from, s->to));
+    }
+    return list;
+}
+
+static const char *clock_name(const struct run_options *o)
+{
+    return o->virtual_clock ? "virtual" : "real";
+}
+
+/* Whose time it is. */
+static json_t *about_clock(const struct run_options *o, const train_start_info *info)
+{
+    return json_pack(
+        "{s:s, s:o, s:o, s:o, s:o, s:f, s:o}",                                              /**/
+        "clock", clock_name(o), "links_of", links_of(o),                                    /**/
+        "tau", o->virtual_clock ? records_text(o->tau ? o->tau : "measured") : json_null(), /**/
+        "times", step_times_record(info->times), "slow", slow(o), "jitter", o->jitter, "tau_ms",
+        info->times ? records_real(tau_ms(info->times)) : json_null());
+}
+
 /* What the machine, the program and the data are. */
 static json_t *about_surroundings(const struct run_about *a)
 {
@@ -292,9 +342,11 @@ tg_status records_start(struct records *r, const struct run_about *about,
     r->tokens = info->context > 0;
     window_clear(&r->window);
     r->clipped = 0;
+    r->clock = clock_name(about->options);
     json_t *record = begin(r, "start");
     record = join(record, about_settings(about->options, info));
     record = join(record, about_run(about->options, info));
+    record = join(record, about_clock(about->options, info));
     record = join(record, about_files(about->options));
     record = join(record, about_surroundings(about));
     record = join(record, about_samples(about, info));
@@ -440,5 +492,6 @@ tg_status records_end(struct records *r, const struct run_result *result)
     if (!r)
         return TG_OK;
     return records_add(
-        r, join(join(begin(r, "end"), end_quality(result, r->tokens)), end_cost(result)));
+        r, join(join(join(begin(r, "end"), end_quality(result, r->tokens)), end_cost(result)),
+                json_pack("{s:s}", "clock", r->clock)));
 }

@@ -192,6 +192,22 @@ static tg_status post_sends(tg__pump *p, bool *any_p)
     return TG_OK;
 }
 
+/* To take in so many bytes of frames, by simulated time. */
+static int64_t cost_ns(const tg__flight *f, size_t bytes)
+{
+    return (int64_t)((double)bytes * (double)f->byte_cost_ps / 1000);
+}
+
+/* Bytes of the own frames that an exchange decodes when it starts: of a vector in a part for each
+ * rank only its own part. */
+static size_t own_bytes(const tg__exchange *x)
+{
+    size_t bytes = 0;
+    for (size_t i = 0; i < x->nparts; i++)
+        bytes += x->parts[i].len;
+    return x->nparts > 1 ? bytes / (size_t)x->size : bytes;
+}
+
 /* A transfer completed. */
 static tg_status complete(tg__pump *p, tg__flight *f, tg__post *m, size_t bytes)
 {
@@ -210,6 +226,8 @@ static tg_status complete(tg__pump *p, tg__flight *f, tg__post *m, size_t bytes)
         f->flags_in |= flags;
     }
     const int64_t begin = f->x->now_ns = tg_now_ns(p->transport->clock);
+    if (!m->send)
+        tg_clock_work(p->transport->clock, cost_ns(f, len));
     tg_status status = f->x->ops->done(f->x, m->id, len);
     f->combine_ns += tg_now_ns(p->transport->clock) - begin;
     if (status != TG_OK && f->group != NULL) /* the exchange knows its group's numbers only */
@@ -330,6 +348,7 @@ static tg_status launch(tg__pump *p, tg__flight *f)
     f->next = *link;
     *link = f;
     f->x->now_ns = f->begin_ns;
+    tg_clock_work(p->transport->clock, f->start_cost_ns + cost_ns(f, own_bytes(f->x)));
     TG_TRY(f->x->ops->start(f->x));
     f->combine_ns = tg_now_ns(p->transport->clock) - f->begin_ns;
     TG_TRY(take_wishes(p, f));

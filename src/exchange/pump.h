@@ -35,7 +35,9 @@ typedef struct tg__flight {
                           mod TG__SEQUENCES, from all others under way on any rank */
     uint64_t step;
     uint16_t bucket;
-    int priority;           /* smaller: its messages are sent first; FIFO among equals */
+    int priority; /* smaller: its messages are sent first; FIFO among equals */
+    /* By simulated time: to start x; to take in a byte of a frame, in picoseconds. */
+    int64_t start_cost_ns, byte_cost_ps;
     uint16_t program_round; /* which exchange of its method's program this is, below 1024 */
     uint16_t flags_out; /* what this rank says; OR-ed with what came in before the exchange asks for
                            each send, so that flags travel on */

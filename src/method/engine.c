@@ -1,6 +1,7 @@
 #include "method/engine.h"
 #include "base/mem.h"
 #include "base/thread.h"
+#include "base/virtual_clock.h"
 #include "transport/endpoint.h"
 
 #include <stdlib.h>
@@ -10,7 +11,7 @@ struct tg__engine {
     tg_transport *transport;
     tg_trace *trace;
     bool threaded;
-    pthread_t thread;
+    tg__clock_thread thread;
 
     pthread_mutex_t lock; /* guards everything down to the next comment, and each op's state */
     pthread_cond_t changed;
@@ -34,7 +35,7 @@ static void fail(tg__engine *e, tg_status status)
         e->status = status;
         strncpy(e->error, tg_error(), sizeof e->error - 1);
     }
-    pthread_cond_broadcast(&e->changed);
+    tg__clock_signal(e->transport->clock, &e->changed);
     e->held = !e->transport->ops->shut(e->transport) || e->held;
     pthread_mutex_unlock(&e->lock);
 }
@@ -51,7 +52,7 @@ static void set_state(tg__engine *e, tg__op *op, tg__op_state state)
     op->state = state;
     e->bytes_sent = e->pump.bytes_sent;
     e->bytes_near = e->pump.bytes_near;
-    pthread_cond_broadcast(&e->changed);
+    tg__clock_signal(e->transport->clock, &e->changed);
     pthread_mutex_unlock(&e->lock);
 }
 
@@ -63,6 +64,8 @@ static tg_status launch(tg__engine *e, tg__op *op, tg__exchange *x)
     op->flight.priority = op->priority;
     op->flight.flags_out = op->flags | op->flags_in;
     op->flight.group = op->task.group;
+    op->flight.start_cost_ns = op->start_cost_ns;
+    op->flight.byte_cost_ps = op->decode_cost_ps;
     return tg__pump_launch(&e->pump, &op->flight);
 }
 
@@ -79,6 +82,7 @@ static tg_status take_up(tg__engine *e, tg__op *op)
     op->bytes_sent = 0;
     op->decode_ns = 0;
     int64_t begin = tg_now_ns(e->transport->clock);
+    tg_clock_work(e->transport->clock, op->encode_cost_ns);
     if (op->method != NULL)
         TG_TRY(op->method->def->program->begin(op->method, &op->task, &x));
     int64_t end = tg_now_ns(e->transport->clock);
@@ -104,6 +108,7 @@ static tg_status advance(tg__engine *e, tg__op *op, bool *done_p)
     int64_t begin = tg_now_ns(e->transport->clock);
     op->task.round = round + 1u;
     op->task.flagged = (op->flags_in & TG__FLAG_NONFINITE) != 0;
+    tg_clock_work(e->transport->clock, op->finish_cost_ns);
     if (op->method != NULL)
         TG_TRY(op->method->def->program->next(op->method, &op->task, &x));
     if (op->task.overflow)
@@ -195,18 +200,27 @@ static tg_status turn(tg__engine *e, int64_t deadline_ns)
     return finish_done(e, &any);
 }
 
+/* With the lock held. */
+static tg__waited wait_change(tg__engine *e)
+{
+    return tg__clock_wait(e->transport->clock, &e->changed, &e->lock, TG__NEVER);
+}
+
 static void *communicate(void *arg)
 {
     tg__engine *e = arg;
     for (;;) {
         pthread_mutex_lock(&e->lock);
-        while (!e->quit && e->queue == NULL && e->active == NULL)
-            pthread_cond_wait(&e->changed, &e->lock);
+        tg__waited how = TG__WOKEN;
+        while (!e->quit && e->queue == NULL && e->active == NULL && how != TG__STUCK)
+            how = wait_change(e);
         bool quit = e->quit;
         pthread_mutex_unlock(&e->lock);
         if (quit)
             return NULL;
-        tg_status status = turn(e, tg_now_ns(e->transport->clock) + INT64_C(100000000));
+        tg_status status = how == TG__STUCK
+                               ? tg__clock_stuck()
+                               : turn(e, tg_now_ns(e->transport->clock) + INT64_C(100000000));
         if (status != TG_OK) {
             fail(e, status);
             return NULL;
@@ -223,7 +237,9 @@ static tg_status start(tg__engine *e, tg_driver driver)
                        e->transport->ops->name);
     if (driver == TG_DRIVER_INLINE || !e->transport->any_thread)
         return TG_OK;
-    TG_TRY(tg__thread_start("tg-comm", communicate, e, &e->thread));
+    const uint64_t order = 2 * (uint64_t)e->transport->rank + 1; /* the caller's: 2 * rank */
+    TG_TRY(
+        tg__clock_thread_start(e->transport->clock, order, "tg-comm", communicate, e, &e->thread));
     e->threaded = true;
     return TG_OK;
 }
@@ -277,7 +293,7 @@ static void keep(tg__engine *e, tg__op *op)
         }
     pthread_mutex_unlock(&e->lock);
     if (e->threaded) { /* it failed, so the thread is leaving */
-        pthread_join(e->thread, NULL);
+        tg__clock_thread_join(e->transport->clock, &e->thread);
         e->threaded = false;
     }
     for (tg__op **link = &e->active; *link != NULL; link = &(*link)->next)
@@ -307,11 +323,11 @@ bool tg__engine_destroy(tg__engine *e)
     if (e->threaded) {
         pthread_mutex_lock(&e->lock);
         e->quit = true;
-        pthread_cond_broadcast(&e->changed);
+        tg__clock_signal(e->transport->clock, &e->changed);
         pthread_mutex_unlock(&e->lock);
         if (e->transport->ops->wake != NULL)
             e->transport->ops->wake(e->transport);
-        pthread_join(e->thread, NULL);
+        tg__clock_thread_join(e->transport->clock, &e->thread);
     }
     if (e->active != NULL || e->queue != NULL)
         e->held = !e->transport->ops->shut(e->transport) || e->held;
@@ -343,7 +359,7 @@ tg_status tg__engine_submit(tg__engine *e, tg__op *op)
             link = &(*link)->next;
         op->next = *link;
         *link = op;
-        pthread_cond_broadcast(&e->changed);
+        tg__clock_signal(e->transport->clock, &e->changed);
     }
     pthread_mutex_unlock(&e->lock);
     if (status == TG_OK && e->threaded && e->transport->ops->wake != NULL)
@@ -355,8 +371,15 @@ static tg_status wait_for(tg__engine *e, tg__op *op, tg__op_state state)
 {
     if (e->threaded) {
         pthread_mutex_lock(&e->lock);
-        while (e->status == TG_OK && op->state != TG__OP_IDLE && op->state < state)
-            pthread_cond_wait(&e->changed, &e->lock);
+        tg__waited how = TG__WOKEN;
+        while (e->status == TG_OK && op->state != TG__OP_IDLE && op->state < state &&
+               how != TG__STUCK)
+            how = wait_change(e);
+        if (how == TG__STUCK) {
+            pthread_mutex_unlock(&e->lock);
+            fail(e, tg__clock_stuck());
+            pthread_mutex_lock(&e->lock);
+        }
         tg_status status = op->state == TG__OP_IDLE || op->state >= state ? TG_OK : failure(e);
         pthread_mutex_unlock(&e->lock);
         return status;

@@ -28,6 +28,9 @@ typedef struct tg__op {
     uint64_t step;
     uint16_t bucket, flags; /* flags of the envelopes */
     int priority;           /* smaller is taken up first; FIFO among equals */
+    /* By simulated time: to begin; to start a round and to finish it; to take in a byte of a frame,
+     * in picoseconds. */
+    int64_t encode_cost_ns, start_cost_ns, finish_cost_ns, decode_cost_ps;
     /* [out], stable once DONE (encode times and task once ENCODED) */
     uint16_t flags_in; /* NONFINITE also if the task's `overflow` says so */
     uint64_t bytes_sent;

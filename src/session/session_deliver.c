@@ -165,7 +165,9 @@ static void apply(tg_session *s, lane_op *o)
                           .agg = o->update ? agg : tg__session_clip(s, agg, n),
                           .lr = o->lr};
     o->waiting = false;
+    tg_clock_work(s->transport->clock, s->bucket[o->op.bucket].cost.apply_ns);
     s->strategy->ops->result(s->strategy, &r);
+    (void)tg_now_ns(s->transport->clock); /* that work is over */
 }
 
 tg_status tg__session_deliver(tg_session *s, uint64_t due)

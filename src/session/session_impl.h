@@ -55,10 +55,11 @@ typedef struct bucket {
     float *staging;    /* (n) copy of the gradients; NULL: they lie side by side already */
     const float *g;    /* (n) staging or the first tensor's gradient */
     tg__method *method;
-    size_t missing; /* tensors not ready yet in this step */
-    double grad_sq; /* of those that are */
-    size_t group;   /* which method of the session it goes by */
-    lane_op *lane;  /* (lanes) */
+    size_t missing;      /* tensors not ready yet in this step */
+    double grad_sq;      /* of those that are */
+    size_t group;        /* which method of the session it goes by */
+    lane_op *lane;       /* (lanes) */
+    tg_bucket_cost cost; /* by simulated time */
 } bucket;
 
 /* The buckets that go by one method: what step info and warnings speak of. */

@@ -64,6 +64,10 @@ static tg_status submit(tg_session *s, const tg__action *a, bool closes)
                           .eta = update ? 1 : s->lr,
                           .no_update = !update && s->lr == 0};
     op->step = s->t;
+    op->encode_cost_ns = b->cost.encode_ns[a->coded];
+    op->decode_cost_ps = b->cost.decode_byte_ps[a->coded];
+    op->start_cost_ns = b->cost.start_ns[a->coded];
+    op->finish_cost_ns = b->cost.finish_ns[a->coded];
     op->bucket = (uint16_t)a->bucket;
     op->priority = a->priority;
     op->flags = nonfinite ? TG__FLAG_NONFINITE : 0;
@@ -280,6 +284,8 @@ static tg_status step_strategy(tg_session *s)
     bool now = false;
     tg__session_clip_own(s, grad_norm(s));
     int64_t begin = tg_now_ns(s->transport->clock);
+    for (size_t b = 0; !s->strategy->ops->by_bucket && b < s->nbuckets; b++)
+        tg_clock_work(s->transport->clock, s->bucket[b].cost.apply_ns);
     s->strategy->ops->step(s->strategy, s->t, !s->nonfinite, s->lr, &s->actions);
     s->apply_ns += tg_now_ns(s->transport->clock) - begin;
     for (size_t i = 0; i < s->actions.count; i++)

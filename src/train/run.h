@@ -46,7 +46,9 @@ typedef struct run {
     int64_t start_ns, evaluation_ns; /* of this run */
     int64_t hooks_ns;                /* of this step: time in the session's functions */
     unsigned skips;                  /* in a row */
-    bool apart;                      /* the exchange is `none`: no message carries a wish to stop */
+    double pace;                     /* of this step's computing, by simulated time: run_times.h */
+    double before_s; /* training time of the runs before, as their checkpoint has it */
+    bool apart;      /* the exchange is `none`: no message carries a wish to stop */
     bool stop_asked;
     run_traffic traffic;
     train_end_info end;
@@ -63,10 +65,12 @@ static inline uint64_t run_sent(const run *r)
     return tg_session_bytes_sent(r->session) - tg_session_bytes_near(r->session);
 }
 
-/* Training time of this run so far, without evaluation and saving. */
+/* Training time of this run so far, without evaluation and saving; by simulated time, of the runs
+ * before it as well. */
 static inline double run_seconds(const run *r)
 {
-    return (double)(run_now(r) - r->start_ns - r->evaluation_ns) / 1e9;
+    const double before = r->job->times ? r->before_s : 0;
+    return before + (double)(run_now(r) - r->start_ns - r->evaluation_ns) / 1e9;
 }
 
 /* Tokens in a sample: what the job asks for, else the model's spec, else 35 (as PyTorch's

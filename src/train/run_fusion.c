@@ -8,6 +8,7 @@
 #include "train/run_fusion.h"
 #include "telegrad/reducer.h"
 #include "train/run.h"
+#include "train/run_times.h"
 #include "train/train_util.h"
 
 #include <inttypes.h>
@@ -57,13 +58,21 @@ static tg_status on_ready(void *arg, size_t tensor)
     return TG_OK;
 }
 
+static void on_begins(void *arg, model_work work, size_t layer)
+{
+    const probe *p = arg;
+    run_work(p->r, work, layer);
+}
+
 static tg_status one_pass(probe *p, const model_batch *batch)
 {
-    const model_hooks hooks = {.arg = p, .grad_ready = on_ready};
+    const model_hooks hooks = {
+        .arg = p, .grad_ready = on_ready, .layer_begins = p->r->job->times ? on_begins : NULL};
     const model_pass pass = {.training = true, .seed = p->r->job->seed, .parts = 1};
     model_result result;
     TG_TRY(model_forward(p->r->model, batch, &pass, NULL, &result));
     p->start_ns = run_now(p->r);
+    p->r->pace = 1;
     return model_backward(p->r->model, &hooks);
 }
 

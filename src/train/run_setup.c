@@ -1,4 +1,5 @@
 #include "train/run.h"
+#include "train/run_times.h"
 #include "train/data/data.h"
 #include "train/data/shard.h"
 #include "train/memory.h"
@@ -205,19 +206,21 @@ tg_status run_register(tg_session *s, const model *m, uint32_t *id)
 /* ---- checkpoints --------------------------------------------------------------------------------
  */
 
-/* The caller's part of a checkpoint: five 64-bit words of this machine's byte order, then the
+/* The caller's part of a checkpoint: six 64-bit words of this machine's byte order, then the
  * model's state (nstate floats). */
 typedef struct saved {
     uint64_t magic;
     uint64_t loss_steps, loss_count, nstate;
     double loss_sum;
+    double seconds; /* run_seconds */
 } saved;
 
-#define SAVED_MAGIC UINT64_C(0x33306e6961727467) /* "gtrain03" */
+#define SAVED_MAGIC UINT64_C(0x34306e6961727467) /* "gtrain04" */
 
 tg_status run_save(run *r)
 {
-    const saved head = {SAVED_MAGIC, r->loss_steps, r->loss_count, r->model->nstate, r->loss_sum};
+    const saved head = {SAVED_MAGIC,      r->loss_steps, r->loss_count,
+                        r->model->nstate, r->loss_sum,   run_seconds(r)};
     const size_t len = sizeof head + r->model->nstate * sizeof(float);
     const int64_t begin = run_now(r);
     for (size_t i = 0; i < r->model->ntensors; i++) /* what is under way for them is training's */
@@ -251,6 +254,7 @@ static tg_status restore(run *r, const char *extra, size_t len)
     r->loss_steps = s.loss_steps;
     r->loss_count = s.loss_count;
     r->loss_sum = s.loss_sum;
+    r->before_s = s.seconds;
     if (nstate > 0)
         memcpy(r->model->state, extra + sizeof s, nstate * sizeof(float));
     return TG_OK;
@@ -277,6 +281,7 @@ tg_status run_setup(run *r)
     TG_TRY(parse_specs(r));
     TG_TRY(make_model(r));
     TG_TRY(run_init_weights(r));
+    TG_TRY(run_times_layers(r));
     TG_TRY(run_choose_buckets(r));
     run_metadata about;
     tg_status status = run_describe(r, &about);
@@ -285,9 +290,11 @@ tg_status run_setup(run *r)
     run_metadata_free(&about);
     TG_TRY(status);
     TG_TRY(begin(r));
+    TG_TRY(run_times_buckets(r));
     TG_TRY(make_loaders(r));
     r->apart = r->transport->size > 1 && strcmp(tg_spec_word(r->method, "exchange"), "none") == 0;
-    return run_agree(r);
+    TG_TRY(run_agree(r));
+    return run_times_take(r);
 }
 
 void run_free(run *r)

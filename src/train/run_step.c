@@ -1,5 +1,6 @@
 /* A training step, and the hooks that join the model's passes to the session. */
 #include "train/run.h"
+#include "train/run_times.h"
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -47,12 +48,22 @@ static tg_status layer_done(void *arg)
     return timed(r, start, tg_progress(r->session));
 }
 
+static void layer_begins(void *arg, model_work work, size_t layer)
+{
+    run_work(arg, work, layer);
+}
+
 /* Forward and backward of one part; adds to its results. *compute_ns_p: without the time spent in
  * the session. */
 static tg_status compute_part(run *r, const model_batch *batch, uint32_t part, model_result *sum,
                               int64_t *compute_ns_p)
 {
-    const model_hooks hooks = {r, param_read, grad_write, grad_ready, layer_done};
+    const model_hooks hooks = {.arg = r,
+                               .param_read = param_read,
+                               .grad_write = grad_write,
+                               .grad_ready = grad_ready,
+                               .layer_done = layer_done,
+                               .layer_begins = r->job->times ? layer_begins : NULL};
     model *m = r->model;
     const int rank = r->transport->rank;
     const model_pass pass = {.training = true,
@@ -109,6 +120,7 @@ tg_status run_step_once(run *r, tg_step_info *info)
 {
     const int64_t start = run_now(r);
     const double lr = tg_lr_at(r->lr, r->step);
+    r->pace = run_pace(r);
     TG_TRY(tg_session_set_lr(r->session, lr));
     if (r->step % r->steps_per_epoch == 0)
         run_clear_state(r);

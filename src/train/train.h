@@ -60,6 +60,24 @@ typedef enum train_precision { TRAIN_FP32 = 0, TRAIN_BF16 = 1 } train_precision;
 #define TRAIN_PRECISIONS 2
 extern const char *const train_precision_names[TRAIN_PRECISIONS];
 
+/* What a step's work takes on a clock of simulated time (docs/virtual-clock.md). All zero: not
+ * known. */
+typedef struct train_times {
+    size_t layers;
+    int64_t *layer_ns; /* (3, layers) forward; gradients of its tensors; of its inputs */
+    size_t buckets;
+    tg_bucket_cost *bucket; /* (buckets) none: encoding, decoding and applying take no time */
+    bool known;             /* `buckets` is final */
+} train_times;
+void train_times_free(train_times *times); /* its arrays */
+
+/* A rank whose computing takes `times` as long in steps from..to (1, 2, ...). */
+typedef struct train_slow {
+    int rank;
+    double times;
+    uint64_t from, to;
+} train_slow;
+
 typedef struct train_job {
     const char *model; /* "lenet5", "mlp:hidden=256" */
     const char *method, *strategy, *optimizer, *lr_schedule;
@@ -97,6 +115,15 @@ typedef struct train_job {
     bool bucket_auto; /* in the place of bucket_bytes: merge tensors as measured before the first
                          step (run_fusion.h); a checkpoint keeps what was chosen */
     const int *nodes; /* (ranks) two levels: session.h */
+    /* The transport's clock is one of simulated time, and this is what work takes by it; one for
+     * all ranks, which are of one process. As far as it is not known, rank 0 makes it so before the
+     * first step: layers from tau_ns, if that is above 0, by their operations, and the rest as
+     * nothing; else as measured. NULL: time is measured */
+    train_times *times;
+    int64_t tau_ns;
+    double tau_jitter;      /* each rank's computing in a step takes up to this fraction longer */
+    const train_slow *slow; /* (nslow) */
+    size_t nslow;
 } train_job;
 
 typedef struct train_start_info {
@@ -106,6 +133,7 @@ typedef struct train_start_info {
     size_t context; /* of tokens; 0: images */
     const char *shard;
     uint64_t steps, steps_per_epoch, first_step; /* first_step > 0 after a resume */
+    const train_times *times;                    /* the job's, known; NULL: time is measured */
 } train_start_info;
 
 typedef struct train_step_info {

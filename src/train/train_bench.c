@@ -177,7 +177,7 @@ static tg_status layer_done(void *arg)
 tg_status train_bench_step(train_bench *b, double *loss_p)
 {
     model *m = b->model;
-    const model_hooks hooks = {b, param_read, grad_write, grad_ready, layer_done},
+    const model_hooks hooks = {b, param_read, grad_write, grad_ready, layer_done, NULL},
                       *h = b->session ? &hooks : NULL;
     const model_batch batch = {
         .x = b->x, .tokens = b->tokens, .labels = b->labels, .count = m->batch};

@@ -1,4 +1,5 @@
 #include "train/run.h"
+#include "train/run_times.h"
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,7 +10,9 @@
 /* This rank's part of the test set. */
 static tg_status evaluate_shard(run *r, run_tested *sums)
 {
-    return run_test(r->model, r->test_loader, loader_steps_per_epoch(r->test_loader), NULL, sums);
+    const uint64_t batches = loader_steps_per_epoch(r->test_loader);
+    run_work_forward(r, batches);
+    return run_test(r->model, r->test_loader, batches, NULL, sums);
 }
 
 /* The same, from the global parameters and without state, which training then has back. */
@@ -75,7 +78,8 @@ static tg_status announce(const run *r)
                                    .shard = tg_spec_text(r->shard),
                                    .steps = r->steps,
                                    .steps_per_epoch = r->steps_per_epoch,
-                                   .first_step = r->first_step};
+                                   .first_step = r->first_step,
+                                   .times = r->job->times};
     return r->events->start(r->events->arg, &info);
 }
 

@@ -9,6 +9,7 @@
 #include "transport/endpoint.h"
 #include "base/mem.h"
 #include "base/thread.h"
+#include "base/virtual_clock.h"
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,6 +36,7 @@ typedef struct chain {
 typedef struct endpoint {
     pthread_mutex_t mutex;
     pthread_cond_t cond;
+    const tg_clock *clock;
     chain recvs[MAIL_CHAINS], sends[MAIL_CHAINS]; /* under mutex: not met yet */
     size_t waiting;                               /* under mutex: posts in all chains */
     uint64_t events;                              /* under mutex: what poll waits for */
@@ -103,7 +105,7 @@ static post *match(endpoint *e, chain *c, int src, uint32_t tag)
 static void notify(endpoint *e)
 {
     e->events++;
-    pthread_cond_signal(&e->cond);
+    tg__clock_signal(e->clock, &e->cond);
 }
 
 /* End another rank's record that is out of its mailbox and counted in owner->busy. */
@@ -238,14 +240,14 @@ static tg_status inproc_poll(tg_transport *t, int64_t deadline_ns)
     TG_TRY(check_live(t, "poll"));
     endpoint *self = self_of(t);
     bool news = self->news;
+    tg__waited how = TG__WOKEN;
     self->news = false;
     pthread_mutex_lock(&self->mutex);
-    while (!news && self->events == self->events_seen)
-        if (!tg__cond_wait_until(&self->cond, &self->mutex, deadline_ns))
-            break;
+    while (!news && self->events == self->events_seen && how == TG__WOKEN)
+        how = tg__clock_wait(self->clock, &self->cond, &self->mutex, deadline_ns);
     self->events_seen = self->events;
     pthread_mutex_unlock(&self->mutex);
-    return TG_OK;
+    return how == TG__STUCK ? tg__clock_stuck() : TG_OK;
 }
 
 static void inproc_wake(tg_transport *t)
@@ -320,7 +322,7 @@ static bool inproc_shut(tg_transport *t)
             leave_mailbox(&h->end[r], t->rank);
     pthread_mutex_lock(&self->mutex);
     while (atomic_load_explicit(&self->busy, memory_order_relaxed))
-        pthread_cond_wait(&self->cond, &self->mutex);
+        (void)tg__clock_wait(self->clock, &self->cond, &self->mutex, TG__NEVER);
     pthread_mutex_unlock(&self->mutex);
     return true;
 }
@@ -370,9 +372,9 @@ static const tg_transport_ops inproc_ops = {
     .destroy = inproc_destroy,
 };
 
-static tg_status create_endpoint(endpoint *e)
+static tg_status create_endpoint(const tg_clock *clock, endpoint *e)
 {
-    *e = (endpoint){.pool.item_bytes = sizeof(post), .blames = TG_BLAMED_NOBODY};
+    *e = (endpoint){.clock = clock, .pool.item_bytes = sizeof(post), .blames = TG_BLAMED_NOBODY};
     TG_TRY(tg__cond_init(&e->cond));
     if (pthread_mutex_init(&e->mutex, NULL)) {
         pthread_cond_destroy(&e->cond);
@@ -383,10 +385,15 @@ static tg_status create_endpoint(endpoint *e)
 
 tg_status tg_transport_inproc(int size, tg_transport **t_out)
 {
+    return tg_transport_inproc_clock(size, tg_clock_monotonic(), t_out);
+}
+
+tg_status tg_transport_inproc_clock(int size, const tg_clock *clock, tg_transport **t_out)
+{
     if (size < 1 || size > MAX_RANKS)
         return tg_fail(TG_E_ARG, "tg_transport_inproc: size=%d: allowed: 1..%d", size, MAX_RANKS);
-    if (!t_out)
-        return tg_fail(TG_E_ARG, "tg_transport_inproc: t_out is NULL");
+    if (!clock || !t_out)
+        return tg_fail(TG_E_ARG, "tg_transport_inproc: %s is NULL", clock ? "t_out" : "clock");
     hub *h;
     tg_transport **made;
     TG_TRY(tg__alloc((size_t)size, sizeof(tg_transport *), &made));
@@ -397,7 +404,7 @@ tg_status tg_transport_inproc(int size, tg_transport **t_out)
     atomic_init(&h->refs, size);
     int count = 0;
     for (; count < size; count++) {
-        status = create_endpoint(&h->end[count]);
+        status = create_endpoint(clock, &h->end[count]);
         if (status != TG_OK)
             goto unmake;
     }
@@ -410,7 +417,7 @@ tg_status tg_transport_inproc(int size, tg_transport **t_out)
                                   .impl = h,
                                   .rank = r,
                                   .size = size,
-                                  .clock = tg_clock_monotonic(),
+                                  .clock = clock,
                                   .any_thread = true};
     }
     memcpy(t_out, made, (size_t)size * sizeof *made);

@@ -54,6 +54,7 @@ typedef struct shaped {
     tg_transport *inner;
     tg_link link;
     int64_t up_free_ns;
+    int64_t *delay_ns;        /* (size) to each peer */
     bool *near;               /* (size) not through the link; NULL: none */
     int64_t *last_arrival_ns; /* (size) at each peer, of what was sent to it */
     uint64_t sends;
@@ -144,7 +145,7 @@ static tg_status shaped_post_send(tg_transport *t, int peer, uint32_t tag, const
     int64_t now = tg_now_ns(t->clock);
     int64_t first = TG__MAX(now, s->up_free_ns);
     int64_t last = first + tg__transfer_ns(len, s->link.up_bps);
-    int64_t flight = s->link.delay_ns;
+    int64_t flight = s->delay_ns[peer];
     if (s->link.jitter_ns)
         flight += (int64_t)((double)s->link.jitter_ns * tg_rng_uniform(&key, s->sends));
     flight = TG__MAX(flight, s->last_arrival_ns[peer] - first);
@@ -391,6 +392,7 @@ static void shaped_destroy(tg_transport *t)
     if (released) /* else stamps stay where the medium still looks for them */
         tg__pool_fini(&s->pool);
     free(s->last_arrival_ns);
+    free(s->delay_ns);
     free(s->near);
     free(s);
 }
@@ -439,14 +441,19 @@ tg_status tg_transport_shaped(tg_transport *inner, const tg_link *link, tg_trans
     if (inner->ops == &shaped_ops)
         return tg_fail(TG_E_ARG, "tg_transport_shaped: the inner transport is shaped already: "
                                  "allowed: one link");
-    shaped *s;
-    int64_t *arrivals;
+    shaped *s = NULL;
+    int64_t *arrivals, *delays = NULL;
     TG_TRY(tg__alloc((size_t)inner->size, sizeof *arrivals, &arrivals));
-    tg_status status = tg__alloc(1, sizeof *s, &s);
+    tg_status status = tg__alloc((size_t)inner->size, sizeof *delays, &delays);
+    if (status == TG_OK)
+        status = tg__alloc(1, sizeof *s, &s);
     if (status != TG_OK) {
         free(arrivals);
+        free(delays);
         return status;
     }
+    for (int peer = 0; peer < inner->size; peer++)
+        delays[peer] = link->delay_ns;
     s->base = (tg_transport){.struct_size = sizeof s->base,
                              .ops = &shaped_ops,
                              .impl = s,
@@ -457,6 +464,7 @@ tg_status tg_transport_shaped(tg_transport *inner, const tg_link *link, tg_trans
     s->inner = inner;
     s->link = *link;
     s->last_arrival_ns = arrivals;
+    s->delay_ns = delays;
     s->live.prev = s->live.next = &s->live;
     s->pool.item_bytes = sizeof(op);
     *t_p = &s->base;
@@ -480,6 +488,27 @@ tg_status tg_transport_shaped_nodes(tg_transport *inner, const tg_link *link, co
         return status;
     }
     shaped_of(t)->near = near;
+    *t_p = t;
+    return TG_OK;
+}
+
+tg_status tg_transport_shaped_links(tg_transport *inner, const tg_link *links, const int *nodes,
+                                    tg_transport **t_p)
+{
+    tg_transport *t;
+    if (!links)
+        return tg_fail(TG_E_ARG, "tg_transport_shaped_links: links is NULL");
+    TG_TRY(tg__transport_check("tg_transport_shaped_links", inner));
+    const tg_link *own = &links[inner->rank];
+    for (int peer = 0; peer < inner->size; peer++)
+        if (!time_ok(links[peer].delay_ns))
+            return tg_fail(TG_E_ARG,
+                           "tg_transport_shaped_links: rank %d has delay_ns=%lld: allowed: 0..%lld",
+                           peer, (long long)links[peer].delay_ns, (long long)TG__TIME_MAX_NS);
+    TG_TRY(nodes ? tg_transport_shaped_nodes(inner, own, nodes, &t)
+                 : tg_transport_shaped(inner, own, &t));
+    for (int peer = 0; peer < inner->size; peer++)
+        shaped_of(t)->delay_ns[peer] = TG__MAX(own->delay_ns, links[peer].delay_ns);
     *t_p = t;
     return TG_OK;
 }

@@ -332,6 +332,42 @@ static void shaped_nodes(void **state)
         tg_transport_destroy(t[r]);
 }
 
+/* Where links differ: the sender's rate up, the receiver's down, the longer of both delays. */
+static void shaped_links(void **state)
+{
+    (void)state;
+    const tg_link links[] = {
+        {.struct_size = sizeof links[0], .delay_ns = 1000000, .up_bps = 8e6},
+        {.struct_size = sizeof links[0], .delay_ns = 5000000, .up_bps = 4e6, .down_bps = 2e6},
+        {.struct_size = sizeof links[0]}};
+    tg_transport *t[3];
+    tg_request send[3], recv[3];
+    tg_link bad[3] = {links[0], links[1], links[2]};
+    bad[1].delay_ns = -1;
+    hand_ns = 1000000000;
+    ok(tg_transport_inproc(3, t));
+    for (int r = 0; r < 3; r++) {
+        t[r]->clock = &hand;
+        assert_int_equal(tg_transport_shaped_links(t[r], NULL, NULL, &t[r]), TG_E_ARG);
+        assert_int_equal(tg_transport_shaped_links(t[r], bad, NULL, &t[r]), TG_E_ARG);
+        assert_non_null(strstr(tg_error(), "-1"));
+        ok(tg_transport_shaped_links(t[r], links, NULL, &t[r]));
+    }
+    ok(post_recv(t[1], 0, 1, room[0], 1000, &recv[0]));
+    ok(post_recv(t[0], 1, 1, room[1], 1000, &recv[1]));
+    ok(post_recv(t[0], 2, 1, room[2], 1000, &recv[2]));
+    ok(post_send(t[0], 1, 1, bytes, 1000, &send[0]));
+    ok(post_send(t[1], 0, 1, bytes, 1000, &send[1]));
+    ok(post_send(t[2], 0, 1, bytes, 1000, &send[2]));
+    assert_true(done(t[2], &send[2])); /* no rate */
+    over_at(t[0], &send[0], 1000000);
+    over_at(t[0], &recv[2], 1000000); /* of a rank without delay: the receiver's own */
+    over_at(t[1], &send[1], 2000000);
+    over_at(t[0], &recv[1], 7000000);
+    over_at(t[1], &recv[0], 9000000); /* 5 ms, and then through 2 Mbit/s */
+    destroy_ranks(3, t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -340,6 +376,7 @@ int main(void)
         cmocka_unit_test(shaped_real_time),   cmocka_unit_test(shaped_arguments),
         cmocka_unit_test(downlink),           cmocka_unit_test(link_good),
         cmocka_unit_test(link_bad),           cmocka_unit_test(shaped_nodes),
+        cmocka_unit_test(shaped_links),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

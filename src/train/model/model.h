@@ -49,6 +49,14 @@ typedef struct model_tensor {
 
 /* Called by the passes from the thread that runs them, for trained tensors. A failure ends the pass
  * and is returned. Any may be NULL. `tensor` indexes model.tensors. */
+/* What a pass does with a layer. */
+typedef enum model_work {
+    MODEL_FORWARD = 0,
+    MODEL_WEIGHTS = 1, /* gradients of its tensors */
+    MODEL_INPUTS = 2   /* gradients of its inputs */
+} model_work;
+#define MODEL_WORKS 3
+
 typedef struct model_hooks {
     void *arg;
     tg_status (*param_read)(void *arg, size_t tensor); /* forward is about to read it */
@@ -56,6 +64,8 @@ typedef struct model_hooks {
                             size_t tensor); /* backward is about to overwrite its gradient */
     tg_status (*grad_ready)(void *arg, size_t tensor); /* its gradient is complete */
     tg_status (*layer_done)(void *arg);                /* between two layers, either pass */
+    /* A layer's arithmetic of that kind begins, and goes on until the next hook is called. */
+    void (*layer_begins)(void *arg, model_work work, size_t layer);
 } model_hooks;
 
 typedef struct model {
@@ -123,6 +133,10 @@ const float *model_outputs(const model *m);
  * loss over the labels that count. Last layers first, a layer's weights before the gradient of its
  * input. A tensor that several layers use is written at the last one and ready at the first. */
 TG_NODISCARD tg_status model_backward(model *m, const model_hooks *hooks);
+
+/* Layers, as layer_begins counts them, and what layer_flops says of one (as flops above). */
+size_t model_layers(const model *m);
+double model_layer_flops(const model *m, size_t layer);
 
 /* Draw every tensor of m as its `init` says. Tensor t's element i is number i of the stream (seed,
  * TG_PURPOSE_INIT, tensor t), so neither batch nor rank changes it. */

@@ -234,7 +234,7 @@ static void test_hooks(void **state)
     model *m;
     OK(model_create("mlp:hidden=8,hidden2=0", &input, 2, 1, &m));
     journal j = {.fail_at = 99};
-    const model_hooks hooks = {&j, on_read, on_write, on_ready, on_layer};
+    const model_hooks hooks = {&j, on_read, on_write, on_ready, on_layer, NULL};
     forward(m, x, labels, 2, &hooks);
     assert_string_equal(j.text, "p0p1|0|0p2p3|0");
     memset(j.text, 0, sizeof j.text);

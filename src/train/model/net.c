@@ -140,7 +140,7 @@ net_node *net_node_append(net *n, const net_node_ops *ops, const net_value *in, 
     array->n = n->base.batch * net_elements(out);
     n->bytes += (double)n->base.batch * (double)net_elements(out) * sizeof(float);
     net_node *node = &n->nodes[n->nnodes++];
-    *node = (net_node){.ops = ops, .net = n, .nin = nin, .out = out};
+    *node = (net_node){.ops = ops, .net = n, .nin = nin, .out = out, .flops = flops};
     for (size_t j = 0; j < nin; j++) {
         const net_view *v = &n->views[in[j].id];
         node->in[j] = v->shape;

@@ -52,6 +52,7 @@ struct net_node {
     void *dy;
     void *dx[NET_INPUTS]; /* NULL: not wanted */
     void *impl;           /* the node's own */
+    double flops;         /* of a sample's forward pass */
     /* The network's: */
     size_t in_array[NET_INPUTS], out_array;
     size_t dx_buffer[NET_INPUTS], dy_buffer, sum_buffer[NET_SOURCES];

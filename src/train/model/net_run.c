@@ -49,6 +49,12 @@ static tg_status call(tg_status (*hook)(void *arg, size_t tensor), void *arg, si
     return hook ? hook(arg, tensor) : TG_OK;
 }
 
+static void begins(const model_hooks *h, model_work work, const net_node *node)
+{
+    if (h->layer_begins)
+        h->layer_begins(h->arg, work, net_position(node));
+}
+
 static const model_hooks no_hooks;
 
 /* ---- forward ----------------------------------------------------------------------------------
@@ -88,6 +94,7 @@ tg_status model_forward(model *m, const model_batch *batch, const model_pass *pa
             if (node->in_array[j] == 0)
                 node->x[j] = input;
         }
+        begins(h, MODEL_FORWARD, node);
         TG_TRY(node->ops->forward(node, pass));
         if (h->layer_done)
             TG_TRY(h->layer_done(h->arg));
@@ -104,6 +111,16 @@ tg_status model_forward(model *m, const model_batch *batch, const model_pass *pa
                     &result_p->correct);
     n->backward_may_follow = pass->training;
     return TG_OK;
+}
+
+size_t model_layers(const model *m)
+{
+    return ((const net *)m)->nnodes;
+}
+
+double model_layer_flops(const model *m, size_t layer)
+{
+    return ((const net *)m)->nodes[layer].flops;
 }
 
 const float *model_outputs(const model *m)
@@ -145,6 +162,7 @@ static tg_status backward_weights(net *n, net_node *node, const model_hooks *h)
     }
     if (!any)
         return TG_OK;
+    begins(h, MODEL_WEIGHTS, node);
     TG_TRY(node->ops->backward_weights(node));
     for (size_t t = 0; t < node->ntensors; t++) {
         if (!trained(node, t) || !net_adds(node, t) || node->ops->adds)
@@ -160,6 +178,15 @@ static tg_status backward_weights(net *n, net_node *node, const model_hooks *h)
     return TG_OK;
 }
 
+/* Whether anybody needs the gradient of what it reads: nobody does of the network's input. */
+static bool wants_inputs(const net_node *node)
+{
+    for (size_t j = 0; j < node->nin; j++)
+        if (node->dx[j])
+            return true;
+    return false;
+}
+
 tg_status model_backward(model *m, const model_hooks *hooks)
 {
     net *n = (net *)m;
@@ -171,8 +198,11 @@ tg_status model_backward(model *m, const model_hooks *hooks)
         net_node *node = &n->nodes[i];
         sum_up(node);
         TG_TRY(backward_weights(n, node, h));
-        if (node->ops->backward_data)
+        if (node->ops->backward_data) {
+            if (wants_inputs(node))
+                begins(h, MODEL_INPUTS, node);
             TG_TRY(node->ops->backward_data(node));
+        }
         if (h->layer_done)
             TG_TRY(h->layer_done(h->arg));
     }

@@ -327,7 +327,7 @@ static void test_hooks(void **state)
 {
     (void)state;
     journal j = {{0}};
-    const model_hooks hooks = {&j, on_read, on_write, on_ready, NULL};
+    const model_hooks hooks = {&j, on_read, on_write, on_ready, NULL, NULL};
     model *m = make(shared_tensor, 4); /* a: 0 1, w: 2, b: 3 4, out: 5 6 */
     loss_of(m, &(model_pass){.training = true}, 0, &hooks);
     assert_string_equal(j.text, "p0p1p2p3p4p5p6");

@@ -1,0 +1,17 @@
+/* Options of runs by simulated time, and of links that differ. */
+#ifndef TG_CLI_CLOCK_OPTIONS_H
+#define TG_CLI_CLOCK_OPTIONS_H
+
+#include "cli/options.h"
+
+/* Take over a value (borrowed) of --tau, --jitter; add one of --slow, --link-of.
+ * Errors TG_E_SPEC: names the value and what is allowed */
+TG_NODISCARD tg_status clock_options_tau(struct run_options *o, const char *value);
+TG_NODISCARD tg_status clock_options_jitter(struct run_options *o, const char *value);
+TG_NODISCARD tg_status clock_options_slow(struct run_options *o, const char *value);
+TG_NODISCARD tg_status clock_options_link_of(struct run_options *o, const char *value);
+
+/* What they must fulfil together; mpi: this process is a rank of an MPI job. Errors TG_E_SPEC */
+TG_NODISCARD tg_status clock_options_check(const struct run_options *o, bool mpi);
+
+#endif

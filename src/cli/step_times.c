@@ -1,0 +1,133 @@
+#include "cli/step_times.h"
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { WORKS = 3 };
+
+static const char *const work_names[WORKS] = {"forward_ns", "weights_ns", "inputs_ns"};
+
+/* ---- writing --------------------------------------------------------------------------------- */
+
+static json_t *integers(const int64_t *v, size_t n)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < n; i++)
+        json_array_append_new(list, json_integer(v[i]));
+    return list;
+}
+
+json_t *step_times_record(const train_times *times)
+{
+    if (!times)
+        return json_null();
+    json_t *record = json_object(), *buckets = json_array();
+    for (size_t w = 0; w < WORKS; w++)
+        json_object_set_new(record, work_names[w],
+                            integers(times->layer_ns + w * times->layers, times->layers));
+    for (size_t b = 0; b < times->buckets; b++) {
+        const tg_bucket_cost *cost = &times->bucket[b];
+        json_array_append_new(buckets, json_pack("{s:o, s:o, s:o, s:o, s:I}",               /**/
+                                                 "encode_ns", integers(cost->encode_ns, 2), /**/
+                                                 "start_ns", integers(cost->start_ns, 2),   /**/
+                                                 "finish_ns", integers(cost->finish_ns, 2),
+                                                 "decode_byte_ps",                              /**/
+                                                 integers(cost->decode_byte_ps, 2), "apply_ns", /**/
+                                                 (json_int_t)cost->apply_ns));
+    }
+    json_object_set_new(record, "buckets", buckets);
+    return record;
+}
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+/* No work takes a year. */
+static bool whole(const json_t *value, int64_t *v_p)
+{
+    const json_int_t v = json_integer_value(value);
+    *v_p = v;
+    return json_is_integer(value) && v >= 0 && v <= INT64_C(31536000000000000);
+}
+
+static bool read_list(const json_t *list, size_t n, int64_t *v)
+{
+    bool good = json_is_array(list) && json_array_size(list) == n;
+    for (size_t i = 0; i < n && good; i++)
+        good = whole(json_array_get(list, i), &v[i]);
+    return good;
+}
+
+static bool read_bucket(const json_t *bucket, tg_bucket_cost *cost)
+{
+    return read_list(json_object_get(bucket, "encode_ns"), 2, cost->encode_ns) &&
+           read_list(json_object_get(bucket, "start_ns"), 2, cost->start_ns) &&
+           read_list(json_object_get(bucket, "decode_byte_ps"), 2, cost->decode_byte_ps) &&
+           read_list(json_object_get(bucket, "finish_ns"), 2, cost->finish_ns) &&
+           whole(json_object_get(bucket, "apply_ns"), &cost->apply_ns);
+}
+
+static bool read_all(const json_t *record, train_times *times)
+{
+    const json_t *buckets = json_object_get(record, "buckets");
+    bool good = json_is_array(buckets);
+    for (size_t w = 0; w < WORKS && good; w++)
+        good = read_list(json_object_get(record, work_names[w]), times->layers,
+                         times->layer_ns + w * times->layers);
+    for (size_t b = 0; b < times->buckets && good; b++)
+        good = read_bucket(json_array_get(buckets, b), &times->bucket[b]);
+    return good;
+}
+
+static tg_status read_times(const char *path, const json_t *record, train_times *times_p)
+{
+    train_times times = {.known = true};
+    times.layers = json_array_size(json_object_get(record, work_names[0]));
+    times.buckets = json_array_size(json_object_get(record, "buckets"));
+    times.layer_ns = calloc(WORKS * times.layers + 1, sizeof *times.layer_ns);
+    times.bucket = calloc(times.buckets + 1, sizeof *times.bucket);
+    tg_status status = TG_OK;
+    if (!times.layer_ns || !times.bucket)
+        status = tg_fail(TG_E_NOMEM, "out of memory: --tau %s", path);
+    else if (times.layers == 0 || !read_all(record, &times))
+        status = tg_fail(TG_E_CORRUPT, "--tau %s: the times in its start record are damaged", path);
+    if (status != TG_OK) {
+        train_times_free(&times);
+        return status;
+    }
+    *times_p = times;
+    return TG_OK;
+}
+
+static tg_status find(FILE *file, const char *path, train_times *times_p)
+{
+    char *line = NULL;
+    size_t room = 0;
+    tg_status status =
+        tg_fail(TG_E_CORRUPT,
+                "--tau %s: allowed: measured, a time as 150ms, or the records (train --out) "
+                "of a run by a virtual clock, of which this file has none",
+                path);
+    for (bool found = false; !found && getline(&line, &room, file) > 0;) {
+        json_t *record = json_loads(line, 0, NULL);
+        const json_t *times = json_object_get(record, "times");
+        found = json_is_object(times);
+        if (found)
+            status = read_times(path, times, times_p);
+        json_decref(record);
+    }
+    free(line);
+    return status;
+}
+
+tg_status step_times_read(const char *path, train_times *times_p)
+{
+    FILE *file = fopen(path, "r");
+    if (!file)
+        return tg_fail(TG_E_IO,
+                       "--tau %s: allowed: measured, a time as 150ms, or the records of a run by a "
+                       "virtual clock: %s",
+                       path, strerror(errno));
+    const tg_status status = find(file, path, times_p);
+    fclose(file);
+    return status;
+}

@@ -1,0 +1,189 @@
+/* What the session's own work takes, for clocks of simulated time: measured by methods like the
+ * buckets' own, alone in the world, at a step after every warm-up; an optimizer's update on vectors
+ * of its own. Of some repetitions the median; by the processor time of the calling thread, or the
+ * clock on the wall where codecs have several threads. */
+#include "session/session_impl.h"
+#include "base/mem.h"
+#include "method/rehearsal.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { REPEATS = 5 }; /* after the first one, which is slower */
+
+static int64_t work_ns(const tg_session *s)
+{
+    struct timespec t;
+    clock_gettime(s->pool == NULL ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* Sorts v (REPEATS). */
+static int64_t median(int64_t *v)
+{
+    qsort(v, REPEATS, sizeof *v, by_value);
+    return v[REPEATS / 2];
+}
+
+/* One operation, as the engine runs it. */
+typedef struct times {
+    int64_t encode, start, finish; /* start: with the own frames decoded ... */
+    int64_t decode;                /* ... which takes so much of it */
+    double frames;                 /* bytes of these */
+    int64_t rounds;
+} times;
+
+/* Decode the frames of x once more, to see how long that takes. sum (x->n): scratch */
+static int64_t time_decoding(const tg_session *s, const tg__exchange *x, float *sum, double *frames)
+{
+    const int64_t since = work_ns(s);
+    for (size_t i = 0; i < x->nparts; i++) {
+        const tg__part *p = &x->parts[i];
+        x->combine->add(sum + p->lo, p->hi - p->lo, p->dst, p->len, 0, x->pool);
+        *frames += (double)p->len;
+    }
+    return work_ns(s) - since;
+}
+
+/* sum (m->n): scratch */
+static tg_status play(const tg_session *s, tg__method *m, const float *g, bool coded, uint64_t step,
+                      float *sum, times *t)
+{
+    tg__task task = {.step = step, .g = g, .coded = coded, .eta = s->lr};
+    tg__exchange *x = NULL;
+    int64_t since = work_ns(s);
+    *t = (times){0};
+    TG_TRY(m->def->program->begin(m, &task, &x));
+    t->encode = work_ns(s) - since;
+    for (; x != NULL; t->rounds++) {
+        t->decode += x->n > m->n ? 0 : time_decoding(s, x, sum, &t->frames);
+        since = work_ns(s);
+        TG_TRY(x->ops->start(x)); /* one rank: it is over */
+        t->start += work_ns(s) - since;
+        task.round++;
+        since = work_ns(s);
+        TG_TRY(m->def->program->next(m, &task, &x));
+        t->finish += work_ns(s) - since;
+    }
+    return TG_OK;
+}
+
+static tg_status measure_operations(const tg_session *s, tg__method *m, const float *g, bool coded,
+                                    float *sum, tg_bucket_cost *cost)
+{
+    int64_t encode[REPEATS], start[REPEATS], finish[REPEATS], decode_ps[REPEATS];
+    times t;
+    TG_TRY(play(s, m, g, coded, TG__LATE, sum, &t));
+    for (size_t i = 0; i < REPEATS; i++) {
+        TG_TRY(play(s, m, g, coded, TG__LATE + 1 + i, sum, &t));
+        encode[i] = t.encode;
+        start[i] = t.rounds > 0 ? TG__MAX(t.start - t.decode, 0) / t.rounds : 0;
+        finish[i] = t.rounds > 0 ? t.finish / t.rounds : 0;
+        decode_ps[i] = t.frames > 0 ? (int64_t)(1000 * (double)t.decode / t.frames) : 0;
+    }
+    cost->encode_ns[coded] = median(encode);
+    cost->start_ns[coded] = median(start);
+    cost->finish_ns[coded] = median(finish);
+    cost->decode_byte_ps[coded] = median(decode_ps);
+    return TG_OK;
+}
+
+static tg_status measure_method(const tg_session *s, const bucket *b, uint32_t index,
+                                const float *g, tg_bucket_cost *cost)
+{
+    tg__method_setup setup = {.size = 1,
+                              .lanes = 1,
+                              .may_bypass = s->strategy->ops->bypasses,
+                              .exchange = b->exchange,
+                              .pool = s->pool};
+    tg__method *m = NULL;
+    float *sum;
+    TG_TRY(tg__alloc(b->n, sizeof *sum, &sum));
+    tg_status status = tg__state_create(&setup.state);
+    if (status == TG_OK)
+        status = tg__session_method(s, b, index, setup, &m);
+    if (status == TG_OK)
+        status = measure_operations(s, m, g, true, sum, cost);
+    if (status == TG_OK && setup.may_bypass)
+        status = measure_operations(s, m, g, false, sum, cost);
+    free(sum);
+    tg__method_destroy(m);
+    tg__state_destroy(setup.state);
+    return status;
+}
+
+/* g (n); room: (2 + slots, n) */
+static void measure_update(const tg_session *s, const tg_optimizer *o, const float *g, size_t n,
+                           float *room, float **slot, tg_bucket_cost *cost)
+{
+    int64_t took[REPEATS];
+    const tg_update update = {.lr = s->lr, .number = 1, .ndim = 2};
+    memcpy(room, g, n * sizeof *g);
+    for (size_t i = 0; i < tg_optimizer_slots(o); i++)
+        slot[i] = room + (1 + i) * n;
+    for (int i = -1; i < REPEATS; i++) {
+        const int64_t since = work_ns(s);
+        tg_optimizer_step(o, &update, room, g, n, slot);
+        if (i >= 0)
+            took[i] = work_ns(s) - since;
+    }
+    cost->apply_ns = median(took);
+}
+
+static tg_status measure_apply(const tg_session *s, const bucket *b, const float *g,
+                               tg_bucket_cost *cost)
+{
+    const tg_optimizer *own = s->wtensor[b->member[0]].optimizer;
+    const tg_optimizer *o = own == NULL ? s->optimizer : own;
+    float *room, **slot = NULL;
+    TG_TRY(tg__alloc((1 + tg_optimizer_slots(o)) * b->n, sizeof *room, &room));
+    const tg_status status = tg__alloc(1 + tg_optimizer_slots(o), sizeof *slot, &slot);
+    if (status == TG_OK)
+        measure_update(s, o, g, b->n, room, slot, cost);
+    free(slot);
+    free(room);
+    return status;
+}
+
+static tg_status check(tg_session *s, const char *call)
+{
+    TG_TRY(tg__session_check(s));
+    return s->begun ? TG_OK : tg_fail(TG_E_STATE, "%s before tg_session_begin", call);
+}
+
+tg_status tg_session_measure(tg_session *s, size_t room, tg_bucket_cost *cost, size_t *count_p)
+{
+    TG_TRY(check(s, "tg_session_measure"));
+    for (uint32_t b = 0; b < s->nbuckets && b < room; b++) {
+        const bucket *one = &s->bucket[b];
+        tg_bucket_cost measured = {0};
+        float *g;
+        TG_TRY(tg__rehearsal_gradient(s->config.seed, one->n, &g));
+        tg_status status = measure_method(s, one, b, g, &measured);
+        if (status == TG_OK)
+            status = measure_apply(s, one, g, &measured);
+        free(g);
+        TG_TRY(status);
+        cost[b] = measured;
+    }
+    *count_p = s->nbuckets;
+    return TG_OK;
+}
+
+tg_status tg_session_set_costs(tg_session *s, const tg_bucket_cost *cost, size_t count)
+{
+    TG_TRY(check(s, "tg_session_set_costs"));
+    if (count != s->nbuckets)
+        return tg_fail(TG_E_MISMATCH, "costs of %zu buckets: the session has %zu", count,
+                       s->nbuckets);
+    for (size_t b = 0; b < count; b++)
+        s->bucket[b].cost = cost[b];
+    return TG_OK;
+}

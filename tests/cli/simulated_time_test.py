@@ -1,0 +1,122 @@
+"""Training by simulated time: the same bits as by the real clock, times that can be worked out by hand, the same records
+from run to run on whatever cores."""
+import os
+import subprocess
+import unittest
+from cli_tool import ENVIRONMENT, TELEGRAD, CliTest, TINY, records
+from same_hash_test import params_hash
+
+MODEL = ["train", "--model", "mlp:hidden=32", *TINY, "--log-every", "2"]
+VIRTUAL = ["--clock", "virtual", "--tau", "20ms"]
+
+
+class SimulatedTime(CliTest):
+    def train(self, *args):
+        """The records of a run without an evaluation; adds the hash that was printed to the last one."""
+        out = self.path("run.jsonl")
+        printed = self.ok(*MODEL, "--no-eval", *args, "--out", out)
+        self.assertIn("clock          virtual", printed)
+        return records(out)
+
+    def seconds(self, *args):
+        return self.train(*VIRTUAL, *args)[-1]["seconds"]
+
+    def test_alone(self):
+        run = self.train(*VIRTUAL, "--steps", "6")
+        self.assertEqual(run[-1]["seconds"], 0.12)
+        self.assertEqual([r["seconds"] for r in run if "step_ms" in r], [0.04, 0.08, 0.12])
+        self.assertEqual((run[0]["clock"], run[0]["tau"], run[0]["tau_ms"]), ("virtual", "20ms", 20))
+        self.assertEqual(run[-1]["clock"], "virtual")
+        self.assertEqual(run[-1]["step_ms_median"], 20)
+        self.assertEqual(run[-1]["compute_ms_median"], 20)
+        self.assertEqual(self.seconds("--steps", "3", "--accumulate", "2"), 0.12)
+
+    def test_resuming_goes_on(self):
+        folder = self.path("saved")
+        self.train(*VIRTUAL, "--steps", "4", "--save", folder)
+        run = self.train(*VIRTUAL, "--steps", "6", "--resume", folder)
+        self.assertEqual(run[0]["first_step"], 4)
+        self.assertAlmostEqual(run[-1]["seconds"], 0.12, 9)
+
+    def test_same_records_on_whatever_cores(self):
+        job = [*MODEL, "--workers", "3", "--steps", "8", "--link", "10mbit,5ms,jitter=3ms", "--link-of", "2=3mbit,9ms", "--method",
+               "dgc:density=0.01,warmup=4", "--clock", "virtual", "--slow", "1:1.5x", "--jitter", "10%", "--trace",
+               self.path("trace")]
+        first, same, once = self.path("first.jsonl"), self.path("same.jsonl"), self.path("once.jsonl")
+        self.ok(*job, "--out", first)
+        hashed = params_hash(self.ok(*job, "--tau", first, "--out", same))
+        with open(self.path("trace"), encoding="utf-8") as file:
+            trace = file.read()
+        pinned = subprocess.run(["taskset", "-c", "0", TELEGRAD, *job, "--tau", same, "--out", once], env=ENVIRONMENT,
+                                capture_output=True, text=True)
+        self.assertEqual((pinned.returncode, pinned.stderr), (0, ""))
+        with open(self.path("trace"), encoding="utf-8") as file:
+            self.assertEqual(trace, file.read())
+        a, b, c = records(first), records(same), records(once)
+        self.assertGreater(a[0]["tau_ms"], 0)
+        self.assertEqual(len(a[0]["times"]["buckets"]), 1)
+        for run in (a, b, c):
+            for field in ("time", "out", "tau"):
+                del run[0][field]
+        self.assertEqual(a, b)
+        self.assertEqual(b, c)
+        self.assertEqual(hashed, b[-1]["params_hash"])
+
+    def test_same_bits_as_by_the_real_clock(self):
+        for job in (["--method", "dgc:density=0.01,warmup=4"], ["--method", "2bit:threshold=0.01", "--strategy", "cd:k=3,warmup=2"],
+                    ["--method", "powersgd:rank=2", "--fusion", "20000", "--driver", "inline"]):
+            job = [*MODEL, "--workers", "2", "--steps", "8", *job]
+            self.assertEqual(params_hash(self.ok(*job)),
+                             params_hash(self.ok(*job, "--link", "5mbit,10ms", "--clock", "virtual")), job)
+
+    def test_delays(self):
+        """A dense exchange in two delays of 30 ms and no bytes' time; computing takes 20 ms."""
+        link = ["--workers", "2", "--steps", "10", "--link", "30ms"]
+        self.assertAlmostEqual(self.seconds(*link), 10 * 0.080, 6)
+        self.assertAlmostEqual(self.seconds(*link, "--strategy", "od:warmup=0"), 0.020 + 9 * 0.060 + 0.060, 6)
+        self.assertAlmostEqual(self.seconds(*link, "--strategy", "od:warmup=0", "--slow", "0:4x", "--slow", "1:4x"),
+                               10 * 0.080 + 0.060, 6)
+        # The longer of both ends' delays, there and back.
+        self.assertAlmostEqual(self.seconds(*link[:4], "--link-of", "1=45ms"), 10 * 0.110, 6)
+
+    def test_bytes(self):
+        run = self.train(*VIRTUAL, "--workers", "2", "--steps", "6", "--link", "8mbit,30ms", "--method",
+                         "dense:exchange=allgather")
+        step = [r for r in run if "step_ms" in r][-1]
+        # But for the moment by which the ranks' first steps begin apart.
+        self.assertAlmostEqual(run[-1]["seconds"], 6 * (0.020 + 0.030 + step["bytes_sent"] / 1e6), delta=0.0005)
+
+    def test_straggler(self):
+        two = ["--workers", "2", "--steps", "8"]
+        self.assertAlmostEqual(self.seconds(*two, "--slow", "1:2x"), 0.32, 9)
+        self.assertAlmostEqual(self.seconds(*two, "--slow", "1:2x@5-6"), 0.20, 9)
+
+    def test_refusals(self):
+        self.refused(2, ["--tau", "--clock virtual"], *MODEL, "--tau", "20ms")
+        self.refused(2, ["--slow", "3", "ranks 0 to 1"], *MODEL, "--workers", "2", *VIRTUAL, "--slow", "3:2x")
+        for bad in ("1:2", "1=2x", "1:0x", "1:2x@5", "1:2x@5-4", "x"):
+            self.refused(2, ["--slow", "3:2.5x@100-200"], *MODEL, "--workers", "2", *VIRTUAL, "--slow", bad)
+        self.refused(2, ["--jitter", "0% to 1000%"], *MODEL, *VIRTUAL, "--jitter", "0.1")
+        self.refused(2, ["--clock", "real, virtual"], *MODEL, "--clock", "sundial")
+        self.refused(2, ["--link-of", "2=5mbit,80ms"], *MODEL, "--link-of", "20ms")
+        self.refused(2, ["mpirun"], *MODEL, *VIRTUAL, OMPI_COMM_WORLD_SIZE="1", OMPI_COMM_WORLD_RANK="0")
+        self.refused(1, ["--tau", "150ms", "No such file"], *MODEL, "--clock", "virtual", "--tau", self.path("nothing"))
+        other = self.path("other.jsonl")
+        self.ok("train", "--model", "lenet5", *TINY, "--no-eval", "--steps", "1", *VIRTUAL, "--out", other)
+        self.refused(1, ["layers", "mlp"], *MODEL, "--clock", "virtual", "--tau", other)
+        with open(other, "w", encoding="utf-8") as file:
+            file.write('{"type":"start","times":{"forward_ns":[1,-2],"weights_ns":[1],"buckets":[]}}\n')
+        self.refused(1, ["damaged"], *MODEL, "--clock", "virtual", "--tau", other)
+        with open(other, "w", encoding="utf-8") as file:
+            file.write("no record\n")
+        self.refused(1, ["--tau", "150ms"], *MODEL, "--clock", "virtual", "--tau", other)
+
+    def test_deadlines_are_of_simulated_time(self):
+        """A rank that stalls is named after the timeout, which takes no time in fact."""
+        done = self.refused(1, ["rank 1"], *MODEL, "--no-eval", "--workers", "2", "--steps", "50", *VIRTUAL, "--timeout", "3600",
+                            "--fault", "1=fault:stall=40")
+        self.assertIn("3600", done)
+
+
+if __name__ == "__main__":
+    unittest.main()
