@@ -42,7 +42,8 @@ typedef enum tg_nonfinite {
                             * but where each bucket can be applied by itself (ssgd without clipping
                             * by norm) this drops the bucket alone, unless it is the first layers'
                             */
-    TG_NONFINITE_FAIL = 1  /* tg_step fails with TG_E_NONFINITE on every rank */
+    TG_NONFINITE_FAIL = 1  /* tg_step fails with TG_E_NONFINITE on every rank; with strategies that
+                            * take own steps, when the round is exchanged */
 } tg_nonfinite;
 
 typedef enum tg_unready {
@@ -188,7 +189,8 @@ typedef struct tg_step_info {
     bool want_residual_norm; /* set by the caller: fill residual_norm (a pass over the residuals) */
     uint64_t step;           /* 0, 1, ... */
     bool skipped;      /* (*) dropped: some rank's gradient was not finite. With TG_OVERLAP_FULL too
-                        * it is this step's that is dropped */
+                        * it is this step's that is dropped. Or this rank's own gradient was not,
+                        * and its own step (local, diloco, ...) was not taken */
     bool stop;         /* (*) some rank asked to stop: all ranks see it after the same step */
     bool coded;        /* (*) by the method's codec; false: dense (CD-SGD: every k-th) */
     double density;    /* (*) fraction asked for; 1 if dense */

@@ -41,12 +41,12 @@ json_t *step_times_record(const train_times *times)
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-/* No work takes a year. */
+/* No work of a step takes a quarter of an hour, no byte a second: sums of such times have room. */
 static bool whole(const json_t *value, int64_t *v_p)
 {
     const json_int_t v = json_integer_value(value);
     *v_p = v;
-    return json_is_integer(value) && v >= 0 && v <= INT64_C(31536000000000000);
+    return json_is_integer(value) && v >= 0 && v <= INT64_C(1000000000000);
 }
 
 static bool read_list(const json_t *list, size_t n, int64_t *v)

@@ -28,9 +28,9 @@ static int follow(const tg__pump *p, int *rank)
 static void listen(const tg__pump *p, int *rank)
 {
     const tg_clock *clock = p->transport->clock;
-    const int64_t most = INT64_C(500) * 1000000, step = 1000000;
+    const int64_t most = INT64_C(2000) * 1000000, step = 1000000;
     int64_t now = tg_now_ns(clock);
-    const int64_t end = now + TG__MIN(most, p->timeout_ns / 2);
+    const int64_t end = now + TG__MIN(most, p->timeout_ns / 4 * 3);
     while (follow(p, rank) == TG_NOT_LEFT && now < end) {
         clock->sleep_until_ns(clock->arg, now + step);
         now = tg_now_ns(clock);

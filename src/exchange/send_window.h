@@ -2,8 +2,10 @@
  * out slowly: a modem has room for what it sends in some tenths of a second. A transport does not
  * say what has arrived, only what it has taken. But where every rank sends all others what it hears
  * from all others, unit i of a peer's vector says that it has got as far as i, so that no message
- * has to say it: a unit is begun when the lowest on its way has come from all. So at most twice
- * the window is on its way from a rank, and to it.
+ * has to say it: a unit is begun when the lowest on its way has come from all. So where frames
+ * are about as long, at most twice the window is on its way from a rank, and to it. A rank whose
+ * own frame is the longest hears nothing more once it has all others': its rest is held back by
+ * TG__PUMP_WINDOW alone.
  *
  * How large the window is follows from the time between a unit's begin and the end of one that was
  * begun when it had ended: a round trip, and the queues on the way. The window goes to
@@ -22,7 +24,7 @@
 
 #define TG__QUEUE_NS 60000000 /* in a round trip: 30 ms each way */
 /* Units on their way at first, at least and at most. A unit to all peers is 48 KiB (tg__unit), so
- * the least is 192 KiB: what 20 Mbit/s carry in 79 ms. */
+ * the least is 192 KiB: what 20 Mbit/s carry in 79 ms; among more than 7 ranks 32 KiB a peer. */
 #define TG__WINDOW_FIRST 5u
 #define TG__WINDOW_LEAST 4u
 #define TG__WINDOW_MOST 256u

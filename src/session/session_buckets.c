@@ -189,6 +189,13 @@ static tg_status takes_updates(const tg_session *s, const tg__rule *rule)
                        "strategy \"%s\" applies the mean of changes of parameters; method \"%s\" "
                        "gives a vote on their signs: allowed: a method that gives a mean (efsign)",
                        s->config.strategy, rule->method);
+    if (s->strategy->needs_mean && s->transport->size > 1 && tg_spec_has(rule->spec, "exchange") &&
+        strcmp(tg_spec_word(rule->spec, "exchange"), "none") == 0)
+        return tg_fail(
+            TG_E_UNSUPPORTED,
+            "strategy \"%s\" needs the mean over ranks; with exchange=none each has only "
+            "its own: allowed: another exchange",
+            s->config.strategy);
     if (s->strategy->some_absent && rule->def->program->max_lanes == 1)
         return tg_fail(
             TG_E_UNSUPPORTED,

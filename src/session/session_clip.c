@@ -42,8 +42,10 @@ static const lane_op *brings(const tg_session *s, size_t b, uint64_t of_step)
 static float factor_of(tg_session *s, double norm)
 {
     const double factor = s->optimizer->clip / (norm + 1e-6);
-    s->since.mean_norm = norm;
-    s->since.clipped = factor < 1;
+    if (s->since.mean_norm == 0) { /* where both are clipped, the mean is what is told of */
+        s->since.mean_norm = norm;
+        s->since.clipped = factor < 1;
+    }
     return factor < 1 ? (float)factor : 1; /* also for a mean that overflowed */
 }
 

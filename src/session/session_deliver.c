@@ -83,9 +83,14 @@ static bool step_flagged(const tg_session *s, uint64_t of_step)
     return false;
 }
 
-static tg_status refuse(const tg_session *s, uint64_t of_step)
+/* All ranks are to hear of it: none may leave while others wait for what it has begun. */
+static tg_status refuse(tg_session *s, uint64_t of_step)
 {
     bool own = false, sum = false;
+    for (size_t b = 0; b < s->nbuckets; b++)
+        for (size_t l = 0; l < s->lanes; l++)
+            if (s->bucket[b].lane[l].waiting && !s->bucket[b].lane[l].loaded)
+                TG_TRY(tg__engine_wait(s->engine, &s->bucket[b].lane[l].op));
     for (size_t b = 0; b < s->nbuckets; b++)
         for (size_t l = 0; l < s->lanes; l++) {
             const lane_op *o = &s->bucket[b].lane[l];

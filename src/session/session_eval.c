@@ -25,13 +25,15 @@ tg_status tg__session_between_steps(tg_session *s, const char *call)
     return TG_OK;
 }
 
-static tg_status sum_chunks(tg_session *s, float *x, size_t n)
+/* x = its mean over ranks, each as it counted in the last step. */
+static tg_status mean_chunks(tg_session *s, float *x, size_t n)
 {
+    const double weight = s->t == 0 ? 1 : tg__session_weight(s, s->t - 1);
     double chunk[4096];
     for (size_t at = 0; at < n; at += TG__COUNT(chunk)) {
         size_t m = TG__MIN(TG__COUNT(chunk), n - at);
         for (size_t i = 0; i < m; i++)
-            chunk[i] = x[at + i];
+            chunk[i] = weight == 0 ? 0 : weight * (double)x[at + i];
         TG_TRY(tg_session_sum(s, chunk, m));
         for (size_t i = 0; i < m; i++)
             x[at + i] = (float)(chunk[i] / s->transport->size);
@@ -44,7 +46,7 @@ tg_status tg__session_sync_statistics(tg_session *s)
     for (size_t i = 0; i < s->ntensors; i++) {
         tensor *t = &s->tensor[i];
         if (t->kind == TG_TENSOR_AVERAGED)
-            TG_TRY(sum_chunks(s, t->param, t->n));
+            TG_TRY(mean_chunks(s, t->param, t->n));
         else if (t->kind == TG_TENSOR_RANK0)
             TG_TRY(tg__session_broadcast(s, t->param, t->n));
     }

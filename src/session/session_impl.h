@@ -115,6 +115,7 @@ struct tg_session {
     size_t next_ready; /* buckets are planned from the last to the first: how many are left */
     size_t unready;    /* tensors whose gradient of this step is not complete */
     bool nonfinite;    /* this rank's gradient of this step */
+    bool lost;         /* ... or of an own step that was not taken */
     atomic_int stop_requested; /* set from any thread, and from signal handlers */
     bool stop_now;             /* what the closing envelopes of this step say */
     int64_t apply_ns, wait_ns; /* since the last tg_step */
@@ -204,6 +205,8 @@ TG_NODISCARD tg_status tg__session_report_make(tg_session *s);
 void tg__session_report_free(tg_session *s);
 void tg__session_report_op(tg_session *s, const lane_op *o);
 TG_NODISCARD tg_status tg__session_report_end(tg_session *s, tg_step_info *info);
+/* What this rank counts in step t: tg__strategy_ops.weight. (session_step.c) */
+double tg__session_weight(const tg_session *s, uint64_t t);
 /* Mean over ranks of the AVERAGED tensors into their params, rank 0's of the others.
  * (session_eval.c) */
 TG_NODISCARD tg_status tg__session_sync_statistics(tg_session *s);

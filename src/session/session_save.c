@@ -6,6 +6,7 @@
 #include "session/session_weights.h"
 
 #include <limits.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +20,7 @@ typedef struct inbox_head {
 } inbox_head;
 
 typedef struct counters {
-    uint64_t t, skipped, order, in_flight, steps_per_epoch;
+    uint64_t t, skipped, order, in_flight, steps_per_epoch, drained, anew, lost;
     double lr;
     int32_t world, rank;
 } counters;
@@ -149,6 +150,9 @@ static tg_status put_all(tg_session *s, tg__ckpt_writer *w, const void *extra, s
                   .t = s->t,
                   .skipped = s->skipped,
                   .order = s->order,
+                  .drained = s->strategy->drained,
+                  .anew = s->strategy->anew,
+                  .lost = s->lost,
                   .lr = s->lr,
                   .world = s->transport->size,
                   .rank = s->transport->rank};
@@ -220,7 +224,7 @@ tg_status tg_session_save(tg_session *s, const char *dir, const void *extra, siz
 
 /* ---- loading --------------------------------------------------------------------------------- */
 
-static tg_status get_inbox(tg_session *s, tg__ckpt_reader *r, uint64_t number)
+static tg_status get_inbox(tg_session *s, tg__ckpt_reader *r, const counters *c, uint64_t number)
 {
     const inbox_head *head;
     const void *bytes;
@@ -236,6 +240,16 @@ static tg_status get_inbox(tg_session *s, tg__ckpt_reader *r, uint64_t number)
     bucket *b = &s->bucket[head->bucket];
     lane_op *o = &b->lane[head->lane];
     inbox_head copy = *head;
+    if (o->waiting || copy.tag >= s->strategy->tags || copy.of_step > c->t ||
+        copy.order >= c->order || !(copy.lr >= 0) || !(copy.eta >= 0) || isinf(copy.lr) ||
+        isinf(copy.eta))
+        return tg_fail(TG_E_CORRUPT,
+                       "checkpoint section %s: tag %u of step %llu, number %llu, lr %g, eta %g: "
+                       "allowed: once a lane, tags below %u, steps to %llu, numbers below %llu, "
+                       "finite rates >= 0",
+                       name, copy.tag, (unsigned long long)copy.of_step,
+                       (unsigned long long)copy.order, copy.lr, copy.eta, s->strategy->tags,
+                       (unsigned long long)c->t, (unsigned long long)c->order);
     snprintf(name, sizeof name, "inbox/%llu/aggregate", (unsigned long long)number);
     TG_TRY(tg__ckpt_get(r, name, b->n * sizeof(float), &bytes, &len));
     if (o->inbox == NULL)
@@ -295,7 +309,7 @@ static tg_status get_all(tg_session *s, tg__ckpt_reader *r, const tg_weights *w)
         TG_TRY(tg__ckpt_get(r, name, s->tensor[i].n * sizeof(float), &bytes, &len));
     }
     for (uint64_t i = 0; i < c.in_flight; i++)
-        TG_TRY(get_inbox(s, r, i));
+        TG_TRY(get_inbox(s, r, &c, i));
     TG_TRY(tg__ckpt_get(r, "extra", SIZE_MAX, &bytes, &len));
     TG_TRY(tg__alloc(len, 1, &s->ckpt_bytes));
     memcpy(s->ckpt_bytes, bytes, len);
@@ -313,6 +327,9 @@ static tg_status get_all(tg_session *s, tg__ckpt_reader *r, const tg_weights *w)
     s->t = c.t;
     s->skipped = c.skipped;
     s->order = c.order;
+    s->strategy->drained = c.drained;
+    s->strategy->anew = c.anew;
+    s->lost = c.lost != 0;
     s->lr = c.lr;
     return TG_OK;
 }

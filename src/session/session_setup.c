@@ -326,6 +326,8 @@ static tg_status gather_samples(tg_session *s)
     for (int rank = 0; rank < s->transport->size; rank++)
         any = any || s->samples[rank] > 0;
     s->strategy->samples = any ? s->samples : NULL;
+    for (int rank = 0; any && s->strategy->weighted && rank < s->transport->size; rank++)
+        s->strategy->some_absent = s->strategy->some_absent || s->samples[rank] == 0;
     return TG_OK;
 }
 

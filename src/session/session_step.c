@@ -51,7 +51,7 @@ static tg_status submit(tg_session *s, const tg__action *a, bool closes)
     if (update && !a->absent) {
         tg__stats stats;
         tg__parallel_copy_stats(s->pool, NULL, a->buffer, b->n, &stats);
-        nonfinite = !stats.finite;
+        nonfinite = !stats.finite || (s->lost && s->config.on_nonfinite == TG_NONFINITE_FAIL);
         l->norm_sq = stats.sum_sq;
     }
     tg__op *op = &l->op;
@@ -87,9 +87,13 @@ static tg_status submit(tg_session *s, const tg__action *a, bool closes)
  * closes it. */
 static tg_status submit_actions(tg_session *s, bool final)
 {
-    for (size_t i = 0; i < s->actions.count; i++)
+    bool updates = false;
+    for (size_t i = 0; i < s->actions.count; i++) {
+        updates = updates || s->actions.item[i].buffer != NULL;
         TG_TRY(submit(s, &s->actions.item[i], final && i + 1 == s->actions.count));
+    }
     s->actions.count = 0;
+    s->lost = s->lost && !updates; /* it has been told of */
     return TG_OK;
 }
 
@@ -195,9 +199,14 @@ void tg_session_request_stop(tg_session *s)
 
 /* ---- the step -------------------------------------------------------------------------------- */
 
+double tg__session_weight(const tg_session *s, uint64_t t)
+{
+    return s->strategy->ops->weight == NULL ? 1 : s->strategy->ops->weight(s->strategy, t);
+}
+
 bool tg_session_idle(const tg_session *s)
 {
-    return s->begun && s->strategy->ops->idle != NULL && s->strategy->ops->idle(s->strategy, s->t);
+    return s->begun && tg__session_weight(s, s->t) == 0;
 }
 
 /* Not final: the caller may make it ready and call tg_step again. */
@@ -277,14 +286,26 @@ static void open_step(tg_session *s)
     s->apply_ns = s->wait_ns = 0;
 }
 
+/* An own step that this rank cannot take. Nobody else hears of it: what it exchanges is finite. */
+static void count_lost(tg_session *s)
+{
+    if (!s->strategy->sends_updates || !s->nonfinite || s->dropped == s->t + 1)
+        return;
+    s->skipped++;
+    s->since.skipped = true;
+    s->lost = true;
+}
+
 /* The strategy's own part of the step; what it wants exchanged before the next one is waited for.
  */
 static tg_status step_strategy(tg_session *s)
 {
     bool now = false;
     tg__session_clip_own(s, grad_norm(s));
+    count_lost(s);
     int64_t begin = tg_now_ns(s->transport->clock);
-    for (size_t b = 0; !s->strategy->ops->by_bucket && b < s->nbuckets; b++)
+    const bool works = s->strategy->ops->steps && !s->nonfinite && !tg_session_idle(s);
+    for (size_t b = 0; works && b < s->nbuckets; b++)
         tg_clock_work(s->transport->clock, s->bucket[b].cost.apply_ns);
     s->strategy->ops->step(s->strategy, s->t, !s->nonfinite, s->lr, &s->actions);
     s->apply_ns += tg_now_ns(s->transport->clock) - begin;

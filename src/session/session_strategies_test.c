@@ -94,6 +94,24 @@ static void test_nonfinite(void **state)
         }
 }
 
+/* Where that is an error it is one on all ranks: at once, or when the round is exchanged. */
+static void test_nonfinite_fails(void **state)
+{
+    (void)state;
+    for (size_t s = 0; s < sizeof strategies / sizeof *strategies; s++) {
+        fixture_job job = job_of(0, s);
+        job.steps = 14;
+        job.nan_rank = 1;
+        job.nan_step = 6;
+        job.strategy = strncmp(job.strategy, "fedavg", 6) == 0 ? "fedavg:every=3" : job.strategy;
+        job.on_nonfinite = TG_NONFINITE_FAIL;
+        fixture_run(&job, result);
+        for (int r = 0; r < 3; r++)
+            if (result[r].status != TG_E_NONFINITE)
+                fail_msg("%s, rank %d: %d %s", job.strategy, r, result[r].status, result[r].error);
+    }
+}
+
 /* All ranks stop after the same step, if not at once: the wish travels with the next exchange. */
 static void test_stop(void **state)
 {
@@ -131,6 +149,8 @@ static void test_refused(void **state)
         {"signsgd", "streaming:fragments=1", "gives a vote on their signs"},
         {"powersgd", "dga:delay=2", "has 3 exchanges in flight, method \"powersgd\" allows 1"},
         {"powersgd", "fedavg:clients=0.5", "remembers what the ranks did together"},
+        {"dense:exchange=none", "fedavg:clients=0.5", "needs the mean over ranks"},
+        {"dense:exchange=none", "eager", "needs the mean over ranks"},
         {"dense", "streaming:fragments=7", "fragments=7, but there are 1 buckets"},
         {"dense", "local:every=2,after=2x", "after=2x"},
     };
@@ -156,6 +176,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_same_bits_and_resume),
         cmocka_unit_test(test_nonfinite),
+        cmocka_unit_test(test_nonfinite_fails),
         cmocka_unit_test(test_stop),
         cmocka_unit_test(test_idle),
         cmocka_unit_test(test_refused),

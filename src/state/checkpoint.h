@@ -21,7 +21,7 @@
 #include "kernel/kernel.h"
 
 #define TG__CKPT_MAGIC "TGCKPT\r\n"
-#define TG__CKPT_VERSION 1u
+#define TG__CKPT_VERSION 2u
 #define TG__CKPT_HEAD 16u /* bytes of the file's head, of a section's head, of the end */
 #define TG__CKPT_IDENTITY "identity"
 #define TG__CKPT_NAME_MAX 65536u

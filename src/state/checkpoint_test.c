@@ -181,10 +181,10 @@ static void lengths_are_not_believed(void **state)
         tg__put32(bytes + 28, k->crc32c(crc, bytes + 32, 8));
         assert_int_equal(tg__ckpt_parse(bytes, len, path, NULL, &r), TG_E_CORRUPT);
     }
-    tg__put32(bytes + 8, 2);
+    tg__put32(bytes + 8, 3);
     tg__put32(bytes + 12, k->crc32c(0, bytes, 12));
     assert_int_equal(tg__ckpt_parse(bytes, len, path, NULL, &r), TG_E_VERSION);
-    assert_non_null(strstr(tg_error(), "version 2: allowed: 1"));
+    assert_non_null(strstr(tg_error(), "version 3: allowed: 2"));
     assert_null(r);
     free(bytes);
 }

@@ -39,6 +39,6 @@ const float *tg__delayed_global(const tg__strategy *s, size_t i);
 #define TG__DELAYED_OPS                                                                     \
     .fini = tg__delayed_fini, .begin = tg__delayed_begin, .ready = tg__delayed_ready,       \
     .result = tg__delayed_result, .step = tg__delayed_step, .drained = tg__delayed_drained, \
-    .global = tg__delayed_global, .bypasses = true
+    .global = tg__delayed_global, .bypasses = true, .steps = true
 
 #endif

@@ -32,7 +32,6 @@ enum { OF_GRADIENT = 0, OF_UPDATE = 1, OF_STATE = 2 }; /* tags; OF_STATE + optim
 typedef struct outer {
     tg__outer c;
     size_t global, sent, velocity; /* slots; velocity: momentum > 0 */
-    uint64_t drained;              /* 1 + the step after which a part of a round was sent */
     uint32_t *order;               /* (ranks) scratch for drawing clients */
 } outer;
 
@@ -87,10 +86,10 @@ static double weight_in(const tg__strategy *s, uint64_t round)
     return all == 0 ? 0 : (double)s->size * (double)own / (double)all;
 }
 
-bool tg__outer_idle(const tg__strategy *s, uint64_t t)
+double tg__outer_weight(const tg__strategy *s, uint64_t t)
 {
     const outer *o = s->impl;
-    return t >= o->c.after && weight_in(s, round_of(o, t)) == 0;
+    return t < o->c.after ? 1 : weight_in(s, round_of(o, t));
 }
 
 /* ---- making one ------------------------------------------------------------------------------ */
@@ -144,6 +143,9 @@ tg_status tg__outer_init(tg__strategy *s, const tg__outer *config)
     s->impl = o;
     s->sends_updates = true;
     s->some_absent = config->clients < 1;
+    s->weighted = config->weighted;
+    s->needs_mean = s->some_absent || s->weighted;
+    s->tags = OF_STATE + (uint32_t)tg_optimizer_slots(s->optimizer);
     if (config->state == TG__OUTER_AVERAGE)
         s->in_flight = 1 + tg_optimizer_slots(s->optimizer);
     tg_status status = add_slots(s, o);
@@ -178,6 +180,8 @@ static void take(tg__strategy *s, size_t i, const tg__result *r)
     const outer *o = s->impl;
     const tg__wtensor *x = &s->tensor[i];
     const float *agg = r->agg == NULL ? NULL : r->agg + x->offset;
+    if (agg == NULL)
+        tg__strategy_heal(s, 0, i);
     if (r->tag == OF_GRADIENT) {
         if (agg == NULL)
             return;
@@ -188,7 +192,7 @@ static void take(tg__strategy *s, size_t i, const tg__result *r)
             tg__nesterov(global_of(s, i), o->c.momentum > 0 ? s->slot[o->velocity][i] : NULL, agg,
                          x->n, o->c.lr, o->c.momentum);
         take_global(s, i, agg == NULL ? 0 : o->c.alpha);
-    } else if (agg != NULL) {
+    } else if (agg != NULL && r->tag - OF_STATE < tg_optimizer_slots(s->optimizer)) {
         memcpy(s->slot[s->memory[0].slot + r->tag - OF_STATE][i], agg, x->n * sizeof *agg);
     }
 }
@@ -266,21 +270,30 @@ void tg__outer_step(tg__strategy *s, uint64_t t, bool finite, double lr, tg__act
     const uint64_t steps = t + 1 - o->c.after, round = round_of(o, t);
     if (o->c.state == TG__OUTER_RESET && (steps - 1) % o->c.every == 0)
         forget(s);
-    for (size_t i = 0; finite && !tg__outer_idle(s, t) && i < s->ntensors; i++)
+    for (size_t i = 0; finite && tg__outer_weight(s, t) != 0 && i < s->ntensors; i++)
         tg__strategy_update_own(s, 0, i, lr, s->tensor[i].w);
     for (uint32_t f = 0; f < o->c.fragments; f++)
         if (since_sent(o, f, steps) == 0)
             send(s, f, round, t + o->c.overlap, out);
 }
 
+/* Whether the fragment has own steps that no exchange has taken. Those that were made while its
+ * last mean was under way gave way to that, unless alpha says otherwise. */
+static bool has_more(const outer *o, uint32_t fragment, uint64_t steps)
+{
+    const uint64_t since = since_sent(o, fragment, steps);
+    const bool sent = steps + fragment * o->c.every / o->c.fragments >= o->c.every;
+    return since != 0 && (o->c.alpha > 0 || !sent || since > o->c.overlap);
+}
+
 void tg__outer_drained(tg__strategy *s, uint64_t t, tg__actions *out)
 {
-    outer *o = s->impl;
+    const outer *o = s->impl;
     const uint64_t steps = t > o->c.after ? t - o->c.after : 0;
-    for (uint32_t f = 0; o->drained != t + 1 && f < o->c.fragments; f++)
-        if (since_sent(o, f, steps) != 0)
+    for (uint32_t f = 0; s->drained != t + 1 && f < o->c.fragments; f++)
+        if (has_more(o, f, steps))
             send(s, f, round_of(o, t - 1), t, out);
-    o->drained = t + 1;
+    s->drained = t + 1;
     for (size_t i = 0; out->count == 0 && i < s->ntensors; i++)
         take_global(s, i, 0);
 }

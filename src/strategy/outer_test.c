@@ -312,6 +312,86 @@ static void fragments_take_turns(void **state)
     play_destroy(&p);
 }
 
+/* Own steps that gave way to a mean are not sent when the run is drained. */
+static void what_gave_way_is_not_sent(void **state)
+{
+    (void)state;
+    play p;
+    play_create(&p, "streaming:every=4,fragments=1,overlap=2", "sgd:lr=0.1", 3);
+    play_begin_run(&p);
+    for (int t = 0; t < 5; t++)
+        play_step(&p);
+    play_drain(&p);
+    assert_agreed(&p);
+    static const char *const want[] = {"s", "s", "s", "s", "x0c", "x1c", "s", "r0", "r1"};
+    assert_int_equal(p.nevents, TG__COUNT(want));
+    for (size_t i = 0; i < TG__COUNT(want); i++)
+        assert_string_equal(p.events[i], want[i]);
+    play_destroy(&p);
+}
+
+/* After draining no mean is known: the own change stands for all of it, as in the first round. */
+static void eager_begins_anew(void **state)
+{
+    (void)state;
+    play p, alone[3];
+    play_create(&p, "eager:every=3,lr=1,momentum=0", "sgd:lr=0.1", 3);
+    play_begin_run(&p);
+    for (int t = 0; t < 7; t++)
+        play_step(&p);
+    play_drain(&p);
+    assert_agreed(&p);
+    for (int j = 0; j < 3; j++) {
+        play_create(&alone[j], "ssgd", "sgd:lr=0.1", 1);
+        memcpy(alone[j].rank[0].w, p.rank[0].w, sizeof p.rank[0].w);
+        play_begin_run(&alone[j]);
+    }
+    for (uint64_t t = 7; t < 9; t++) {
+        play_step(&p);
+        for (int j = 0; j < 3; j++) {
+            play_gradient(alone[j].rank[0].g, alone[j].rank[0].w, j, t);
+            play_step_on(&alone[j]);
+            for (size_t e = 0; e < PLAY_N; e++)
+                assert_true(fabsf(p.rank[j].w[e] - alone[j].rank[0].w[e]) < 1e-6f);
+        }
+    }
+    for (int j = 0; j < 3; j++)
+        play_destroy(&alone[j]);
+    play_destroy(&p);
+}
+
+/* An optimizer's memory that is not finite goes with the round it has spoiled. */
+static void lost_memory(void **state)
+{
+    (void)state;
+    static const char *const strategies[] = {"local:every=2,momentum=average",
+                                             "local:every=2,momentum=keep", "eager:every=2",
+                                             "dga:delay=2,every=2"};
+    for (size_t s = 0; s < TG__COUNT(strategies); s++) {
+        play p;
+        play_create(&p, strategies[s], "adam:lr=0.01", 3);
+        play_begin_run(&p);
+        for (int t = 0; t < 11; t++) {
+            for (int j = 0; j < 3; j++)
+                play_gradient(p.rank[j].g, p.rank[j].w, j, p.t);
+            if (t == 3)
+                p.rank[1].g[7] = 3e38f; /* finite; its square is not */
+            for (size_t e = 0; e < PLAY_N; e++)
+                p.bad_rank = isfinite(p.rank[1].w[e]) ? p.bad_rank : 1;
+            play_step_on(&p);
+        }
+        play_drain(&p);
+        assert_agreed(&p);
+        for (int j = 0; j < 3; j++)
+            for (size_t e = 0; e < PLAY_N; e++)
+                assert_true(isfinite(p.rank[j].w[e]));
+        for (size_t slot = 0; s == 0 && slot < 2; slot++)
+            for (size_t e = 0; e < PLAY_N; e++)
+                assert_true(isfinite(p.rank[1].slot[slot][e]));
+        play_destroy(&p);
+    }
+}
+
 /* Who takes part is drawn anew in each round, the same by all; the mean is theirs, by samples. */
 static void clients_by_turns(void **state)
 {
@@ -333,8 +413,8 @@ static void clients_by_turns(void **state)
             int count = 0;
             memcpy(w, p.rank[0].w, sizeof w);
             for (int j = 0; j < 3; j++) {
-                const bool idle = p.rank[j].s->ops->idle(p.rank[j].s, p.t);
-                assert_int_equal(p.rank[j].s->ops->idle(p.rank[j].s, p.t + 1), idle);
+                const bool idle = p.rank[j].s->ops->weight(p.rank[j].s, p.t) == 0;
+                assert_int_equal(p.rank[j].s->ops->weight(p.rank[j].s, p.t + 1) == 0, idle);
                 took_part[j] = took_part[j] || !idle;
                 count += !idle;
                 const double weight = idle ? 0 : weighted ? (double)samples[j] : 1;
@@ -390,11 +470,19 @@ static void lost_rounds(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(they_are_one_another),      cmocka_unit_test(one_step_to_a_round_is_ssgd),
-        cmocka_unit_test(closed_form_on_quadratics), cmocka_unit_test(eager_alone_is_diloco),
-        cmocka_unit_test(eager_on_quadratics),       cmocka_unit_test(local_after_ssgd),
-        cmocka_unit_test(what_optimizers_remember),  cmocka_unit_test(fragments_take_turns),
-        cmocka_unit_test(clients_by_turns),          cmocka_unit_test(lost_rounds),
+        cmocka_unit_test(they_are_one_another),
+        cmocka_unit_test(one_step_to_a_round_is_ssgd),
+        cmocka_unit_test(closed_form_on_quadratics),
+        cmocka_unit_test(eager_alone_is_diloco),
+        cmocka_unit_test(eager_on_quadratics),
+        cmocka_unit_test(local_after_ssgd),
+        cmocka_unit_test(what_optimizers_remember),
+        cmocka_unit_test(fragments_take_turns),
+        cmocka_unit_test(what_gave_way_is_not_sent),
+        cmocka_unit_test(eager_begins_anew),
+        cmocka_unit_test(lost_memory),
+        cmocka_unit_test(clients_by_turns),
+        cmocka_unit_test(lost_rounds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

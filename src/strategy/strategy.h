@@ -102,8 +102,10 @@ typedef struct tg__strategy_ops {
     void (*drained)(tg__strategy *s, uint64_t t, tg__actions *out);
     /* The global parameters of tensor i, which evaluation, checkpoints and hashes use. */
     const float *(*global)(const tg__strategy *s, size_t i);
-    /* Whether this rank sits step t out: its gradients are not asked for. NULL: never. */
-    bool (*idle)(const tg__strategy *s, uint64_t t);
+    /* What this rank counts in step t, 1 on average over ranks; 0: it sits the step out, its
+     * gradients are not asked for. NULL: all count alike. */
+    double (*weight)(const tg__strategy *s, uint64_t t);
+    bool steps;    /* step() goes over the parameters */
     bool bypasses; /* may ask for exchanges that are not coded */
     /* A result concerns its bucket's parameters alone, and step() does not look at any: then
      * results may be delivered bucket by bucket, after step(), each before the parameters are read.
@@ -127,6 +129,12 @@ struct tg__strategy {
         in_flight; /* most exchanges of one bucket that can be under way: 1 unless init says more */
     bool sends_updates; /* buffers of its own go through the method's codec */
     bool some_absent;   /* ranks may be absent from exchanges */
+    bool weighted;      /* by samples: one without any is absent */
+    bool needs_mean;    /* exchange=none, each rank its own, makes no sense */
+    uint32_t tags;      /* that results may have: below this; 1 unless init says more */
+    /* The strategy's own, in checkpoints; 0 at the beginning. drained: 1 + the step after which it
+     * last sent what was left. anew: steps that were taken before it last began anew. */
+    uint64_t drained, anew;
     /* Slots: requests made by init, with zeroed pointer arrays (ntensors); before begin (or the
      * first step after a load) the owner sets slot[r][i] = vector (n of tensor i), zeroed or as
      * loaded. */
@@ -177,6 +185,8 @@ const tg_optimizer *tg__strategy_optimizer(const tg__strategy *s, size_t i);
 void tg__strategy_update(tg__strategy *s, size_t m, size_t i, double lr, float *w, const float *g);
 /* The same by this rank's gradient, clipped. */
 void tg__strategy_update_own(tg__strategy *s, size_t m, size_t i, double lr, float *w);
+/* Where memory m of tensor i is not finite it is forgotten: it would spoil every update to come. */
+void tg__strategy_heal(tg__strategy *s, size_t m, size_t i);
 /* dst = what an update by memory 0 would make of w; nothing else changes. dst must not be w. */
 void tg__strategy_preview(const tg__strategy *s, size_t i, double lr, float *dst, const float *w,
                           const float *g);

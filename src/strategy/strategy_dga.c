@@ -34,7 +34,6 @@ enum { DELAY_MAX = 1000 };
 
 typedef struct dga {
     uint64_t delay, every;
-    uint64_t drained; /* 1 + the step after which a block that was not full was sent */
     bool correct;
     size_t global, pending, block; /* slots; block: every > 1, the U since the last exchange */
     size_t own, nown;              /* `nown` slots from `own` on: U, or blocks of them, sent */
@@ -118,7 +117,9 @@ static tg_status init_as(tg__strategy *s, dga *d)
     if (d->every == 1)
         TG_TRY(tg__strategy_add_optimizer(s, TG__ROLE_REPLICATED));
     TG_TRY(add_slot(s, "global", TG__ROLE_REPLICATED, &d->global));
-    return goes_on(d) ? add_own(s, d) : TG_OK;
+    TG_TRY(goes_on(d) ? add_own(s, d) : TG_OK);
+    s->tags = (uint32_t)TG__MAX(d->nown, 1);
+    return TG_OK;
 }
 
 static void fini(tg__strategy *s)
@@ -199,6 +200,8 @@ static void result(tg__strategy *s, const tg__result *r)
             tg__kernel()->sub(global_of(s, i), r->agg + x->offset, x->n);
         if (goes_on(d))
             settle(s, i, r);
+        if (goes_on(d) && r->agg == NULL)
+            tg__strategy_heal(s, d->memory, i);
         place(s, i);
     }
 }
@@ -254,9 +257,9 @@ static void step(tg__strategy *s, uint64_t t, bool finite, double lr, tg__action
 
 static void drained(tg__strategy *s, uint64_t t, tg__actions *out)
 {
-    dga *d = s->impl;
-    if (d->every > 1 && t % d->every != 0 && d->drained != t + 1) {
-        d->drained = t + 1;
+    const dga *d = s->impl;
+    if (d->every > 1 && t % d->every != 0 && s->drained != t + 1) {
+        s->drained = t + 1;
         send_block(s, ring_at(d, t), t, out);
         return;
     }
@@ -278,4 +281,5 @@ const tg__strategy_ops tg__strategy_dga = {
     .step = step,
     .drained = drained,
     .global = global,
+    .steps = true,
 };

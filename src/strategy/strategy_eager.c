@@ -24,7 +24,6 @@ typedef struct eager {
     size_t global, velocity;  /* slots: A, and the velocity that goes with it */
     size_t own, own_velocity; /* O, v */
     size_t sent, rest;        /* D; M' - D' / P */
-    uint64_t drained;         /* 1 + the step after which a part of a round was sent */
 } eager;
 
 static const tg_key keys[] = {TG__OUTER_EVERY, TG__OUTER_NESTEROV, {.name = NULL}};
@@ -41,7 +40,7 @@ static tg_status init(tg__strategy *s)
     eager *e, c = {.every = (uint64_t)tg_spec_int(s->spec, "every"),
                    .lr = tg_spec_real(s->spec, "lr"),
                    .momentum = tg_spec_real(s->spec, "momentum")};
-    s->sends_updates = true;
+    s->sends_updates = s->needs_mean = true;
     TG_TRY(tg__strategy_add_optimizer(s, TG__ROLE_RANK));
     TG_TRY(add(s, "global", TG__ROLE_REPLICATED, &c.global));
     TG_TRY(add(s, "velocity", TG__ROLE_REPLICATED, &c.velocity));
@@ -105,7 +104,9 @@ static void result(tg__strategy *s, const tg__result *r)
         if (x->bucket != r->bucket)
             continue;
         if (r->agg == NULL) {
+            tg__strategy_heal(s, 0, i);
             take_global(s, i);
+            s->anew = r->of_step + e->every;
             continue;
         }
         const float *mean = r->agg + x->offset;
@@ -151,19 +152,20 @@ static void step(tg__strategy *s, uint64_t t, bool finite, double lr, tg__action
         return;
     send(s, t + e->every, out);
     for (size_t i = 0; i < s->ntensors; i++)
-        guess(s, i, t + 1 == e->every);
+        guess(s, i, t + 1 - e->every <= s->anew); /* no mean since */
 }
 
 static void drained(tg__strategy *s, uint64_t t, tg__actions *out)
 {
-    eager *e = s->impl;
-    if (t % e->every != 0 && e->drained != t + 1) {
-        e->drained = t + 1;
+    const eager *e = s->impl;
+    if (t % e->every != 0 && s->drained != t + 1) {
+        s->drained = t + 1;
         send(s, t, out);
         return;
     }
     for (size_t i = 0; i < s->ntensors; i++)
         take_global(s, i);
+    s->anew = t;
 }
 
 const tg__strategy_ops tg__strategy_eager = {
@@ -177,4 +179,5 @@ const tg__strategy_ops tg__strategy_eager = {
     .step = step,
     .drained = drained,
     .global = global,
+    .steps = true,
 };

@@ -59,7 +59,7 @@ tg_status tg__strategy_create(const char *spec, const tg__strategy_setup *setup,
     s->tensor = setup->tensor;
     s->ntensors = setup->ntensors;
     s->nbuckets = setup->nbuckets;
-    s->in_flight = 1;
+    s->in_flight = s->tags = 1;
     s->clip = 1;
     tg_status status = init(s, spec);
     if (status == TG_OK)
@@ -156,6 +156,22 @@ void tg__strategy_update_own(tg__strategy *s, size_t m, size_t i, double lr, flo
         g = s->clipped;
     }
     tg__strategy_update(s, m, i, lr, w, g);
+}
+
+void tg__strategy_heal(tg__strategy *s, size_t m, size_t i)
+{
+    const tg__memory *y = &s->memory[m];
+    const size_t slots = tg_optimizer_slots(tg__strategy_optimizer(s, i)), n = s->tensor[i].n;
+    bool finite = true;
+    for (size_t r = 0; r < slots; r++) {
+        tg__stats stats;
+        tg__kernel()->copy_stats(NULL, s->slot[y->slot + r][i], n, &stats);
+        finite = finite && stats.finite;
+    }
+    for (size_t r = 0; !finite && r < slots; r++)
+        memset(s->slot[y->slot + r][i], 0, n * sizeof(float));
+    if (!finite && y->updates != NULL)
+        y->updates[i] = 0;
 }
 
 void tg__strategy_preview(const tg__strategy *s, size_t i, double lr, float *dst, const float *w,
