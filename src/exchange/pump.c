@@ -13,7 +13,7 @@ void tg__pump_init(tg__pump *p, tg_transport *t, uint64_t session, int64_t timeo
     p->transport = t;
     p->session = session;
     p->timeout_ns = timeout_ns;
-    p->culprit = -1;
+    p->culprit = p->suspect = -1;
 }
 
 void tg__pump_fini(tg__pump *p)

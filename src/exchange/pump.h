@@ -69,6 +69,7 @@ typedef struct tg__pump {
     int64_t left_ns;        /* when tg__pump_run returned last */
     tg_status status;       /* first failure: the pump is dead from then on */
     int culprit;            /* of it, a rank; -1: nobody in particular */
+    int suspect;            /* ... if that rank blames this one: who is late too; -1: nobody */
     char error[320];
 } tg__pump;
 

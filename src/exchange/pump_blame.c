@@ -47,6 +47,8 @@ void tg__pump_give_up(tg__pump *p)
     }
     if (p->status == TG_E_PEER)
         (void)follow(p, &rank);
+    if (rank == t->rank && p->suspect >= 0) /* who left did not know whom this rank waits for */
+        rank = p->suspect;
     t->ops->blame(t, rank);
     (void)t->ops->shut(t);
     if (p->status == TG_E_PEER)

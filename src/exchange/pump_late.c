@@ -76,13 +76,15 @@ static int late_peers(const tg__pump *p, const tg__flight *f, int64_t now, int64
     return count[send];
 }
 
-/* The lowest rank whose messages are late by is_late; who sends nothing comes first. */
-static int first_late(const tg__pump *p, const tg__flight *f, int64_t now, int64_t age_ns)
+/* The lowest rank, other than `except`, whose messages are late by is_late; who sends nothing comes
+ * first. INT_MAX: none. */
+static int first_late(const tg__pump *p, const tg__flight *f, int64_t now, int64_t age_ns,
+                      int except)
 {
     int first[2] = {INT_MAX, INT_MAX};
     for (size_t i = 0; i < f->posts->used; i++) {
         const tg__post *m = &f->posts->slot[i];
-        if (m->peer < first[m->send] && is_late(p, f, m, now, age_ns))
+        if (m->peer != except && m->peer < first[m->send] && is_late(p, f, m, now, age_ns))
             first[m->send] = m->peer;
     }
     return first[false] != INT_MAX ? first[false] : first[true];
@@ -127,7 +129,7 @@ tg_status tg__late_check(tg__pump *p, int64_t now, int64_t *due_ns_p)
         if (flight_due <= now) {
             char who[WHO_BYTES], cut_off[48] = "";
             int count = late_peers(p, f, now, patience, -1, who);
-            p->culprit = first_late(p, f, now, patience);
+            p->culprit = first_late(p, f, now, patience, -1);
             if (count > 1 && count == f->x->size - 1) /* then the fault may be here */
                 snprintf(cut_off, sizeof cut_off, ": this rank (%d) may be cut off",
                          p->transport->rank);
@@ -145,8 +147,12 @@ tg_status tg__late_blame(tg__pump *p, const tg__flight *f, const tg__post *m, tg
     p->culprit = m->peer;
     char who[WHO_BYTES] = "", hint[WHO_BYTES + 32] = "";
     int64_t half = p->timeout_ns / 2;
-    if (status == TG_E_PEER)
-        late_peers(p, f, tg_now_ns(p->transport->clock), half, m->peer, who);
+    if (status == TG_E_PEER) {
+        const int64_t now = tg_now_ns(p->transport->clock);
+        late_peers(p, f, now, half, m->peer, who);
+        const int late = first_late(p, f, now, half, m->peer);
+        p->suspect = late == INT_MAX ? -1 : late;
+    }
     if (who[0])
         snprintf(hint, sizeof hint, "; %s for over %.2f s", who, (double)half * 1e-9);
     return tg_fail(status, "%s%s " TG__WHERE, tg_error(), hint, TG__WHERE_ARGS(f, m->order));
