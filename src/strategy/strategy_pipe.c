@@ -1,6 +1,6 @@
 /* PIPE-SGD: synchronous SGD whose averages come width - 1 steps late. Nothing is done about that:
  * parameters are always the global ones. */
-#include "strategy/strategy.h"
+#include "strategy/ssgd.h"
 
 static const tg_key keys[] = {
     {.name = "width",
@@ -17,55 +17,15 @@ static tg_status init(tg__strategy *s)
     return tg__strategy_add_optimizer(s, TG__ROLE_REPLICATED);
 }
 
-static void nothing(tg__strategy *s)
-{
-    (void)s;
-}
-
 static void ready(tg__strategy *s, uint64_t t, uint32_t bucket, tg__actions *out)
 {
     tg__actions_add(out, bucket, true, t + s->in_flight - 1);
-}
-
-static void result(tg__strategy *s, const tg__result *r)
-{
-    for (size_t i = 0; r->agg && i < s->ntensors; i++) {
-        const tg__wtensor *x = &s->tensor[i];
-        if (x->bucket == r->bucket)
-            tg__strategy_update(s, 0, i, r->lr, x->w, r->agg + x->offset);
-    }
-}
-
-static void step(tg__strategy *s, uint64_t t, bool finite, double lr, tg__actions *out)
-{
-    (void)s;
-    (void)t;
-    (void)finite;
-    (void)lr;
-    (void)out;
-}
-
-static void drained(tg__strategy *s, uint64_t t, tg__actions *out)
-{
-    (void)s;
-    (void)t;
-    (void)out;
-}
-
-static const float *global(const tg__strategy *s, size_t i)
-{
-    return s->tensor[i].w;
 }
 
 const tg__strategy_ops tg__strategy_pipe = {
     .entry = {"pipe", "like ssgd, but averages are applied width - 1 steps late",
               "Li et al. 2018, arXiv:1811.03619", keys},
     .init = init,
-    .fini = nothing,
-    .begin = nothing,
     .ready = ready,
-    .result = result,
-    .step = step,
-    .drained = drained,
-    .global = global,
+    TG__SSGD_OPS,
 };

@@ -1,14 +1,14 @@
 /* Synchronous SGD: w = optimizer(w, mean over ranks of g), the exchange of a bucket starting as
  * soon as its gradient is complete, while backward goes on. (With method 2bit this is "bit-sgd".)
  */
-#include "strategy/strategy.h"
+#include "strategy/ssgd.h"
 
 static tg_status init(tg__strategy *s)
 {
     return tg__strategy_add_optimizer(s, TG__ROLE_REPLICATED);
 }
 
-static void nothing(tg__strategy *s)
+void tg__ssgd_nothing(tg__strategy *s)
 {
     (void)s;
 }
@@ -19,7 +19,7 @@ static void ready(tg__strategy *s, uint64_t t, uint32_t bucket, tg__actions *out
     tg__actions_add(out, bucket, true, t);
 }
 
-static void result(tg__strategy *s, const tg__result *r)
+void tg__ssgd_result(tg__strategy *s, const tg__result *r)
 {
     for (size_t i = 0; r->agg && i < s->ntensors; i++) {
         const tg__wtensor *x = &s->tensor[i];
@@ -28,7 +28,7 @@ static void result(tg__strategy *s, const tg__result *r)
     }
 }
 
-static void step(tg__strategy *s, uint64_t t, bool finite, double lr, tg__actions *out)
+void tg__ssgd_step(tg__strategy *s, uint64_t t, bool finite, double lr, tg__actions *out)
 {
     (void)s;
     (void)t;
@@ -37,14 +37,14 @@ static void step(tg__strategy *s, uint64_t t, bool finite, double lr, tg__action
     (void)out;
 }
 
-static void drained(tg__strategy *s, uint64_t t, tg__actions *out)
+void tg__ssgd_drained(tg__strategy *s, uint64_t t, tg__actions *out)
 {
     (void)s;
     (void)t;
     (void)out;
 }
 
-static const float *global(const tg__strategy *s, size_t i)
+const float *tg__ssgd_global(const tg__strategy *s, size_t i)
 {
     return s->tensor[i].w;
 }
@@ -53,12 +53,7 @@ const tg__strategy_ops tg__strategy_ssgd = {
     .entry = {"ssgd", "synchronous: exchange in every step, wait for it, then update",
               "Das et al. 2016, arXiv:1602.06709", NULL},
     .init = init,
-    .fini = nothing,
-    .begin = nothing,
     .ready = ready,
-    .result = result,
-    .step = step,
-    .drained = drained,
-    .global = global,
+    TG__SSGD_OPS,
     .by_bucket = true,
 };
