@@ -117,13 +117,10 @@ static tg_status check(const tg__strategy *s, const tg__outer *c)
 static tg_status add_slots(tg__strategy *s, outer *o)
 {
     TG_TRY(tg__strategy_add_optimizer(s, TG__ROLE_RANK));
-    o->global = s->nslots;
-    TG_TRY(tg__strategy_add_slot(s, "global", TG__ROLE_REPLICATED, TG__RESCALE_COPY));
-    o->sent = s->nslots;
-    TG_TRY(tg__strategy_add_slot(s, "sent", TG__ROLE_RANK, TG__RESCALE_ZERO));
-    o->velocity = s->nslots;
+    TG_TRY(tg__strategy_add_slot(s, "global", TG__ROLE_REPLICATED, &o->global));
+    TG_TRY(tg__strategy_add_slot(s, "sent", TG__ROLE_RANK, &o->sent));
     if (o->c.momentum > 0)
-        TG_TRY(tg__strategy_add_slot(s, "velocity", TG__ROLE_REPLICATED, TG__RESCALE_COPY));
+        TG_TRY(tg__strategy_add_slot(s, "velocity", TG__ROLE_REPLICATED, &o->velocity));
     return tg__alloc((size_t)s->size, sizeof *o->order, &o->order);
 }
 
@@ -192,7 +189,7 @@ static void take(tg__strategy *s, size_t i, const tg__result *r)
             tg__nesterov(global_of(s, i), o->c.momentum > 0 ? s->slot[o->velocity][i] : NULL, agg,
                          x->n, o->c.lr, o->c.momentum);
         take_global(s, i, agg == NULL ? 0 : o->c.alpha);
-    } else if (agg != NULL && r->tag - OF_STATE < tg_optimizer_slots(s->optimizer)) {
+    } else if (agg != NULL) {
         memcpy(s->slot[s->memory[0].slot + r->tag - OF_STATE][i], agg, x->n * sizeof *agg);
     }
 }
@@ -270,7 +267,8 @@ void tg__outer_step(tg__strategy *s, uint64_t t, bool finite, double lr, tg__act
     const uint64_t steps = t + 1 - o->c.after, round = round_of(o, t);
     if (o->c.state == TG__OUTER_RESET && (steps - 1) % o->c.every == 0)
         forget(s);
-    for (size_t i = 0; finite && tg__outer_weight(s, t) != 0 && i < s->ntensors; i++)
+    const bool takes_part = finite && weight_in(s, round) != 0;
+    for (size_t i = 0; takes_part && i < s->ntensors; i++)
         tg__strategy_update_own(s, 0, i, lr, s->tensor[i].w);
     for (uint32_t f = 0; f < o->c.fragments; f++)
         if (since_sent(o, f, steps) == 0)

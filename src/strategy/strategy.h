@@ -172,9 +172,10 @@ void tg__strategy_destroy(tg__strategy *s); /* NULL is fine */
 
 /* ---- for the strategies' own files ---- */
 
-/* Ask for one more slot: slot[s->nslots] from then on. Errors TG_E_NOMEM */
+/* Ask for one more slot: slot[*at_p]. With another number of ranks a rank's own starts again, what
+ * all have alike stays. Errors TG_E_NOMEM */
 TG_NODISCARD tg_status tg__strategy_add_slot(tg__strategy *s, const char *name, tg__role role,
-                                             tg__rescale rescale);
+                                             size_t *at_p);
 /* Ask for the optimizer's slots: memory[s->nmemories] from then on. role: REPLICATED of averages,
  * RANK of this rank's gradients. Errors TG_E_NOMEM */
 TG_NODISCARD tg_status tg__strategy_add_optimizer(tg__strategy *s, tg__role role);

@@ -83,26 +83,19 @@ static tg_status read_spec(tg__strategy *s, dga *d)
     return TG_OK;
 }
 
-static tg_status add_slot(tg__strategy *s, const char *name, tg__role role, size_t *at_p)
-{
-    *at_p = s->nslots;
-    return tg__strategy_add_slot(s, name, role,
-                                 role == TG__ROLE_RANK ? TG__RESCALE_ZERO : TG__RESCALE_COPY);
-}
-
 static tg_status add_own(tg__strategy *s, dga *d)
 {
     size_t most = 0, unused;
     d->memory = s->nmemories;
     TG_TRY(tg__strategy_add_optimizer(s, TG__ROLE_RANK));
-    TG_TRY(add_slot(s, "pending", TG__ROLE_RANK, &d->pending));
+    TG_TRY(tg__strategy_add_slot(s, "pending", TG__ROLE_RANK, &d->pending));
     if (d->every > 1)
-        TG_TRY(add_slot(s, "block", TG__ROLE_RANK, &d->block));
+        TG_TRY(tg__strategy_add_slot(s, "block", TG__ROLE_RANK, &d->block));
     d->nown = TG__MAX(d->delay / d->every, 1);
     d->own = s->nslots;
     for (size_t i = 0; i < d->nown; i++) {
         snprintf(d->name[i], sizeof d->name[i], "own %zu", i);
-        TG_TRY(add_slot(s, d->name[i], TG__ROLE_RANK, &unused));
+        TG_TRY(tg__strategy_add_slot(s, d->name[i], TG__ROLE_RANK, &unused));
     }
     for (size_t i = 0; i < s->ntensors; i++)
         most = TG__MAX(most, s->tensor[i].n);
@@ -116,7 +109,7 @@ static tg_status init_as(tg__strategy *s, dga *d)
     s->in_flight = d->every > 1 ? TG__MAX(d->delay / d->every, 1) : d->delay + 1;
     if (d->every == 1)
         TG_TRY(tg__strategy_add_optimizer(s, TG__ROLE_REPLICATED));
-    TG_TRY(add_slot(s, "global", TG__ROLE_REPLICATED, &d->global));
+    TG_TRY(tg__strategy_add_slot(s, "global", TG__ROLE_REPLICATED, &d->global));
     TG_TRY(goes_on(d) ? add_own(s, d) : TG_OK);
     s->tags = (uint32_t)TG__MAX(d->nown, 1);
     return TG_OK;

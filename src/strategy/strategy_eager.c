@@ -28,13 +28,6 @@ typedef struct eager {
 
 static const tg_key keys[] = {TG__OUTER_EVERY, TG__OUTER_NESTEROV, {.name = NULL}};
 
-static tg_status add(tg__strategy *s, const char *name, tg__role role, size_t *at_p)
-{
-    *at_p = s->nslots;
-    return tg__strategy_add_slot(s, name, role,
-                                 role == TG__ROLE_RANK ? TG__RESCALE_ZERO : TG__RESCALE_COPY);
-}
-
 static tg_status init(tg__strategy *s)
 {
     eager *e, c = {.every = (uint64_t)tg_spec_int(s->spec, "every"),
@@ -42,12 +35,12 @@ static tg_status init(tg__strategy *s)
                    .momentum = tg_spec_real(s->spec, "momentum")};
     s->sends_updates = s->needs_mean = true;
     TG_TRY(tg__strategy_add_optimizer(s, TG__ROLE_RANK));
-    TG_TRY(add(s, "global", TG__ROLE_REPLICATED, &c.global));
-    TG_TRY(add(s, "velocity", TG__ROLE_REPLICATED, &c.velocity));
-    TG_TRY(add(s, "own", TG__ROLE_RANK, &c.own));
-    TG_TRY(add(s, "own velocity", TG__ROLE_RANK, &c.own_velocity));
-    TG_TRY(add(s, "sent", TG__ROLE_RANK, &c.sent));
-    TG_TRY(add(s, "rest", TG__ROLE_RANK, &c.rest));
+    TG_TRY(tg__strategy_add_slot(s, "global", TG__ROLE_REPLICATED, &c.global));
+    TG_TRY(tg__strategy_add_slot(s, "velocity", TG__ROLE_REPLICATED, &c.velocity));
+    TG_TRY(tg__strategy_add_slot(s, "own", TG__ROLE_RANK, &c.own));
+    TG_TRY(tg__strategy_add_slot(s, "own velocity", TG__ROLE_RANK, &c.own_velocity));
+    TG_TRY(tg__strategy_add_slot(s, "sent", TG__ROLE_RANK, &c.sent));
+    TG_TRY(tg__strategy_add_slot(s, "rest", TG__ROLE_RANK, &c.rest));
     TG_TRY(tg__alloc(1, sizeof *e, &e));
     *e = c;
     s->impl = e;

@@ -84,9 +84,9 @@ void tg__strategy_destroy(tg__strategy *s)
     free(s);
 }
 
-tg_status tg__strategy_add_slot(tg__strategy *s, const char *name, tg__role role,
-                                tg__rescale rescale)
+tg_status tg__strategy_add_slot(tg__strategy *s, const char *name, tg__role role, size_t *at_p)
 {
+    const tg__rescale rescale = role == TG__ROLE_RANK ? TG__RESCALE_ZERO : TG__RESCALE_COPY;
     size_t count = s->nslots + 1;
     tg__slot_request *request = realloc(s->request, count * sizeof *request);
     if (request)
@@ -97,6 +97,7 @@ tg_status tg__strategy_add_slot(tg__strategy *s, const char *name, tg__role role
     if (!request || !slot)
         return tg_fail(TG_E_NOMEM, "out of memory for slot %s of a strategy", name);
     TG_TRY(tg__alloc(s->ntensors, sizeof(float *), &s->slot[s->nslots]));
+    *at_p = s->nslots;
     s->request[s->nslots++] = (tg__slot_request){.name = name, .role = role, .rescale = rescale};
     return TG_OK;
 }
@@ -115,9 +116,9 @@ tg_status tg__strategy_add_optimizer(tg__strategy *s, tg__role role)
     s->memory[s->nmemories++] =
         (tg__memory){.slot = s->nslots, .role = role, .counts = s->optimizer->ops->counts};
     for (size_t i = 0; i < tg_optimizer_slots(s->optimizer); i++) {
-        TG_TRY(tg__strategy_add_slot(s, tg_optimizer_slot_name(s->optimizer, i), role,
-                                     role == TG__ROLE_RANK ? TG__RESCALE_ZERO : TG__RESCALE_COPY));
-        s->request[s->nslots - 1].optimizers = i + 1;
+        size_t at;
+        TG_TRY(tg__strategy_add_slot(s, tg_optimizer_slot_name(s->optimizer, i), role, &at));
+        s->request[at].optimizers = i + 1;
     }
     return role == TG__ROLE_RANK && s->optimizer->clip > 0 && s->clipped == NULL ? make_clipped(s)
                                                                                  : TG_OK;
