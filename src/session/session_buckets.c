@@ -211,14 +211,33 @@ static tg_status takes_updates(const tg_session *s, const tg__rule *rule)
     return TG_OK;
 }
 
+static tg_status takes_pushes(const tg_session *s, const tg__rule *rule)
+{
+    if (!s->strategy->pushes)
+        return TG_OK;
+    if (!(rule->def->properties & TG__DENSE))
+        return tg_fail(TG_E_UNSUPPORTED,
+                       "strategy \"%s\" sends parameters themselves; what method \"%s\" leaves out "
+                       "of them would be missing: allowed: dense",
+                       s->config.strategy, rule->method);
+    if (s->nodes != NULL)
+        return tg_fail(TG_E_UNSUPPORTED,
+                       "strategy \"%s\" sends to one rank at a time, whatever node it is on: "
+                       "allowed: no nodes",
+                       s->config.strategy);
+    return TG_OK;
+}
+
 static tg_status make_method(tg_session *s, uint32_t index)
 {
     bucket *b = &s->bucket[index];
     TG_TRY(takes_updates(s, &s->rules.rule[b->rule]));
+    TG_TRY(takes_pushes(s, &s->rules.rule[b->rule]));
     const tg__method_setup setup = {.rank = s->transport->rank,
                                     .size = s->transport->size,
                                     .lanes = s->lanes,
                                     .may_bypass = s->strategy->ops->bypasses,
+                                    .pushes = s->strategy->pushes,
                                     .exchange = b->exchange,
                                     .state = s->state,
                                     .pool = s->pool,

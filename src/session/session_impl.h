@@ -116,6 +116,8 @@ struct tg_session {
     size_t unready;    /* tensors whose gradient of this step is not complete */
     bool nonfinite;    /* this rank's gradient of this step */
     bool lost;         /* ... or of an own step that was not taken */
+    int64_t round_ns;  /* when the strategy's round began */
+    bool late;         /* this rank is past its deadline: it sits out the rest of the round */
     atomic_int stop_requested; /* set from any thread, and from signal handlers */
     bool stop_now;             /* what the closing envelopes of this step say */
     int64_t apply_ns, wait_ns; /* since the last tg_step */
