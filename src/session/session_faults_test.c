@@ -121,8 +121,8 @@ static void a_slow_rank_is_waited_for(void **state)
 static void away_for_long(fixture_job *job)
 {
     away(job);
-    job->pause_ms = 2000;
-    job->timeout_ms = 500;
+    job->pause_ms = 4000;
+    job->timeout_ms = 1000;
 }
 
 /* The others have ended when it returns: it ends too, and nobody goes on without it. */

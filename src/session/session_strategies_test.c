@@ -124,6 +124,36 @@ static void test_nonfinite_fails(void **state)
     }
 }
 
+/* Parameters that leave f32's range: their rank goes back to the last mean; where that is an error
+ * all hear of it with the next one. */
+static void test_gossip_of_infinity(void **state)
+{
+    (void)state;
+    static const char *const gossips[] = {"gossip:mean=4", "gossip:overlap=2,mean=4"};
+    for (int i = 0; i < 4; i++) {
+        fixture_job job = fixture_defaults();
+        job.strategy = gossips[i % 2];
+        job.optimizer = "sgd:lr=4";
+        job.world = 3;
+        job.dyadic = true;
+        job.bucket_bytes = 1400;
+        job.huge_ranks = 2;
+        job.huge_step = 5;
+        job.huge_at = 600;
+        job.on_nonfinite = i < 2 ? TG_NONFINITE_SKIP : TG_NONFINITE_FAIL;
+        if (i < 2) {
+            run(&job);
+            for (size_t e = 0; e < FIXTURE_N; e++)
+                assert_true(isfinite(result[1].w[e]));
+            continue;
+        }
+        fixture_run(&job, result);
+        for (int r = 0; r < 3; r++)
+            if (result[r].status != TG_E_NONFINITE)
+                fail_msg("%s, rank %d: %d %s", job.strategy, r, result[r].status, result[r].error);
+    }
+}
+
 /* All ranks stop after the same step, if not at once: the wish travels with the next exchange. */
 static void test_stop(void **state)
 {
@@ -192,6 +222,7 @@ int main(void)
         cmocka_unit_test(test_same_bits_and_resume),
         cmocka_unit_test(test_nonfinite),
         cmocka_unit_test(test_nonfinite_fails),
+        cmocka_unit_test(test_gossip_of_infinity),
         cmocka_unit_test(test_stop),
         cmocka_unit_test(test_idle),
         cmocka_unit_test(test_refused),
