@@ -116,10 +116,17 @@ static tg_status report(struct report_options *o)
     TG_TRY(check(o));
     TG_TRY(outfile_open(&file, "-o", o->out));
     tg_status status = write_report(o, file.file);
-    if (status == TG_OK)
-        return outfile_commit(&file, "-o");
-    outfile_abandon(&file);
-    return status;
+    if (status != TG_OK) {
+        outfile_abandon(&file);
+        return status;
+    }
+    const bool alone = file.tmp != NULL; /* else it may be standard output itself */
+    const long size = alone ? ftell(file.file) : 0;
+    TG_TRY(outfile_commit(&file, "-o"));
+    if (alone &&
+        (printf("%s: %s\n", o->out, format_bytes((double)size).text) < 0 || fflush(stdout)))
+        return tg_fail(TG_E_IO, "what was written cannot be said on standard output");
+    return TG_OK;
 }
 
 /* ---- arguments ------------------------------------------------------------------------------- */

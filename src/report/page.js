@@ -32,6 +32,7 @@
     }
     const count = v => isNumber(v) ? Math.round(v).toLocaleString("en-US") : "\u2013";
     const fixed = n => v => isNumber(v) ? v.toFixed(n) : "\u2013";
+    const plain = v => v.toLocaleString("en-US", {maximumSignificantDigits: 6});
     const times = v => isNumber(v) ? digits(v) + "\u00d7" : "\u2013";
     function bytes(v) {
         if (!isNumber(v)) return "\u2013";
@@ -81,6 +82,33 @@
     const varies = key => unique(runs.map(run => JSON.stringify(run.settings[key] ?? null))).length > 1;
     const rank = key => ORDER.includes(key) ? ORDER.indexOf(key) : key === "seed" ? 999 : 100;
     const differing = keys.filter(key => !INCIDENTAL.has(key) && varies(key)).sort((a, b) => rank(a) - rank(b));
+
+    /* "name:key=value,key=[..]" as [name, [parts]]. */
+    function parseSpec(text) {
+        const parts = [];
+        let depth = 0, part = "";
+        const colon = text.indexOf(":"), name = colon < 0 ? text : text.slice(0, colon);
+        for (const c of colon < 0 ? "" : text.slice(colon + 1)) {
+            depth += c === "[" ? 1 : c === "]" ? -1 : 0;
+            if (c === "," && depth === 0) {
+                parts.push(part);
+                part = "";
+            } else part += c;
+        }
+        return [name, part ? [...parts, part] : parts];
+    }
+
+    /* Of a spec string its name, and what it has beside others of that name. */
+    function telling(key) {
+        const specs = runs.map(run => run.settings[key]).filter(v => typeof v === "string").map(parseSpec);
+        return value => {
+            if (typeof value !== "string") return shown(value);
+            const [name, parts] = parseSpec(value);
+            const others = specs.filter(spec => spec[0] === name);
+            const own = parts.filter(part => !others.every(other => other[1].includes(part)));
+            return own.length ? `${name}:${own.join(",")}` : name;
+        };
+    }
 
     /* Runs that differ in their seed alone are one group, and have one colour. */
     const groups = new Map();
@@ -188,6 +216,9 @@
         {title: "Learning rate", curve: from("steps", "lr"), format: v => digits(v), varying: true},
     ];
 
+    /* Next to an axis: as many digits as its steps need. */
+    const tickOf = v => Math.abs(v) < 1e-4 && v !== 0 ? v.toExponential() : plain(v);
+
     const drawn = []; /* {spec, place, plot} */
 
     function linesOf(spec) {
@@ -278,7 +309,7 @@
                 {...axis, label: X[xKind].label, labelFont: "12px system-ui, sans-serif", labelSize: 18, size: 30, space: 70,
                     values: tick(X[xKind].format, false)},
                 {...axis, size: (plot, list) => 16 + 7 * Math.max(3, ...(list || []).map(text => text.length)), space: 34,
-                    values: tick(spec.format, log)},
+                    values: tick(tickOf, log)},
             ],
             series: [{}, ...lines.map(line => ({
                 label: line.run.label, stroke: colour(line.run.group), dash: dash(line.run.group), spanGaps: true,
@@ -401,7 +432,13 @@
         const n = (head, unit, of, show, best) => ({head, unit, of, show, best, kind: "n"});
         const columns = [
             {head: "Run", of: run => run.label, show: label},
-            ...differing.filter(key => key !== "seed").slice(0, 5).map(key => ({head: key, of: run => run.settings[key], kind: "spec"})),
+            ...differing.filter(key => key !== "seed").slice(0, 5).map(key => {
+                const tell = telling(key);
+                return {head: key, of: run => run.settings[key], kind: "spec", show: v => {
+                    const short = tell(v);
+                    return el("span", {title: short === shown(v) ? null : shown(v)}, short.replaceAll(",", ",\u200b"));
+                }};
+            }),
             differing.includes("seed") ? n("seed", "", run => run.settings.seed, v => shown(v)) : null,
             n("test acc.", "%", run => images(run, finalOf(run, "test_accuracy")), percent, "most"),
             n("best", "%", run => images(run, bestOf(run, "test_accuracy", "max")), percent, "most"),
@@ -415,7 +452,7 @@
             n("sent/step", "rank 0", run => endOf(run, "bytes_per_step") ?? (stepsOf(run) ? lastMark(run, 2) / stepsOf(run) : null), bytes, "least"),
             n("ratio", "coded", run => endOf(run, "ratio"), times, "most"),
             n("ratio", "all sent", run => endOf(run, "ratio_wire"), times, "most"),
-        ].filter(column => column && (column.kind !== "n" || runs.some(run => isNumber(column.of(run)))));
+        ].filter(column => column && (column.kind !== "n" || runs.some(run => isNumber(column.of(run)) && column.of(run) !== 0)));
         return sortableTable(columns, runs, "Runs");
     }
 

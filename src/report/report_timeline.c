@@ -32,7 +32,8 @@ static const char style[] =
 
 typedef struct sheet {
     FILE *out;
-    double length; /* microseconds from left to right */
+    double length;        /* microseconds from left to right */
+    bool used[SPAN_ROWS]; /* rows that hold anything, in any panel */
 } sheet;
 
 static double x_of(const sheet *s, double us)
@@ -45,19 +46,19 @@ static double row_height(const timeline_panel *p, int rank, span_row row)
     return row == SPAN_EXCHANGE ? fmax(ROW, p->lanes[rank] * LANE) : ROW;
 }
 
-static double rank_height(const timeline_panel *p, int rank)
+static double rank_height(const sheet *s, const timeline_panel *p, int rank)
 {
     double sum = RANK_GAP;
     for (int row = 0; row < SPAN_ROWS; row++)
-        sum += row_height(p, rank, (span_row)row) + GAP;
+        sum += s->used[row] ? row_height(p, rank, (span_row)row) + GAP : 0;
     return sum;
 }
 
-static double panel_height(const timeline_panel *p)
+static double panel_height(const sheet *s, const timeline_panel *p)
 {
     double sum = HEAD;
     for (int r = 0; r < p->ranks; r++)
-        sum += rank_height(p, r);
+        sum += rank_height(s, p, r);
     return sum + 8;
 }
 
@@ -146,6 +147,8 @@ static void write_panel(const sheet *s, const timeline_panel *p, double top)
     for (int rank = 0; rank < p->ranks; rank++) {
         fprintf(s->out, "<text x=\"12\" y=\"%.1f\">rank %d</text>\n", y + 10, rank);
         for (int row = 0; row < SPAN_ROWS; row++) {
+            if (!s->used[row])
+                continue;
             write_row(s, p, rank, (span_row)row, y);
             y += row_height(p, rank, (span_row)row) + GAP;
         }
@@ -179,28 +182,39 @@ static void write_axis(const sheet *s, double top, double bottom)
 
 static void write_legend(const sheet *s)
 {
-    static const char *const parts[][2] = {
-        {"forward", "forward"},      {"backward", "backward"}, {"wait", "wait"},
-        {"apply", "apply"},          {"encode", "encode"},     {"exchange", "exchange"},
-        {"dense", "exchange, dense"}};
+    static const struct {
+        const char *class, *text;
+        span_row row;
+    } parts[] = {{"forward", "forward", SPAN_COMPUTE},
+                 {"backward", "backward", SPAN_COMPUTE},
+                 {"wait", "wait", SPAN_WAIT},
+                 {"apply", "apply", SPAN_APPLY},
+                 {"encode", "encode", SPAN_ENCODE},
+                 {"exchange", "exchange", SPAN_EXCHANGE},
+                 {"dense", "exchange, dense", SPAN_EXCHANGE}};
     double x = LEFT;
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        if (!s->used[parts[i].row])
+            continue;
         fprintf(s->out,
                 "<rect class=\"%s\" x=\"%.0f\" y=\"11\" width=\"12\" height=\"12\"/>"
                 "<text x=\"%.0f\" y=\"21\">%s</text>\n",
-                parts[i][0], x, x + 17, parts[i][1]);
-        x += 34 + 6.2 * (double)strlen(parts[i][1]);
+                parts[i].class, x, x + 17, parts[i].text);
+        x += 34 + 6.2 * (double)strlen(parts[i].text);
     }
 }
 
 static void write_svg(FILE *out, const timeline_panel *panels, size_t count)
 {
-    sheet s = {.out = out, .length = 0};
+    sheet s = {.out = out};
     double height = 34, y = 34;
     for (size_t i = 0; i < count; i++) {
         s.length = fmax(s.length, panels[i].length);
-        height += panel_height(&panels[i]);
+        for (size_t k = 0; k < panels[i].count; k++)
+            s.used[panels[i].bars[k].span->row] = true;
     }
+    for (size_t i = 0; i < count; i++)
+        height += panel_height(&s, &panels[i]);
     fprintf(out,
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %.0f\" width=\"%d\" "
             "height=\"%.0f\" role=\"img\">\n<title>",
@@ -216,7 +230,7 @@ static void write_svg(FILE *out, const timeline_panel *panels, size_t count)
     write_axis(&s, 34, height);
     for (size_t i = 0; i < count; i++) {
         write_panel(&s, &panels[i], y);
-        y += panel_height(&panels[i]);
+        y += panel_height(&s, &panels[i]);
     }
     fputs("</svg>\n", out);
 }

@@ -93,6 +93,8 @@ static tg_status add_epoch(const place *at, run_file_run *run, const json_t *rec
     TG_TRY(add_row(at, &run->epochs, record, run_epoch_names, &row));
     row[EPOCH_SECONDS] += run->seconds_before;
     row[EPOCH_SENT] += run->sent_before;
+    if (!isfinite(row[EPOCH_PERPLEXITY]) && number(run->start, "context") > 0)
+        row[EPOCH_PERPLEXITY] = exp(row[EPOCH_TEST_LOSS]);
     return TG_OK;
 }
 
@@ -136,7 +138,8 @@ static char *name_of(const char *path, const json_t *start)
 
 static bool same(const json_t *a, const json_t *b, const char *name)
 {
-    return json_equal(json_object_get(a, name), json_object_get(b, name)) != 0;
+    const json_t *x = json_object_get(a, name), *y = json_object_get(b, name);
+    return x == y || json_equal(x, y);
 }
 
 /* Whether start's run goes on from a checkpoint of that one. */
