@@ -315,7 +315,7 @@
                 label: line.run.label, stroke: colour(line.run.group), dash: dash(line.run.group), spanGaps: true,
                 width: line.faint ? 1 : many ? 1.25 : line.run.group.runs.length > 1 ? 1.5 : 2,
                 alpha: line.faint ? .22 : line.run.group.runs.length > 1 ? .75 : 1,
-                points: {show: !line.faint && (line.x.length === 1 || (spec.dots && line.x.length <= 40 && !many)), size: 5},
+                points: {show: !line.faint && (line.x.length === 1 || (spec.dots && line.x.length <= 40 && !many)), size: line.x.length === 1 ? 9 : 5},
             }))],
             cursor: {dataIdx: nearest, drag: {x: true, y: false}, points: {size: 7}, y: false},
             plugins: [tooltip(spec, lines)],
