@@ -243,6 +243,12 @@
         return lines;
     }
 
+    /* 1, 2 or 5 times a power of ten: ticks of a logarithmic axis count from where it begins. */
+    function below(v) {
+        const power = 10 ** Math.floor(Math.log10(v) + 1e-9), first = v / power;
+        return power * (first >= 5 ? 5 : first >= 2 ? 2 : 1);
+    }
+
     /* The nearest value of each line to where the cursor is, none if that is far away. */
     function nearest(plot, series, index) {
         const x = plot.data[0], y = plot.data[series];
@@ -297,10 +303,10 @@
         const many = lines.filter(line => !line.faint).length > 12;
         return {
             width: place.clientWidth, height: place.clientHeight, legend: {show: false},
-            padding: [10, 14, 0, 4],
+            padding: [10, 26, 0, 4],
             scales: {
-                x: {time: false, distr: xLog ? 3 : 1},
-                y: log ? {distr: 3} : {range: (plot, a, b) => {
+                x: xLog ? {time: false, distr: 3, range: (plot, a, b) => [below(a), a < b ? b : 2 * b]} : {time: false},
+                y: log ? {distr: 3, range: (plot, a, b) => [below(a), b * 1.15]} : {range: (plot, a, b) => {
                     const room = (b - a || Math.abs(b) || 1) * .06;
                     return [a >= 0 && a - room < 0 ? 0 : a - room, b + room];
                 }},
