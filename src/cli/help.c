@@ -193,7 +193,7 @@ const char help_report[] =
     "Usage: telegrad report RECORDS... -o PAGE.html\n"
     "       telegrad report --timeline TRACE[,TRACE...] -o PICTURE.svg\n"
     "Draw what runs wrote. Files may be packed (.gz).\n"
-    "  RECORDS             of train --out or compare --out: one page with a table that\n"
+    "  RECORDS             of train --out or compare --out: a page with a table that\n"
     "                      sorts, and accuracy, loss, density, ratio, residuals over\n"
     "                      steps, samples, time and bytes; it needs no network.\n"
     "                      Runs that differ in their seed alone share a colour; of\n"

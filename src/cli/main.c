@@ -33,9 +33,8 @@ int main(int argc, char **argv)
         console_errors_wait(true);
     }
     if (argc < 2) {
-        console_error(
-            "no command: allowed: train, compare, eval, methods, models, data, bench, "
-            "report; see telegrad --help");
+        console_error("no command: allowed: train, compare, eval, methods, models, data, bench, "
+                      "report; see telegrad --help");
         return CLI_USAGE;
     }
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "help") == 0)

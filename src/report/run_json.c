@@ -67,7 +67,7 @@ static json_t *means(const run_rows *steps)
         for (size_t i = steps->count / 2; i < steps->count; i++) {
             const double v = steps->v[i * steps->columns + c];
             sum += isfinite(v) ? v : 0;
-            n += isfinite(v);
+            n += isfinite(v) ? 1 : 0;
         }
         if (n > 0)
             json_object_set_new(object, run_step_names[c], real(sum / (double)n));

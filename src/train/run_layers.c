@@ -1,5 +1,6 @@
 #include "train/run_layers.h"
 #include "train/train_util.h"
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
