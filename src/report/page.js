@@ -221,8 +221,21 @@
 
     const drawn = []; /* {spec, place, plot} */
 
+    /* The mean of a group's runs, where they tell of the same steps; they themselves are faint behind it then. */
+    function meanOf(spec, group) {
+        const shown = group.runs.filter(run => run.on), curves = shown.map(spec.curve);
+        if (!spec.dots || shown.length < 2 || !curves.every(Boolean)) return null;
+        const steps = curves[0][0];
+        if (!curves.every(curve => curve[0].length === steps.length && curve[0].every((step, i) => step === steps[i]))) return null;
+        const mean = values => values.every(isNumber) ? values.reduce((a, b) => a + b) / values.length : null;
+        const x = steps.map(step => mean(shown.map(run => X[xKind].of(run, step))));
+        const y = steps.map((step, i) => mean(curves.map(curve => curve[1][i])));
+        const kept = steps.map((step, i) => i).filter(i => isNumber(x[i]) && isNumber(y[i]) && (!xLog || x[i] > 0));
+        return kept.length ? {run: {label: group.label, group}, x: kept.map(i => x[i]), y: kept.map(i => y[i]), faint: false, mean: true} : null;
+    }
+
     function linesOf(spec) {
-        const lines = [];
+        const lines = [], means = new Map([...groups.values()].map(group => [group, spec.unless && group.runs.some(spec.unless) ? null : meanOf(spec, group)]));
         for (const run of runs) {
             const curve = spec.unless && spec.unless(run) ? null : spec.curve(run);
             if (!run.on || !curve) continue;
@@ -238,9 +251,9 @@
                 if (x.length) lines.push({run, x, y, faint});
             };
             if (smooth) add(curve, true);
-            add(smooth || curve, false);
+            add(smooth || curve, means.get(run.group) != null);
         }
-        return lines;
+        return [...lines, ...[...means.values()].filter(Boolean)];
     }
 
     /* 1, 2 or 5 times a power of ten: ticks of a logarithmic axis count from where it begins. */
@@ -312,15 +325,15 @@
                 }},
             },
             axes: [
-                {...axis, label: X[xKind].label, labelFont: "12px system-ui, sans-serif", labelSize: 18, size: 30, space: 70,
+                {...axis, label: X[xKind].label, labelFont: "12px system-ui, sans-serif", labelSize: 18, size: 30, space: 84,
                     values: tick(X[xKind].format, false)},
                 {...axis, size: (plot, list) => 16 + 7 * Math.max(3, ...(list || []).map(text => text.length)), space: 34,
                     values: tick(tickOf, log)},
             ],
             series: [{}, ...lines.map(line => ({
                 label: line.run.label, stroke: colour(line.run.group), dash: dash(line.run.group), spanGaps: true,
-                width: line.faint ? 1 : many ? 1.25 : line.run.group.runs.length > 1 ? 1.5 : 2,
-                alpha: line.faint ? .22 : line.run.group.runs.length > 1 ? .75 : 1,
+                width: line.faint ? 1 : many ? 1.25 : !line.mean && line.run.group.runs.length > 1 ? 1.5 : 2,
+                alpha: line.faint ? (spec.dots ? .4 : .22) : !line.mean && line.run.group.runs.length > 1 ? .75 : 1,
                 points: {show: !line.faint && (line.x.length === 1 || (spec.dots && line.x.length <= 40 && !many)), size: line.x.length === 1 ? 9 : 5},
             }))],
             cursor: {dataIdx: nearest, drag: {x: true, y: false}, points: {size: 7}, y: false},

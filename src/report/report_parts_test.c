@@ -337,26 +337,30 @@ static void test_long_run_is_thinned(void **state)
     "\",\"ts\":" #begin ",\"dur\":" #length ",\"args\":{\"step\":" #step ",\"bucket\":" #bucket \
     "}}"
 
-static const char trace[] =
-    "{\"traceEvents\":[{\"ph\":\"M\",\"pid\":0,\"name\":\"process_name\"},\n" SPAN(
-        0, "compute", "forward", 1000, 400, 7,
-        0) "," SPAN(1, "compute", "forward", 1100, 400, 7,
-                    0) "," SPAN(0, "exchange", "exchange", 1450, 300, 7,
-                                1) "," SPAN(0, "exchange", "exchange", 1500, 300, 7,
-                                            0) "," SPAN(0, "wait", "wait", 1600, 200, 7,
-                                                        0) "," SPAN(0, "unheard of", "x", 1600, 200,
-                                                                    7,
-                                                                    0) "," SPAN(0, "compute",
-                                                                                "forward", 2000,
-                                                                                400, 8,
-                                                                                0) "," SPAN(1,
-                                                                                            "comput"
-                                                                                            "e",
-                                                                                            "forwar"
-                                                                                            "d",
-                                                                                            2100,
-                                                                                            400, 8,
-                                                                                            0) "]}";
+/* Two ranks, of which the first is 3. */
+static void write_trace(void)
+{
+    static const struct {
+        int rank;
+        const char *cat, *name;
+        int begin, length, step, bucket;
+    } spans[] = {
+        {3, "compute", "forward", 1000, 400, 7, 0},   {4, "compute", "forward", 1100, 400, 7, 0},
+        {3, "exchange", "exchange", 1450, 300, 7, 1}, {3, "exchange", "exchange", 1500, 300, 7, 0},
+        {3, "wait", "wait", 1600, 200, 7, 0},         {3, "unheard of", "x", 1600, 200, 7, 0},
+        {3, "compute", "forward", 2000, 400, 8, 0},   {4, "compute", "forward", 2100, 400, 8, 0}};
+    FILE *file = fopen(path, "wb");
+    assert_non_null(file);
+    fputs("{\"traceEvents\":[{\"ph\":\"M\",\"pid\":0,\"name\":\"process_name\"}", file);
+    for (size_t i = 0; i < sizeof spans / sizeof *spans; i++)
+        fprintf(file,
+                ",{\"ph\":\"X\",\"pid\":%d,\"cat\":\"%s\",\"name\":\"%s\",\"ts\":%d,\"dur\":%d,"
+                "\"args\":{\"step\":%d,\"bucket\":%d}}",
+                spans[i].rank, spans[i].cat, spans[i].name, spans[i].begin, spans[i].length,
+                spans[i].step, spans[i].bucket);
+    fputs("]}", file);
+    assert_int_equal(fclose(file), 0);
+}
 
 static void test_timeline(void **state)
 {
@@ -364,10 +368,11 @@ static void test_timeline(void **state)
     report_timeline_job job = {
         .path = {path}, .count = 1, .steps_given = true, .first = 7, .last = 7};
     timeline_panel p;
-    write_text(trace);
+    write_trace();
     if (timeline_panel_make(&job, 0, &p) != TG_OK)
         fail_msg("%s", tg_error());
     assert_int_equal(p.ranks, 2);
+    assert_int_equal(p.trace.first_rank, 3);
     assert_float_equal(p.begin, 1000, 0);
     assert_float_equal(p.length, 1100, 0); /* up to where rank 1 begins step 8 */
     assert_int_equal(p.lanes[0], 2);

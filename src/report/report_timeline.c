@@ -145,7 +145,8 @@ static void write_panel(const sheet *s, const timeline_panel *p, double top)
     fputs("</text>\n", s->out);
     double y = top + HEAD;
     for (int rank = 0; rank < p->ranks; rank++) {
-        fprintf(s->out, "<text x=\"12\" y=\"%.1f\">rank %d</text>\n", y + 10, rank);
+        fprintf(s->out, "<text x=\"12\" y=\"%.1f\">rank %d</text>\n", y + 10,
+                p->trace.first_rank + rank);
         for (int row = 0; row < SPAN_ROWS; row++) {
             if (!s->used[row])
                 continue;

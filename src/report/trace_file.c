@@ -93,6 +93,11 @@ static tg_status read_events(const char *path, trace_file *t)
         return tg_fail(TG_E_CORRUPT, "%s: no spans: allowed: files of telegrad train --trace",
                        path);
     qsort(t->spans, t->count, sizeof *t->spans, by_begin);
+    t->first_rank = t->spans[0].rank;
+    for (i = 1; i < t->count; i++)
+        t->first_rank = t->spans[i].rank < t->first_rank ? t->spans[i].rank : t->first_rank;
+    for (i = 0; i < t->count; i++)
+        t->spans[i].rank -= t->first_rank;
     return TG_OK;
 }
 

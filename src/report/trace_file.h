@@ -20,7 +20,8 @@ typedef struct trace_span {
     const char *name;  /* of the file's JSON */
     double begin, end; /* microseconds */
     uint64_t step;
-    int rank, bucket;
+    int rank; /* from the file's first one on */
+    int bucket;
     span_row row;
 } trace_span;
 
@@ -28,6 +29,7 @@ typedef struct trace_file {
     json_t *json;
     trace_span *spans; /* (count), by begin */
     size_t count;
+    int first_rank; /* under mpirun each process writes a file of its own */
 } trace_file;
 
 /* Errors TG_E_IO, TG_E_NOMEM, TG_E_CORRUPT: no such trace; the message names the file, and the
