@@ -2,6 +2,9 @@
 # library (third_party/uplot).
 set(assets
     page_css=${PROJECT_SOURCE_DIR}/src/report/page.css
+    page_runs_js=${PROJECT_SOURCE_DIR}/src/report/page_runs.js
+    page_charts_js=${PROJECT_SOURCE_DIR}/src/report/page_charts.js
+    page_tables_js=${PROJECT_SOURCE_DIR}/src/report/page_tables.js
     page_js=${PROJECT_SOURCE_DIR}/src/report/page.js
     uplot_css=${PROJECT_SOURCE_DIR}/third_party/uplot/uPlot.min.css
     uplot_js=${PROJECT_SOURCE_DIR}/third_party/uplot/uPlot.iife.min.js

@@ -35,6 +35,9 @@ static void write_scripts(FILE *out)
     fputs("*/\n", out);
     put(out, report_asset_uplot_js, report_asset_uplot_js_len);
     fputs("\n</script>\n<script>\n", out);
+    put(out, report_asset_page_runs_js, report_asset_page_runs_js_len);
+    put(out, report_asset_page_charts_js, report_asset_page_charts_js_len);
+    put(out, report_asset_page_tables_js, report_asset_page_tables_js_len);
     put(out, report_asset_page_js, report_asset_page_js_len);
     fputs("</script>\n</body>\n</html>\n", out);
 }
