@@ -76,7 +76,7 @@ for (const run of runs) {
 }
 
 const keys = unique(runs.flatMap(run => Object.keys(run.settings)));
-const varies = key => unique(runs.map(run => JSON.stringify(run.settings[key] ?? null))).length > 1;
+const varies = key => unique(runs.map(run => shown(run.settings[key]))).length > 1;
 const rank = key => ORDER.includes(key) ? ORDER.indexOf(key) : key === "seed" ? 999 : 100;
 const differing = keys.filter(key => !INCIDENTAL.has(key) && varies(key)).sort((a, b) => rank(a) - rank(b));
 
@@ -110,7 +110,7 @@ function telling(key) {
 /* Runs that differ in their seed alone are one group, and have one colour. */
 const groups = new Map();
 for (const run of runs) {
-    const id = JSON.stringify(differing.filter(key => key !== "seed").map(key => run.settings[key] ?? null));
+    const id = JSON.stringify(differing.filter(key => key !== "seed").map(key => shown(run.settings[key])));
     if (!groups.has(id)) groups.set(id, {runs: [], number: groups.size});
     groups.get(id).runs.push(run);
     run.group = groups.get(id);
