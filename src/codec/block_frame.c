@@ -72,6 +72,15 @@ static size_t payload_len(const tg__block_coder *b, const tg_encode_context *ctx
     return len;
 }
 
+/* The same row of the next block will be needed: rows are too far apart for the processor to see it
+ * coming. It may lie behind the vector's end. */
+static void ask_for_next(const float *row, size_t width)
+{
+    enum { LINE = 64 };
+    for (size_t at = 0; at < width * sizeof *row; at += LINE)
+        __builtin_prefetch((const void *)((uintptr_t)(row + width) + at));
+}
+
 /* The block as it lies, or transformed. */
 static const float *load(tg__block_coder *b, const float *x, size_t cols, const tg__block *k)
 {
@@ -80,8 +89,10 @@ static const float *load(tg__block_coder *b, const float *x, size_t cols, const 
     else if (k->width == cols)
         return x;
     else
-        for (size_t i = 0; i < k->height; i++)
+        for (size_t i = 0; i < k->height; i++) {
             memcpy(b->block + i * k->width, x + i * cols, k->width * sizeof *x);
+            ask_for_next(x + i * cols, k->width);
+        }
     return b->block;
 }
 

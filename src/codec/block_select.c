@@ -1,6 +1,6 @@
 /* One pass collects the candidates: elements that reach a threshold which some more than k should,
  * a little below what the block before has kept; where fewer do, it is halved. The k-th largest
- * magnitude among them is found bit by bit, from the top. */
+ * magnitude among them is found bit by bit from the top. */
 #include "codec/block_select.h"
 #include "base/mem.h"
 #include <string.h>
@@ -22,26 +22,41 @@ static size_t collect(tg__block_select *s, const float *x, size_t n, size_t k)
     return kernel->select(x, n, 0, s->idx, s->val, n);
 }
 
-/* The magnitude bits of the k-th largest of `count` candidates; *above_p: how many are above. */
+static uint32_t magnitude(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits & MAGNITUDE;
+}
+
+/* The magnitude bits of the k-th largest of `count` candidates; *above_p: how many are above. From
+ * bit to bit only those stay that agree with it so far. */
 static uint32_t kth_largest(tg__block_select *s, size_t count, size_t k, size_t *above_p)
 {
-    uint32_t kth = 0;
+    uint32_t all = MAGNITUDE, some = 0;
     for (size_t i = 0; i < count; i++) {
-        memcpy(&s->bits[i], &s->val[i], sizeof s->bits[i]);
-        s->bits[i] &= MAGNITUDE;
+        s->bits[i] = magnitude(s->val[i]);
+        all &= s->bits[i];
+        some |= s->bits[i];
     }
-    size_t above = 0;
+    uint32_t kth = all;
+    size_t need = k;
     for (uint32_t bit = UINT32_C(1) << 30; bit > 0; bit >>= 1) {
-        const uint32_t trial = kth | bit;
-        uint32_t reach = 0;
+        if (!((all ^ some) & bit))
+            continue;
+        size_t set = 0, left = 0;
         for (size_t i = 0; i < count; i++)
-            reach += s->bits[i] >= trial;
-        if (reach >= k)
-            kth = trial;
-        else
-            above = reach;
+            set += (s->bits[i] & bit) != 0;
+        const uint32_t want = set >= need ? bit : 0;
+        for (size_t i = 0; i < count; i++) {
+            s->bits[left] = s->bits[i];
+            left += (s->bits[i] & bit) == want;
+        }
+        need -= want ? 0 : set;
+        kth |= want;
+        count = left;
     }
-    *above_p = above;
+    *above_p = k - need;
     return kth;
 }
 
@@ -79,8 +94,9 @@ void tg__block_pick(tg__block_select *s, const float *x, size_t n, size_t k, uin
     const uint32_t kth = kth_largest(s, count, k, &above);
     size_t ties = k - above;
     for (size_t i = 0; at < k; i++) {
-        const bool tie = s->bits[i] == kth && ties > 0;
-        if (s->bits[i] <= kth && !tie)
+        const uint32_t m = magnitude(s->val[i]);
+        const bool tie = m == kth && ties > 0;
+        if (m <= kth && !tie)
             continue;
         place[at] = (uint16_t)s->idx[i];
         val[at++] = s->val[i];
