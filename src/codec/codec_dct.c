@@ -3,6 +3,7 @@
  *
  * Source: Peng, Quesnelle, Kingma 2024, "DeMo: decoupled momentum optimization", arXiv:2411.19870,
  * sec. 3.2 */
+#include "codec/codec_dct.h"
 #include "base/mem.h"
 #include "codec/block_frame.h"
 #include "codec/dct.h"
@@ -82,6 +83,60 @@ static void decode(const tg__frame *f, size_t lo, size_t hi, float *dst, bool ad
     (void)lo; /* 0 and n: TG__WHOLE */
     (void)hi;
     tg__block_each(f, put_block, &t);
+}
+
+/* ---- sums ------------------------------------------------------------------------------------ */
+
+static void add_block(void *arg, size_t cols, size_t base, const tg__block *b,
+                      const uint16_t *place, const float *val)
+{
+    float *first = (float *)arg + base + b->row * cols + b->col;
+    for (size_t j = 0; j < b->keep; j++)
+        first[place[j] / b->width * cols + place[j] % b->width] += val[j];
+}
+
+bool tg__dct_add(float *y, const uint8_t *frame, size_t len)
+{
+    tg__frame f;
+    const size_t n = tg__get32(frame + 4);
+    if (tg__frame_split(frame, len, n, &f) != TG_OK || f.form != TG__FORM_CODED)
+        return false;
+    tg__block_each(&f, add_block, y);
+    return true;
+}
+
+/* A block with rows `cols` apart. */
+static void finish_block(float *first, size_t cols, const tg__block *b)
+{
+    uint16_t place[TG__BLOCK_MAX];
+    float val[TG__BLOCK_MAX], x[TG__BLOCK_MAX];
+    size_t count = 0;
+    for (size_t i = 0; i < b->height; i++)
+        for (size_t j = 0; j < b->width; j++) {
+            const float y = first[i * cols + j];
+            place[count] = (uint16_t)(i * b->width + j);
+            val[count] = y;
+            count += y != 0;
+        }
+    if (count == 0)
+        return;
+    tg__dct_back(place, val, count, b->height, b->width, x);
+    for (size_t i = 0; i < b->height; i++)
+        memcpy(first + i * cols, x + i * b->width, b->width * sizeof *x);
+}
+
+void tg__dct_finish(float *y, const tg_segment *tensors, size_t count)
+{
+    for (size_t t = 0; t < count; t++) {
+        if (tensors[t].n == 0)
+            continue;
+        const tg__grid g = tg__grid_make(tensors[t].rows, tensors[t].cols, 1);
+        const size_t blocks = tg__grid_blocks(&g);
+        for (size_t i = 0; i < blocks; i++) {
+            const tg__block b = tg__grid_block(&g, i);
+            finish_block(y + tensors[t].begin + b.row * g.cols + b.col, g.cols, &b);
+        }
+    }
 }
 
 static const tg_key keys[] = {

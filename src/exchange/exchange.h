@@ -48,8 +48,8 @@ typedef struct tg__combine {
     void (*add)(float *acc, size_t n, const uint8_t *frame, size_t len, int rank, tg__pool *pool);
     void (*finish)(float *acc, size_t n, int size);
     /* NULL, or all of these at once: acc (x->n) from the ranks' checked frames, whose list is
-     * overwritten. Exchanges that have all frames at hand call it. The same bits, unless it asks
-     * for room: then it looks at tensors as wholes, and only those exchanges can serve it. */
+     * overwritten. Exchanges that have all frames at hand call it. The same bits, unless it looks
+     * at x->segments: then only those exchanges can serve it. */
     void (*all)(const tg__exchange *x, float *acc, const uint8_t **frames, const size_t *lens);
     size_t (*room)(size_t n, size_t tensors, int size); /* bytes of x->room; NULL: none */
 } tg__combine;
@@ -123,8 +123,8 @@ struct tg__exchange {
     tg__recode
         *recode; /* NULL: finished blocks go out as dense f32. direct only, set by the maker */
     void *recode_arg;
-    const tg_segment *segments; /* (nsegments) tensors, for combines with room; NULL: one. Borrowed,
-                                   set by the maker, as is the room */
+    const tg_segment *segments; /* (nsegments) tensors, for combines that look at them; NULL: one.
+                                   Borrowed, set by the maker, as is the room */
     size_t nsegments;
     void *room;
     tg_encode_context context; /* ops->leftover: what encoding sums depends on, and a random stream

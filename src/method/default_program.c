@@ -108,15 +108,16 @@ static const tg__combine *combine_of(const tg__method *m)
     return cuts ? combine : &tg__combine_mean;
 }
 
+/* What combines may want that look at tensors. */
 static tg_status make_room(const tg__method *m, const program *p, lane *l)
 {
-    const tg__exchange *x = l->coded;
+    tg__exchange *x = l->coded;
+    x->segments = p->segments;
+    x->nsegments = m->setup.count;
     if (x->combine->room == NULL)
         return TG_OK;
     TG_TRY(tg__alloc(x->combine->room(x->n, m->setup.count, x->size), 1, &l->room));
-    l->coded->segments = p->segments;
-    l->coded->nsegments = m->setup.count;
-    l->coded->room = l->room;
+    x->room = l->room;
     return TG_OK;
 }
 

@@ -5,6 +5,7 @@
  * delta = decay * delta + eta * g. The residual here is delta / eta; when eta changes it is
  * rescaled. Only by an all-gather, since blocks belong to whole tensors. */
 #include "codec/block_grid.h"
+#include "exchange/combine_dct.h"
 #include "method/default_program.h"
 #include "method/method_keys.h"
 
@@ -33,11 +34,13 @@ const tg__method_def tg__method_dct = {
                       "a dimension without a divisor from 16 to 64 blocks of 64",
              .bits = "0.34 of a matrix, 19 of vectors",
              .keeps = "1 vector: residual, which decays",
-             .cost = "128 products an element to encode, about 40 to decode each frame; 1 round, 1 "
-                     "delay",
+             .cost =
+                 "128 products an element to encode, 40 to 128 to decode the sum of all frames; "
+                 "1 round, 1 delay",
              .use = "slow links with an update by signs (strategy demo)",
              .limit = "keep=4096,decay=1: synchronous SGD, bit for bit (sent as it is)"},
     .program = &tg__default_program,
     .codec = "dct",
     .feedback = "residual",
+    .combine = &tg__combine_dct,
 };
