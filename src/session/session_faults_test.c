@@ -21,6 +21,8 @@ static const char *const strategies[] = {"ssgd",
                                          "diloco:every=3",
                                          "streaming:every=4,fragments=2,overlap=2",
                                          "eager:every=3",
+                                         "sparseloco:every=3",
+                                         "demo",
                                          "gossip:mean=4",
                                          "gossip:overlap=2,mean=7"};
 enum { STRATEGIES = sizeof strategies / sizeof *strategies };

@@ -19,11 +19,17 @@ static const char *const strategies[] = {"pipe:width=3",
                                          "fedavg:every=3,clients=0.67",
                                          "diloco:every=3",
                                          "eager:every=3",
+                                         "sparseloco:every=4",
                                          "streaming:every=4,fragments=2,overlap=2,alpha=0.5",
                                          "gossip:mean=4",
                                          "gossip:overlap=2,mean=7"};
-static const char *const methods[] = {"dense", "topk:density=0.1", "qsgd", "efsign",
-                                      "topk:density=0.1,exchange=reducescatter"};
+static const char *const methods[] = {"dense",
+                                      "topk:density=0.1",
+                                      "qsgd",
+                                      "efsign",
+                                      "topk:density=0.1,exchange=reducescatter",
+                                      "blocktopk:keep=7",
+                                      "dct:keep=3"};
 
 static void run(const fixture_job *job)
 {
@@ -87,6 +93,27 @@ static void test_same_bits_and_resume(void **state)
             assert_int_equal(system(command), 0);
         }
     assert_int_equal(rmdir(dir), 0);
+}
+
+/* With nothing cut and nothing left, the mean is that of dense, and the round DiLoCo's without
+ * momentum. */
+static void test_sparseloco_limits(void **state)
+{
+    (void)state;
+    static float want[FIXTURE_N];
+    static const char *const same[][2] = {
+        {"dense", "diloco:every=4,lr=0.5,momentum=0"},
+        {"dense", "sparseloco:every=4,lr=0.5"},
+        {"blocktopk:keep=4096,values=f32,decay=1,clip=no", "sparseloco:every=4,lr=0.5"}};
+    for (size_t i = 0; i < 3; i++) {
+        fixture_job job = job_of(0, 1);
+        job.method = same[i][0];
+        job.strategy = same[i][1];
+        run(&job);
+        if (i == 0)
+            memcpy(want, result[0].w, sizeof want);
+        assert_memory_equal(result[0].w, want, sizeof want);
+    }
 }
 
 /* One rank's NaN: nobody hangs, all end alike and finite. */
@@ -220,6 +247,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_same_bits_and_resume),
+        cmocka_unit_test(test_sparseloco_limits),
         cmocka_unit_test(test_nonfinite),
         cmocka_unit_test(test_nonfinite_fails),
         cmocka_unit_test(test_gossip_of_infinity),
