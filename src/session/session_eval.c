@@ -122,6 +122,7 @@ tg_status tg_session_sum(tg_session *s, double *x, size_t n)
             for (size_t i = 0; i < n; i++)
                 x[i] += all[(size_t)rank * n + i];
     }
+    tg__session_round_goes_on(s);
     free(all);
     return status == TG_OK ? TG_OK : tg__session_failed(s, status);
 }

@@ -211,9 +211,12 @@ TG_NODISCARD tg_status tg__session_report_make(tg_session *s);
 void tg__session_report_free(tg_session *s);
 void tg__session_report_op(tg_session *s, const lane_op *o);
 TG_NODISCARD tg_status tg__session_report_end(tg_session *s, tg_step_info *info);
-/* What was done up to here, beside steps, is not of the strategy's round: its deadline is about
- * steps. (session_step.c) */
+/* The strategy's deadline (session_round.c): a step is over; what was done up to here, beside
+ * steps, does not count; in checkpoints. */
+void tg__session_round_step(tg_session *s);
 void tg__session_round_goes_on(tg_session *s);
+TG_NODISCARD tg_status tg__session_put_round(const tg_session *s, tg__ckpt_writer *w);
+TG_NODISCARD tg_status tg__session_get_round(tg_session *s, tg__ckpt_reader *r);
 /* What this rank counts in step t: tg__strategy_ops.weight. (session_step.c) */
 double tg__session_weight(const tg_session *s, uint64_t t);
 /* Mean over ranks of the AVERAGED tensors into their params, rank 0's of the others.

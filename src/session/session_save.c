@@ -159,8 +159,7 @@ static tg_status put_all(tg_session *s, tg__ckpt_writer *w, const void *extra, s
     TG_TRY(put_inbox(s, w, &c.in_flight));
     TG_TRY(tg__ckpt_put(w, "session", &c, sizeof c));
     TG_TRY(tg__ckpt_put(w, "extra", extra, len));
-    if (s->strategy->deadline_ns > 0)
-        TG_TRY(tg__ckpt_put(w, "round", &s->round_ns, sizeof s->round_ns));
+    TG_TRY(tg__session_put_round(s, w));
     TG_TRY(tg__session_put_exchanges(s, w));
     for (size_t i = 0; i < s->ntensors; i++) {
         char name[512];
@@ -318,10 +317,7 @@ static tg_status get_all(tg_session *s, tg__ckpt_reader *r, const tg_weights *w)
     TG_TRY(tg__alloc(len, 1, &s->ckpt_bytes));
     memcpy(s->ckpt_bytes, bytes, len);
     s->ckpt_len = len;
-    if (s->strategy->deadline_ns > 0) {
-        TG_TRY(tg__ckpt_get(r, "round", sizeof s->round_ns, &bytes, &len));
-        memcpy(&s->round_ns, bytes, len);
-    }
+    TG_TRY(tg__session_get_round(s, r));
     TG_TRY(tg__ckpt_get_state(r, s->state));
     TG_TRY(tg__session_read_weights(s, w));
     for (size_t i = 0; i < s->ntensors; i++) {

@@ -274,24 +274,6 @@ static tg_status compare_hashes(tg_session *s)
     return TG_OK;
 }
 
-void tg__session_round_goes_on(tg_session *s)
-{
-    const tg__strategy *y = s->strategy;
-    s->counts_from_ns = tg_now_ns(s->transport->clock);
-    s->late = y->deadline_ns > 0 && s->round_ns > y->deadline_ns;
-}
-
-/* A step is over. */
-static void count_round(tg_session *s)
-{
-    if (s->strategy->deadline_ns == 0)
-        return;
-    s->round_ns += tg_now_ns(s->transport->clock) - s->counts_from_ns;
-    if (s->t % s->strategy->round_steps == 0)
-        s->round_ns = 0;
-    tg__session_round_goes_on(s);
-}
-
 static void open_step(tg_session *s)
 {
     for (size_t b = 0; b < s->nbuckets; b++) {
@@ -359,7 +341,7 @@ static tg_status step(tg_session *s, tg_step_info *info)
     s->near_reported = near;
     s->t++;
     open_step(s);
-    count_round(s);
+    tg__session_round_step(s);
     return compare_hashes(s);
 }
 

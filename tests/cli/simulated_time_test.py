@@ -38,6 +38,15 @@ class SimulatedTime(CliTest):
         self.assertEqual(run[0]["first_step"], 4)
         self.assertAlmostEqual(run[-1]["seconds"], 0.12, 9)
 
+    def test_a_deadline_is_resumed(self):
+        """What counts is time in steps: not what it took to begin, to save, to go on."""
+        job = [*VIRTUAL, "--workers", "3", "--link", "10mbit,30ms", "--slow", "1:2x", "--strategy", "fedavg:every=8,deadline=0.1"]
+        folder = self.path("saved")
+        whole = self.train(*job, "--steps", "14")[-1]
+        self.train(*job, "--steps", "4", "--save", folder)
+        resumed = self.train(*job, "--steps", "14", "--resume", folder)[-1]
+        self.assertEqual(resumed["params_hash"], whole["params_hash"])
+
     def test_same_records_on_whatever_cores(self):
         job = [*MODEL, "--workers", "3", "--steps", "8", "--link", "10mbit,5ms,jitter=3ms", "--link-of", "2=3mbit,9ms", "--method",
                "dgc:density=0.01,warmup=4", "--clock", "virtual", "--slow", "1:1.5x", "--jitter", "10%", "--trace",
