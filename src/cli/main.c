@@ -10,7 +10,7 @@ static const struct {
     int (*run)(int argc, char **argv);
 } commands[] = {{"train", cmd_train},     {"compare", cmd_compare}, {"eval", cmd_eval},
                 {"methods", cmd_methods}, {"models", cmd_models},   {"data", cmd_data},
-                {"bench", cmd_bench}};
+                {"bench", cmd_bench},     {"advise", cmd_advise}};
 
 int cli_exit_status(tg_status status)
 {
@@ -33,9 +33,8 @@ int main(int argc, char **argv)
         console_errors_wait(true);
     }
     if (argc < 2) {
-        console_error(
-            "no command: allowed: train, compare, eval, methods, models, data, bench; see "
-            "telegrad --help");
+        console_error("no command: allowed: train, compare, eval, methods, models, data, bench, "
+                      "advise; see telegrad --help");
         return CLI_USAGE;
     }
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "help") == 0)
@@ -49,7 +48,7 @@ int main(int argc, char **argv)
         if (strcmp(argv[1], commands[i].name) == 0)
             return commands[i].run(argc - 1, argv + 1);
     console_error("unknown command \"%.64s\": allowed: train, compare, eval, methods, models, "
-                  "data, bench; see "
+                  "data, bench, advise; see "
                   "telegrad --help",
                   argv[1]);
     return CLI_USAGE;

@@ -174,7 +174,7 @@ tg_status tg__session_method(const tg_session *s, const bucket *b, uint32_t inde
 }
 
 /* Changes of parameters are averaged as they are: they are no gradients. */
-static tg_status takes_updates(const tg_session *s, const tg__rule *rule)
+tg_status tg__session_takes_updates(const tg_session *s, const tg__rule *rule)
 {
     if (!s->strategy->sends_updates)
         return TG_OK;
@@ -214,7 +214,7 @@ static tg_status takes_updates(const tg_session *s, const tg__rule *rule)
 static tg_status make_method(tg_session *s, uint32_t index)
 {
     bucket *b = &s->bucket[index];
-    TG_TRY(takes_updates(s, &s->rules.rule[b->rule]));
+    TG_TRY(tg__session_takes_updates(s, &s->rules.rule[b->rule]));
     const tg__method_setup setup = {.rank = s->transport->rank,
                                     .size = s->transport->size,
                                     .lanes = s->lanes,
@@ -342,13 +342,19 @@ static tg_status check_sequences(const tg_session *s)
                    s->nbuckets, needed, most, s->nbuckets * most / needed, s->config.bucket_bytes);
 }
 
-tg_status tg__session_build(tg_session *s)
+tg_status tg__session_layout(tg_session *s)
 {
     TG_TRY(list_trained(s));
     TG_TRY(make_buckets(s));
-    if (s->nbuckets > UINT16_MAX)
-        return tg_fail(TG_E_ARG, "%zu buckets: allowed: at most %d; use a larger bucket_bytes",
-                       s->nbuckets, UINT16_MAX);
+    return s->nbuckets <= UINT16_MAX
+               ? TG_OK
+               : tg_fail(TG_E_ARG, "%zu buckets: allowed: at most %d; use a larger bucket_bytes",
+                         s->nbuckets, UINT16_MAX);
+}
+
+tg_status tg__session_build(tg_session *s)
+{
+    TG_TRY(tg__session_layout(s));
     for (size_t b = 0; b < s->nbuckets; b++)
         TG_TRY(place_gradients(s, &s->bucket[b]));
     return make_strategy(s);

@@ -1,0 +1,105 @@
+/* The wire between the ranks. Every exchange keeps it busy for its bytes in sequence, and is there
+ * after its delays: what cost() says (exchange.h). Delays of one are beside the bytes of others.
+ *
+ *     all ranks have it encoded ---bytes / rate---> sent ---delays---> arrived ---decode---> end */
+#include "session/simulate_impl.h"
+#include "base/mem.h"
+
+#include <math.h>
+
+tg__network tg__sim_network(const tg_link *link, int world)
+{
+    const double down = link->down_bps, up = link->up_bps;
+    const double rate = up > 0 && (up < down || !(down > 0)) ? up : down;
+    /* The last of (P-1) messages counts, each U[0, jitter) late. */
+    const double late = world > 1 ? (double)(world - 1) / world : 0;
+    return (tg__network){.delay = ((double)link->delay_ns + late * (double)link->jitter_ns) / 1e9,
+                         .byte = rate > 0 ? 8 / rate : 0};
+}
+
+void tg__sim_route_make(const tg__sim_bucket *b, const tg_bucket_cost *cost, bool coded, int world,
+                        const tg__network *net, tg__sim_route *r)
+{
+    const tg__rehearsal *way = &b->way[coded];
+    *r = (tg__sim_route){.stages = way->rounds,
+                         .encode_ns = (double)cost->encode_ns[coded],
+                         .coded_bytes = (double)(way->bytes + TG__ENVELOPE_BYTES)};
+    for (size_t i = 0; i < way->rounds; i++) {
+        tg__cost c;
+        way->round[i].x->cost(world, way->round[i].n, way->round[i].frame, &c);
+        const double messages = (double)(world - 1) * TG__MAX(c.rounds, 1u),
+                     frames = c.bytes + way->round[i].frame / (c.rounds > 1 ? world : 1);
+        tg__sim_stage *s = &r->stage[i];
+        s->wire_ns = 1e9 * c.serial * net->byte;
+        s->delay_ns = 1e9 * c.delays * net->delay;
+        s->decode_ns = frames * (double)cost->decode_byte_ps[coded] / 1000;
+        s->last_ns = messages > 0 ? s->decode_ns / messages : s->decode_ns;
+        s->around_ns = (double)(cost->start_ns[coded] + cost->finish_ns[coded]);
+        r->bytes += c.bytes;
+    }
+}
+
+/* The most urgent operation that is ready by then and not sent; count: there is none. */
+static size_t urgent(const tg__sim_op *op, size_t count, double now_ns)
+{
+    size_t best = count;
+    for (size_t i = 0; i < count; i++)
+        if (op[i].at < op[i].route->stages && op[i].begin_ns <= now_ns &&
+            (best == count || op[i].action.priority < op[best].action.priority))
+            best = i;
+    return best;
+}
+
+/* When the next operation gets ready that would overtake op[i]; with i = count any. */
+static double next_ready(const tg__sim_op *op, size_t count, size_t i, double now_ns)
+{
+    double next = INFINITY;
+    for (size_t k = 0; k < count; k++)
+        if (op[k].at < op[k].route->stages && op[k].begin_ns > now_ns && op[k].begin_ns < next &&
+            (i == count || op[k].action.priority < op[i].action.priority))
+            next = op[k].begin_ns;
+    return next;
+}
+
+/* The stage's last byte has left. */
+static void advance(tg__sim_wire *w, tg__sim_op *o, double sent_ns)
+{
+    const tg__sim_stage *s = &o->route->stage[o->at++];
+    const double first_ns = sent_ns - s->wire_ns + s->delay_ns,
+                 idle_ns = TG__MAX(w->decoder_ns, first_ns), work_ns = s->decode_ns + s->around_ns;
+    o->arrived_ns = o->end_ns = sent_ns + s->delay_ns;
+    if (work_ns > 0)
+        o->end_ns = w->decoder_ns =
+            TG__MAX(o->arrived_ns + s->last_ns, idle_ns + s->decode_ns) + s->around_ns;
+    o->decode_ns += work_ns;
+    o->begin_ns = o->end_ns;
+    o->left_ns = o->at < o->route->stages ? o->route->stage[o->at].wire_ns : 0;
+}
+
+void tg__sim_wire_carry(tg__sim_wire *w, tg__sim_op *op, size_t count)
+{
+    double now = w->free_ns;
+    for (size_t i = 0; i < count; i++) {
+        tg__sim_op *o = &op[i];
+        o->at = 0;
+        o->begin_ns = o->arrived_ns = o->end_ns = o->ready_ns;
+        o->decode_ns = 0;
+        o->left_ns = o->route->stages > 0 ? o->route->stage[0].wire_ns : 0;
+    }
+    for (;;) {
+        const size_t i = urgent(op, count, now);
+        const double next = next_ready(op, count, i, now);
+        if (i == count && next == INFINITY)
+            return;
+        if (i == count || now + op[i].left_ns > next) {
+            if (i < count)
+                op[i].left_ns -= next - now;
+            now = next;
+            continue;
+        }
+        now += op[i].left_ns;
+        if (op[i].route->stage[op[i].at].wire_ns > 0)
+            w->free_ns = now;
+        advance(w, &op[i], now);
+    }
+}
