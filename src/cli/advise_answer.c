@@ -8,9 +8,9 @@
 static size_t coded_method(const struct advise_answer *a)
 {
     for (size_t i = 0; i < a->ways; i++)
-        if (a->way[i].method > 1) /* neither dense nor half of it */
+        if (a->way[i].method >= ADVICE_CODED)
             return a->way[i].method;
-    return 1;
+    return ADVICE_CODED;
 }
 
 static const advice_way *find(const struct advise_answer *a, advice_family family, size_t method)

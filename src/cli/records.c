@@ -216,7 +216,7 @@ static json_t *about_clock(const struct run_options *o, const train_start_info *
 /* What the machine, the program and the data are. */
 static json_t *about_surroundings(const struct run_about *a)
 {
-    if (!a->data) /* a simulation without the files */
+    if (!a->data) /* of a simulation */
         return json_pack("{s:s, s:s, s:o, s:o}", "version", tg_version(), "cpu", tg_cpu_level(),
                          "time", time_now(), "data_spec", records_text(a->options->data));
     return json_pack("{s:s, s:s, s:o, s:I, s:o, s:o, s:o, s:o, s:I, s:I, s:I, s:s}",     /**/
@@ -261,7 +261,7 @@ static json_t *shards(const struct run_about *a, const train_start_info *info)
 
 static json_t *about_samples(const struct run_about *a, const train_start_info *info)
 {
-    if (!a->data || a->options->sim_only)
+    if (!a->data)
         return json_pack("{s:I, s:s}", "context", (json_int_t)info->context, "shard", info->shard);
     return json_pack("{s:s, s:I, s:I, s:s, s:o}",                                /**/
                      "data_unit", data_text_unit(train_data_unit(a->data)),      /**/

@@ -12,6 +12,7 @@ struct watch {
     const struct run_about *about;
     struct records *records;
     struct run_result result;
+    size_t samples; /* images or tokens to train on; 0: not known */
     double tau_ms, epoch_steps;
 };
 
@@ -119,9 +120,8 @@ static tg_status print(const struct watch *w)
 /* Of an epoch; 0: not known. */
 static size_t samples_of(const struct watch *w, const train_sim *s)
 {
-    const size_t context = train_sim_about(s).context,
-                 count = w->about->data ? train_data_train(w->about->data) : 0;
-    return context > 0 ? count / context : count;
+    const size_t context = train_sim_about(s).context;
+    return context > 0 ? w->samples / context : w->samples;
 }
 
 static tg_status run(struct watch *w, const train_sim *s, const train_job *job, const tg_link *link)
@@ -158,17 +158,17 @@ static tg_status simulate(struct watch *w, const char *data_name)
 tg_status sim_only(const struct launch *l, const struct run_options *o)
 {
     struct records *records = NULL;
-    train_data *data = NULL;
+    size_t samples = 0;
     const char *name = run_data_name(o);
-    tg_status status = train_data_open(name, (size_t)o->holdout, &data);
+    tg_status status = train_data_samples(name, (size_t)o->holdout, &samples);
     if (status == TG_E_IO && o->steps > 0) { /* its number of samples is all that is missing */
         console_remark("data: %s is not here; how long an epoch takes is not known", name);
         status = TG_OK;
     }
     if (status == TG_OK && o->out)
         status = records_open(o->out, &records);
-    const struct run_about about = {NULL, l, o, data};
-    struct watch w = {.about = &about, .records = records};
+    const struct run_about about = {NULL, l, o, NULL};
+    struct watch w = {.about = &about, .records = records, .samples = samples};
     if (status == TG_OK)
         status = simulate(&w, name);
     if (status == TG_OK) {
@@ -179,6 +179,5 @@ tg_status sim_only(const struct launch *l, const struct run_options *o)
         status = print(&w);
     run_result_free(&w.result);
     records_abandon(records);
-    train_data_close(data);
     return status;
 }

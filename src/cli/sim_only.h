@@ -4,7 +4,8 @@
 
 #include "cli/launch.h"
 
-/* Prints the figures, and writes o->out. Data are opened for their number, if they are there.
+/* Prints the figures, and writes o->out. Data are opened only where nothing else
+ * says how many there are.
  * Errors those of the simulation and of the records; TG_E_IO (no data, and no --steps) */
 TG_NODISCARD tg_status sim_only(const struct launch *l, const struct run_options *o);
 

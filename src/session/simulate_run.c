@@ -282,7 +282,7 @@ static tg_status tell(player *p)
     p->bytes += told->bytes_sent;
     const tg_status status = p->run->each == NULL ? TG_OK : p->run->each(p->run->arg, told);
     *told = (tg_sim_step){.begin_ns = told->end_ns};
-    p->compute_ns = p->wait_ns = p->apply_ns = 0;
+    p->compute_ns = p->wait_ns = p->apply_ns = p->covered_ns = 0;
     return status;
 }
 

@@ -64,7 +64,9 @@ typedef struct advice_way {
     double step_s, bytes; /* of a step; bytes a rank sends */
 } advice_way;
 
-/* The methods that are compared. */
+/* The methods that are compared: first the plain one, then others that are as exact, from
+ * ADVICE_CODED on those that send less. */
+#define ADVICE_CODED 2
 extern const char *const advice_methods[];
 extern const size_t advice_method_count;
 

@@ -33,6 +33,10 @@ size_t train_data_test(const train_data *d);
  * env string) if so. */
 bool train_data_find(const char *name, const char **path_p);
 
+/* train_data_train of such a set, without reading it where its size is known: as published.
+ * Errors those of train_data_open */
+TG_NODISCARD tg_status train_data_samples(const char *spec, size_t holdout, size_t *count_p);
+
 /* How many training images of each class each rank gets by `shard` ("dirichlet:alpha=0.5"; NULL:
  * "iid", from which every rank draws the same), counts (world, classes).
  * Errors TG_E_SPEC, TG_E_ARG (more ranks than samples; no images), TG_E_NOMEM */
