@@ -9,7 +9,7 @@
 #include <string.h>
 
 enum { LINES_MAX = 8, POINTS = 33 };
-enum { WIDTH = 1120, HEIGHT = 420, TOP = 64, PLOT_H = 280, PLOT_W = 310, LEFT = 64, PANEL = 560 };
+enum { WIDTH = 1180, HEIGHT = 420, TOP = 64, PLOT_H = 280, PLOT_W = 300, LEFT = 64, PANEL = 590 };
 
 static const char *const colours[LINES_MAX] = {"#7a7a7a", "#2f86c9", "#d9641e", "#1f9c77",
                                                "#c2609a", "#b8860b", "#7d6fd0", "#c0453b"};
@@ -96,16 +96,15 @@ static double place_y(const struct picture *p, double ms)
 
 static void tick_text(char text[32], double v, const struct panel *q)
 {
-    static const char *const rates[] = {"kbit/s", "Mbit/s", "Gbit/s"},
-                             *const times[] = {"us", "ms", "s"}, *const steps[] = {"us", "ms", "s"};
-    const char *const *units = !q ? steps : q->rate ? rates : times;
+    static const char *const rates[] = {"k", "M", "G"}, *const times[] = {" us", " ms", " s"};
+    const char *const *units = q && q->rate ? rates : times;
     double scaled = !q ? 1e3 * v : q->rate ? v / 1e3 : 1e6 * v;
     size_t u = 0;
     while (u < 2 && scaled >= 999) {
         scaled /= 1e3;
         u++;
     }
-    snprintf(text, 32, "%.3g %s", scaled, units[u]);
+    snprintf(text, 32, "%.3g%s", scaled, units[u]);
 }
 
 static void draw_axes(FILE *f, const struct picture *p, const struct panel *q, int left)
@@ -224,8 +223,8 @@ tg_status advise_draw(const struct advise_answer *a, const char *path)
     snprintf(titles[1], sizeof titles[1], "against delay, %.4g Mbit/s", up / 1e6);
     if (!(up > 0))
         snprintf(titles[1], sizeof titles[1], "against delay, rate unlimited");
-    p->panel[0] =
-        (struct panel){.title = titles[0], .axis = "rate of the link", .at = up, .rate = true};
+    p->panel[0] = (struct panel){
+        .title = titles[0], .axis = "rate of the link, bit/s", .at = up, .rate = true};
     p->panel[1] = (struct panel){.title = titles[1], .axis = "one-way delay", .at = delay};
     range(up > 0 ? up : 1e8, 1e4, 1e12, &p->panel[0].low, &p->panel[0].high);
     range(delay > 0 ? delay : 1e-3, 1e-6, 10, &p->panel[1].low, &p->panel[1].high);

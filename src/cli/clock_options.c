@@ -103,11 +103,12 @@ static tg_status check_sim_only(const struct run_options *o)
     static const char *const no[] = {"save",           "resume", "init",  "trace",
                                      "dump-gradients", "fault",  "nodes", "dry-run"};
     if (!o->sim_only)
-        return o->workers <= 4096 ? TG_OK
-                                  : tg_fail(TG_E_SPEC,
-                                            "--workers %" PRIu64 ": allowed: 1 to 4096, or with "
-                                            "--clock virtual --sim-only 1 to %d",
-                                            o->workers, TG_SIM_WORLD_MAX);
+        return o->workers <= 4096
+                   ? TG_OK
+                   : tg_fail(TG_E_SPEC,
+                             "--workers %" PRIu64 ": allowed: 1 <= workers <= 4096, or with "
+                             "--clock virtual --sim-only 1 to %d",
+                             o->workers, TG_SIM_WORLD_MAX);
     if (!o->virtual_clock || !options_given(o, "tau"))
         return tg_fail(TG_E_SPEC, "--sim-only: allowed: with --clock virtual and --tau measured, "
                                   "TIME or FILE");

@@ -260,8 +260,8 @@ tg_status advice_list(const advice *a, const tg_link *link, advice_way *way, siz
     size_t count = 0;
     for (size_t m = 0; m < advice_method_count; m++)
         for (int f = 0; f < ADVICE_FAMILIES; f++) {
-            if (f == ADVICE_CD && m < ADVICE_CODED)
-                continue; /* od */
+            if (f == (m < ADVICE_CODED ? ADVICE_CD : ADVICE_OD))
+                continue; /* od is never coded, and cd without a codec is od */
             advice_way *w = &way[count];
             *w = (advice_way){.family = (advice_family)f, .method = m};
             const tg_status status = choose_number(a, link, w);
