@@ -1,4 +1,5 @@
 #include "cli/advise.h"
+#include "cli/advise_measure.h"
 #include "cli/format.h"
 #include <stdio.h>
 #include <string.h>
@@ -13,6 +14,14 @@ static size_t coded_method(const struct advise_answer *a)
     return ADVICE_CODED;
 }
 
+static size_t method_number(const char *name)
+{
+    size_t i = 0;
+    while (i + 1 < advice_method_count && strcmp(advice_methods[i], name) != 0)
+        i++;
+    return i;
+}
+
 static const advice_way *find(const struct advise_answer *a, advice_family family, size_t method)
 {
     for (size_t i = 0; i < a->ways; i++)
@@ -25,7 +34,14 @@ tg_status advise_answer_make(struct advise_answer *a)
 {
     TG_TRY(advice_list(a->advice, &a->link, a->way, &a->ways));
     a->coded = coded_method(a);
+    if (a->measured)
+        a->coded = method_number(ADVISE_CODED);
     TG_TRY(advice_take_times(a->advice, a->coded, &a->link, &a->times));
+    if (a->measured) {
+        a->times.phi = a->measured->phi;
+        a->times.psi = a->measured->psi;
+        a->times.delta = a->measured->delta;
+    }
     const advice_way *cd = find(a, ADVICE_CD, a->coded);
     a->k = cd ? cd->number : 5;
     return advice_crossings(a->advice, &a->link, &a->compression, &a->delay);

@@ -44,14 +44,15 @@ static void print_times(const struct advise_answer *a)
            train_precision_names[o->precision]);
     printf("link      %s\n", a->link_text);
     printf("tau    %9s  computing of a step: %s\n", format_seconds(t->tau).text,
-           o->tau ? "--tau" : "measured here, on one core");
+           a->measured ? "measured: a step without exchange, all workers at once"
+           : o->tau    ? "--tau"
+                       : "measured here, on one core");
     printf("phi    %9s  dense exchange: %s\n", format_seconds(t->phi).text,
            measured_or(a, "its delays and bytes on the link"));
     printf("psi    %9s  %s exchange: %s\n", format_seconds(t->psi).text, method,
            measured_or(a, "its delays and bytes on the link"));
-    printf("delta  %9s  %s encoding and decoding: measured here, %s\n",
-           format_seconds(t->delta).text, method,
-           t->spare ? "on a core of its own" : "on the computing core");
+    printf("delta  %9s  %s encoding and decoding: measured, %s\n", format_seconds(t->delta).text,
+           method, t->spare ? "on a core of its own" : "on the computing core");
     printf("alpha  %9s  one-way delay: %s\n", format_seconds((double)a->link.delay_ns / 1e9).text,
            measured_or(a, "--link"));
     snprintf(text, sizeof text, "%.3g ns", 1e9 * beta_of(&a->link));
