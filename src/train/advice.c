@@ -267,7 +267,9 @@ tg_status advice_list(const advice *a, const tg_link *link, advice_way *way, siz
             const tg_status status = choose_number(a, link, w);
             if (!refused(status))
                 TG_TRY(status);
-            count += status == TG_OK;
+            /* cd:k=1 is od, local:every=1 is ssgd */
+            const bool same = (f == ADVICE_CD || f == ADVICE_LOCAL) && w->number == 1;
+            count += status == TG_OK && !same;
         }
     qsort(way, count, sizeof *way, by_step);
     put_recommended_first(way, count);
