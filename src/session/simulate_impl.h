@@ -83,4 +83,38 @@ typedef struct tg__sim_wire {
  * urgent one that gets ready overtakes. Sets arrived_ns, end_ns. */
 void tg__sim_wire_carry(tg__sim_wire *wire, tg__sim_op *op, size_t count);
 
+/* ---- a run (simulate_run.c; its steps: simulate_step.c) ------------------------------------- */
+
+/* A rank: of all that are alike, one. */
+typedef struct tg__sim_actor {
+    int rank;                  /* -1: any that takes part in all rounds */
+    double now_ns, encoder_ns; /* the encoder is busy until then */
+    bool idle;                 /* sits this step out */
+} tg__sim_actor;
+
+typedef struct tg__sim_player {
+    tg_simulation *sim;
+    tg_session *s;
+    const tg_sim_run *run;
+    tg__sim_actor *actor; /* (nactors) */
+    size_t nactors;
+    tg__sim_route *route; /* (nbuckets, 2) */
+    tg__sim_op *op;       /* (nops of room) in the order submitted: on their way, not delivered */
+    size_t nops, room, fresh; /* from `fresh` on the wire has not seen them */
+    tg__sim_wire wire;
+    uint32_t *trigger; /* (room) of the fresh ones: the bucket that was complete */
+    uint32_t *missing; /* (nbuckets) */
+    bool *read;        /* (nbuckets) delivered to this rank in this step */
+    bool early, inline_coding;
+    uint64_t t;
+    tg_sim_step told;
+    double compute_ns, wait_ns, apply_ns, covered_ns;
+    double bytes;
+} tg__sim_player;
+
+/* One step; then, when all have been played, what is left: as tg_session_finish. Errors TG_E_STATE,
+ * and what the caller's callback returns */
+TG_NODISCARD tg_status tg__sim_play_step(tg__sim_player *p);
+TG_NODISCARD tg_status tg__sim_drain(tg__sim_player *p);
+
 #endif
