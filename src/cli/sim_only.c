@@ -13,7 +13,7 @@ struct watch {
     struct records *records;
     struct run_result result;
     size_t samples; /* images or tokens to train on; 0: not known */
-    double tau_ms, epoch_steps;
+    double epoch_steps;
 };
 
 /* ---- the network ----------------------------------------------------------------------------- */
@@ -68,8 +68,6 @@ static tg_status on_start(void *arg, const train_start_info *info)
     struct run_result *result = &w->result;
     result->steps_planned = info->steps;
     result->params = info->params;
-    for (size_t i = 0; i < 3 * info->times->layers; i++)
-        w->tau_ms += (double)info->times->layer_ns[i] / 1e6;
     TG_TRY(copy(info->method, &result->method));
     TG_TRY(copy(info->strategy, &result->strategy));
     TG_TRY(copy(info->optimizer, &result->optimizer));
@@ -94,7 +92,7 @@ static tg_status print(const struct watch *w)
         printf("link of %-6" PRIu64 " %s\n", o->links_of[i].rank,
                o->links_of[i].link ? o->links_of[i].link : "none");
     printf("clock          virtual, nothing was computed: tau %s, computing takes %s a step\n",
-           o->tau ? o->tau : "measured", format_seconds(w->tau_ms / 1e3).text);
+           o->tau ? o->tau : "measured", format_seconds(end->compute_ms_median / 1e3).text);
     printf("method         %s\n", w->result.method);
     for (size_t i = 0; i < o->rule_count; i++)
         printf("rule           %s\n", o->rules[i]);

@@ -4,6 +4,7 @@
  *     all ranks have it encoded ---bytes / rate---> sent ---delays---> arrived ---decode---> end */
 #include "session/simulate_impl.h"
 #include "base/mem.h"
+#include "exchange/sliced.h"
 
 #include <math.h>
 
@@ -15,6 +16,20 @@ tg__network tg__sim_network(const tg_link *link, int world)
     const double late = world > 1 ? (double)(world - 1) / world : 0;
     return (tg__network){.delay = ((double)link->delay_ns + late * (double)link->jitter_ns) / 1e9,
                          .byte = rate > 0 ? 8 / rate : 0};
+}
+
+/* While messages of one slice are under way, those of others leave: of several delays in sequence
+ * all but the last are hidden, as far as there are slices (sliced.h). */
+static double delays_ns(const tg__exchange_ops *x, int world, size_t n, double frame,
+                        const tg__cost *c, const tg__network *net)
+{
+    const double one = 1e9 * net->delay;
+    if (c->delays < 2)
+        return c->delays * one;
+    const uint32_t slices = x->sliceable ? tg__slice_count(world, n, frame, c->rounds) : 1;
+    const double others = TG__MIN(slices, TG__SLICES_OPEN) - 1,
+                 hidden = others / slices * 1e9 * c->serial * net->byte / c->delays;
+    return one + (c->delays - 1) * TG__MAX(one - hidden, 0);
 }
 
 void tg__sim_route_make(const tg__sim_bucket *b, const tg_bucket_cost *cost, bool coded, int world,
@@ -31,7 +46,8 @@ void tg__sim_route_make(const tg__sim_bucket *b, const tg_bucket_cost *cost, boo
                      frames = c.bytes + way->round[i].frame / (c.rounds > 1 ? world : 1);
         tg__sim_stage *s = &r->stage[i];
         s->wire_ns = 1e9 * c.serial * net->byte;
-        s->delay_ns = 1e9 * c.delays * net->delay;
+        s->delay_ns =
+            delays_ns(way->round[i].x, world, way->round[i].n, way->round[i].frame, &c, net);
         s->decode_ns = frames * (double)cost->decode_byte_ps[coded] / 1000;
         s->last_ns = messages > 0 ? s->decode_ns / messages : s->decode_ns;
         s->around_ns = (double)(cost->start_ns[coded] + cost->finish_ns[coded]);
