@@ -1,6 +1,7 @@
 #!/bin/sh
 # Predicted steps beside measured ones over emulated links: docs/results/advise.md.
 #   bench/advise.sh            prints the table; some minutes, needs cores to itself
+#   bench/advise.sh virtual    the simulation beside the virtual clock instead, which computes; any machine
 #   MODEL=resnet20 STEPS=30 REPEATS=3 bench/advise.sh
 # Computing is measured as a step without exchange, all workers at once; all else is predicted.
 set -eu
@@ -10,7 +11,7 @@ python=${PYTHON:-python3}
 steps=${STEPS:-40}
 folder=$(mktemp -d)
 trap 'rm -r "$folder"' EXIT
-job="train --model ${MODEL:-lenet5} --workers 2 --steps $steps --no-eval --log-every 1"
+job="train --model ${MODEL:-lenet5} --steps $steps --no-eval --log-every 1"
 
 run() { # record, options: seconds of a run over its steps, in ms
     file=$folder/$1
@@ -20,20 +21,44 @@ run() { # record, options: seconds of a run over its steps, in ms
     tail -n 1 "$file" | "$python" -c 'import json, sys; r = json.load(sys.stdin); print(1000 * r["seconds"] / r["steps"])'
 }
 
+beside_virtual() { # link strategy method: both by the times that the virtual clock measured
+    settings="--workers 4 --link $1 --strategy $2 --method $3 --clock virtual"
+    # shellcheck disable=SC2086
+    clock=$(run clock.jsonl $settings)
+    # shellcheck disable=SC2086
+    sim=$(run sim.jsonl $settings --sim-only --tau "$folder/clock.jsonl")
+    "$python" -c 'import sys
+link, strategy, method, clock, sim = sys.argv[1:]
+way = strategy.replace(":warmup=0", "").replace(",warmup=0", "") + ", " + method.replace(":warmup=0", "")
+print(f"| {link} | {way} | {float(clock):.1f} | {float(sim):.1f} | {100 * (float(sim) / float(clock) - 1):+.1f} % |")' \
+        "$1" "$2" "$3" "$clock" "$sim"
+}
+
+if [ "${1:-}" = virtual ]; then
+    echo '| link | strategy, method | virtual clock | simulated | difference |'
+    echo '|---|---|---|---|---|'
+    for link in 1gbit,5ms 100mbit,20ms 20mbit,50ms; do
+        for way in 'ssgd dense' 'ssgd dgc:warmup=0' 'ssgd powersgd' 'od:warmup=0 dense' 'dga:delay=3 dense' \
+            'cd:k=5,warmup=0 2bit:threshold=0.005' 'local:every=5 topk:density=0.01'; do
+            beside_virtual "$link" "${way% *}" "${way#* }"
+        done
+    done
+    exit
+fi
 echo '| link | strategy, method | computing | predicted | measured (all) | error |'
 echo '|---|---|---|---|---|---|'
 for link in 1gbit,5ms 100mbit,20ms 20mbit,50ms; do
-    for way in 'ssgd 2bit' 'cd:k=5,warmup=0 2bit'; do
+    for way in 'ssgd 2bit:threshold=0.005' 'cd:k=5,warmup=0 2bit:threshold=0.005'; do
         strategy=${way% *}
         method=${way#* }
         : >"$folder/tau"
         : >"$folder/steps"
         for _ in $(seq "${REPEATS:-3}"); do # in turn, so that both see the same machine
-            run tau.jsonl --method dense:exchange=none >>"$folder/tau"
-            run run.jsonl --strategy "$strategy" --method "$method" --link "$link" >>"$folder/steps"
+            run tau.jsonl --workers 2 --method dense:exchange=none >>"$folder/tau"
+            run run.jsonl --workers 2 --strategy "$strategy" --method "$method" --link "$link" >>"$folder/steps"
         done
         tau=$(sort -g "$folder/tau" | head -n 1)
-        predicted=$(run sim.jsonl --strategy "$strategy" --method "$method" --link "$link" \
+        predicted=$(run sim.jsonl --workers 2 --strategy "$strategy" --method "$method" --link "$link" \
             --clock virtual --sim-only --tau "${tau}ms")
         "$python" - "$link" "$strategy, $method" "$tau" "$predicted" "$folder/steps" <<'PYTHON'
 import sys

@@ -17,7 +17,7 @@ const size_t advice_method_count = TRAIN_COUNT(advice_methods);
 /* How far from plain SGD: of the strategy, of the method. */
 static const double distance_of_family[] = {
     [ADVICE_SSGD] = 0, [ADVICE_OD] = 2, [ADVICE_CD] = 2, [ADVICE_DGA] = 3, [ADVICE_LOCAL] = 4};
-static const double distance_of_method[] = {0, 0, 0.1, 1, 1.1, 1.2, 1.1, 1.1};
+static const double distance_of_method[] = {0, 0, 0.1, 1, 1, 1, 1, 1};
 
 struct advice {
     train_sim *steps;
