@@ -112,6 +112,21 @@ static void bytes(void **state)
     tg_simulation_destroy(sim);
 }
 
+/* A sum in two delays that is cut into slices: the first delay is beside what other slices send. */
+static void slices(void **state)
+{
+    (void)state;
+    tg_simulation *sim = make("dense", "ssgd", TG_OVERLAP_NONE, 0, TG_DRIVER_AUTO);
+    tg_sim_run run = run_of(2, 8, 7 * MS, 4);
+    tg_sim_exchange x;
+    OK(tg_simulation_exchange(sim, 2, &run.link, &x));
+    near(total(sim, &run), 4 * (20 + 7 + x.bytes[1] / 1e3), 1e-3);
+    run.link.delay_ns = 500 * MS;               /* longer than a slice */
+    const double hidden = x.bytes[1] / 1e3 / 4; /* half of a round's bytes */
+    near(total(sim, &run), 4 * (20 + 2 * 500 - hidden + x.bytes[1] / 1e3), 1e-3);
+    tg_simulation_destroy(sim);
+}
+
 /* A bucket for each tensor: exchanges begin as gradients are complete, and the first layer's is
  * the last and largest. */
 static void overlaps(void **state)
@@ -236,9 +251,9 @@ static void refuses(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(delays),  cmocka_unit_test(bytes), cmocka_unit_test(overlaps),
-        cmocka_unit_test(coding),  cmocka_unit_test(ranks), cmocka_unit_test(monotone),
-        cmocka_unit_test(refuses),
+        cmocka_unit_test(delays),   cmocka_unit_test(bytes),   cmocka_unit_test(slices),
+        cmocka_unit_test(overlaps), cmocka_unit_test(coding),  cmocka_unit_test(ranks),
+        cmocka_unit_test(monotone), cmocka_unit_test(refuses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
