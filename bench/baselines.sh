@@ -4,49 +4,30 @@
 #   SEEDS="1 2 3" bench/baselines.sh OUT_DIR lenet5 lenet5-torch
 #   PRECISION=bf16 bench/baselines.sh OUT_DIR lstm       telegrad's side in bf16
 # A run that was stopped goes on from its last checkpoint when it is called again; one that is complete is left alone.
-set -eu
-here=$(dirname "$0")
-out=${1:?usage: bench/baselines.sh OUT_DIR [ROW...]}
-shift
-rows=$*
-telegrad=${TELEGRAD:-$here/../build/release/telegrad}
+. "$(dirname "$0")/rows.sh"
 python=${PYTHON:-python3}
-mkdir -p "$out"
 
-wanted() { # row
-    case " ${rows:-$1} " in *" $1 "*) ;; *) return 1 ;; esac
-}
-
-run() { # row, options without spaces
-    row=$1
+# The same options in PyTorch: ROW-torch.
+both() { # row, options without spaces
+    run "$@"
+    row=$1-torch
     shift
-    options=$*
+    wanted "$row" || return 0
     for seed in ${SEEDS:-1}; do
         file=$out/$row-$seed.jsonl
-        if wanted "$row" && [ ! -f "$file" ]; then
-            folder=$out/$row-$seed
-            part=$file.$(ls "$file".* 2>/dev/null | wc -l)
-            resume=
-            [ ! -d "$folder" ] || resume="--resume $folder"
-            "$telegrad" train $options ${PRECISION:+--precision $PRECISION} $resume --seed "$seed" --save "$folder" --save-every 500 --out "$part" >/dev/null
-            cat "$file".[0-9]* >"$file.all"
-            mv "$file.all" "$file"
-        fi
-        file=$out/$row-torch-$seed.jsonl
-        if wanted "$row-torch" && [ ! -f "$file" ]; then
-            "$python" "$here/torch/train.py" $options --seed "$seed" --checkpoint "$out/$row-torch-$seed.pt" >>"$file.part"
-            mv "$file.part" "$file"
-        fi
+        [ ! -f "$file" ] || continue
+        "$python" "$here/torch/train.py" "$@" --seed "$seed" --checkpoint "$out/$row-$seed.pt" >>"$file.part"
+        mv "$file.part" "$file"
     done
 }
 
-run lenet5 --model lenet5 --data mnist --batch 32 --epochs 10 --log-every 500 \
+both lenet5 --model lenet5 --data mnist --batch 32 --epochs 10 --log-every 500 \
     --optimizer sgd:lr=0.01,momentum=0.9,weight_decay=0.0005 --lr-schedule cosine
-run lenet5-relu --model lenet5:act=relu --data mnist --batch 32 --epochs 10 --log-every 500 \
+both lenet5-relu --model lenet5:act=relu --data mnist --batch 32 --epochs 10 --log-every 500 \
     --optimizer sgd:lr=0.01,momentum=0.9,weight_decay=0.0005 --lr-schedule cosine
-run resnet20 --model resnet20 --data cifar10:train=1-4,test=5 --batch 128 --epochs 30 --log-every 100 \
+both resnet20 --model resnet20 --data cifar10:train=1-4,test=5 --batch 128 --epochs 30 --log-every 100 \
     --optimizer sgd:lr=0.1,momentum=0.9,weight_decay=0.0005 --lr-schedule cosine:warmup=1ep
-run lstm --model lstm:dropout=0.2 --data wikitext-2 --batch 20 --context 35 --epochs 10 --log-every 500 \
+both lstm --model lstm:dropout=0.2 --data wikitext-2 --batch 20 --context 35 --epochs 10 --log-every 500 \
     --optimizer sgd:lr=20,clip=0.25 --lr-schedule cosine
-run gpt --model gpt --data shakespeare --batch 32 --context 128 --epochs 12 --log-every 100 \
+both gpt --model gpt --data shakespeare --batch 32 --context 128 --epochs 12 --log-every 100 \
     --optimizer adamw:lr=0.002,weight_decay=0.1,exempt=1d --lr-schedule cosine:warmup=100

@@ -3,37 +3,19 @@
 #   bench/compression.sh OUT_DIR [ROW...]       needs the data sets (TELEGRAD_DATA or data/); hours
 #   SEEDS="1 2 3" EPOCHS=30 bench/compression.sh OUT_DIR resnet20-dense resnet20-dgc
 # All rows of a model have the settings of its first one. Complete runs are left alone.
-set -eu
-here=$(dirname "$0")
-out=${1:?usage: bench/compression.sh OUT_DIR [ROW...]}
-shift
-rows=$*
-telegrad=${TELEGRAD:-$here/../build/release/telegrad}
-mkdir -p "$out"
-
-run() { # row, options
-    row=$1
-    shift
-    case " ${rows:-$row} " in *" $row "*) ;; *) return 0 ;; esac
-    for seed in ${SEEDS:-1}; do
-        file=$out/$row-$seed.jsonl
-        [ -f "$file" ] || "$telegrad" train --workers 4 --seed "$seed" --log-every 100 "$@" --out "$file" >/dev/null ||
-            echo "$row, seed $seed: stopped" >&2
-    done
-}
+. "$(dirname "$0")/rows.sh"
 
 resnet20() { # row, options
     row=resnet20-$1
     shift
-    run "$row" --model resnet20 --data cifar10:train=1-4,test=5 --batch 32 --epochs "${EPOCHS:-15}" --lr-schedule cosine:warmup=1ep \
-        --optimizer sgd:lr=0.1,momentum=0.9,weight_decay=0.0005 ${PRECISION:+--precision $PRECISION} "$@"
+    run "$row" --workers 4 --log-every 100 --model resnet20 --data cifar10:train=1-4,test=5 --batch 32 --epochs "${EPOCHS:-15}" --lr-schedule cosine:warmup=1ep \
+        --optimizer sgd:lr=0.1,momentum=0.9,weight_decay=0.0005 "$@"
 }
 
 lstm() {
     row=lstm-$1
     shift
-    run "$row" --model lstm:dropout=0.2 --data wikitext-2 --batch 5 --context 35 --epochs "${EPOCHS:-3}" --lr-schedule cosine \
-        ${PRECISION:+--precision $PRECISION} "$@"
+    run "$row" --workers 4 --log-every 100 --model lstm:dropout=0.2 --data wikitext-2 --batch 5 --context 35 --epochs "${EPOCHS:-3}" --lr-schedule cosine "$@"
 }
 
 resnet20 dense --method dense

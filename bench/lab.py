@@ -8,6 +8,7 @@ telegrad with MPI ($TELEGRAD, or build/release/telegrad). Each method trains Res
 difference is what so many steps cost, without the start. A line for each link and method goes to OUT.jsonl, a table is printed.
 An Ethernet link of R bits/s carries R x 1448 / 1538 of TCP's payload: that is the emulated link's rate."""
 import argparse
+import contextlib
 import json
 import os
 import re
@@ -16,7 +17,7 @@ import sys
 import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-TELEGRAD = os.environ.get("TELEGRAD", os.path.join(HERE, "..", "build", "release", "telegrad"))
+TELEGRAD = os.path.abspath(os.environ.get("TELEGRAD", os.path.join(HERE, "..", "build", "release", "telegrad")))
 LINKS = ["1gbit,0ms", "100mbit,0ms", "100mbit,20ms", "20mbit,50ms"]
 METHODS = ["none", "dense", "dense:exchange=ring", "dense:exchange=allgather", "fp16", "int8:exchange=ring", "2bit:threshold=auto",
            "powersgd:rank=4", "topk:density=0.01", "topk:density=0.01,exchange=reducescatter", "dgc:density=0.001,warmup=0"]
@@ -59,11 +60,16 @@ def over_lab(folder, method, scratch):
     return ends, bytes_sent[1] - bytes_sent[0]
 
 
-def emulated(method, link, scratch):
-    out = os.path.join(scratch, "emulated.jsonl")
+def payload_link(link):
+    """The emulated link that carries what TCP does over such an Ethernet."""
     rate, delay = link.split(",")
     number, unit = re.fullmatch(r"(\d+)(\w+)", rate).groups()
-    subprocess.run([TELEGRAD, *job(method, MANY, out), "--workers", str(RANKS), "--link", f"{float(number) * PAYLOAD:.3f}{unit},{delay}"],
+    return f"{float(number) * PAYLOAD:.3f}{unit},{delay}"
+
+
+def emulated(method, link, scratch):
+    out = os.path.join(scratch, "emulated.jsonl")
+    subprocess.run([TELEGRAD, *job(method, MANY, out), "--workers", str(RANKS), "--link", payload_link(link)],
                    stdout=subprocess.DEVNULL, check=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
     return end_of(out)
 
@@ -81,6 +87,19 @@ def measure(folder, link, method):
             "emulated_compute_ms": own["compute_ms_median"], "same_parameters": same}
 
 
+@contextlib.contextmanager
+def network(folder, ranks, link):
+    """The laboratory's hosts with this link, while it lasts."""
+    rate, delay = link.split(",")
+    lab(folder, "net.sh", "up", str(ranks), "--rate", rate, "--delay", delay)
+    try:
+        for host in range(ranks):
+            lab(folder, "net.sh", "exec", str(host), "sysctl", "-qw", "net.ipv4.tcp_slow_start_after_idle=0")
+        yield
+    finally:
+        lab(folder, "net.sh", "down")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("lab")
@@ -91,11 +110,7 @@ def main():
     print(f"{'link':14} {'method':42} {'kB/step':>8} {'on eth0':>8} {'ratio':>6} {'step ms':>8} {'emulated':>8} {'ratio':>6}  parameters")
     with open(args.out, "a", encoding="utf-8") as out:
         for link in args.links:
-            rate, delay = link.split(",")
-            lab(args.lab, "net.sh", "up", str(RANKS), "--rate", rate, "--delay", delay)
-            try:
-                for host in range(RANKS):
-                    lab(args.lab, "net.sh", "exec", str(host), "sysctl", "-qw", "net.ipv4.tcp_slow_start_after_idle=0")
+            with network(args.lab, RANKS, link):
                 for method in args.methods:
                     row = measure(args.lab, link, method)
                     out.write(json.dumps(row) + "\n")
@@ -104,8 +119,6 @@ def main():
                     print(f"{link:14} {method:42} {kb:8.2f} {eth:8.2f} {eth / kb if kb else float('nan'):6.2f} {row['step_ms']:8.1f} "
                           f"{row['emulated_step_ms']:8.1f} {row['step_ms'] / row['emulated_step_ms']:6.2f}  "
                           f"{'same' if row['same_parameters'] else 'DIFFER'}", flush=True)
-            finally:
-                lab(args.lab, "net.sh", "down")
 
 
 if __name__ == "__main__":

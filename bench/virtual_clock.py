@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
 """Training by a virtual clock beside the same over emulated links in real time.
 
-    bench/virtual_clock.py [--links LINK...] [--seconds S] [--workers P] [--out FILE.jsonl]
+    bench/virtual_clock.py [--links LINK...] [--seconds S] [--workers P] [--lab LAB_DIR] [--out FILE.jsonl]
 
 LeNet-5 on generated digits, all ranks in this process ($TELEGRAD, or build/release/telegrad), for each link and strategy three
 times: by the virtual clock, which measures and records what computing and coding take alone; by the real one; and by the virtual
 clock again with what was recorded, computing as much longer as it took in the real run (ranks share cores there, and
 other programs run). So the comparison is of everything else: when exchanges start, what they overlap, the links. Milliseconds a step: of the
 fastest of many blocks of five steps (CD-SGD's fifth is dense), and computing as in that block. The table goes to stdout as Markdown, what it is of
-to FILE.jsonl."""
+to FILE.jsonl. With LAB_DIR (bench/lab.py says what that is) the real run is over TCP, its ranks processes of their own."""
 import argparse
+import contextlib
 import json
 import os
 import statistics
@@ -17,8 +18,10 @@ import subprocess
 import sys
 import tempfile
 
+import lab
+
 HERE = os.path.dirname(os.path.abspath(__file__))
-TELEGRAD = os.environ.get("TELEGRAD", os.path.join(HERE, "..", "build", "release", "telegrad"))
+TELEGRAD = os.path.abspath(os.environ.get("TELEGRAD", os.path.join(HERE, "..", "build", "release", "telegrad")))
 LINKS = ["1gbit,5ms", "100mbit,20ms", "20mbit,10ms", "20mbit,50ms"]
 BLOCK = 5
 ROWS = [("ssgd, dense", ["--method", "dense"]),
@@ -28,11 +31,23 @@ ROWS = [("ssgd, dense", ["--method", "dense"]),
         ("cd, 2bit", ["--method", "2bit:threshold=auto", "--strategy", f"cd:k={BLOCK},warmup=0"])]
 
 
+JOB = [TELEGRAD, "train", "--model", "lenet5", "--data", "glyphs:train=6400,test=100", "--no-eval", "--log-every", str(BLOCK)]
+
+
 def train(out, *args):
-    done = subprocess.run([TELEGRAD, "train", "--model", "lenet5", "--data", "glyphs:train=6400,test=100", "--no-eval", "--log-every",
-                           str(BLOCK), "--out", out, *args], capture_output=True, text=True, check=False)
+    done = subprocess.run([*JOB, "--out", out, *args], capture_output=True, text=True, check=False)
     if done.returncode != 0:
         sys.exit(f"{' '.join(args)}: exit status {done.returncode}\n{done.stderr}")
+    return records(out)
+
+
+def train_over(folder, workers, out, *args):
+    """Over the laboratory."""
+    lab.lab(folder, "mpi.sh", str(workers), *lab.MPI, *JOB, "--out", out, *args)
+    return records(out)
+
+
+def records(out):
     with open(out, encoding="utf-8") as file:
         return [json.loads(line) for line in file]
 
@@ -43,12 +58,15 @@ def fastest(run):
     return min((1e3 * (b["seconds"] - a["seconds"]) / BLOCK, b["compute_ms"]) for a, b in zip(steps, steps[1:]))
 
 
-def compare(link, args, seconds, workers, folder):
-    args = [*args, "--link", link, "--workers", str(workers), "--steps"]
+def compare(link, args, seconds, workers, laboratory, folder):
+    job = [*args, "--steps"]
+    args = [*args, "--link", lab.payload_link(link) if laboratory else link, "--workers", str(workers), "--steps"]
     recorded, virtual = os.path.join(folder, "recorded.jsonl"), ["--clock", "virtual"]
     alone = train(recorded, *virtual, *args, str(4 * BLOCK))
-    args.append(str(BLOCK * max(12, round(seconds * 1e3 / BLOCK / fastest(alone)[0]))))
-    real = train(os.path.join(folder, "real.jsonl"), *args)
+    steps = str(BLOCK * max(12, round(seconds * 1e3 / BLOCK / fastest(alone)[0])))
+    args.append(steps)
+    real = os.path.join(folder, "real.jsonl")
+    real = train_over(laboratory, workers, real, *job, steps) if laboratory else train(real, *args)
     real_ms, compute = fastest(real)
     slower = compute / alone[0]["tau_ms"]
     slow = [word for rank in range(workers) for word in ("--slow", f"{rank}:{slower:.6g}x")]
@@ -63,14 +81,16 @@ def main():
     parser.add_argument("--links", nargs="+", default=LINKS)
     parser.add_argument("--seconds", type=float, default=15, help="of each real run, if computing is as fast as alone")
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--lab")
     parser.add_argument("--out")
     args = parser.parse_args()
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         for link in args.links:
-            for name, job in ROWS:
-                rows.append({"run": name, **compare(link, job, args.seconds, args.workers, folder)})
-                print(rows[-1], file=sys.stderr)
+            with lab.network(args.lab, args.workers, link) if args.lab else contextlib.nullcontext():
+                for name, job in ROWS:
+                    rows.append({"run": name, **compare(link, job, args.seconds, args.workers, args.lab, folder)})
+                    print(rows[-1], file=sys.stderr)
     print("| link | run | computing, alone | in the real run | step, real | step, virtual | error |\n|---|---|---|---|---|---|---|")
     errors = []
     for row in rows:

@@ -22,7 +22,7 @@ static const char *const fixture_codecs[] = {
     "f32", "topk:density=0.1", "2bit:threshold=0.5", "fp16", "sign", "1bit"};
 enum { FIXTURE_CASES_MAX = 512, FIXTURE_EXCHANGES_MAX = 16 };
 
-/* All that can be named, and broadcast. Returns how many. */
+/* All that can be named, broadcast, and push to the next rank. Returns how many. */
 static inline size_t fixture_exchanges(const char **names)
 {
     size_t count;
@@ -30,7 +30,8 @@ static inline size_t fixture_exchanges(const char **names)
     for (size_t i = 0; i < count; i++)
         names[i] = list[i]->name;
     names[count] = "broadcast";
-    return count + 1;
+    names[count + 1] = "push";
+    return count + 2;
 }
 
 static inline bool fixture_allowed(const fixture_case *c);
@@ -97,6 +98,7 @@ static inline bool fixture_allowed(const fixture_case *c)
 static inline tg_status fixture_encode(tg__exchange *x, uint64_t step)
 {
     x->context = fixture_owner_context(step, x->rank);
+    x->hop = x->size > 1 ? 1 : 0;
     if (x->nparts == 0)
         return TG_OK;
     float *v = fixture_vector(x->rank, step, x->n);
@@ -126,6 +128,8 @@ static inline tg_status fixture_decoded(const fixture_case *c, int rank, int siz
 static inline tg_status fixture_reference(const fixture_case *c, int rank, int size, uint64_t step,
                                           float *dst)
 {
+    if (strcmp(c->exchange, "push") == 0)
+        return fixture_decoded(c, (rank - 1 + size) % size, size, step, dst);
     if (strcmp(c->exchange, "none") == 0 || strcmp(c->exchange, "broadcast") == 0)
         return fixture_decoded(c, c->exchange[0] == 'n' ? rank : 0, size, step, dst);
     const size_t n = c->n, P = (size_t)size;

@@ -42,6 +42,8 @@ typedef struct fixture_job {
     uint64_t quiet_from; /* gradients are 0 from this step on; 0: never */
     uint64_t rest_at;    /* the learning rate of this step is 0; 0: of none */
     const char *fault;   /* of rank odd_rank */
+    uint64_t pause_step; /* ... which is away for so long before that step: */
+    int64_t pause_ms;
     tg_overlap overlap;
     bool blind;          /* full overlap: nobody waits for parameters, only gradients come again */
     uint64_t eval_every; /* steps between evaluations; 0: none */
@@ -185,6 +187,12 @@ static inline void fixture_list_methods(const tg_step_info *info, char *text, si
         at += (size_t)snprintf(text + at, cap - at, "%s\n", info->methods[i].method);
 }
 
+static inline void fixture_pause(int64_t ms)
+{
+    const tg_clock *clock = tg_clock_monotonic();
+    clock->sleep_until_ns(clock->arg, tg_now_ns(clock) + ms * 1000000);
+}
+
 static inline tg_status fixture_train(fixture_rank *r, tg_session *s, float *w, float *g,
                                       const size_t *offset)
 {
@@ -208,6 +216,8 @@ static inline tg_status fixture_train(fixture_rank *r, tg_session *s, float *w, 
             tg_session_request_stop(s);
         if (r->rank == job->odd_rank && job->spoil_step != 0 && t == job->spoil_step)
             w[3] += 1;
+        if (r->rank == job->odd_rank && job->pause_ms != 0 && t == job->pause_step)
+            fixture_pause(job->pause_ms);
         if (job->rest_at != 0 && t >= job->rest_at)
             TG_TRY(tg_session_set_lr(s, t == job->rest_at ? 0 : 0.25));
         TG_TRY(fixture_forward(r, s, id, w));

@@ -157,8 +157,9 @@ TG_API TG_NODISCARD tg_status tg_grad_wait(tg_session *s, uint32_t id);
  * a strategy that applies bucket by bucket (ssgd), what came for its bucket is applied here. Also
  * for tensors that are not trained: nothing to wait for. */
 TG_API TG_NODISCARD tg_status tg_param_wait(tg_session *s, uint32_t id);
-/* Whether this rank sits the coming step out (fedavg with clients < 1): the caller computes nothing
- * and makes nothing ready, but calls tg_step. Between steps; false before begin. */
+/* Whether this rank sits the coming step out (fedavg with clients < 1, or past its deadline): the
+ * caller computes nothing and makes nothing ready, but calls tg_step. Between steps; false before
+ * begin. */
 TG_API bool tg_session_idle(const tg_session *s);
 /* Inline driver: move what can be moved, without blocking. Call it between layers. No-op with a
  * thread. */

@@ -8,7 +8,9 @@
 #define TG_EXCHANGE(name) extern const tg__exchange_ops tg__##name##_exchange;
 #include "exchange/exchanges.def"
 #undef TG_EXCHANGE
-extern const tg__exchange_ops tg__broadcast_exchange, tg__reduce_exchange; /* not selectable */
+extern const tg__exchange_ops tg__broadcast_exchange, tg__reduce_exchange, tg__push_exchange;
+static const tg__exchange_ops *const not_selectable[] = {&tg__broadcast_exchange,
+                                                         &tg__reduce_exchange, &tg__push_exchange};
 
 static const tg__exchange_ops *const exchanges[] = {
 #define TG_EXCHANGE(name) &tg__##name##_exchange,
@@ -39,10 +41,9 @@ const tg__exchange_ops *tg__exchange_find(const char *name)
     for (size_t i = 0; i < TG__COUNT(exchanges); i++)
         if (strcmp(exchanges[i]->entry.name, name) == 0)
             return exchanges[i];
-    if (strcmp(tg__broadcast_exchange.entry.name, name) == 0)
-        return &tg__broadcast_exchange;
-    if (strcmp(tg__reduce_exchange.entry.name, name) == 0)
-        return &tg__reduce_exchange;
+    for (size_t i = 0; i < TG__COUNT(not_selectable); i++)
+        if (strcmp(not_selectable[i]->entry.name, name) == 0)
+            return not_selectable[i];
     return NULL;
 }
 

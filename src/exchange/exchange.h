@@ -15,7 +15,7 @@
  *
  * An object is made once per (bucket, lane) with all its buffers and started any number of times;
  * several objects may be under way at once. One file and one line in exchanges.def each; broadcast
- * (sets parameters) and reduce (sums within a node) are not selectable.
+ * (sets parameters), reduce (sums within a node) and push (gossip) are not selectable.
  *
  * A small dense vector in one delay is allgather with codec f32: every rank sends all of it to all,
  * who sum in rank order. */
@@ -92,7 +92,7 @@ typedef struct tg__exchange_ops {
     tg_status (*done)(tg__exchange *x, uint32_t id, size_t len);
     bool (*finished)(const tg__exchange *x);
     void (*result)(tg__exchange *x, float *dst); /* dst (n) is overwritten, the same bits on all
-                                                    ranks (reduce: only rank 0 has it) */
+                                                    ranks (reduce: only rank 0 has it; push: not) */
     void (*cost)(int size, size_t n, double frame, tg__cost *cost_p);
     /* Exchanges that encode sums again (the others: NULL): r (n) += scale * what this rank dropped
      * from sums in doing so, in units of the sum. Over all ranks, what was sent is size * the
@@ -101,7 +101,8 @@ typedef struct tg__exchange_ops {
     bool sliceable; /* no messages of slices of its own, the same for any cut of the vector: may be
                      * cut into slices (sliced.h) */
     bool automatic; /* exchange=auto may choose it */
-    bool decodes_own; /* the result contains this rank's own decoded values (all but broadcast) */
+    bool decodes_own; /* the result contains this rank's own decoded values (not broadcast and push)
+                       */
 } tg__exchange_ops;
 
 struct tg__exchange {
@@ -112,6 +113,7 @@ struct tg__exchange {
                         change what is wanted when, never a result */
     tg_codec *codec; /* bounds and re-encodes; borrowed */
     const tg__combine *combine;
+    int hop;         /* push: to the rank that many further; set before start */
     tg__pool *pool;  /* cores for decoding; NULL: the calling one. Borrowed, set by the maker */
     tg__part *parts; /* (nparts) where the caller encodes its vector before start: cut and placed by
                         the exchange */
@@ -129,7 +131,7 @@ struct tg__exchange {
 const tg__exchange_ops *const *tg__exchanges(size_t *count_p);
 const tg_entry *const *tg__exchange_entries(size_t *count_p);
 const tg__exchange_ops *
-tg__exchange_find(const char *name); /* also "broadcast", "reduce"; NULL if there is none */
+tg__exchange_find(const char *name); /* also "broadcast", "reduce", "push"; NULL if there is none */
 
 /* codec: of the parts. A dense exchange (direct, ring) sums decoded values and sends its sums as
  * dense f32. */

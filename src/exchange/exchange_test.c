@@ -171,6 +171,7 @@ static void test_list(void **state)
         assert_true(cost.rounds == 0 && cost.delays == 0 && cost.bytes == 0 && cost.serial == 0);
     }
     assert_false(tg__exchange_find("broadcast")->decodes_own);
+    assert_false(tg__exchange_find("push")->decodes_own);
     assert_null(tg__exchange_find("carrier-pigeon"));
     assert_true(tg__dense_bytes(4, 1000) == 6000);
     assert_true(tg__dense_bytes(1, 1000) == 0);
@@ -192,7 +193,8 @@ static void test_bad_frames(void **state)
                                          {"allgather", "topk:density=0.1", 64},
                                          {"reducescatter", "topk:density=0.1", 64},
                                          {"gtopk", "topk:density=0.1", 64},
-                                         {"broadcast", "f32", 64}};
+                                         {"broadcast", "f32", 64},
+                                         {"push", "f32", 64}};
     (void)state;
     for (size_t i = 0; i < TG__COUNT(cases); i++)
         for (int damage = 0; damage < 4; damage++) {
@@ -207,7 +209,7 @@ static void test_bad_frames(void **state)
             assert_true(x->ops->wants(x, wish, 16) > 0);
             assert_false(wish[0].send);
             uint8_t *frame = wish[0].msg + TG__ENVELOPE_BYTES;
-            size_t n = strchr("abg", cases[i].exchange[0]) ? 64 : 32; /* blocks */
+            size_t n = strchr("abgp", cases[i].exchange[0]) ? 64 : 32; /* blocks */
             size_t len = TG__FRAME_HEAD;
             uint8_t id = x->codec->ops->wire_id;
             tg__frame_head(frame, damage == 0 ? (uint8_t)(id + 1) : id, TG__FORM_ZERO, 0,

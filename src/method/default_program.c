@@ -120,7 +120,10 @@ static tg_status make_lane(tg__method *m, program *p, lane *l)
     l->coded->pool = s->pool;
     if (twoway)
         TG_TRY(tg__twoway_create(s, p->segments, p->codec, l->coded, &p->twoway));
-    if (m->def->properties & TG__DENSE)
+    if (s->pushes && s->size > 1)
+        TG_TRY(tg__exchange_create(tg__exchange_find("push"), s->rank, s->size, m->n, p->f32,
+                                   &tg__combine_mean, &l->dense));
+    else if (m->def->properties & TG__DENSE)
         l->dense = l->coded;
     else if (s->may_bypass)
         TG_TRY(tg__exchange_create(dense, s->rank, s->size, m->n, p->f32, &tg__combine_mean,
@@ -278,6 +281,7 @@ static tg_status default_begin(tg__method *m, tg__task *task, tg__exchange **x_p
     program *p = m->impl;
     lane *l = &p->lanes[task->lane];
     tg__exchange *x = task->coded ? l->coded : l->dense;
+    x->hop = task->hop;
     l->was_coded = task->coded;
     l->was_nonfinite = task->nonfinite;
     task->density = 1;

@@ -23,6 +23,7 @@ typedef struct tg__method_setup {
     size_t count;
     size_t lanes;    /* exchanges of this bucket that may be under way at once */
     bool may_bypass; /* the strategy will ask for dense uncompressed steps */
+    bool pushes;     /* ... each to one rank: task.hop */
     double momentum; /* the optimizer's, which a method that owns momentum takes over; NAN: none */
     int nesterov;    /* the optimizer's: 1, 0; -1: it names none */
     const char *exchange; /* what exchange=auto is; NULL: the one of specs that name none */
@@ -41,6 +42,7 @@ typedef struct tg__task {
     bool nonfinite; /* send zeros, leave the state alone */
     size_t lane;
     double eta;     /* learning rate that the aggregate will be applied with; 0: unknown */
+    int hop;        /* not coded, setup.pushes: to the rank that many further */
     bool no_update; /* it will be applied with a learning rate of 0 */
     bool flagged;   /* when next is called: NONFINITE has come in from some rank by then */
     /* When next is called: the number of the exchange to launch now. The program may raise it,

@@ -174,7 +174,7 @@ tg_status tg__session_method(const tg_session *s, const bucket *b, uint32_t inde
 }
 
 /* Changes of parameters are averaged as they are: they are no gradients. */
-tg_status tg__session_takes_updates(const tg_session *s, const tg__rule *rule)
+static tg_status takes_updates(const tg_session *s, const tg__rule *rule)
 {
     if (!s->strategy->sends_updates)
         return TG_OK;
@@ -211,14 +211,38 @@ tg_status tg__session_takes_updates(const tg_session *s, const tg__rule *rule)
     return TG_OK;
 }
 
+static tg_status takes_pushes(const tg_session *s, const tg__rule *rule)
+{
+    if (!s->strategy->pushes)
+        return TG_OK;
+    if (!(rule->def->properties & TG__DENSE))
+        return tg_fail(TG_E_UNSUPPORTED,
+                       "strategy \"%s\" sends parameters themselves; what method \"%s\" leaves out "
+                       "of them would be missing: allowed: dense",
+                       s->config.strategy, rule->method);
+    if (s->nodes != NULL)
+        return tg_fail(TG_E_UNSUPPORTED,
+                       "strategy \"%s\" sends to one rank at a time, whatever node it is on: "
+                       "allowed: no nodes",
+                       s->config.strategy);
+    return TG_OK;
+}
+
+tg_status tg__session_takes(const tg_session *s, const tg__rule *rule)
+{
+    TG_TRY(takes_updates(s, rule));
+    return takes_pushes(s, rule);
+}
+
 static tg_status make_method(tg_session *s, uint32_t index)
 {
     bucket *b = &s->bucket[index];
-    TG_TRY(tg__session_takes_updates(s, &s->rules.rule[b->rule]));
+    TG_TRY(tg__session_takes(s, &s->rules.rule[b->rule]));
     const tg__method_setup setup = {.rank = s->transport->rank,
                                     .size = s->transport->size,
                                     .lanes = s->lanes,
                                     .may_bypass = s->strategy->ops->bypasses,
+                                    .pushes = s->strategy->pushes,
                                     .exchange = b->exchange,
                                     .state = s->state,
                                     .pool = s->pool,

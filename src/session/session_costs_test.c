@@ -9,6 +9,7 @@
 #include "base/virtual_clock.h"
 #include "telegrad/telegrad.h"
 
+#include <math.h>
 #include <string.h>
 
 #define US INT64_C(1000)
@@ -20,6 +21,7 @@ typedef struct job {
     tg_driver driver;
     bool measure;
     const tg_bucket_cost *cost; /* NULL: none */
+    const int64_t *compute_ns;  /* (P) what a gradient takes; NULL: no time */
 } job;
 
 typedef struct rank {
@@ -33,6 +35,7 @@ typedef struct rank {
     uint64_t hash;
     tg_step_info info; /* of the last step */
     int64_t took_ns;   /* all steps */
+    int computed;      /* of them, not idle */
     tg_bucket_cost measured;
 } rank;
 
@@ -46,6 +49,11 @@ static tg_status measure(rank *r, tg_session *s)
     r->measured = cost;
     assert_int_equal(tg_session_set_costs(s, &cost, 2), TG_E_MISMATCH);
     return TG_OK;
+}
+
+static float gradient(int of_rank, int step, int i)
+{
+    return (float)((i * 7 + step * 5 + of_rank) % 31 - 15);
 }
 
 static tg_status train(rank *r, tg_session *s)
@@ -69,9 +77,13 @@ static tg_status train(rank *r, tg_session *s)
     for (int step = 0; step < STEPS; step++) {
         TG_TRY(tg_param_wait(s, id));
         TG_TRY(tg_grad_wait(s, id));
-        for (int i = 0; i < N; i++)
-            r->g[i] = (float)((i * 7 + step * 5 + r->transport->rank) % 31 - 15);
-        TG_TRY(tg_grad_ready(s, id));
+        if (!tg_session_idle(s)) {
+            r->computed++;
+            tg_clock_work(r->clock, j->compute_ns == NULL ? 0 : j->compute_ns[r->transport->rank]);
+            for (int i = 0; i < N; i++)
+                r->g[i] = gradient(r->transport->rank, step, i);
+            TG_TRY(tg_grad_ready(s, id));
+        }
         r->info = (tg_step_info){.struct_size = sizeof r->info};
         TG_TRY(tg_step(s, &r->info));
     }
@@ -180,6 +192,36 @@ static void a_delayed_step_overlaps(void **state)
     assert_true(one[0].took_ns > most / 2 && one[0].took_ns <= most);
 }
 
+/* A rank that is slow begins no step after the deadline, and hands in what it has. */
+static void late_ranks_hand_in_less(void **state)
+{
+    (void)state;
+    static const int64_t compute_ns[P] = {1000 * US, 1000 * US, 2000 * US};
+    static const int computed[2][P] = {{4, 4, 4}, {4, 4, 2}};
+    for (int deadline = 0; deadline < 2; deadline++) {
+        const job j = {.method = "dense",
+                       .strategy = deadline ? "fedavg:every=4,deadline=0.0035" : "fedavg:every=4",
+                       .compute_ns = compute_ns};
+        run(&j, false, one);
+        for (int i = 0; i < P; i++) {
+            assert_int_equal(one[i].computed, computed[deadline][i]);
+            assert_int_equal(one[i].took_ns, (deadline ? 4000 : 8000) * US);
+        }
+        for (int i = 0; i < N; i++) {
+            double sum = 0;
+            for (int k = 0; k < P; k++) {
+                double w = 0, u = 0;
+                for (int step = 0; step < computed[deadline][k]; step++) {
+                    u = 0.5 * u + (double)gradient(k, step, i);
+                    w -= 0.125 * u;
+                }
+                sum += w;
+            }
+            assert_true(fabs(one[0].w[i] - sum / P) < 1e-5);
+        }
+    }
+}
+
 static void measuring_changes_nothing(void **state)
 {
     (void)state;
@@ -211,6 +253,7 @@ int main(void)
         cmocka_unit_test(a_step_takes_what_its_work_does),
         cmocka_unit_test(decoding_is_by_bytes),
         cmocka_unit_test(a_delayed_step_overlaps),
+        cmocka_unit_test(late_ranks_hand_in_less),
         cmocka_unit_test(measuring_changes_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

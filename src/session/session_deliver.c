@@ -69,13 +69,19 @@ static bool flagged(const lane_op *o)
     return ((o->op.flags_in | o->op.flags) & TG__FLAG_NONFINITE) != 0;
 }
 
+/* Of one rank alone: others know nothing of its flags. */
+static bool was_pushed(const tg_session *s, const lane_op *o)
+{
+    return s->strategy->pushes && o->update && !o->op.task.coded;
+}
+
 /* Whether all that waits of that step is to be dropped. */
 static bool step_flagged(const tg_session *s, uint64_t of_step)
 {
     for (size_t b = 0; b < s->nbuckets; b++)
         for (size_t l = 0; l < s->lanes; l++) {
             const lane_op *o = &s->bucket[b].lane[l];
-            if (o->waiting && o->op.step == of_step && flagged(o) &&
+            if (o->waiting && o->op.step == of_step && flagged(o) && !was_pushed(s, o) &&
                 (!s->separable || s->config.on_nonfinite == TG_NONFINITE_FAIL ||
                  o->op.flags & TG__FLAG_CLOSES))
                 return true;
@@ -118,7 +124,8 @@ static void repay(const tg_session *s, lane_op *o)
  * NULL: all that waits of that step. */
 static tg_status drop(tg_session *s, uint64_t of_step, const lane_op *only)
 {
-    if (s->config.on_nonfinite == TG_NONFINITE_FAIL)
+    const bool alone = only != NULL && was_pushed(s, only);
+    if (s->config.on_nonfinite == TG_NONFINITE_FAIL && !alone)
         return refuse(s, of_step);
     for (size_t b = 0; b < s->nbuckets; b++) /* no begin() may be running beside undo() */
         for (size_t l = 0; l < s->lanes; l++)

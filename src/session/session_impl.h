@@ -116,6 +116,8 @@ struct tg_session {
     size_t unready;    /* tensors whose gradient of this step is not complete */
     bool nonfinite;    /* this rank's gradient of this step */
     bool lost;         /* ... or of an own step that was not taken */
+    int64_t round_ns;  /* when the strategy's round began */
+    bool late;         /* this rank is past its deadline: it sits out the rest of the round */
     atomic_int stop_requested; /* set from any thread, and from signal handlers */
     bool stop_now;             /* what the closing envelopes of this step say */
     int64_t apply_ns, wait_ns; /* since the last tg_step */
@@ -146,7 +148,7 @@ TG_NODISCARD tg_status tg__session_can_begin(const tg_session *s, const char *ca
  * strategy sends. (session_buckets.c)
  * Errors TG_E_SPEC, TG_E_ARG, TG_E_NOMEM; TG_E_UNSUPPORTED, with the reason */
 TG_NODISCARD tg_status tg__session_layout(tg_session *s);
-TG_NODISCARD tg_status tg__session_takes_updates(const tg_session *s, const tg__rule *rule);
+TG_NODISCARD tg_status tg__session_takes(const tg_session *s, const tg__rule *rule);
 /* Make buckets, strategy, slots; then, when buckets have their exchange, methods.
  * (session_buckets.c) */
 TG_NODISCARD tg_status tg__session_build(tg_session *s);

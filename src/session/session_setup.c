@@ -335,6 +335,7 @@ tg_status tg__session_handshake(tg_session *s, const char *start, const char *di
 {
     TG_TRY(tg__session_build(s));
     s->begun = true;
+    s->round_ns = tg_now_ns(s->transport->clock);
     char *text = describe(s, start);
     if (text == NULL)
         return tg_fail(TG_E_NOMEM, "out of memory in the handshake");

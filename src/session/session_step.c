@@ -51,7 +51,8 @@ static tg_status submit(tg_session *s, const tg__action *a, bool closes)
     if (update && !a->absent) {
         tg__stats stats;
         tg__parallel_copy_stats(s->pool, NULL, a->buffer, b->n, &stats);
-        nonfinite = !stats.finite || (s->lost && s->config.on_nonfinite == TG_NONFINITE_FAIL);
+        const bool tells = s->lost && a->hop == 0 && s->config.on_nonfinite == TG_NONFINITE_FAIL;
+        nonfinite = !stats.finite || tells;
         l->norm_sq = stats.sum_sq;
     }
     tg__op *op = &l->op;
@@ -62,6 +63,7 @@ static tg_status submit(tg_session *s, const tg__action *a, bool closes)
                           .nonfinite = nonfinite || a->absent,
                           .lane = lane,
                           .eta = update ? 1 : s->lr,
+                          .hop = a->hop,
                           .no_update = !update && s->lr == 0};
     op->step = s->t;
     op->encode_cost_ns = b->cost.encode_ns[a->coded];
@@ -71,7 +73,7 @@ static tg_status submit(tg_session *s, const tg__action *a, bool closes)
     op->bucket = (uint16_t)a->bucket;
     op->priority = a->priority;
     op->flags = nonfinite ? TG__FLAG_NONFINITE : 0;
-    if (closes)
+    if (closes && a->hop == 0) /* what all ranks hear */
         op->flags |= TG__FLAG_CLOSES | (s->stop_now ? TG__FLAG_STOP : 0);
     l->waiting = true;
     l->counted = l->undone = l->loaded = l->absorbed = l->owes = false;
@@ -89,7 +91,7 @@ static tg_status submit_actions(tg_session *s, bool final)
 {
     bool updates = false;
     for (size_t i = 0; i < s->actions.count; i++) {
-        updates = updates || s->actions.item[i].buffer != NULL;
+        updates = updates || (s->actions.item[i].buffer != NULL && s->actions.item[i].hop == 0);
         TG_TRY(submit(s, &s->actions.item[i], final && i + 1 == s->actions.count));
     }
     s->actions.count = 0;
@@ -206,7 +208,7 @@ double tg__session_weight(const tg_session *s, uint64_t t)
 
 bool tg_session_idle(const tg_session *s)
 {
-    return s->begun && tg__session_weight(s, s->t) == 0;
+    return s->begun && (s->late || tg__session_weight(s, s->t) == 0);
 }
 
 /* Not final: the caller may make it ready and call tg_step again. */
@@ -272,6 +274,18 @@ static tg_status compare_hashes(tg_session *s)
     return TG_OK;
 }
 
+/* Whether the step that begins now is one too many. */
+static void watch_deadline(tg_session *s)
+{
+    const tg__strategy *y = s->strategy;
+    if (y->deadline_ns == 0)
+        return;
+    const int64_t now = tg_now_ns(s->transport->clock);
+    if (s->t % y->round_steps == 0)
+        s->round_ns = now;
+    s->late = now - s->round_ns > y->deadline_ns;
+}
+
 static void open_step(tg_session *s)
 {
     for (size_t b = 0; b < s->nbuckets; b++) {
@@ -307,7 +321,7 @@ static tg_status step_strategy(tg_session *s)
     const bool works = s->strategy->ops->steps && !s->nonfinite && !tg_session_idle(s);
     for (size_t b = 0; works && b < s->nbuckets; b++)
         tg_clock_work(s->transport->clock, s->bucket[b].cost.apply_ns);
-    s->strategy->ops->step(s->strategy, s->t, !s->nonfinite, s->lr, &s->actions);
+    s->strategy->ops->step(s->strategy, s->t, !s->nonfinite && !s->late, s->lr, &s->actions);
     s->apply_ns += tg_now_ns(s->transport->clock) - begin;
     for (size_t i = 0; i < s->actions.count; i++)
         now = now || s->actions.item[i].due <= s->t;
@@ -339,6 +353,7 @@ static tg_status step(tg_session *s, tg_step_info *info)
     s->near_reported = near;
     s->t++;
     open_step(s);
+    watch_deadline(s);
     return compare_hashes(s);
 }
 

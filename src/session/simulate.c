@@ -51,6 +51,14 @@ static tg_status rehearse(const finding *f, const char *text, const tg__sample *
     return status;
 }
 
+static size_t elements(const tg__method_setup *setup)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < setup->count; i++)
+        n += setup->len[i];
+    return n;
+}
+
 static tg_status find_way(void *arg, const char *text, const tg__method_setup *setup)
 {
     const finding *f = arg;
@@ -79,6 +87,8 @@ static tg_status find_way(void *arg, const char *text, const tg__method_setup *s
         b->way[1] = (tg__rehearsal){0};
         def->program->foresee(spec, &among, &b->way[1]);
     }
+    b->way[TG__SIM_PUSHED] = (tg__rehearsal){0};
+    tg__rehearsal_add_dense(&b->way[TG__SIM_PUSHED], tg__exchange_find("push"), elements(setup));
     tg_spec_free(spec);
     return status;
 }
@@ -219,11 +229,12 @@ tg_status tg_simulation_exchange(tg_simulation *sim, int world, const tg_link *l
         TG_TRY(tg__sim_find_way(sim, b, world, &net));
         x.apply_ns += s->bucket[b].cost.apply_ns;
     }
-    for (size_t way = 0; way < 2; way++) {
+    for (size_t way = TG__SIM_DENSE; way <= TG__SIM_CODED; way++) {
         double sent_ns = 0, last_ns = 0;
         for (size_t b = 0; b < s->nbuckets; b++) {
             tg__sim_route r;
-            tg__sim_route_make(&sim->bucket[b], &s->bucket[b].cost, way == 1, world, &net, &r);
+            tg__sim_route_make(&sim->bucket[b], &s->bucket[b].cost, (tg__sim_way)way, world, &net,
+                               &r);
             add_route(&r, way, &sent_ns, &last_ns, &x);
         }
         x.wire_ns[way] = (int64_t)last_ns;

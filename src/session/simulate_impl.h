@@ -7,9 +7,12 @@
 #include "session/session_impl.h"
 #include "telegrad/simulate.h"
 
-/* What a bucket's method runs for one operation: [0] dense, [1] coded. */
+/* The ways of an operation: dense, by the method, or to one rank alone (gossip). */
+typedef enum tg__sim_way { TG__SIM_DENSE, TG__SIM_CODED, TG__SIM_PUSHED, TG__SIM_WAYS } tg__sim_way;
+
+/* What a bucket's operations run. */
 typedef struct tg__sim_bucket {
-    tg__rehearsal way[2];
+    tg__rehearsal way[TG__SIM_WAYS];
     const char
         *exchange; /* that `way` is of, where the method says exchange=auto; NULL: none yet */
 } tg__sim_bucket;
@@ -56,8 +59,8 @@ typedef struct tg__sim_route {
     double encode_ns, bytes, coded_bytes;
 } tg__sim_route;
 
-void tg__sim_route_make(const tg__sim_bucket *b, const tg_bucket_cost *cost, bool coded, int world,
-                        const tg__network *net, tg__sim_route *r);
+void tg__sim_route_make(const tg__sim_bucket *b, const tg_bucket_cost *cost, tg__sim_way kind,
+                        int world, const tg__network *net, tg__sim_route *r);
 
 /* An operation on its way. */
 typedef struct tg__sim_op {
@@ -90,6 +93,8 @@ typedef struct tg__sim_actor {
     int rank;                  /* -1: any that takes part in all rounds */
     double now_ns, encoder_ns; /* the encoder is busy until then */
     bool idle;                 /* sits this step out */
+    double round_ns;           /* when the strategy's round began */
+    bool late;                 /* past its deadline: sits out the rest of it */
 } tg__sim_actor;
 
 typedef struct tg__sim_player {
@@ -98,7 +103,7 @@ typedef struct tg__sim_player {
     const tg_sim_run *run;
     tg__sim_actor *actor; /* (nactors) */
     size_t nactors;
-    tg__sim_route *route; /* (nbuckets, 2) */
+    tg__sim_route *route; /* (nbuckets, TG__SIM_WAYS) */
     tg__sim_op *op;       /* (nops of room) in the order submitted: on their way, not delivered */
     size_t nops, room, fresh; /* from `fresh` on the wire has not seen them */
     tg__sim_wire wire;

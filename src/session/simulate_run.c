@@ -22,12 +22,12 @@ static tg_status make_routes(tg__sim_player *p)
 {
     const tg_session *s = p->s;
     const tg__network net = tg__sim_network(&p->run->link, p->run->world);
-    TG_TRY(tg__alloc(2 * s->nbuckets, sizeof *p->route, &p->route));
+    TG_TRY(tg__alloc(TG__SIM_WAYS * s->nbuckets, sizeof *p->route, &p->route));
     for (uint32_t b = 0; b < s->nbuckets; b++) {
         TG_TRY(tg__sim_find_way(p->sim, b, p->run->world, &net));
-        for (size_t coded = 0; coded < 2; coded++)
-            tg__sim_route_make(&p->sim->bucket[b], &s->bucket[b].cost, coded, p->run->world, &net,
-                               &p->route[2 * b + coded]);
+        for (int way = 0; way < TG__SIM_WAYS; way++)
+            tg__sim_route_make(&p->sim->bucket[b], &s->bucket[b].cost, (tg__sim_way)way,
+                               p->run->world, &net, &p->route[TG__SIM_WAYS * b + (uint32_t)way]);
     }
     return TG_OK;
 }

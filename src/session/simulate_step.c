@@ -26,7 +26,10 @@ static tg_status take_actions(tg__sim_player *p, uint32_t trigger, bool sorted)
         qsort(out->item, out->count, sizeof *out->item, by_priority);
     for (size_t i = 0; i < out->count; i++) {
         const tg__action *a = &out->item[i];
-        const tg__sim_route *r = &p->route[2 * a->bucket + a->coded];
+        const tg__sim_way way = a->hop != 0 && !a->coded ? TG__SIM_PUSHED
+                                : a->coded               ? TG__SIM_CODED
+                                                         : TG__SIM_DENSE;
+        const tg__sim_route *r = &p->route[TG__SIM_WAYS * a->bucket + way];
         p->trigger[p->nops] = trigger;
         p->op[p->nops++] = (tg__sim_op){.action = *a, .route = r, .step = p->t};
         p->told.bytes_sent += r->bytes;
@@ -152,6 +155,17 @@ static bool sits_out(const tg__sim_player *p, int rank)
     return out;
 }
 
+/* As a session watches its strategy's deadline: whether the step that begins is one too many. */
+static void watch_deadline(const tg__sim_player *p, tg__sim_actor *a)
+{
+    const tg__strategy *y = p->s->strategy;
+    if (y->deadline_ns == 0)
+        return;
+    if (p->t % y->round_steps == 0)
+        a->round_ns = a->now_ns;
+    a->late = a->now_ns - a->round_ns > (double)y->deadline_ns;
+}
+
 /* What an earlier step left for this bucket. */
 static void read_bucket(tg__sim_player *p, tg__sim_actor *a, uint32_t b)
 {
@@ -266,7 +280,8 @@ tg_status tg__sim_play_step(tg__sim_player *p)
     TG_TRY(plan(p));
     for (size_t k = 0; k < p->nactors; k++) {
         tg__sim_actor *a = &p->actor[k];
-        a->idle = sits_out(p, a->rank);
+        watch_deadline(p, a);
+        a->idle = a->late || sits_out(p, a->rank);
         compute(p, a, run->pace == NULL || a->rank < 0 ? 1 : run->pace(run->arg, a->rank, p->t));
     }
     carry(p);

@@ -50,7 +50,7 @@ static tg_status check_methods(const tg_session *s, int world)
     for (size_t b = 0; b < s->nbuckets; b++) {
         const tg__rule *rule = &s->rules.rule[s->bucket[b].rule];
         const unsigned most = rule->def->program->max_lanes;
-        TG_TRY(tg__session_takes_updates(s, rule));
+        TG_TRY(tg__session_takes(s, rule));
         if (y->needs_mean && world > 1 && tg_spec_has(rule->spec, "exchange") &&
             strcmp(tg_spec_word(rule->spec, "exchange"), "none") == 0)
             return tg_fail(TG_E_UNSUPPORTED,

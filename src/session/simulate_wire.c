@@ -32,10 +32,11 @@ static double delays_ns(const tg__exchange_ops *x, int world, size_t n, double f
     return one + (c->delays - 1) * TG__MAX(one - hidden, 0);
 }
 
-void tg__sim_route_make(const tg__sim_bucket *b, const tg_bucket_cost *cost, bool coded, int world,
-                        const tg__network *net, tg__sim_route *r)
+void tg__sim_route_make(const tg__sim_bucket *b, const tg_bucket_cost *cost, tg__sim_way kind,
+                        int world, const tg__network *net, tg__sim_route *r)
 {
-    const tg__rehearsal *way = &b->way[coded];
+    const bool coded = kind == TG__SIM_CODED;
+    const tg__rehearsal *way = &b->way[kind];
     *r = (tg__sim_route){.stages = way->rounds,
                          .encode_ns = (double)cost->encode_ns[coded],
                          .coded_bytes = (double)(way->bytes + TG__ENVELOPE_BYTES)};

@@ -12,6 +12,7 @@
  *   local=sgd:      W - eta_loc * (g + wd*W)
  *   local=preview:  what the optimizer would do with g alone: W - eta_loc * (m*u + g + wd*W)
  *   local=dcasgd:   W - eta_loc * ((g + wd*W) + lambda*g*g * (W - Wloc of g))
+ *   scaled=yes:     g/P in place of g: the authors' code scales as its server does, by 1/(B*P)
  *
  * W is the slot "global", Wloc is in the caller's parameters. In the warm-up both are updated, so
  * that W is what evaluation, checkpoints and hashes use at any time, also right after a load; all
@@ -32,6 +33,7 @@ typedef struct delayed {
     bool own_rate;  /* eta_loc is given: */
     double eta_loc; /* at the optimizer's lr */
     float lambda;
+    float share;   /* of g in the local update: 1, or 1/P */
     size_t global; /* the slot W */
     void (*local)(const tg__strategy *s, size_t i, double eta);
 } delayed;
@@ -49,8 +51,10 @@ static float decay_of(const tg__strategy *s, size_t i)
 
 static void local_sgd(const tg__strategy *s, size_t i, double eta)
 {
+    const delayed *d = s->impl;
     const tg__wtensor *x = &s->tensor[i];
-    tg__kernel()->sgd_to(x->w, global_of(s, i), x->g, x->n, (float)eta, decay_of(s, i));
+    tg__kernel()->sgd_to(x->w, global_of(s, i), x->g, x->n, (float)eta * d->share,
+                         decay_of(s, i) / d->share);
 }
 
 static void local_preview(const tg__strategy *s, size_t i, double eta)
@@ -63,12 +67,12 @@ static void local_dcasgd(const tg__strategy *s, size_t i, double rate)
 {
     const delayed *d = s->impl;
     const tg__wtensor *x = &s->tensor[i];
-    const float *g = x->g, *global = global_of(s, i);
+    const float *global = global_of(s, i);
     const float eta = (float)rate, wd = decay_of(s, i), lambda = d->lambda;
     float *w = x->w; /* holds the parameters at which g was computed */
     for (size_t e = 0; e < x->n; e++) {
-        float compensation = lambda * g[e] * g[e] * (global[e] - w[e]);
-        w[e] = global[e] - eta * ((g[e] + wd * global[e]) + compensation);
+        float g = d->share * x->g[e], compensation = lambda * g * g * (global[e] - w[e]);
+        w[e] = global[e] - eta * ((g + wd * global[e]) + compensation);
     }
 }
 
@@ -83,6 +87,11 @@ static tg_status read_spec(tg__strategy *s, delayed *d)
     if (tg_spec_given(s->spec, "lambda") && !compensates)
         return tg_fail(TG_E_SPEC, "strategy \"%s\": lambda with local=%s: allowed: local=dcasgd",
                        tg_spec_name(s->spec), local);
+    d->share = tg_spec_flag(s->spec, "scaled") ? 1.0f / (float)s->size : 1;
+    if (tg_spec_flag(s->spec, "scaled") && d->local == local_preview)
+        return tg_fail(TG_E_SPEC,
+                       "strategy \"%s\": scaled=yes with local=preview: allowed: local=sgd|dcasgd",
+                       tg_spec_name(s->spec));
     d->own_rate = tg_spec_has(s->spec, "eta_loc");
     d->eta_loc = d->own_rate ? tg_spec_real(s->spec, "eta_loc") : 0;
     if (d->own_rate && !(s->optimizer->lr > 0))

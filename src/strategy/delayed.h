@@ -31,9 +31,14 @@ const float *tg__delayed_global(const tg__strategy *s, size_t i);
          .def = "sgd",                                                                           \
          .choices = "sgd|preview|dcasgd",                                                        \
          .help = "local update: plain, as the optimizer would do, or delay-compensated"},        \
+        {.name = "lambda",                                                                       \
+         .type = TG_KEY_REAL,                                                                    \
+         .def = "0.04",                                                                          \
+         .max = 1e30,                                                                            \
+         .help = "local=dcasgd: weight of the compensation"},                                    \
     {                                                                                            \
-        .name = "lambda", .type = TG_KEY_REAL, .def = "0.04", .max = 1e30,                       \
-        .help = "local=dcasgd: weight of the compensation"                                       \
+        .name = "scaled", .type = TG_KEY_FLAG, .def = "no",                                      \
+        .help = "local update: the gradient counts 1/ranks, as in the authors' code"             \
     }
 
 #define TG__DELAYED_OPS                                                                     \

@@ -199,8 +199,9 @@ static void ranks_share_the_global_parameters(void **state)
 static void local_updates(void **state)
 {
     (void)state;
-    static const char *const locals[] = {"sgd", "preview", "dcasgd,lambda=0.25"};
-    for (int l = 0; l < 3; l++) {
+    static const char *const locals[] = {"sgd", "preview", "dcasgd,lambda=0.25", "sgd,scaled=yes",
+                                         "dcasgd,lambda=0.25,scaled=yes"};
+    for (int l = 0; l < 5; l++) {
         char spec[64];
         play p;
         snprintf(spec, sizeof spec, "cd:warmup=1,eta_loc=0.2,local=%s", locals[l]);
@@ -214,11 +215,12 @@ static void local_updates(void **state)
             play_step(&p);
             const float *w = play_global(&p, 1), *g = p.rank[1].g, *u = p.rank[1].slot[0];
             for (size_t e = 0; t > 0 && e < PLAY_N; e++) {
-                float d = g[e] + 0.01f * w[e];
+                const float own = l > 2 ? g[e] / 2 : g[e]; /* a half: exact */
+                float d = own + 0.01f * w[e];
                 if (l == 1)
                     d = 0.9f * u[e] + d;
-                if (l == 2)
-                    d = d + 0.25f * g[e] * g[e] * (w[e] - before[e]);
+                if (l == 2 || l == 4)
+                    d = d + 0.25f * own * own * (w[e] - before[e]);
                 assert_true(p.rank[1].w[e] == w[e] - eta * d);
             }
         }

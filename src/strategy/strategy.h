@@ -39,6 +39,9 @@ typedef struct tg__action {
     int priority;        /* smaller first; FIFO among equals */
     uint64_t due;        /* step before whose `step()` the result is delivered */
     uint32_t tag;        /* the strategy's own, given back with the result */
+    int hop; /* not 0: the buffer goes, uncoded, to the rank so many further alone, and the
+                result is what came from as far behind. The same on all ranks; needs
+                `pushes` */
 } tg__action;
 
 typedef struct tg__actions { /* filled by the strategy; room: its in_flight per bucket and call */
@@ -130,8 +133,14 @@ struct tg__strategy {
     bool sends_updates; /* buffers of its own go through the method's codec */
     bool some_absent;   /* ranks may be absent from exchanges */
     bool weighted;      /* by samples: one without any is absent */
-    bool needs_mean;    /* exchange=none, each rank its own, makes no sense */
-    uint32_t tags;      /* that results may have: below this; 1 unless init says more */
+    bool pushes;        /* uncoded exchanges of its buffers go to one rank: hop */
+    /* Rounds of so many steps (0: no deadline): a rank that has been at one for longer than
+     * deadline_ns when a step begins sits out the rest of it. The owner looks at the clock, and
+     * says finite = false of a step that is sat out. */
+    uint64_t round_steps;
+    int64_t deadline_ns;
+    bool needs_mean; /* exchange=none, each rank its own, makes no sense */
+    uint32_t tags;   /* that results may have: below this; 1 unless init says more */
     /* The strategy's own, in checkpoints; 0 at the beginning. drained: 1 + the step after which it
      * last sent what was left. anew: steps that were taken before it last began anew. */
     uint64_t drained, anew;

@@ -1,5 +1,7 @@
 /* FedAvg: local SGD by some ranks in turn, weighted by their samples; clients begin a round with
- * nothing but the parameters. */
+ * nothing but the parameters, and may hand in fewer steps than were asked for.
+ *
+ * Source: partial work: Li et al. 2020, FedProx, arXiv:1812.06127 */
 #include "strategy/outer.h"
 
 static const tg_key keys[] = {
@@ -19,6 +21,12 @@ static const tg_key keys[] = {
      .type = TG_KEY_FLAG,
      .def = "yes",
      .help = "ranks count by their numbers of samples; no: alike"},
+    {.name = "deadline",
+     .type = TG_KEY_REAL,
+     .def = "0",
+     .max = 1e6,
+     .help = "seconds since its round began after which a rank begins no step more and hands in "
+             "what it has; 0: none"},
     {.name = NULL}};
 
 static tg_status init(tg__strategy *s)
@@ -29,6 +37,8 @@ static tg_status init(tg__strategy *s)
                          .clients = tg_spec_real(s->spec, "clients"),
                          .weighted = tg_spec_flag(s->spec, "weighted"),
                          .state = TG__OUTER_RESET};
+    s->round_steps = c.every;
+    s->deadline_ns = (int64_t)(tg_spec_real(s->spec, "deadline") * 1e9);
     return tg__outer_init(s, &c);
 }
 

@@ -1,5 +1,5 @@
 /* Plays a strategy on plain arrays in tests, as the session would: P ranks in a loop, an exchange
- * is the mean of their gradients. Two buckets, three tensors. */
+ * is the mean of their gradients, or a push from one to another. Two buckets, three tensors. */
 #ifndef TG_STRATEGY_PLAY_H
 #define TG_STRATEGY_PLAY_H
 
@@ -10,7 +10,7 @@
 #include <string.h>
 
 enum {
-    PLAY_RANKS = 3,
+    PLAY_RANKS = 5,
     PLAY_N = 70,
     PLAY_TENSORS = 3,
     PLAY_BUCKETS = 2,
@@ -34,6 +34,9 @@ typedef struct play_exchange {
     double lr;
     bool flagged;
     float sum[PLAY_N];
+    int hop; /* 0: all ranks get the mean; else a rank gets what the one so far behind has sent: */
+    bool bad[PLAY_RANKS];
+    float sent[PLAY_RANKS][PLAY_N];
 } play_exchange;
 
 typedef struct play {
@@ -138,18 +141,21 @@ static void play_take(play *p, tg__action list[][PLAY_ACTIONS], const size_t *co
                              .of_step = p->t,
                              .due = first->due,
                              .lr = p->lr,
+                             .hop = first->hop,
                              .flagged = first->buffer == NULL && p->bad_rank >= 0};
         for (int j = 0; j < p->ranks; j++) {
             assert_int_equal(count[j], count[0]);
             const tg__action *own = &list[j][a];
             assert_true(own->bucket == first->bucket && own->coded == first->coded &&
                         own->due == first->due && own->priority == first->priority &&
-                        own->tag == first->tag);
+                        own->tag == first->tag && own->hop == first->hop);
             assert_true((own->buffer == NULL) == (first->buffer == NULL));
             const float *g = play_payload(p, j, own);
             for (size_t e = 0; e < play_bucket_len[first->bucket]; e++) {
                 const float value = g == NULL ? 0 : g[e];
                 x->flagged = x->flagged || !isfinite(value);
+                x->bad[j] = x->bad[j] || !isfinite(value);
+                x->sent[j][e] = value;
                 x->sum[e] = j == 0 ? value : x->sum[e] + value;
             }
         }
@@ -169,13 +175,17 @@ static void play_deliver(play *p, uint64_t due)
         }
         for (size_t e = 0; e < PLAY_N; e++)
             x->sum[e] *= 1.0f / (float)p->ranks;
-        const tg__result r = {.of_step = x->of_step,
-                              .bucket = x->bucket,
-                              .tag = x->tag,
-                              .agg = x->flagged ? NULL : x->sum,
-                              .lr = x->lr};
-        for (int j = 0; j < p->ranks; j++)
+        tg__result r = {.of_step = x->of_step,
+                        .bucket = x->bucket,
+                        .tag = x->tag,
+                        .agg = x->flagged ? NULL : x->sum,
+                        .lr = x->lr};
+        for (int j = 0; j < p->ranks; j++) {
+            const int from = (j - x->hop + p->ranks) % p->ranks;
+            if (x->hop != 0)
+                r.agg = x->bad[from] || x->bad[j] ? NULL : x->sent[from];
             p->rank[j].s->ops->result(p->rank[j].s, &r);
+        }
         char event[4] = {'r', (char)('0' + x->bucket), x->flagged ? '-' : 0, 0};
         play_note(p, event);
     }

@@ -9,8 +9,8 @@
 static void lists_what_exists(void **state)
 {
     (void)state;
-    static const char *const names[] = {"ssgd",  "od",     "cd",     "pipe",      "dga",
-                                        "local", "fedavg", "diloco", "streaming", "eager"};
+    static const char *const names[] = {"ssgd",   "od",     "cd",        "pipe",  "dga",   "local",
+                                        "fedavg", "diloco", "streaming", "eager", "gossip"};
     size_t count, entries;
     const tg__strategy_ops *const *all = tg__strategies(&count);
     const tg_entry *const *list = tg__strategy_entries(&entries);
@@ -64,6 +64,7 @@ static void refuses_with_a_reason(void **state)
     assert_refused("cd:warmup=2ep", "sgd", 0, "warmup=2ep");
     assert_refused("cd:lambda=1", "sgd", 0, "lambda with local=sgd: allowed: local=dcasgd");
     assert_refused("cd:eta_loc=0.1", "sgd:lr=0", 0, "lr=0: allowed: lr > 0");
+    assert_refused("cd:scaled=yes,local=preview", "sgd:lr=0.1", 0, "allowed: local=sgd|dcasgd");
     assert_refused("cd", "adam", 0,
                    "local=sgd takes the optimizer's lr for a step of plain SGD, "
                    "which adam's is not: allowed: local=preview, or eta_loc=RATE");
@@ -86,7 +87,7 @@ static void accepts(void **state)
     play p;
     play_create(&p, "cd", "sgd", 1);
     assert_string_equal(tg_spec_text(p.rank[0].s->spec),
-                        "cd:k=5,warmup=1000,local=sgd,lambda=0.04");
+                        "cd:k=5,warmup=1000,local=sgd,lambda=0.04,scaled=no");
     play_destroy(&p);
     play_create(&p, "ssgd", "sgd", 1);
     assert_int_equal(p.rank[0].s->nslots, 0);

@@ -1,0 +1,176 @@
+/* What becomes of a run, with each strategy, if a rank is slow, away for a while, gone, or says
+ * again what it said before: the same bits, or an error on every rank that names who; never a mean
+ * that is applied twice or in another order. All strategies at once: most of it is waiting. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include "session_fixture.h"
+
+enum { WORLD = 3, ODD = 2, STEPS = 14 };
+
+static const char *const strategies[] = {"ssgd",
+                                         "od:warmup=2",
+                                         "cd:k=2,warmup=2",
+                                         "pipe:width=3",
+                                         "dga:delay=3",
+                                         "dga:delay=4,every=2",
+                                         "local:every=3,after=2",
+                                         "fedavg:every=3,clients=0.67",
+                                         "diloco:every=3",
+                                         "streaming:every=4,fragments=2,overlap=2",
+                                         "eager:every=3",
+                                         "gossip:mean=4",
+                                         "gossip:overlap=2,mean=7"};
+enum { STRATEGIES = sizeof strategies / sizeof *strategies };
+
+typedef struct job_thread {
+    fixture_job job;
+    fixture_result result[WORLD];
+    pthread_t thread;
+} job_thread;
+
+static job_thread clean[STRATEGIES], harmed[STRATEGIES];
+
+static void *run_job(void *arg)
+{
+    job_thread *j = arg;
+    fixture_run(&j->job, j->result);
+    return NULL;
+}
+
+/* With every strategy; harm: what differs from a run without harm. */
+static void run_all(job_thread *list, void (*harm)(fixture_job *job))
+{
+    for (int i = 0; i < STRATEGIES; i++) {
+        fixture_job *job = &list[i].job;
+        *job = fixture_defaults();
+        job->strategy = strategies[i];
+        job->world = WORLD;
+        job->steps = STEPS;
+        job->bucket_bytes = 1400; /* three buckets */
+        job->driver = i % 2 == 0 ? TG_DRIVER_THREAD : TG_DRIVER_INLINE;
+        if (harm != NULL)
+            harm(job);
+        assert_int_equal(pthread_create(&list[i].thread, NULL, run_job, &list[i]), 0);
+    }
+    for (int i = 0; i < STRATEGIES; i++)
+        pthread_join(list[i].thread, NULL);
+}
+
+static int run_clean(void **state)
+{
+    (void)state;
+    run_all(clean, NULL);
+    for (int i = 0; i < STRATEGIES; i++)
+        for (int r = 0; r < WORLD; r++)
+            if (clean[i].result[r].status != TG_OK)
+                fail_msg("%s: %s", strategies[i], clean[i].result[r].error);
+    return 0;
+}
+
+static void assert_unharmed(void)
+{
+    for (int i = 0; i < STRATEGIES; i++)
+        for (int r = 0; r < WORLD; r++) {
+            if (harmed[i].result[r].status != TG_OK)
+                fail_msg("%s: %s", strategies[i], harmed[i].result[r].error);
+            if (harmed[i].result[r].hash != clean[i].result[r].hash)
+                fail_msg("%s: other parameters", strategies[i]);
+        }
+}
+
+/* Every rank ends with an error; those of the others name it. */
+static void assert_named(const char *what)
+{
+    char name[16];
+    snprintf(name, sizeof name, "rank %d", ODD);
+    for (int i = 0; i < STRATEGIES; i++)
+        for (int r = 0; r < WORLD; r++) {
+            const fixture_result *result = &harmed[i].result[r];
+            if (result->status == TG_OK || (r != ODD && strstr(result->error, name) == NULL))
+                fail_msg("%s, %s, rank %d: %d %s", strategies[i], what, r, result->status,
+                         result->error);
+        }
+}
+
+static void slow(fixture_job *job)
+{
+    job->odd_rank = ODD;
+    job->fault = "fault:delay=2ms";
+}
+
+static void away(fixture_job *job)
+{
+    job->odd_rank = ODD;
+    job->pause_step = 5;
+    job->pause_ms = 300;
+}
+
+/* Nothing but time is lost. */
+static void a_slow_rank_is_waited_for(void **state)
+{
+    (void)state;
+    run_all(harmed, slow);
+    assert_unharmed();
+    run_all(harmed, away);
+    assert_unharmed();
+}
+
+static void away_for_long(fixture_job *job)
+{
+    away(job);
+    job->pause_ms = 2000;
+    job->timeout_ms = 500;
+}
+
+/* The others have ended when it returns: it ends too, and nobody goes on without it. */
+static void a_rank_that_returns_too_late_ends(void **state)
+{
+    (void)state;
+    run_all(harmed, away_for_long);
+    assert_named("away for long");
+}
+
+static void gone(fixture_job *job)
+{
+    job->odd_rank = ODD;
+    job->fault = "fault:kill=20";
+    job->steps = 60;
+    job->timeout_ms = 5000;
+}
+
+static void a_dead_rank_is_named(void **state)
+{
+    (void)state;
+    run_all(harmed, gone);
+    assert_named("gone");
+}
+
+static void says_it_again(fixture_job *job)
+{
+    job->odd_rank = ODD;
+    job->fault = "fault:replay=0.2";
+    job->steps = 60;
+    job->timeout_ms = 5000;
+}
+
+/* What is said again is of another step: it is known by that, and not applied. */
+static void a_mean_is_not_applied_twice(void **state)
+{
+    (void)state;
+    run_all(harmed, says_it_again);
+    assert_named("replay");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_slow_rank_is_waited_for),
+        cmocka_unit_test(a_rank_that_returns_too_late_ends),
+        cmocka_unit_test(a_dead_rank_is_named),
+        cmocka_unit_test(a_mean_is_not_applied_twice),
+    };
+    return cmocka_run_group_tests(tests, run_clean, NULL);
+}
