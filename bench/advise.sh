@@ -3,7 +3,8 @@
 #   bench/advise.sh            prints the table; some minutes, needs cores to itself
 #   bench/advise.sh virtual    the simulation beside the virtual clock instead, which computes; any machine
 #   MODEL=resnet20 STEPS=30 REPEATS=3 bench/advise.sh
-# Measured: the fastest five steps in a row of each run. Computing is what it was in them; all else is predicted.
+# Measured: the fastest five steps in a row of each run. Computing is what it was in them; coding is timed
+# alone; all else is predicted.
 set -eu
 here=$(dirname "$0")
 telegrad=${TELEGRAD:-$here/../build/release/telegrad}
@@ -52,6 +53,7 @@ for link in 1gbit,5ms 100mbit,20ms 20mbit,50ms; do
         strategy=${way% *}
         method=${way#* }
         : >"$folder/rows"
+        run times.jsonl --workers 2 --steps 1 --method "$method" --clock virtual >/dev/null # coding, alone
         for _ in $(seq "${REPEATS:-3}"); do
             run run.jsonl --workers 2 --strategy "$strategy" --method "$method" --link "$link" >/dev/null
             # The fastest five steps in a row: what a step of them took, and computing in it.
@@ -64,8 +66,10 @@ best = min(blocks, key=lambda block: mean(block, "step_ms"))
 print(mean(best, "compute_ms"), mean(best, "step_ms"))
 PYTHON
 )
+            pace=$("$python" -c 'import json, sys
+print(float(sys.argv[2]) / json.loads(open(sys.argv[1]).readline())["tau_ms"])' "$folder/times.jsonl" "${block% *}")
             predicted=$(run sim.jsonl --workers 2 --strategy "$strategy" --method "$method" --link "$link" \
-                --clock virtual --sim-only --tau "${block% *}ms")
+                --clock virtual --sim-only --tau "$folder/times.jsonl" --slow "0:${pace}x" --slow "1:${pace}x")
             echo "$block $predicted" >>"$folder/rows"
         done
         "$python" - "$link" "$strategy, $method" "$folder/rows" <<'PYTHON'
