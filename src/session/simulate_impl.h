@@ -54,7 +54,7 @@ typedef struct tg__sim_stage {
 } tg__sim_stage;
 
 typedef struct tg__sim_route {
-    tg__sim_stage stage[TG__REHEARSAL_ROUNDS];
+    tg__sim_stage stage[2 * TG__REHEARSAL_ROUNDS];
     size_t stages;
     double encode_ns, bytes, coded_bytes;
 } tg__sim_route;
@@ -77,8 +77,15 @@ typedef struct tg__sim_op {
     size_t at;
 } tg__sim_op;
 
+enum { TG__SIM_STRETCHES = 64 };
+
 typedef struct tg__sim_wire {
-    double free_ns;    /* until then it carries what was given before */
+    /* When it carries what was given before: in order, disjoint; the oldest are forgotten. Between
+     * them it is idle, while delays pass. */
+    struct tg__sim_stretch {
+        double begin_ns, end_ns;
+    } busy[TG__SIM_STRETCHES];
+    size_t count;
     double decoder_ns; /* until then what came is being decoded */
 } tg__sim_wire;
 

@@ -7,6 +7,7 @@
 #include "exchange/sliced.h"
 
 #include <math.h>
+#include <string.h>
 
 tg__network tg__sim_network(const tg_link *link, int world)
 {
@@ -18,18 +19,35 @@ tg__network tg__sim_network(const tg_link *link, int world)
                          .byte = rate > 0 ? 8 / rate : 0};
 }
 
+static uint32_t slices_of(const tg__exchange_ops *x, int world, size_t n, double frame,
+                          const tg__cost *c)
+{
+    return x->sliceable ? tg__slice_count(world, n, frame, c->rounds) : 1;
+}
+
 /* While messages of one slice are under way, those of others leave: of several delays in sequence
  * all but the last are hidden, as far as there are slices (sliced.h). */
-static double delays_ns(const tg__exchange_ops *x, int world, size_t n, double frame,
-                        const tg__cost *c, const tg__network *net)
+static double delays_ns(uint32_t slices, const tg__cost *c, const tg__network *net)
 {
     const double one = 1e9 * net->delay;
     if (c->delays < 2)
         return c->delays * one;
-    const uint32_t slices = x->sliceable ? tg__slice_count(world, n, frame, c->rounds) : 1;
     const double others = TG__MIN(slices, TG__SLICES_OPEN) - 1,
                  hidden = others / slices * 1e9 * c->serial * net->byte / c->delays;
     return one + (c->delays - 1) * TG__MAX(one - hidden, 0);
+}
+
+/* In the place of a stage that has its two delays in sequence two of one each, half as long:
+ * between them the wire is for others. */
+static void halve(tg__sim_route *r)
+{
+    tg__sim_stage *s = &r->stage[r->stages - 1];
+    s->wire_ns /= 2;
+    s->delay_ns /= 2;
+    s->decode_ns /= 2;
+    s[1] = s[0];
+    s[0].around_ns = 0;
+    r->stages++;
 }
 
 void tg__sim_route_make(const tg__sim_bucket *b, const tg_bucket_cost *cost, tg__sim_way kind,
@@ -37,21 +55,24 @@ void tg__sim_route_make(const tg__sim_bucket *b, const tg_bucket_cost *cost, tg_
 {
     const bool coded = kind == TG__SIM_CODED;
     const tg__rehearsal *way = &b->way[kind];
-    *r = (tg__sim_route){.stages = way->rounds,
-                         .encode_ns = (double)cost->encode_ns[coded],
+    *r = (tg__sim_route){.encode_ns = (double)cost->encode_ns[coded],
                          .coded_bytes = (double)(way->bytes + TG__ENVELOPE_BYTES)};
     for (size_t i = 0; i < way->rounds; i++) {
+        const tg__exchange_ops *x = way->round[i].x;
+        const double frame = way->round[i].frame;
         tg__cost c;
-        way->round[i].x->cost(world, way->round[i].n, way->round[i].frame, &c);
+        x->cost(world, way->round[i].n, frame, &c);
+        const uint32_t slices = slices_of(x, world, way->round[i].n, frame, &c);
         const double messages = (double)(world - 1) * TG__MAX(c.rounds, 1u),
-                     frames = c.bytes + way->round[i].frame / (c.rounds > 1 ? world : 1);
-        tg__sim_stage *s = &r->stage[i];
+                     frames = c.bytes + frame / (c.rounds > 1 ? world : 1);
+        tg__sim_stage *s = &r->stage[r->stages++];
         s->wire_ns = 1e9 * c.serial * net->byte;
-        s->delay_ns =
-            delays_ns(way->round[i].x, world, way->round[i].n, way->round[i].frame, &c, net);
+        s->delay_ns = delays_ns(slices, &c, net);
         s->decode_ns = frames * (double)cost->decode_byte_ps[coded] / 1000;
         s->last_ns = messages > 0 ? s->decode_ns / messages : s->decode_ns;
         s->around_ns = (double)(cost->start_ns[coded] + cost->finish_ns[coded]);
+        if (slices == 1 && c.rounds == 2 && c.delays == 2)
+            halve(r);
         r->bytes += c.bytes;
     }
 }
@@ -93,9 +114,45 @@ static void advance(tg__sim_wire *w, tg__sim_op *o, double sent_ns)
     o->left_ns = o->at < o->route->stages ? o->route->stage[o->at].wire_ns : 0;
 }
 
+/* The first idle moment from now on; *until_p: when that ends. */
+static double idle_from(const tg__sim_wire *w, double now, double *until_p)
+{
+    *until_p = INFINITY;
+    for (size_t i = 0; i < w->count; i++) {
+        if (w->busy[i].begin_ns > now) {
+            *until_p = w->busy[i].begin_ns;
+            return now;
+        }
+        now = TG__MAX(now, w->busy[i].end_ns);
+    }
+    return now;
+}
+
+/* It carries something from begin to end, which was idle. */
+static void take(tg__sim_wire *w, double begin, double end)
+{
+    size_t at = w->count;
+    if (begin == end)
+        return;
+    while (at > 0 && w->busy[at - 1].begin_ns > begin)
+        at--;
+    if (at > 0 && w->busy[at - 1].end_ns == begin) {
+        w->busy[at - 1].end_ns = end;
+        return;
+    }
+    if (w->count == TG__SIM_STRETCHES) {
+        if (at == 0)
+            return;
+        memmove(w->busy, w->busy + 1, --w->count * sizeof *w->busy);
+        at--;
+    }
+    memmove(w->busy + at + 1, w->busy + at, (w->count++ - at) * sizeof *w->busy);
+    w->busy[at] = (struct tg__sim_stretch){begin, end};
+}
+
 void tg__sim_wire_carry(tg__sim_wire *w, tg__sim_op *op, size_t count)
 {
-    double now = w->free_ns;
+    double now = 0;
     for (size_t i = 0; i < count; i++) {
         tg__sim_op *o = &op[i];
         o->at = 0;
@@ -105,18 +162,26 @@ void tg__sim_wire_carry(tg__sim_wire *w, tg__sim_op *op, size_t count)
     }
     for (;;) {
         const size_t i = urgent(op, count, now);
-        const double next = next_ready(op, count, i, now);
+        double until, next = next_ready(op, count, i, now);
         if (i == count && next == INFINITY)
             return;
-        if (i == count || now + op[i].left_ns > next) {
-            if (i < count)
-                op[i].left_ns -= next - now;
+        if (i == count) {
             now = next;
             continue;
         }
-        now += op[i].left_ns;
-        if (op[i].route->stage[op[i].at].wire_ns > 0)
-            w->free_ns = now;
-        advance(w, &op[i], now);
+        if (op[i].left_ns > 0)
+            now = idle_from(w, now, &until);
+        else
+            until = INFINITY;
+        next = TG__MIN(next_ready(op, count, i, now), until);
+        if (urgent(op, count, now) != i)
+            continue; /* one that overtakes got ready meanwhile */
+        const double end = TG__MIN(now + op[i].left_ns, next);
+        const bool sent = now + op[i].left_ns <= next;
+        take(w, now, end);
+        op[i].left_ns = sent ? 0 : op[i].left_ns - (end - now);
+        now = end;
+        if (sent)
+            advance(w, &op[i], now);
     }
 }
