@@ -15,16 +15,17 @@ wanted() { # row
     case " ${rows:-$1} " in *" $1 "*) ;; *) return 1 ;; esac
 }
 
+# What was trained so far is in parts, FILE.000, FILE.001, ...
 run_seed() { # seed, file, folder, options
     seed=$1 file=$2 folder=$3
     shift 3
-    [ ! -d "$folder" ] || set -- "$@" --resume "$folder"
-    part=$file.$(ls "$file".[0-9]* 2>/dev/null | wc -l)
-    "$telegrad" train "$@" ${PRECISION:+--precision $PRECISION} --seed "$seed" --save "$folder" --save-every 500 --out "$part" >/dev/null ||
-        return 1
-    cat "$file".[0-9]* >"$file.all"
-    mv "$file.all" "$file"
-    rm -r "$file".[0-9]* "$folder"
+    [ -z "$(ls -d "$folder"/step-*[0-9] 2>/dev/null)" ] || set -- "$@" --resume "$folder"
+    rm -f "$file".*.tmp
+    part=$(printf '%s.%03d' "$file" "$(ls "$file".[0-9][0-9][0-9] 2>/dev/null | wc -l)")
+    "$telegrad" train "$@" ${PRECISION:+--precision $PRECISION} --seed "$seed" --save "$folder" --save-every 500 --out "$part" >/dev/null &&
+        cat "$file".[0-9][0-9][0-9] >"$file.all" &&
+        mv "$file.all" "$file" &&
+        rm -r "$file".[0-9][0-9][0-9] "$folder"
 }
 
 run() { # row, options

@@ -12,12 +12,8 @@ import unittest
 TELEGRAD = os.path.abspath(sys.argv.pop(1))
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-OPTIMIZERS = (ROOT / "docs/optimizers.md").read_text(encoding="utf-8")
-STRATEGIES = (ROOT / "docs/strategies.md").read_text(encoding="utf-8")
-VIRTUAL = (ROOT / "docs/virtual-clock.md").read_text(encoding="utf-8")
-CLUSTER = (ROOT / "docs/cluster.md").read_text(encoding="utf-8")
-ADVISE = (ROOT / "docs/advise.md").read_text(encoding="utf-8")
-DATA = (ROOT / "docs/data.md").read_text(encoding="utf-8")
+COMMANDS = README + "".join((ROOT / f"docs/{name}.md").read_text(encoding="utf-8") for name in
+                            ("optimizers", "data", "cluster", "strategies", "virtual-clock", "report", "advise"))
 MPI = shutil.which("mpirun") and "libmpi" in subprocess.run(["ldd", TELEGRAD], capture_output=True, text=True).stdout
 
 
@@ -32,7 +28,7 @@ class Docs(unittest.TestCase):
         environment.update(PATH=os.path.dirname(TELEGRAD) + ":" + os.environ["PATH"], OMPI_ALLOW_RUN_AS_ROOT="1",
                            OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", OMPI_MCA_rmaps_base_oversubscribe="1",
                            OMPI_MCA_hwloc_base_binding_policy="none")
-        commands = [line for block in blocks("sh", README + OPTIMIZERS + DATA + CLUSTER + STRATEGIES + VIRTUAL + ADVISE) for line in block.splitlines()]
+        commands = [line for block in blocks("sh", COMMANDS) for line in block.splitlines()]
         self.assertGreaterEqual(len(commands), 5)
         with tempfile.TemporaryDirectory() as folder:
             for command in commands:

@@ -9,6 +9,7 @@ import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import golden_atomo  # noqa: E402
+import golden_blocks  # noqa: E402
 import golden_csc  # noqa: E402
 import golden_powersgd  # noqa: E402
 import golden_quant  # noqa: E402
@@ -70,6 +71,7 @@ def main():
     golden_signs.write(ROOT, literal)
     golden_powersgd.write(ROOT, literal)
     golden_csc.write(ROOT, literal)
+    golden_blocks.write(ROOT, literal)
 
 
 if __name__ == "__main__":

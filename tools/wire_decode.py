@@ -14,13 +14,14 @@ import sys
 import numpy as np
 
 import wire_atomo
+import wire_blocks
 import wire_quant
 import wire_signs
 import wire_sparse
 import wire_twobit
 
 CODECS = {1: "f32", 2: "fp16", 3: "bf16", 4: "topk", 5: "2bit", 6: "int8", 7: "qsgd", 8: "terngrad", 9: "sign",
-          10: "1bit", 11: "strom", 12: "adacomp", 13: "atomo"}
+          10: "1bit", 11: "strom", 12: "adacomp", 13: "atomo", 14: "blocktopk", 15: "dct"}
 FORMS = {0: "coded", 1: "dense", 2: "zero"}
 FLAGS = {1: "NONFINITE", 2: "STOP", 4: "CLOSES"}
 INDEX_CODINGS = {0: "raw", 1: "bitmap", 2: "rice", 3: "ef"}
@@ -162,6 +163,8 @@ CODED = {
     11: decode_levels,
     12: decode_levels,
     13: lambda info, n, payload: wire_atomo.decode_atomo(info, n, payload, need),
+    14: lambda info, n, payload: wire_blocks.decode_blocks(info, n, payload, need),
+    15: lambda info, n, payload: wire_blocks.decode_blocks(info, n, payload, need),
 }
 CODED.update(wire_quant.coded(need))
 CODED.update({9: lambda *frame: wire_signs.decode_sign(need, *frame),

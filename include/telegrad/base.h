@@ -237,7 +237,8 @@ typedef enum tg_trace_row {
     TG_ROW_ENCODE = 1,
     TG_ROW_EXCHANGE = 2,
     TG_ROW_APPLY = 3,
-    TG_ROW_WAIT = 4
+    TG_ROW_WAIT = 4,
+    TG_ROW_LAYERS = 5 /* what TG_ROW_COMPUTE is made of */
 } tg_trace_row;
 
 typedef struct tg_trace tg_trace;
@@ -247,9 +248,13 @@ typedef struct tg_trace tg_trace;
 TG_API TG_NODISCARD tg_status tg_trace_create(size_t capacity, tg_trace **trace_p);
 TG_API void tg_trace_destroy(tg_trace *trace);
 
-/* Record a span [begin_ns, end_ns). name must outlive the trace (a string literal). `step` and
- * `bucket` go to the span's arguments. trace may be NULL (nothing happens).
- * Threads  any number at once, without locks */
+/* A copy of text that lives as long as the trace: for names that are no literals. Never freed
+ * before, so for set-up. Errors   TG_E_ARG (NULL), TG_E_NOMEM Threads  any number at once */
+TG_API TG_NODISCARD tg_status tg_trace_name(tg_trace *trace, const char *text, const char **name_p);
+
+/* Record a span [begin_ns, end_ns). name must outlive the trace (a literal, or of tg_trace_name).
+ * `step` and `bucket` go to the span's arguments. trace may be NULL (nothing happens). Threads  any
+ * number at once, without locks */
 TG_API void tg_trace_span(tg_trace *trace, int rank, tg_trace_row row, const char *name,
                           int64_t begin_ns, int64_t end_ns, uint64_t step, uint32_t bucket);
 

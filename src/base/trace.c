@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 
 typedef struct span {
     const char *name; /* NULL: empty */
@@ -16,15 +17,21 @@ typedef struct span {
     atomic_bool busy; /* owned by a writer */
 } span;
 
+typedef struct kept_name {
+    struct kept_name *next;
+    char text[];
+} kept_name;
+
 struct tg_trace {
     span *spans; /* (capacity) */
     size_t capacity;
     atomic_uint_least64_t next; /* ticket */
+    kept_name *_Atomic names;   /* a list, which only grows */
 };
 
 static const char *const row_names[] = {
     [TG_ROW_COMPUTE] = "compute", [TG_ROW_ENCODE] = "encode", [TG_ROW_EXCHANGE] = "exchange",
-    [TG_ROW_APPLY] = "apply",     [TG_ROW_WAIT] = "wait",
+    [TG_ROW_APPLY] = "apply",     [TG_ROW_WAIT] = "wait",     [TG_ROW_LAYERS] = "layers",
 };
 
 tg_status tg_trace_create(size_t capacity, tg_trace **trace_p)
@@ -47,8 +54,28 @@ void tg_trace_destroy(tg_trace *trace)
 {
     if (!trace)
         return;
+    for (kept_name *name = atomic_load(&trace->names); name != NULL;) {
+        kept_name *next = name->next;
+        free(name);
+        name = next;
+    }
     free(trace->spans);
     free(trace);
+}
+
+tg_status tg_trace_name(tg_trace *trace, const char *text, const char **name_p)
+{
+    if (!trace || !text)
+        return tg_fail(TG_E_ARG, "tg_trace_name: %s is NULL", trace ? "text" : "trace");
+    const size_t bytes = strlen(text) + 1;
+    kept_name *name;
+    TG_TRY(tg__alloc(1, sizeof *name + bytes, &name));
+    memcpy(name->text, text, bytes);
+    name->next = atomic_load(&trace->names);
+    while (!atomic_compare_exchange_weak(&trace->names, &name->next, name))
+        continue;
+    *name_p = name->text;
+    return TG_OK;
 }
 
 void tg_trace_span(tg_trace *trace, int rank, tg_trace_row row, const char *name, int64_t begin_ns,

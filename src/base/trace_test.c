@@ -134,8 +134,8 @@ static void content(void **state)
     assert_int_equal(count(text, "\"process_name\""), 2); /* ranks 0 and 2, once each */
     assert_int_equal(count(text, "{\"name\":\"rank 0\"}"), 1);
     assert_int_equal(count(text, "{\"name\":\"rank 2\"}"), 1);
-    static const char *const rows[] = {"compute", "encode", "exchange", "apply", "wait"};
-    for (int row = 0; row < 5; row++) {
+    static const char *const rows[] = {"compute", "encode", "exchange", "apply", "wait", "layers"};
+    for (int row = 0; row < 6; row++) {
         char want[128];
         snprintf(want, sizeof want,
                  "\"pid\":2,\"tid\":%d,\"name\":\"thread_name\",\"args\":{\"name\":\"%s\"}}", row,
@@ -257,12 +257,30 @@ static void threads_meet(void **state)
     tg_trace_destroy(trace);
 }
 
+static void test_names(void **state)
+{
+    (void)state;
+    tg_trace *trace;
+    const char *first = NULL, *second = NULL;
+    char text[] = "forward conv1";
+    assert_int_equal(tg_trace_create(4, &trace), TG_OK);
+    assert_int_equal(tg_trace_name(trace, text, &first), TG_OK);
+    memset(text, 'x', sizeof text - 1);
+    assert_int_equal(tg_trace_name(trace, text, &second), TG_OK);
+    assert_string_equal(first, "forward conv1");
+    assert_string_equal(second, text);
+    assert_int_equal(tg_trace_name(NULL, text, &first), TG_E_ARG);
+    assert_int_equal(tg_trace_name(trace, NULL, &first), TG_E_ARG);
+    assert_string_equal(first, "forward conv1");
+    tg_trace_destroy(trace);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(content),      cmocka_unit_test(oldest_are_dropped),
-        cmocka_unit_test(refuses),      cmocka_unit_test(threads_lose_nothing),
-        cmocka_unit_test(threads_meet),
+        cmocka_unit_test(test_names),           cmocka_unit_test(content),
+        cmocka_unit_test(oldest_are_dropped),   cmocka_unit_test(refuses),
+        cmocka_unit_test(threads_lose_nothing), cmocka_unit_test(threads_meet),
     };
     return cmocka_run_group_tests(tests, make_path, remove_path);
 }

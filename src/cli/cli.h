@@ -20,6 +20,7 @@ int cmd_models(int argc, char **argv);
 int cmd_data(int argc, char **argv);
 int cmd_bench(int argc, char **argv);
 int cmd_advise(int argc, char **argv);
+int cmd_report(int argc, char **argv);
 int cmd_bench_train(int argc, char **argv);    /* of cmd_bench: argv[0] is "train" */
 int cmd_bench_exchange(int argc, char **argv); /* likewise, "exchange" */
 extern const char help_advise[];
@@ -27,7 +28,7 @@ extern const char help_bench_train[], help_bench_exchange[];
 
 /* The screens of --help; each fits 24 rows of 80 columns and ends with an example. */
 extern const char help_main[], help_train[], help_compare[], help_eval[], help_methods[],
-    help_models[], help_data[], help_bench[];
+    help_models[], help_data[], help_bench[], help_report[];
 
 /* CLI_USAGE for statuses that blame the settings, CLI_FAILED for all others. */
 int cli_exit_status(tg_status status);

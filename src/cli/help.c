@@ -14,6 +14,7 @@ const char help_main[] =
     "  data       what can be trained on, and where it was found\n"
     "  bench      how fast codecs, training steps and exchanges are\n"
     "  advise     which strategy and method pay over a network, and why\n"
+    "  report     a page of charts from records of runs; a picture from traces\n"
     "\n"
     "  telegrad COMMAND --help explains a command; --version prints the version.\n"
     "  Exit status: 0 done, 1 failed, 2 wrong usage, 130 or 143 interrupted.\n"
@@ -207,3 +208,22 @@ const char help_bench_exchange[] =
     "  --json              JSON lines\n"
     "Example, DGC over two links:\n"
     "  telegrad bench exchange dgc --link 100mbit --link 20mbit,50ms --model resnet18\n";
+
+const char help_report[] =
+    "Usage: telegrad report RECORDS... -o PAGE.html\n"
+    "       telegrad report --timeline TRACE[,TRACE...] -o PICTURE.svg\n"
+    "Draw what runs wrote. Files may be packed (.gz).\n"
+    "  RECORDS             of train --out or compare --out: a page with a table that\n"
+    "                      sorts, and accuracy, loss, density, ratio, residuals over\n"
+    "                      steps, samples, time and bytes; it needs no network.\n"
+    "                      Runs that differ in their seed alone share a colour; of\n"
+    "                      long runs extremes are drawn. A cut last line is left out\n"
+    "  --timeline TRACE,.. of train --trace, up to 4: what each rank did when, one\n"
+    "                      above the other on one axis of time\n"
+    "  --steps A-B         of the traces, which count from 0 (five after the first)\n"
+    "  --title TEXT        of the page; with --timeline of each trace, in order\n"
+    "  -o, --out FILE      .html, or with --timeline .svg or .html; required\n"
+    "Examples:\n"
+    "  telegrad train --workers 2 --steps 40 --out run.jsonl --trace trace.json\n"
+    "  telegrad report run.jsonl -o report.html\n"
+    "  telegrad report --timeline trace.json --steps 10-14 -o timeline.svg\n";

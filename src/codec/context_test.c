@@ -172,7 +172,8 @@ static const struct {
     {"2bit", 1, 0, 0},         {"strom", 1, 0, 0},
     {"int8", 0, 1.0 / 253, 0}, {"1bit", 0, 1, 0},
     {"sign", 1, 1, 1},         {"adacomp", 1, 1, 0},
-    {"terngrad", 1, 1, 0},
+    {"terngrad", 1, 1, 0},     {"blocktopk", 1, 1, 0},
+    {"dct", 0, 1e-5, 0},
 };
 
 static void check_error(const tg__codec_ops *ops, size_t row, enum test_vector kind)

@@ -44,17 +44,16 @@ static void count_range(void *arg, size_t lo, size_t hi)
     tg__kernel()->vote(b->acc + lo, b->bits, b->voters, lo / 8, hi - lo);
 }
 
-static void vote_all(float *acc, size_t n, const uint8_t **frames, const size_t *lens, int size,
-                     tg__pool *pool)
+static void vote_all(const tg__exchange *x, float *acc, const uint8_t **frames, const size_t *lens)
 {
     (void)lens;
     ballot b = {.acc = acc, .bits = frames};
-    for (int q = 0; q < size; q++) {
+    for (int q = 0; q < x->size; q++) {
         const uint8_t *bits = tg__sign_bits(frames[q]);
         if (bits)
             frames[b.voters++] = bits;
     }
-    tg__pool_chunks(pool, n, TG__CHUNK, count_range, &b);
+    tg__pool_chunks(x->pool, x->n, TG__CHUNK, count_range, &b);
 }
 
 const tg__combine tg__combine_vote = {

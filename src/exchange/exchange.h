@@ -47,10 +47,11 @@ typedef struct tg__combine {
     /* in rank order; the frame has been checked */
     void (*add)(float *acc, size_t n, const uint8_t *frame, size_t len, int rank, tg__pool *pool);
     void (*finish)(float *acc, size_t n, int size);
-    /* NULL, or all of these at once, with the same bits: acc from the ranks' checked frames, whose
-     * list is overwritten. Exchanges that have all frames at hand call it. */
-    void (*all)(float *acc, size_t n, const uint8_t **frames, const size_t *lens, int size,
-                tg__pool *pool);
+    /* NULL, or all of these at once: acc (x->n) from the ranks' checked frames, whose list is
+     * overwritten. Exchanges that have all frames at hand call it. The same bits, unless it looks
+     * at x->segments: then only those exchanges can serve it. */
+    void (*all)(const tg__exchange *x, float *acc, const uint8_t **frames, const size_t *lens);
+    size_t (*room)(size_t n, size_t tensors, int size); /* bytes of x->room; NULL: none */
 } tg__combine;
 /* begin and finish on the cores of x->pool. */
 void tg__combine_begin(const tg__exchange *x, float *acc, size_t n);
@@ -61,6 +62,8 @@ void tg__combine_take(const tg__exchange *x, float *dst, const float *acc, size_
 extern const tg__combine
     tg__combine_mean; /* zeros; += decoded; *= 1.0f / size (exact for powers of two) */
 extern const tg__combine tg__combine_vote; /* sign of the sum of signs; codec sign, scale=none */
+extern const tg__combine
+    tg__combine_clipped; /* mean, each tensor of a rank cut to the median of the ranks' norms */
 
 /* Two-way methods: turn a finished block (of exchange direct) into a coded frame. mean lies where
  * the frame's payload will, so it is used up before the frame is written. */
@@ -122,6 +125,10 @@ struct tg__exchange {
     tg__recode
         *recode; /* NULL: finished blocks go out as dense f32. direct only, set by the maker */
     void *recode_arg;
+    const tg_segment *segments; /* (nsegments) tensors, for combines that look at them; NULL: one.
+                                   Borrowed, set by the maker, as is the room */
+    size_t nsegments;
+    void *room;
     tg_encode_context context; /* ops->leftover: what encoding sums depends on, and a random stream
                                   of its own; set before each start, segments of the vector (or
                                   none) */

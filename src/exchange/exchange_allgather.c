@@ -80,7 +80,7 @@ static void advance_all(tg__exchange *x)
             return;
         a->frames[q] = q == x->rank ? x->parts[0].dst : tg__message_frame(&a->in, (size_t)q);
     }
-    x->combine->all(a->acc, x->n, a->frames, a->in_len, x->size, x->pool);
+    x->combine->all(x, a->acc, a->frames, a->in_len);
     a->next = x->size;
 }
 

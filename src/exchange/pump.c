@@ -203,7 +203,7 @@ static int64_t cost_ns(const tg__flight *f, size_t bytes)
 static size_t own_bytes(const tg__exchange *x)
 {
     size_t bytes = 0;
-    for (size_t i = 0; i < x->nparts; i++)
+    for (size_t i = 0; x->ops->decodes_own && i < x->nparts; i++)
         bytes += x->parts[i].len;
     return x->nparts > 1 ? bytes / (size_t)x->size : bytes;
 }

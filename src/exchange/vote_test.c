@@ -161,7 +161,8 @@ static void one_by_one(void **state)
         tg__combine_vote.add(sum, MAX_N, frames[f], lens[f], (int)f, NULL);
     }
     tg__combine_vote.finish(sum, MAX_N, FRAMES);
-    tg__combine_vote.all(out, MAX_N, list, lens, FRAMES, pool);
+    const tg__exchange x = {.size = FRAMES, .n = MAX_N, .pool = pool};
+    tg__combine_vote.all(&x, out, list, lens);
     assert_memory_equal(out, sum, sizeof sum);
     tg__pool_destroy(pool);
 }

@@ -7,13 +7,14 @@
 
 enum { TG__FEEDBACK_VECTORS = 2 };
 
-/* Settings of velocity feedback (DGC); the others ignore them. */
+/* Settings of velocity feedback (DGC), but for those that name another. */
 typedef struct tg__feedback_params {
     double momentum;
     bool nesterov, masking;
     double clip; /* 0: off; else each tensor is scaled to norm <= clip / sqrt(world) before */
     int world;
-    double beta; /* momentum feedback (Signum): share of the old average */
+    double beta;  /* momentum feedback (Signum): share of the old average */
+    double decay; /* residual feedback: the old residual is multiplied with it; 0: not at all */
 } tg__feedback_params;
 
 typedef struct tg__feedback tg__feedback;

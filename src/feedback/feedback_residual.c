@@ -1,10 +1,12 @@
-/* Error feedback: p = r + g, send C(p), r = p - D(C(p)).
+/* Error feedback: p = r + g, send C(p), r = p - D(C(p)); with a decay: p = decay * r + g.
  *
  * r is the accumulator: compensate adds g to it in place and p is r itself, so a step costs one
  * pass over the vector and the sparse `sent` touches k elements only. Sum of all that was sent
- * plus r is the sum of the gradients: exactly on dyadic data, for every codec.
+ * plus r is the sum of the gradients: exactly on dyadic data, for every codec. A decay forgets what
+ * has waited long.
  *
- * Source: Seide et al. 2014; Aji and Heafield 2017, arXiv:1704.05021, alg. 1 */
+ * Source: Seide et al. 2014; Aji and Heafield 2017, arXiv:1704.05021, alg. 1; decay: Peng et al.
+ * 2024, arXiv:2411.19870, alg. 1 */
 #include "feedback/feedback.h"
 #include "kernel/parallel.h"
 
@@ -13,7 +15,10 @@ enum { R };
 static void compensate(tg__feedback *f, const float *g, size_t n, float *scratch, const float **p_p)
 {
     (void)scratch;
-    tg__parallel_add(f->pool, f->vec[R], g, n);
+    if (f->params.decay > 0 && f->params.decay != 1)
+        tg__parallel_scale_add(f->pool, f->vec[R], (float)f->params.decay, g, n);
+    else
+        tg__parallel_add(f->pool, f->vec[R], g, n);
     *p_p = f->vec[R];
 }
 

@@ -130,6 +130,26 @@ static void nothing_is_lost(void **state)
     assert_telescopes("velocity", 0, true);
 }
 
+/* p = decay * r + g, each step rounded; 1 and 0 are without. */
+static void a_decay_forgets(void **state)
+{
+    (void)state;
+    static const double decays[] = {0.95, 0.5, 1, 0};
+    for (size_t d = 0; d < TG__COUNT(decays); d++) {
+        setup("residual", 0, false, false);
+        x.f.params.decay = decays[d];
+        anything(x.u, N, 4);
+        anything(x.g, N, 5);
+        for (size_t i = 0; i < N; i++) {
+            const float kept = x.u[i] * (decays[d] == 0 ? 1 : (float)decays[d]);
+            x.w[i] = kept + x.g[i];
+        }
+        const float *p;
+        x.f.ops->compensate(&x.f, x.g, N, x.scratch, &p);
+        assert_memory_equal(p, x.w, sizeof x.w);
+    }
+}
+
 static void residual_bypass_leaves_the_residual(void **state)
 {
     (void)state;
@@ -288,6 +308,7 @@ int main(void)
         cmocka_unit_test(lists_what_exists),
         cmocka_unit_test(none_forgets),
         cmocka_unit_test(nothing_is_lost),
+        cmocka_unit_test(a_decay_forgets),
         cmocka_unit_test(residual_bypass_leaves_the_residual),
         cmocka_unit_test(velocity_has_the_bits_of_the_fused_kernel),
         cmocka_unit_test(velocity_limits),

@@ -26,6 +26,23 @@ void tg__parallel_add(tg__pool *pool, float *dst, const float *src, size_t n)
     RUN(pool, n, add, .dst = dst, .src = src);
 }
 
+/* A piece at a time, so that the sum finds the product in the cache. */
+static void scale_add(void *arg, size_t lo, size_t hi)
+{
+    enum { PIECE = 4096 };
+    const job *j = arg;
+    for (size_t at = lo; at < hi; at += PIECE) {
+        const size_t n = TG__MIN(hi - at, (size_t)PIECE);
+        tg__kernel()->scale(j->dst + at, j->a, n);
+        tg__kernel()->add(j->dst + at, j->src + at, n);
+    }
+}
+
+void tg__parallel_scale_add(tg__pool *pool, float *dst, float a, const float *src, size_t n)
+{
+    RUN(pool, n, scale_add, .dst = dst, .src = src, .a = a);
+}
+
 static void sub(void *arg, size_t lo, size_t hi)
 {
     const job *j = arg;

@@ -7,6 +7,8 @@
 #include "kernel/kernel.h"
 
 void tg__parallel_add(tg__pool *pool, float *dst, const float *src, size_t n);
+/* dst = a * dst + src (product rounded, then sum rounded) */
+void tg__parallel_scale_add(tg__pool *pool, float *dst, float a, const float *src, size_t n);
 void tg__parallel_sub(tg__pool *pool, float *dst, const float *src, size_t n);
 void tg__parallel_copy(tg__pool *pool, float *dst, const float *src, size_t n);
 void tg__parallel_copy_stats(tg__pool *pool, float *dst, const float *src, size_t n,

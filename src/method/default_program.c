@@ -11,6 +11,7 @@
 typedef struct lane {
     tg__exchange *coded, *dense; /* the same object when the method is dense */
     float *aggregate;            /* (n) */
+    void *room;                  /* the combine's; NULL: it wants none */
     bool was_coded, was_nonfinite;
     double eta; /* of the residual that was encoded; 0: unknown */
 } lane;
@@ -99,6 +100,27 @@ static tg_status check_leftover(const tg__method *m, const program *p, const tg_
                    tg_spec_name(m->spec), x->entry.name);
 }
 
+static const tg__combine *combine_of(const tg__method *m)
+{
+    const tg__combine *combine = m->def->combine == NULL ? &tg__combine_mean : m->def->combine;
+    const bool cuts =
+        combine != &tg__combine_clipped || strcmp(tg_spec_word(m->spec, "clip"), "median") == 0;
+    return cuts ? combine : &tg__combine_mean;
+}
+
+/* What combines may want that look at tensors. */
+static tg_status make_room(const tg__method *m, const program *p, lane *l)
+{
+    tg__exchange *x = l->coded;
+    x->segments = p->segments;
+    x->nsegments = m->setup.count;
+    if (x->combine->room == NULL)
+        return TG_OK;
+    TG_TRY(tg__alloc(x->combine->room(x->n, m->setup.count, x->size), 1, &l->room));
+    x->room = l->room;
+    return TG_OK;
+}
+
 static tg_status make_lane(tg__method *m, program *p, lane *l)
 {
     const tg__exchange_ops *coded = tg__method_exchange(m);
@@ -114,10 +136,11 @@ static tg_status make_lane(tg__method *m, program *p, lane *l)
         p->again->pool = s->pool;
     }
     TG_TRY(tg__alloc(m->n, sizeof(float), &l->aggregate));
-    TG_TRY(tg__exchange_create(
-        coded, s->rank, s->size, m->n, coded->leftover != NULL ? p->again : p->codec,
-        m->def->combine == NULL ? &tg__combine_mean : m->def->combine, &l->coded));
+    TG_TRY(tg__exchange_create(coded, s->rank, s->size, m->n,
+                               coded->leftover != NULL ? p->again : p->codec, combine_of(m),
+                               &l->coded));
     l->coded->pool = s->pool;
+    TG_TRY(make_room(m, p, l));
     if (twoway)
         TG_TRY(tg__twoway_create(s, p->segments, p->codec, l->coded, &p->twoway));
     if (s->pushes && s->size > 1)
@@ -194,6 +217,7 @@ static void default_fini(tg__method *m)
             tg__exchange_destroy(p->lanes[i].dense);
         tg__exchange_destroy(p->lanes[i].coded);
         free(p->lanes[i].aggregate);
+        free(p->lanes[i].room);
     }
     free(p->lanes);
     tg__twoway_destroy(p->twoway);

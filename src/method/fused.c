@@ -219,7 +219,8 @@ static const struct {
 
 tg__fused_fn tg__fused_find(const tg__feedback *f, const tg_codec *c)
 {
-    if (f->params.clip != 0) /* the gradient is rewritten first */
+    const double decay = f->params.decay;
+    if (f->params.clip != 0 || (decay > 0 && decay != 1)) /* a vector is rewritten first */
         return NULL;
     for (size_t i = 0; i < TG__COUNT(fused); i++)
         if (fused[i].codec == c->ops && strcmp(fused[i].feedback, f->ops->entry.name) == 0)

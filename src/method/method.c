@@ -138,6 +138,8 @@ static tg_status make_feedback(tg__method *m)
         params->masking = tg_spec_flag(m->spec, "masking");
         params->clip = tg_spec_real(m->spec, "clip");
     }
+    if (tg_spec_has(m->spec, "decay"))
+        params->decay = tg_spec_real(m->spec, "decay");
     if (tg_spec_has(m->spec, "beta"))
         params->beta = tg_spec_real(m->spec, "beta");
     for (size_t i = 0; i < m->feedback->ops->vectors; i++)

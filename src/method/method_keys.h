@@ -37,6 +37,20 @@
 #define TG__KEY_EXCHANGE_ROUNDED_OR_RING \
     TG__KEY_EXCHANGE_ROUNDED_BY("|ring", " (ring: at every step)")
 
+/* Of codecs that take tensors as wholes. */
+#define TG__KEY_EXCHANGE_WHOLE(reason)                                      \
+    {                                                                       \
+        .name = "exchange", .type = TG_KEY_CHOICE, .def = "allgather",      \
+        .choices = "allgather|auto|none",                                   \
+        .help = "allgather, as " reason ", and so auto; " TG__EXCHANGE_NONE \
+    }
+
+#define TG__KEY_DECAY(text)                                                                      \
+    {                                                                                            \
+        .name = "decay", .type = TG_KEY_REAL, .def = text, .min = 0, .max = 1, .min_open = true, \
+        .help = "share of the old residual that stays in each exchange; 1: all"                  \
+    }
+
 #define TG__KEY_FEEDBACK_OF_ROUNDING                                                          \
     {                                                                                         \
         .name = "feedback", .type = TG_KEY_CHOICE, .def = "none", .choices = "none|residual", \

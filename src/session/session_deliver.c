@@ -69,8 +69,7 @@ static bool flagged(const lane_op *o)
     return ((o->op.flags_in | o->op.flags) & TG__FLAG_NONFINITE) != 0;
 }
 
-/* Of one rank alone: others know nothing of its flags. */
-static bool was_pushed(const tg_session *s, const lane_op *o)
+bool tg__session_was_pushed(const tg_session *s, const lane_op *o)
 {
     return s->strategy->pushes && o->update && !o->op.task.coded;
 }
@@ -81,7 +80,8 @@ static bool step_flagged(const tg_session *s, uint64_t of_step)
     for (size_t b = 0; b < s->nbuckets; b++)
         for (size_t l = 0; l < s->lanes; l++) {
             const lane_op *o = &s->bucket[b].lane[l];
-            if (o->waiting && o->op.step == of_step && flagged(o) && !was_pushed(s, o) &&
+            if (o->waiting && o->op.step == of_step && flagged(o) &&
+                !tg__session_was_pushed(s, o) &&
                 (!s->separable || s->config.on_nonfinite == TG_NONFINITE_FAIL ||
                  o->op.flags & TG__FLAG_CLOSES))
                 return true;
@@ -124,7 +124,7 @@ static void repay(const tg_session *s, lane_op *o)
  * NULL: all that waits of that step. */
 static tg_status drop(tg_session *s, uint64_t of_step, const lane_op *only)
 {
-    const bool alone = only != NULL && was_pushed(s, only);
+    const bool alone = only != NULL && tg__session_was_pushed(s, only);
     if (s->config.on_nonfinite == TG_NONFINITE_FAIL && !alone)
         return refuse(s, of_step);
     for (size_t b = 0; b < s->nbuckets; b++) /* no begin() may be running beside undo() */
@@ -144,6 +144,10 @@ static tg_status drop(tg_session *s, uint64_t of_step, const lane_op *only)
                 .of_step = of_step, .bucket = (uint32_t)b, .tag = o->tag, .lr = o->lr};
             s->strategy->ops->result(s->strategy, &dropped);
         }
+    if (alone) { /* all hear of it with the next mean */
+        s->lost = s->lost || (only->op.flags & TG__FLAG_NONFINITE) != 0;
+        return TG_OK;
+    }
     s->skipped += s->dropped != of_step + 1;
     s->dropped = of_step + 1;
     s->since.skipped = true;
@@ -177,7 +181,8 @@ static void apply(tg_session *s, lane_op *o)
                           .agg = o->update ? agg : tg__session_clip(s, agg, n),
                           .lr = o->lr};
     o->waiting = false;
-    tg_clock_work(s->transport->clock, s->bucket[o->op.bucket].cost.apply_ns);
+    if (!tg__session_was_pushed(s, o)) /* which is an addition, no update */
+        tg_clock_work(s->transport->clock, s->bucket[o->op.bucket].cost.apply_ns);
     s->strategy->ops->result(s->strategy, &r);
     (void)tg_now_ns(s->transport->clock); /* that work is over */
 }

@@ -103,6 +103,7 @@ tg_status tg_eval_end(tg_session *s)
             memcpy(t->param, s->eval_kept[i], t->n * sizeof(float));
     }
     s->evaluating = false;
+    tg__session_round_goes_on(s);
     return TG_OK;
 }
 

@@ -21,6 +21,8 @@ static const char *const strategies[] = {"ssgd",
                                          "diloco:every=3",
                                          "streaming:every=4,fragments=2,overlap=2",
                                          "eager:every=3",
+                                         "sparseloco:every=3",
+                                         "demo",
                                          "gossip:mean=4",
                                          "gossip:overlap=2,mean=7"};
 enum { STRATEGIES = sizeof strategies / sizeof *strategies };
@@ -121,8 +123,8 @@ static void a_slow_rank_is_waited_for(void **state)
 static void away_for_long(fixture_job *job)
 {
     away(job);
-    job->pause_ms = 2000;
-    job->timeout_ms = 500;
+    job->pause_ms = 4000;
+    job->timeout_ms = 1000;
 }
 
 /* The others have ended when it returns: it ends too, and nobody goes on without it. */

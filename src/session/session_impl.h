@@ -116,8 +116,10 @@ struct tg_session {
     size_t unready;    /* tensors whose gradient of this step is not complete */
     bool nonfinite;    /* this rank's gradient of this step */
     bool lost;         /* ... or of an own step that was not taken */
-    int64_t round_ns;  /* when the strategy's round began */
-    bool late;         /* this rank is past its deadline: it sits out the rest of the round */
+    /* This rank's time in steps of the strategy's round; since when more of it counts; whether that
+     * is past the deadline: it sits out the rest of the round. */
+    int64_t round_ns, counts_from_ns;
+    bool late;
     atomic_int stop_requested; /* set from any thread, and from signal handlers */
     bool stop_now;             /* what the closing envelopes of this step say */
     int64_t apply_ns, wait_ns; /* since the last tg_step */
@@ -189,6 +191,8 @@ TG_NODISCARD tg_status tg__session_deliver(tg_session *s, uint64_t due);
 TG_NODISCARD tg_status tg__session_deliver_step(tg_session *s);
 TG_NODISCARD tg_status tg__session_deliver_bucket(tg_session *s, const bucket *b);
 TG_NODISCARD tg_status tg__session_deliver_early(tg_session *s);
+/* Whether o is from one rank to another, who alone knows its flags: an action with a hop. */
+bool tg__session_was_pushed(const tg_session *s, const lane_op *o);
 /* The method takes in what this rank dropped from o's sums, if it has not yet: o is in, and its
  * step is applied. (session_deliver.c) */
 TG_NODISCARD tg_status tg__session_absorb(tg_session *s, lane_op *o);
@@ -212,6 +216,9 @@ TG_NODISCARD tg_status tg__session_report_make(tg_session *s);
 void tg__session_report_free(tg_session *s);
 void tg__session_report_op(tg_session *s, const lane_op *o);
 TG_NODISCARD tg_status tg__session_report_end(tg_session *s, tg_step_info *info);
+/* What was done up to here, beside steps, is not of the strategy's round: its deadline is about
+ * steps. (session_step.c) */
+void tg__session_round_goes_on(tg_session *s);
 /* What this rank counts in step t: tg__strategy_ops.weight. (session_step.c) */
 double tg__session_weight(const tg_session *s, uint64_t t);
 /* Mean over ranks of the AVERAGED tensors into their params, rank 0's of the others.

@@ -90,7 +90,7 @@ void tg__session_report_op(tg_session *s, const lane_op *o)
     info->coded_bytes += op->task.coded_bytes + TG__ENVELOPE_BYTES;
     info->density += op->task.density * (double)n; /* a sum until the end */
     s->delivered += n;
-    info->coded = op->task.coded;
+    info->coded = op->task.coded || tg__session_was_pushed(s, o);
     if (o->loaded) /* from a checkpoint, which does not tell more */
         return;
     m->n += n;

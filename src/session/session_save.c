@@ -159,6 +159,8 @@ static tg_status put_all(tg_session *s, tg__ckpt_writer *w, const void *extra, s
     TG_TRY(put_inbox(s, w, &c.in_flight));
     TG_TRY(tg__ckpt_put(w, "session", &c, sizeof c));
     TG_TRY(tg__ckpt_put(w, "extra", extra, len));
+    if (s->strategy->deadline_ns > 0)
+        TG_TRY(tg__ckpt_put(w, "round", &s->round_ns, sizeof s->round_ns));
     TG_TRY(tg__session_put_exchanges(s, w));
     for (size_t i = 0; i < s->ntensors; i++) {
         char name[512];
@@ -219,7 +221,9 @@ tg_status tg_session_save(tg_session *s, const char *dir, const void *extra, siz
     tg__weights_mark mark;
     TG_TRY(tg__agree(s->engine, write_weights(s, dir, write_own(s, dir, extra, len), &mark)));
     status = s->transport->rank == 0 ? tg__ckpt_dir_commit(dir, s->t, &mark) : TG_OK;
-    return tg__agree(s->engine, status);
+    status = tg__agree(s->engine, status);
+    tg__session_round_goes_on(s);
+    return status;
 }
 
 /* ---- loading --------------------------------------------------------------------------------- */
@@ -314,6 +318,10 @@ static tg_status get_all(tg_session *s, tg__ckpt_reader *r, const tg_weights *w)
     TG_TRY(tg__alloc(len, 1, &s->ckpt_bytes));
     memcpy(s->ckpt_bytes, bytes, len);
     s->ckpt_len = len;
+    if (s->strategy->deadline_ns > 0) {
+        TG_TRY(tg__ckpt_get(r, "round", sizeof s->round_ns, &bytes, &len));
+        memcpy(&s->round_ns, bytes, len);
+    }
     TG_TRY(tg__ckpt_get_state(r, s->state));
     TG_TRY(tg__session_read_weights(s, w));
     for (size_t i = 0; i < s->ntensors; i++) {
@@ -394,6 +402,7 @@ tg_status tg_session_load(tg_session *s, const char *dir, const void **extra_p, 
     tg_status status = load(s, dir);
     if (status != TG_OK)
         return tg__session_failed(s, status);
+    tg__session_round_goes_on(s);
     *extra_p = s->ckpt_bytes;
     *len_p = s->ckpt_len;
     return TG_OK;

@@ -335,7 +335,6 @@ tg_status tg__session_handshake(tg_session *s, const char *start, const char *di
 {
     TG_TRY(tg__session_build(s));
     s->begun = true;
-    s->round_ns = tg_now_ns(s->transport->clock);
     char *text = describe(s, start);
     if (text == NULL)
         return tg_fail(TG_E_NOMEM, "out of memory in the handshake");
@@ -400,5 +399,8 @@ tg_status tg_session_begin(tg_session *s)
     TG_TRY(tg__session_check(s));
     TG_TRY(tg__session_can_begin(s, "tg_session_begin"));
     tg_status status = begin(s);
-    return status == TG_OK ? TG_OK : tg__session_failed(s, status);
+    if (status != TG_OK)
+        return tg__session_failed(s, status);
+    tg__session_round_goes_on(s);
+    return TG_OK;
 }

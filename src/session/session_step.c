@@ -274,16 +274,22 @@ static tg_status compare_hashes(tg_session *s)
     return TG_OK;
 }
 
-/* Whether the step that begins now is one too many. */
-static void watch_deadline(tg_session *s)
+void tg__session_round_goes_on(tg_session *s)
 {
     const tg__strategy *y = s->strategy;
-    if (y->deadline_ns == 0)
+    s->counts_from_ns = tg_now_ns(s->transport->clock);
+    s->late = y->deadline_ns > 0 && s->round_ns > y->deadline_ns;
+}
+
+/* A step is over. */
+static void count_round(tg_session *s)
+{
+    if (s->strategy->deadline_ns == 0)
         return;
-    const int64_t now = tg_now_ns(s->transport->clock);
-    if (s->t % y->round_steps == 0)
-        s->round_ns = now;
-    s->late = now - s->round_ns > y->deadline_ns;
+    s->round_ns += tg_now_ns(s->transport->clock) - s->counts_from_ns;
+    if (s->t % s->strategy->round_steps == 0)
+        s->round_ns = 0;
+    tg__session_round_goes_on(s);
 }
 
 static void open_step(tg_session *s)
@@ -353,7 +359,7 @@ static tg_status step(tg_session *s, tg_step_info *info)
     s->near_reported = near;
     s->t++;
     open_step(s);
-    watch_deadline(s);
+    count_round(s);
     return compare_hashes(s);
 }
 

@@ -19,11 +19,17 @@ static const char *const strategies[] = {"pipe:width=3",
                                          "fedavg:every=3,clients=0.67",
                                          "diloco:every=3",
                                          "eager:every=3",
+                                         "sparseloco:every=4",
                                          "streaming:every=4,fragments=2,overlap=2,alpha=0.5",
                                          "gossip:mean=4",
                                          "gossip:overlap=2,mean=7"};
-static const char *const methods[] = {"dense", "topk:density=0.1", "qsgd", "efsign",
-                                      "topk:density=0.1,exchange=reducescatter"};
+static const char *const methods[] = {"dense",
+                                      "topk:density=0.1",
+                                      "qsgd",
+                                      "efsign",
+                                      "topk:density=0.1,exchange=reducescatter",
+                                      "blocktopk:keep=7",
+                                      "dct:keep=3"};
 
 static void run(const fixture_job *job)
 {
@@ -89,6 +95,27 @@ static void test_same_bits_and_resume(void **state)
     assert_int_equal(rmdir(dir), 0);
 }
 
+/* With nothing cut and nothing left, the mean is that of dense, and the round DiLoCo's without
+ * momentum. */
+static void test_sparseloco_limits(void **state)
+{
+    (void)state;
+    static float want[FIXTURE_N];
+    static const char *const same[][2] = {
+        {"dense", "diloco:every=4,lr=0.5,momentum=0"},
+        {"dense", "sparseloco:every=4,lr=0.5"},
+        {"blocktopk:keep=4096,values=f32,decay=1,clip=no", "sparseloco:every=4,lr=0.5"}};
+    for (size_t i = 0; i < 3; i++) {
+        fixture_job job = job_of(0, 1);
+        job.method = same[i][0];
+        job.strategy = same[i][1];
+        run(&job);
+        if (i == 0)
+            memcpy(want, result[0].w, sizeof want);
+        assert_memory_equal(result[0].w, want, sizeof want);
+    }
+}
+
 /* One rank's NaN: nobody hangs, all end alike and finite. */
 static void test_nonfinite(void **state)
 {
@@ -117,6 +144,36 @@ static void test_nonfinite_fails(void **state)
         job.nan_step = 6;
         job.strategy = strncmp(job.strategy, "fedavg", 6) == 0 ? "fedavg:every=3" : job.strategy;
         job.on_nonfinite = TG_NONFINITE_FAIL;
+        fixture_run(&job, result);
+        for (int r = 0; r < 3; r++)
+            if (result[r].status != TG_E_NONFINITE)
+                fail_msg("%s, rank %d: %d %s", job.strategy, r, result[r].status, result[r].error);
+    }
+}
+
+/* Parameters that leave f32's range: their rank goes back to the last mean; where that is an error
+ * all hear of it with the next one. */
+static void test_gossip_of_infinity(void **state)
+{
+    (void)state;
+    static const char *const gossips[] = {"gossip:mean=4", "gossip:overlap=2,mean=4"};
+    for (int i = 0; i < 4; i++) {
+        fixture_job job = fixture_defaults();
+        job.strategy = gossips[i % 2];
+        job.optimizer = "sgd:lr=4";
+        job.world = 3;
+        job.dyadic = true;
+        job.bucket_bytes = 1400;
+        job.huge_ranks = 2;
+        job.huge_step = 5;
+        job.huge_at = 600;
+        job.on_nonfinite = i < 2 ? TG_NONFINITE_SKIP : TG_NONFINITE_FAIL;
+        if (i < 2) {
+            run(&job);
+            for (size_t e = 0; e < FIXTURE_N; e++)
+                assert_true(isfinite(result[1].w[e]));
+            continue;
+        }
         fixture_run(&job, result);
         for (int r = 0; r < 3; r++)
             if (result[r].status != TG_E_NONFINITE)
@@ -190,8 +247,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_same_bits_and_resume),
+        cmocka_unit_test(test_sparseloco_limits),
         cmocka_unit_test(test_nonfinite),
         cmocka_unit_test(test_nonfinite_fails),
+        cmocka_unit_test(test_gossip_of_infinity),
         cmocka_unit_test(test_stop),
         cmocka_unit_test(test_idle),
         cmocka_unit_test(test_refused),

@@ -63,12 +63,13 @@ static void receive(sum *s, int ranks, size_t step, int hop)
     s->sent[step].out = false;
 }
 
-static int hop_of(int ranks, size_t c)
+/* Of push number k. */
+static int hop_of(int ranks, size_t k)
 {
     int hops = 0;
     while (1 << hops < ranks)
         hops++;
-    return 1 << c % (size_t)hops;
+    return 1 << k % (size_t)hops;
 }
 
 static void assert_near(const float *a, const double *b, double scale, const char *what, size_t t)
@@ -99,17 +100,20 @@ static void compare(const char *strategy, size_t overlap, int ranks)
         for (int j = 0; j < ranks; j++)
             for (size_t e = 0; e < PLAY_N; e++)
                 z[j][e] = s.x[j][e] / s.m[j];
-        if (overlap > 0 && t >= overlap)
-            receive(&s, ranks, t - overlap, hop_of(ranks, t - overlap));
+        const size_t every = overlap > 0 ? overlap : 1;
+        const bool pushes = t % every == 0;
+        if (overlap > 0 && pushes && t > 0)
+            receive(&s, ranks, t - overlap, hop_of(ranks, t / every - 1));
         for (int j = 0; j < ranks; j++) {
             for (size_t e = 0; e < PLAY_N; e++) {
-                s.x[j][e] = (s.x[j][e] - 0.05 * (g[j][e] + 0.01 * z[j][e])) / 2;
+                s.x[j][e] -= 0.05 * (g[j][e] + 0.01 * z[j][e]);
+                s.x[j][e] /= pushes ? 2 : 1;
                 s.sent[t].x[j][e] = s.x[j][e];
             }
-            s.m[j] /= 2;
+            s.m[j] /= pushes ? 2 : 1;
             s.sent[t].m[j] = s.m[j];
         }
-        s.sent[t].out = true;
+        s.sent[t].out = pushes;
         if (overlap == 0)
             receive(&s, ranks, t, hop_of(ranks, t));
         play_step(&p);
@@ -119,7 +123,7 @@ static void compare(const char *strategy, size_t overlap, int ranks)
     double mean[PLAY_N] = {0}, mass = 0;
     for (size_t t = 0; t < STEPS; t++)
         if (s.sent[t].out)
-            receive(&s, ranks, t, hop_of(ranks, t));
+            receive(&s, ranks, t, hop_of(ranks, t / overlap));
     for (int j = 0; j < ranks; j++) {
         mass += s.m[j];
         for (size_t e = 0; e < PLAY_N; e++)
@@ -226,8 +230,15 @@ static void one_rank_is_sequential(void **state)
     }
 }
 
-/* A gradient that is not finite costs its rank a step; parameters that are not are lost at the next
- * mean, when all begin from the last one. */
+static void spoil(play_rank *r)
+{
+    for (size_t i = 0; i < r->s->nslots; i++)
+        if (strcmp(r->s->request[i].name, "mass") == 0)
+            r->s->slot[i][0][3] = INFINITY;
+}
+
+/* A gradient that is not finite costs its rank a step; a rank whose parameters are not goes back to
+ * the last mean when its push is over, alone; if that is a mean, all do. */
 static void not_finite(void **state)
 {
     (void)state;
@@ -242,13 +253,20 @@ static void not_finite(void **state)
             assert_true(isfinite(p.rank[j].w[e]));
     float last[PLAY_N];
     memcpy(last, p.rank[0].w, sizeof last);
-    for (int t = 6; t < 12; t++) {
-        play_step(&p);
-        if (t == 8)
-            for (size_t i = 0; i < p.rank[2].s->nslots; i++)
-                if (strcmp(p.rank[2].s->request[i].name, "mass") == 0)
-                    p.rank[2].s->slot[i][0][3] = INFINITY;
-    }
+    play_step(&p);
+    spoil(&p.rank[2]);
+    play_step(&p); /* its push comes back as nothing before the next step */
+    assert_true(isinf(p.rank[2].w[3]) != 0);
+    p.bad_rank = 2;
+    play_step(&p);
+    for (int j = 0; j < 3; j++)
+        for (size_t e = 0; e < PLAY_N; e++)
+            assert_true(isfinite(p.rank[j].w[e]));
+    play_step(&p);
+    play_step(&p);
+    spoil(&p.rank[2]);
+    play_step(&p);
+    assert_int_equal(p.t, 12);
     assert_int_equal(p.flights, 0);
     for (int j = 0; j < 3; j++) { /* bucket 1 is lost, the other is not */
         assert_memory_equal(p.rank[j].w, last, 30 * sizeof *last);
@@ -258,12 +276,42 @@ static void not_finite(void **state)
     play_destroy(&p);
 }
 
+/* A run that was drained goes on as if it began. */
+static void it_goes_on_after_a_drain(void **state)
+{
+    (void)state;
+    play p, again;
+    start(&p, "gossip:mean=1000,overlap=2", "sgd:lr=0.1", 5);
+    for (int t = 0; t < 5; t++)
+        play_step(&p);
+    play_drain(&p);
+    play_create(&again, "gossip:mean=1000,overlap=2", "sgd:lr=0.1", 5);
+    again.t = p.t;
+    for (int j = 0; j < 5; j++)
+        memcpy(again.rank[j].w, p.rank[j].w, sizeof again.rank[j].w);
+    play_begin_run(&again);
+    for (int j = 0; j < 5; j++)
+        again.rank[j].s->anew = p.t;
+    for (int t = 0; t < 4; t++) {
+        play_step(&again);
+        play_step(&p);
+        for (int j = 0; j < 5; j++)
+            assert_same_bits(again.rank[j].w, p.rank[j].w);
+    }
+    play_drain(&p);
+    play_drain(&again);
+    assert_same_bits(again.rank[0].w, p.rank[4].w);
+    play_destroy(&p);
+    play_destroy(&again);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(powers_of_two_agree),    cmocka_unit_test(it_is_push_sum),
-        cmocka_unit_test(means_are_exact),        cmocka_unit_test(a_mean_in_each_step_is_local),
-        cmocka_unit_test(one_rank_is_sequential), cmocka_unit_test(not_finite),
+        cmocka_unit_test(powers_of_two_agree),      cmocka_unit_test(it_is_push_sum),
+        cmocka_unit_test(means_are_exact),          cmocka_unit_test(a_mean_in_each_step_is_local),
+        cmocka_unit_test(one_rank_is_sequential),   cmocka_unit_test(not_finite),
+        cmocka_unit_test(it_goes_on_after_a_drain),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -51,6 +51,8 @@ static void they_are_one_another(void **state)
         assert_same_runs("diloco:every=3,lr=1,momentum=0", "local:every=3", optimizer, 11);
         assert_same_runs("streaming:every=4,fragments=1,overlap=0", "diloco:every=4", optimizer,
                          14);
+        assert_same_runs("sparseloco:every=4,lr=0.5", "diloco:every=4,lr=0.5,momentum=0", optimizer,
+                         13);
         assert_same_runs("fedavg:every=3", "local:every=3,momentum=reset", optimizer, 11);
         assert_same_runs("local:every=3,after=1000", "ssgd", optimizer, 8);
     }

@@ -25,7 +25,7 @@ static const tg_key keys[] = {
      .type = TG_KEY_REAL,
      .def = "0",
      .max = 1e6,
-     .help = "seconds since its round began after which a rank begins no step more and hands in "
+     .help = "seconds in the steps of a round after which a rank begins none more and hands in "
              "what it has; 0: none"},
     {.name = NULL}};
 

@@ -1,21 +1,23 @@
-/* Stochastic gradient push: in each step a rank hands half of what it has to one other rank, and
- * takes in what a third one sent.
+/* Stochastic gradient push: a rank hands half of what it has to one other rank, and takes in what a
+ * third one sent.
  *
  *     x    this rank's mass, m its weight; z = x / m are its parameters; x = z, m = 1 to begin with
- *     every `mean` steps:  z' = optimizer(z, own g),  x = x + (z' - z)
- *                          A = mean of x (m is 1), x = z = A;  the c of other steps begin at 0
- *     other steps, c = 0, 1, ..:
+ *     steps c = 0, 1, .. since the last mean:
  *         z' = optimizer(z, own g),  x = x + (z' - z)
- *         x = x / 2, m = m / 2;  x is sent to the rank 2^(c mod ceil(log2 P)) further
- *         what was sent `overlap` steps ago comes in:  x = x + that, m = m + its weight
- *         (overlap > 0: before the next optimizer's step)
+ *         c a multiple of `overlap` (of 1, if that is 0):
+ *             x = x / 2, m = m / 2;  x goes to the rank 2^k further, k = 0, 1, .. in turn while
+ *             2^k < P;  it comes in `overlap` steps later:  x = x + that, m = m + its weight
+ *             (overlap > 0: before the next is sent, so that one is under way at a time)
  *         z = x / m
+ *     every `mean` steps, in the place of a push:
+ *         A = mean of x (m is 1),  x = z = A
  *
- * In this graph a rank sends to as many as it receives from, so m is the same on all ranks: a
- * number that follows from c, which need not be sent. It is a dyadic fraction, 1 where nothing is
- * under way; all pushes come in before a mean. A, the slot "global", is the same on all ranks: what
- * evaluation, checkpoints and hashes use. A push that some rank could not make counts as if the
- * receiver's own had come; a mean that is not finite is lost, and all go back to the last one.
+ * In this graph a rank sends to as many as it receives from, so m is the same on all ranks and need
+ * not be sent: 1/2 while a push is under way, else 1. All pushes come in before a mean. A, the slot
+ * "global", is the same on all ranks: what evaluation, checkpoints and hashes use.
+ *
+ * A push that is not finite counts as if the receiver's own had come; its sender goes back to A. A
+ * mean that is not finite is lost, and all go back to the last one.
  *
  * Source: SGP, overlap: Assran et al. 2019, arXiv:1811.10792
  *         a mean now and then: Chen et al. 2021, arXiv:2105.09080 */
@@ -28,27 +30,26 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { OF_MEAN = 0, OF_PUSH = 1, OVERLAP_MAX = 64 }; /* tags; OF_PUSH + number of the slot */
+enum { OF_MEAN = 0, OF_PUSH = 1 }; /* tags */
 
 typedef struct gossip {
     uint64_t overlap, mean;
-    size_t nsent;                           /* slots of pushes under way */
-    size_t global, mass, sent[OVERLAP_MAX]; /* mass: overlap > 0 */
-    char name[OVERLAP_MAX][32];
-    int hops; /* ceil(log2 P) */
+    size_t global, mass, sent; /* slots; mass: overlap > 0 */
+    int hops;                  /* ceil(log2 P) */
 } gossip;
 
-static const tg_key keys[] = {{.name = "overlap",
-                               .type = TG_KEY_INT,
-                               .def = "0",
-                               .max = OVERLAP_MAX,
-                               .help = "what is sent comes in so many steps later"},
-                              {.name = "mean",
-                               .type = TG_KEY_DURATION,
-                               .def = "50",
-                               .max = INFINITY,
-                               .help = "steps from one exact mean over all ranks to the next"},
-                              {.name = NULL}};
+static const tg_key keys[] = {
+    {.name = "overlap",
+     .type = TG_KEY_INT,
+     .def = "0",
+     .max = 1e6,
+     .help = "what is sent comes in so many steps later, when the next is sent"},
+    {.name = "mean",
+     .type = TG_KEY_DURATION,
+     .def = "50",
+     .max = INFINITY,
+     .help = "steps from one exact mean over all ranks to the next"},
+    {.name = NULL}};
 
 /* ---- when ------------------------------------------------------------------------------------ */
 
@@ -74,18 +75,6 @@ static uint64_t due(const tg__strategy *s, uint64_t t)
     return t + g->overlap < mean ? t + g->overlap : mean;
 }
 
-/* m after the push of step c since the last mean. With the pushes of the last `overlap` steps under
- * way: half goes out each step, and comes back `overlap` steps later. */
-static float weight_after(const gossip *g, uint64_t c)
-{
-    double m = 1, sent[OVERLAP_MAX] = {0};
-    for (uint64_t i = 0; i <= c && g->nsent > 0; i++) {
-        m = (m + sent[i % g->nsent]) / 2;
-        sent[i % g->nsent] = m;
-    }
-    return (float)(g->overlap == 0 ? 1 : m);
-}
-
 /* ---- making one ------------------------------------------------------------------------------ */
 
 static tg_status add_slots(tg__strategy *s, gossip *g)
@@ -94,10 +83,7 @@ static tg_status add_slots(tg__strategy *s, gossip *g)
     TG_TRY(tg__strategy_add_slot(s, "global", TG__ROLE_REPLICATED, &g->global));
     if (g->overlap > 0)
         TG_TRY(tg__strategy_add_slot(s, "mass", TG__ROLE_RANK, &g->mass));
-    for (size_t i = 0; i < g->nsent; i++) {
-        snprintf(g->name[i], sizeof g->name[i], "sent %zu", i);
-        TG_TRY(tg__strategy_add_slot(s, g->name[i], TG__ROLE_RANK, &g->sent[i]));
-    }
+    TG_TRY(tg__strategy_add_slot(s, "sent", TG__ROLE_RANK, &g->sent));
     return TG_OK;
 }
 
@@ -118,12 +104,10 @@ static tg_status init(tg__strategy *s)
     s->impl = g;
     g->mean = mean;
     g->overlap = (uint64_t)tg_spec_int(s->spec, "overlap");
-    g->nsent = g->overlap > 0 ? (size_t)g->overlap : 1;
     for (g->hops = 0; 1 << g->hops < s->size; g->hops++)
         ;
     s->sends_updates = s->needs_mean = s->pushes = true;
-    s->in_flight = g->nsent;
-    s->tags = OF_PUSH + (uint32_t)g->nsent;
+    s->tags = 2;
     tg_status status = add_slots(s, g);
     if (status != TG_OK)
         fini(s);
@@ -181,21 +165,34 @@ static void ready(tg__strategy *s, uint64_t t, uint32_t bucket, tg__actions *out
     (void)out;
 }
 
+static bool is_finite(const float *x, size_t n)
+{
+    tg__stats stats;
+    tg__kernel()->copy_stats(NULL, x, n, &stats);
+    return stats.finite;
+}
+
+static void go_back(tg__strategy *s, size_t i)
+{
+    tg__strategy_heal(s, 0, i);
+    take_global(s, i);
+}
+
 static void take(tg__strategy *s, size_t i, const tg__result *r)
 {
     const gossip *g = s->impl;
     const tg__wtensor *x = &s->tensor[i];
-    const float *agg = r->agg == NULL ? NULL : r->agg + x->offset;
-    if (r->tag != OF_MEAN) {
-        const float *own = s->slot[g->sent[r->tag - OF_PUSH]][i];
+    const float *agg = r->agg == NULL ? NULL : r->agg + x->offset, *own = s->slot[g->sent][i];
+    if (r->tag == OF_PUSH && agg == NULL && !is_finite(own, x->n)) {
+        go_back(s, i);
+    } else if (r->tag == OF_PUSH) {
         tg__kernel()->add(mass_of(s, i), agg == NULL ? own : agg, x->n);
-        return;
-    }
-    if (agg != NULL)
+    } else if (agg == NULL) {
+        go_back(s, i);
+    } else {
         copy(global_of(s, i), agg, x->n);
-    else
-        tg__strategy_heal(s, 0, i);
-    take_global(s, i);
+        take_global(s, i);
+    }
 }
 
 static void result(tg__strategy *s, const tg__result *r)
@@ -223,43 +220,48 @@ static void send_mean(tg__strategy *s, uint64_t t, tg__actions *out)
 {
     const gossip *g = s->impl;
     for (size_t i = 0; i < s->ntensors; i++)
-        copy(s->slot[g->sent[0]][i], mass_of(s, i), s->tensor[i].n);
+        copy(s->slot[g->sent][i], mass_of(s, i), s->tensor[i].n);
     for (uint32_t b = 0; b < s->nbuckets; b++)
-        tg__actions_add_slot(s, out, b, g->sent[0], t, OF_MEAN);
+        tg__actions_add_slot(s, out, b, g->sent, t, OF_MEAN);
 }
 
 /* Half of x goes out, half stays. */
-static void push(tg__strategy *s, uint64_t t, tg__actions *out)
+static void push(tg__strategy *s, uint64_t t, uint64_t number, tg__actions *out)
 {
     const gossip *g = s->impl;
-    const uint64_t c = since_mean(s, t);
-    const size_t at = (size_t)(c % g->nsent);
-    const float weight = weight_after(g, c);
     for (size_t i = 0; i < s->ntensors; i++) {
-        const tg__wtensor *x = &s->tensor[i];
-        float *mass = mass_of(s, i);
-        tg__kernel()->scale(mass, 0.5f, x->n);
-        copy(s->slot[g->sent[at]][i], mass, x->n);
-        if (mass == x->w)
-            continue;
-        copy(x->w, mass, x->n);
-        tg__kernel()->scale(x->w, 1 / weight, x->n);
+        tg__kernel()->scale(mass_of(s, i), 0.5f, s->tensor[i].n);
+        copy(s->slot[g->sent][i], mass_of(s, i), s->tensor[i].n);
     }
     for (uint32_t b = 0; b < s->nbuckets; b++) {
-        tg__actions_add_slot(s, out, b, g->sent[at], due(s, t), OF_PUSH + (uint32_t)at);
+        tg__actions_add_slot(s, out, b, g->sent, due(s, t), OF_PUSH);
         out->item[out->count - 1].coded = false;
-        out->item[out->count - 1].hop = 1 << c % (uint64_t)g->hops;
+        out->item[out->count - 1].hop = 1 << number % (uint64_t)g->hops;
+    }
+}
+
+/* z = x / (1/2): a push is under way. */
+static void unbias(tg__strategy *s)
+{
+    for (size_t i = 0; i < s->ntensors; i++) {
+        const tg__wtensor *x = &s->tensor[i];
+        copy(x->w, mass_of(s, i), x->n);
+        tg__kernel()->scale(x->w, 2, x->n);
     }
 }
 
 static void step(tg__strategy *s, uint64_t t, bool finite, double lr, tg__actions *out)
 {
+    const gossip *g = s->impl;
+    const uint64_t c = since_mean(s, t), every = g->overlap > 0 ? g->overlap : 1;
     for (size_t i = 0; finite && i < s->ntensors; i++)
         update(s, i, lr);
     if (is_mean(s, t))
         send_mean(s, t, out);
-    else if (s->size > 1)
-        push(s, t, out);
+    else if (s->size > 1 && c % every == 0)
+        push(s, t, c / every, out);
+    if (s->size > 1 && !is_mean(s, t) && g->overlap > 0)
+        unbias(s);
 }
 
 /* All pushes are in. */

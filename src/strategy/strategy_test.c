@@ -9,8 +9,9 @@
 static void lists_what_exists(void **state)
 {
     (void)state;
-    static const char *const names[] = {"ssgd",   "od",     "cd",        "pipe",  "dga",   "local",
-                                        "fedavg", "diloco", "streaming", "eager", "gossip"};
+    static const char *const names[] = {"ssgd",   "od",         "cd",     "pipe",      "dga",
+                                        "local",  "fedavg",     "diloco", "streaming", "eager",
+                                        "gossip", "sparseloco", "demo"};
     size_t count, entries;
     const tg__strategy_ops *const *all = tg__strategies(&count);
     const tg_entry *const *list = tg__strategy_entries(&entries);
@@ -20,8 +21,9 @@ static void lists_what_exists(void **state)
         assert_string_equal(list[i]->name, names[i]);
         assert_ptr_equal(list[i], &all[i]->entry);
         const bool gradients = strchr("sp", names[i][0]) != NULL || strcmp(names[i], "dga") == 0 ||
-                               strcmp(names[i], "eager") == 0;
-        assert_int_equal(all[i]->bypasses, !gradients || strcmp(names[i], "streaming") == 0);
+                               strcmp(names[i], "eager") == 0 || strcmp(names[i], "demo") == 0;
+        assert_int_equal(all[i]->bypasses, !gradients || strcmp(names[i], "streaming") == 0 ||
+                                               strcmp(names[i], "sparseloco") == 0);
     }
 }
 

@@ -45,6 +45,9 @@ typedef struct run {
     run_stats stats;
     int64_t start_ns, evaluation_ns; /* of this run */
     int64_t hooks_ns;                /* of this step: time in the session's functions */
+    const char **layer_names;        /* run_layers.h; NULL without a trace */
+    const char *layer_name;          /* whose span is under way; NULL: none */
+    int64_t layer_ns;                /* since then */
     unsigned skips;                  /* in a row */
     double pace;                     /* of this step's computing, by simulated time: run_times.h */
     double before_s; /* training time of the runs before, as their checkpoint has it */

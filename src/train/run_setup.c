@@ -1,4 +1,5 @@
 #include "train/run.h"
+#include "train/run_layers.h"
 #include "train/run_times.h"
 #include "train/data/data.h"
 #include "train/data/shard.h"
@@ -281,6 +282,7 @@ tg_status run_setup(run *r)
     TG_TRY(parse_specs(r));
     TG_TRY(make_model(r));
     TG_TRY(run_init_weights(r));
+    TG_TRY(run_layers_make(r));
     TG_TRY(run_times_layers(r));
     TG_TRY(run_choose_buckets(r));
     run_metadata about;
@@ -305,6 +307,7 @@ void run_free(run *r)
     free(r->state_aside);
     free(r->id);
     free(r->buckets);
+    run_layers_free(r);
     model_destroy(r->model);
     tg_spec_free(r->shard);
     tg_lr_schedule_destroy(r->lr);

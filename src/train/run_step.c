@@ -1,5 +1,6 @@
 /* A training step, and the hooks that join the model's passes to the session. */
 #include "train/run.h"
+#include "train/run_layers.h"
 #include "train/run_times.h"
 #include <inttypes.h>
 #include <math.h>
@@ -23,6 +24,7 @@ static tg_status timed(run *r, int64_t start, tg_status status)
 static tg_status param_read(void *arg, size_t tensor)
 {
     run *r = arg;
+    run_layers_end(r);
     const int64_t start = run_now(r);
     return timed(r, start, tg_param_wait(r->session, r->id[tensor]));
 }
@@ -30,6 +32,7 @@ static tg_status param_read(void *arg, size_t tensor)
 static tg_status grad_write(void *arg, size_t tensor)
 {
     run *r = arg;
+    run_layers_end(r);
     const int64_t start = run_now(r);
     return timed(r, start, tg_grad_wait(r->session, r->id[tensor]));
 }
@@ -37,6 +40,7 @@ static tg_status grad_write(void *arg, size_t tensor)
 static tg_status grad_ready(void *arg, size_t tensor)
 {
     run *r = arg;
+    run_layers_end(r);
     const int64_t start = run_now(r);
     return timed(r, start, tg_grad_ready(r->session, r->id[tensor]));
 }
@@ -44,13 +48,17 @@ static tg_status grad_ready(void *arg, size_t tensor)
 static tg_status layer_done(void *arg)
 {
     run *r = arg;
+    run_layers_end(r);
     const int64_t start = run_now(r);
     return timed(r, start, tg_progress(r->session));
 }
 
 static void layer_begins(void *arg, model_work work, size_t layer)
 {
-    run_work(arg, work, layer);
+    run *r = arg;
+    run_layers_begin(r, work, layer);
+    if (r->job->times)
+        run_work(r, work, layer);
 }
 
 /* Forward and backward of one part; adds to its results. *compute_ns_p: without the time spent in
@@ -63,7 +71,8 @@ static tg_status compute_part(run *r, const model_batch *batch, uint32_t part, m
                                .grad_write = grad_write,
                                .grad_ready = grad_ready,
                                .layer_done = layer_done,
-                               .layer_begins = r->job->times ? layer_begins : NULL};
+                               .layer_begins =
+                                   r->job->times || r->job->trace ? layer_begins : NULL};
     model *m = r->model;
     const int rank = r->transport->rank;
     const model_pass pass = {.training = true,
@@ -78,6 +87,7 @@ static tg_status compute_part(run *r, const model_batch *batch, uint32_t part, m
     TG_TRY(model_forward(m, batch, &pass, &hooks, &result));
     const int64_t middle = run_now(r);
     TG_TRY(model_backward(m, &hooks));
+    run_layers_end(r);
     const int64_t end = run_now(r);
     tg_trace_span(r->job->trace, rank, TG_ROW_COMPUTE, "forward", start, middle, r->step, 0);
     tg_trace_span(r->job->trace, rank, TG_ROW_COMPUTE, "backward", middle, end, r->step, 0);

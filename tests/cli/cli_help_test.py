@@ -3,7 +3,7 @@ import re
 import unittest
 from cli_tool import CliTest
 
-COMMANDS = ("train", "compare", "eval", "methods", "models", "data", "bench")
+COMMANDS = ("train", "compare", "eval", "methods", "models", "data", "bench", "report")
 
 
 class Help(CliTest):

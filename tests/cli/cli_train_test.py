@@ -123,6 +123,14 @@ class Train(CliTest):
             trace = json.load(file)
         events = trace["traceEvents"] if isinstance(trace, dict) else trace
         self.assertLessEqual({0, 1}, {event.get("pid") for event in events})
+        spans = [event for event in events if event["ph"] == "X"]
+        of = {kind: {event["name"]: event for event in spans if (event["pid"], event["cat"], event["args"]["step"]) == (1, kind, 1)}
+              for kind in ("compute", "layers")}
+        self.assertLessEqual({"forward conv1", "forward fc2", "weights fc1", "inputs fc2"}, set(of["layers"]))
+        for name, layer in of["layers"].items(): # within the pass
+            whole = of["compute"]["forward" if name.startswith("forward") else "backward"]
+            self.assertLessEqual(whole["ts"], layer["ts"] + 0.01, name)
+            self.assertLessEqual(layer["ts"] + layer["dur"], whole["ts"] + whole["dur"] + 0.01, name)
 
     def test_out_that_is_no_file(self):
         self.ok("train", *TINY, "--steps", "2", "--no-eval", "--out", "/dev/null")

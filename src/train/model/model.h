@@ -137,6 +137,8 @@ TG_NODISCARD tg_status model_backward(model *m, const model_hooks *hooks);
 /* Layers, as layer_begins counts them, and what layer_flops says of one (as flops above). */
 size_t model_layers(const model *m);
 double model_layer_flops(const model *m, size_t layer);
+/* Its first tensor; NULL: it has none. */
+const model_tensor *model_layer_tensor(const model *m, size_t layer);
 
 /* Draw every tensor of m as its `init` says. Tensor t's element i is number i of the stream (seed,
  * TG_PURPOSE_INIT, tensor t), so neither batch nor rank changes it. */

@@ -123,6 +123,12 @@ double model_layer_flops(const model *m, size_t layer)
     return ((const net *)m)->nodes[layer].flops;
 }
 
+const model_tensor *model_layer_tensor(const model *m, size_t layer)
+{
+    const net_node *node = &((const net *)m)->nodes[layer];
+    return node->ntensors > 0 ? tensor_of(node, 0) : NULL;
+}
+
 const float *model_outputs(const model *m)
 {
     const net *n = (const net *)m;

@@ -1,0 +1,60 @@
+/* Frames of tensors that were cut into blocks (block_grid.h), a fixed number of elements of each:
+ * of the tensor itself, or of what a transform makes of each block.
+ *
+ * aux: the values' coding (block_values.h). Payload: u32 number of tensors, u32 keep; u32 rows, u32
+ * cols of each; then of each the values of all blocks, block by block, and the places of the same
+ * elements, each with as many bits as its block needs (none where all of it is kept), from the
+ * lowest bit of a byte on, the last byte filled up with zeros. Places ascend within a block.
+ *
+ * Where that is no smaller than the vector itself, the frame carries the vector. */
+#ifndef TG_CODEC_BLOCK_FRAME_H
+#define TG_CODEC_BLOCK_FRAME_H
+
+#include "codec/block_select.h"
+#include "codec/block_values.h"
+#include "codec/codec_impl.h"
+
+/* What makes a frame of blocks; zeroed scratch at first. */
+typedef struct tg__block_coder {
+    uint8_t wire_id;
+    int values; /* TG__BLOCK_F32 ... */
+    size_t keep;
+    /* y (height, width) = what is selected of the block x (rows `stride` apart). NULL: the block */
+    void (*forward)(const float *x, size_t stride, size_t height, size_t width, float *y);
+    /* Encoding leaves what was picked of the vector here, ascending, as decoded (count entries),
+     * unless `forward` is set. */
+    uint32_t *idx;
+    float *val;
+    size_t count;
+    /* scratch */
+    uint16_t *place;
+    float *kept, *block;
+    tg__block_select *select;
+    size_t idx_cap, val_cap, place_cap, kept_cap, block_cap, select_cap;
+} tg__block_coder;
+
+/* From the codec's keys `keep` and `values`. */
+void tg__block_coder_init(tg__block_coder *b, const tg_spec *spec, uint8_t wire_id);
+void tg__block_coder_free(tg__block_coder *b);
+size_t tg__block_bound(size_t n);
+/* Write the parts. A segment that a part cuts through is so many vectors. Errors TG_E_SPACE (not if
+ * parts have room for the bound), TG_E_NOMEM */
+TG_NODISCARD tg_status tg__block_encode(tg__block_coder *b, const tg_encode_context *ctx,
+                                        const float *x, size_t n, tg__part *parts, size_t nparts);
+
+/* A codec's check. */
+TG_NODISCARD tg_status tg__block_check(const tg__frame *f);
+/* Each block of a checked frame in order: its tensor's cols and first element in the vector, and
+ * the places and values (b->keep) of what was kept. */
+typedef void tg__block_fn(void *arg, size_t cols, size_t base, const tg__block *b,
+                          const uint16_t *place, const float *val);
+void tg__block_each(const tg__frame *f, tg__block_fn *fn, void *arg);
+
+/* The codecs' keys. */
+#define TG__BLOCK_KEY_KEEP(text)                                                         \
+    {                                                                                    \
+        .name = "keep", .type = TG_KEY_INT, .def = text, .min = 1, .max = TG__BLOCK_MAX, \
+        .help = "elements sent of each block; all of a block that has no more"           \
+    }
+
+#endif

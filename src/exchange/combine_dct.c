@@ -1,0 +1,47 @@
+/* mean = (back(y[0] + y[1] + ... + y[P-1]) + x[q] + ...) * (1 / P), in f32: the coefficients y of
+ * the frames that have some, in rank order, transformed back once; then, in rank order, the vectors
+ * of those that carry a vector. */
+#include "exchange/combine_dct.h"
+#include "codec/codec_dct.h"
+#include "kernel/kernel.h"
+#include <string.h>
+
+static void begin(float *acc, size_t n)
+{
+    if (n > 0)
+        memset(acc, 0, n * sizeof *acc);
+}
+
+static void add(float *acc, size_t n, const uint8_t *frame, size_t len, int rank, tg__pool *pool)
+{
+    (void)n;
+    (void)rank;
+    if (!tg__dct_add(acc, frame, len))
+        tg__frame_decode_add(frame, len, acc, pool);
+}
+
+static void finish(float *acc, size_t n, int size)
+{
+    tg__kernel()->scale(acc, 1.0f / (float)size, n);
+}
+
+static void all(const tg__exchange *x, float *acc, const uint8_t **frames, const size_t *lens)
+{
+    begin(acc, x->n);
+    for (int q = 0; q < x->size; q++)
+        if (tg__dct_add(acc, frames[q], lens[q]))
+            frames[q] = NULL;
+    tg__dct_finish(acc, x->segments, x->nsegments);
+    for (int q = 0; q < x->size; q++)
+        if (frames[q] != NULL)
+            tg__frame_decode_add(frames[q], lens[q], acc, x->pool);
+    finish(acc, x->n, x->size);
+}
+
+const tg__combine tg__combine_dct = {
+    .name = "dct",
+    .begin = begin,
+    .add = add,
+    .finish = finish,
+    .all = all,
+};

@@ -1,0 +1,46 @@
+/* SparseLoCo's compression: the largest elements of each block at two bits a value, a residual that
+ * decays, and a mean of what was cut to the median of norms. Only by an all-gather: what is clipped
+ * are whole tensors of single ranks, and sums must not be selected from again, because blocks go
+ * over the cuts of other exchanges. */
+#include "codec/block_grid.h"
+#include "method/default_program.h"
+#include "method/method_keys.h"
+
+static const tg_key keys[] = {
+    {.name = "keep",
+     .type = TG_KEY_INT,
+     .def = "64",
+     .min = 1,
+     .max = TG__BLOCK_MAX,
+     .help = "elements sent of each block; all of a block that has no more"},
+    {.name = "values",
+     .type = TG_KEY_CHOICE,
+     .def = "2bit",
+     .choices = "2bit|fp16|f32",
+     .help = "2bit: one of four levels, the same for a whole tensor"},
+    TG__KEY_DECAY("0.95"),
+    {.name = "clip",
+     .type = TG_KEY_CHOICE,
+     .def = "median",
+     .choices = "median|no",
+     .help = "median: each rank's part of a tensor is cut to the median of the ranks' norms"},
+    TG__KEY_RESCALE("no"),
+    TG__KEY_EXCHANGE_WHOLE("blocks belong to whole tensors"),
+    {.name = NULL},
+};
+
+const tg__method_def tg__method_blocktopk = {
+    .entry = {"blocktopk", "the largest elements of each block of 64 x 64, two bits a value",
+              "Sarfi et al. 2025, arXiv:2508.15706", keys},
+    .card = {.sends = "the 64 largest of each block, 12 bits an index and 2 a value; of a vector "
+                      "all values, of a dimension without a divisor from 16 to 64 blocks of 64",
+             .bits = "0.22 of a matrix, 2-3 of vectors",
+             .keeps = "1 vector: residual, which decays",
+             .cost = "2 passes; 1 round, 1 delay; clip=median: every frame is decoded twice",
+             .use = "changes of many own steps over very slow links (strategy sparseloco)",
+             .limit = "keep=4096,values=f32,decay=1,clip=no: synchronous SGD, bit for bit"},
+    .program = &tg__default_program,
+    .codec = "blocktopk",
+    .feedback = "residual",
+    .combine = &tg__combine_clipped,
+};

@@ -1,0 +1,46 @@
+/* DeMo's compression: the largest coefficients of each block's cosine transform leave the
+ * accumulated gradient, which decays as a momentum does.
+ *
+ * With rescale=yes, the default, eta times the residual is what DeMo accumulates:
+ * delta = decay * delta + eta * g. The residual here is delta / eta; when eta changes it is
+ * rescaled. Only by an all-gather, since blocks belong to whole tensors. */
+#include "codec/block_grid.h"
+#include "exchange/combine_dct.h"
+#include "method/default_program.h"
+#include "method/method_keys.h"
+
+static const tg_key keys[] = {
+    {.name = "keep",
+     .type = TG_KEY_INT,
+     .def = "32",
+     .min = 1,
+     .max = TG__BLOCK_MAX,
+     .help = "coefficients sent of each block; all of a block that has no more"},
+    {.name = "values",
+     .type = TG_KEY_CHOICE,
+     .def = "f32",
+     .choices = "f32|fp16",
+     .help = "how coefficients are sent"},
+    TG__KEY_DECAY("0.999"),
+    TG__KEY_RESCALE("yes"),
+    TG__KEY_EXCHANGE_WHOLE("blocks belong to whole tensors"),
+    {.name = NULL},
+};
+
+const tg__method_def tg__method_dct = {
+    .entry = {"dct", "the largest coefficients of each block's cosine transform",
+              "Peng et al. 2024, arXiv:2411.19870", keys},
+    .card = {.sends = "the 32 largest coefficients of each block of 64 x 64 and their indices; of "
+                      "a dimension without a divisor from 16 to 64 blocks of 64",
+             .bits = "0.34 of a matrix, 19 of vectors",
+             .keeps = "1 vector: residual, which decays",
+             .cost =
+                 "128 products an element to encode, 40 to 128 to decode the sum of all frames; "
+                 "1 round, 1 delay",
+             .use = "slow links with an update by signs (strategy demo)",
+             .limit = "keep=4096,decay=1: synchronous SGD, bit for bit (sent as it is)"},
+    .program = &tg__default_program,
+    .codec = "dct",
+    .feedback = "residual",
+    .combine = &tg__combine_dct,
+};

@@ -1,0 +1,131 @@
+"use strict";
+/* Tables that sort, and what is in them. */
+
+/* columns: {head, unit, of: run => value, show: value => text, best: "most"|"least", kind: "n"|"spec"} */
+function sortableTable(columns, rows, caption) {
+    const body = el("tbody", {});
+    const order = {column: -1, up: true};
+    const heads = columns.map((column, c) => el("th", {scope: "col", class: column.kind === "n" ? "n" : null, "aria-sort": "none"},
+        el("button", {type: "button", onclick: () => sort(c)}, column.head),
+        column.unit ? el("div", {class: "unit"}, column.unit) : null));
+    const bests = columns.map(column => {
+        const values = unique(rows.map(column.of).filter(isNumber));
+        return column.best && values.length > 1 ? Math[column.best === "most" ? "max" : "min"](...values) : null;
+    });
+    const cells = rows.map(row => {
+        const line = columns.map((column, c) => {
+            const value = column.of(row), content = column.show ? column.show(value, row) : shown(value);
+            const best = column.best && isNumber(value) && value === bests[c];
+            return el(c === 0 ? "th" : "td", {scope: c === 0 ? "row" : null, class: [column.kind, best ? "best" : ""].join(" ").trim() || null}, content);
+        });
+        return {row, line: el("tr", {}, ...line)};
+    });
+    function sort(c) {
+        order.up = order.column === c ? !order.up : columns[c].best !== "most";
+        order.column = c;
+        const of = columns[c].of, sign = order.up ? 1 : -1;
+        cells.sort((a, b) => {
+            const x = of(a.row), y = of(b.row);
+            if (x == null || y == null || Number.isNaN(x) || Number.isNaN(y)) return (x == null || Number.isNaN(x)) - (y == null || Number.isNaN(y));
+            return sign * (isNumber(x) && isNumber(y) ? x - y : shown(x).localeCompare(shown(y), "en", {numeric: true}));
+        });
+        heads.forEach((head, i) => head.setAttribute("aria-sort", i === c ? (order.up ? "ascending" : "descending") : "none"));
+        body.append(...cells.map(cell => cell.line));
+    }
+    body.append(...cells.map(cell => cell.line));
+    return el("div", {class: "scroll"}, el("table", {"aria-label": caption}, el("thead", {}, el("tr", {}, ...heads)), body));
+}
+
+const endOf = (run, name) => run.end && isNumber(run.end[name]) ? run.end[name] : null;
+const finalOf = (run, name) => endOf(run, name) ?? (run.epochs[name] ? last(run.epochs[name][1]) : null);
+const bestOf = (run, name, pick) => run.epochs[name] ? Math[pick](...run.epochs[name][1]) : null;
+const lastMark = (run, column) => last(run.marks[column].filter(isNumber)) ?? null;
+const stepsOf = run => endOf(run, "steps") ?? last(run.marks[0]);
+
+function label(value, run) {
+    const name = el("span", {});
+    name.append(swatch(run.group), " ", run.label);
+    if (!run.end) name.append(el("span", {class: "badge", title: "no record of its end: it was cut, or still runs"}, "cut"));
+    else if (run.end.interrupted) name.append(el("span", {class: "badge", title: "stopped by a signal"}, "interrupted"));
+    if (run.skippedSteps) name.append(el("span", {class: "badge", title: "a gradient was not finite"}, `${count(run.skippedSteps)} skipped`));
+    return name;
+}
+
+function runTable() {
+    const percent = v => isNumber(v) ? (100 * v).toFixed(2) : "\u2013";
+    const images = (run, v) => run.tokens ? null : v;
+    const n = (head, unit, of, show, best) => ({head, unit, of, show, best, kind: "n"});
+    const columns = [
+        {head: "Run", of: run => run.label, show: label},
+        ...differing.filter(key => key !== "seed").slice(0, 5).map(key => {
+            const tell = telling(key);
+            return {head: key, of: run => run.settings[key], kind: "spec", show: v => {
+                const short = tell(v);
+                return el("span", {title: short === shown(v) ? null : shown(v)}, short.replaceAll(",", ",\u200b"));
+            }};
+        }),
+        differing.includes("seed") ? n("seed", "", run => run.settings.seed, v => shown(v)) : null,
+        n("test acc.", "%", run => images(run, finalOf(run, "test_accuracy")), percent, "most"),
+        n("best", "%", run => images(run, bestOf(run, "test_accuracy", "max")), percent, "most"),
+        n("perplexity", "test", run => finalOf(run, "perplexity"), v => digits(v, 4), "least"),
+        n("best", "perplexity", run => bestOf(run, "perplexity", "min"), v => digits(v, 4), "least"),
+        n("test loss", "nats", run => finalOf(run, "test_loss"), fixed(4), "least"),
+        n("train loss", "nats", run => finalOf(run, "train_loss"), fixed(4), "least"),
+        n("steps", "", stepsOf, count),
+        n("time", simulated ? "simulated" : "", run => lastMark(run, 1), seconds, "least"),
+        n("step", "ms", run => endOf(run, "step_ms_median") ?? run.means.step_ms ?? null, v => digits(v), "least"),
+        n("sent/step", "rank 0", run => endOf(run, "bytes_per_step") ?? (stepsOf(run) ? lastMark(run, 2) / stepsOf(run) : null), bytes, "least"),
+        n("ratio", "coded", run => endOf(run, "ratio"), times, "most"),
+        n("ratio", "all sent", run => endOf(run, "ratio_wire"), times, "most"),
+    ].filter(column => column && (column.kind !== "n" || runs.some(run => isNumber(column.of(run)) && column.of(run) !== 0)));
+    return sortableTable(columns, runs, "Runs");
+}
+
+const PARTS = [["compute", "compute_ms"], ["wait", "wait_ms"], ["apply", "apply_ms"], ["rest", null]];
+const BESIDE = [["encode", "encode_ms"], ["exchange", "exchange_ms"]];
+
+function timeTable() {
+    const rows = runs.filter(run => isNumber(run.means.step_ms));
+    if (!rows.length) return null;
+    const of = (run, part) => part[1] ? run.means[part[1]] || 0
+        : Math.max(0, run.means.step_ms - PARTS.reduce((sum, p) => sum + (p[1] ? run.means[p[1]] || 0 : 0), 0));
+    const whole = Math.max(...rows.map(run => Math.max(PARTS.reduce((sum, p) => sum + of(run, p), 0),
+        BESIDE.reduce((sum, p) => sum + of(run, p), 0))));
+    const track = (run, parts) => el("div", {class: "track"}, ...parts.map(part => {
+        const bar = el("i", {title: `${part[0]} ${digits(of(run, part))} ms`});
+        bar.style.width = 100 * of(run, part) / whole + "%";
+        bar.style.background = `var(--${part[0]})`;
+        return bar;
+    }));
+    const ms = (head, value) => ({head, unit: "ms", of: value, show: v => digits(v), kind: "n"});
+    const columns = [
+        {head: "Run", of: run => run.label, show: label},
+        {head: "Step", unit: "above: computing thread; below: network", kind: "bars", of: run => run.means.step_ms,
+            show: (v, run) => el("div", {}, track(run, PARTS), track(run, BESIDE))},
+        ...PARTS.map(part => ms(part[0], run => of(run, part))), ms("step", run => run.means.step_ms),
+        ...BESIDE.map(part => ms(part[0], run => of(run, part))), ms("of it: decode", run => run.means.decode_ms ?? null),
+    ];
+    const table = sortableTable(columns, rows, "Time of a step");
+    table.classList.add("times");
+    const swatches = el("div", {class: "swatches"}, ...[...PARTS, ...BESIDE].map(part => {
+        const box = el("i", {});
+        box.style.background = `var(--${part[0]})`;
+        return el("span", {}, box, part[0]);
+    }));
+    return [swatches, table, el("p", {class: "quiet"}, "Means over the second half of the records, each of which is a median of the steps since " +
+        "the one before. Encoding and exchanges run beside computing; what of them the computing thread waits for is in wait.")];
+}
+
+function settingsPart() {
+    const same = keys.filter(key => !varies(key)), other = differing.length ? differing : [];
+    const incidental = keys.filter(key => INCIDENTAL.has(key) && varies(key));
+    const parts = [];
+    const matrix = (list, title) => el("details", {open: list === other}, el("summary", {}, title),
+        sortableTable([{head: "Run", of: run => run.label, show: label},
+            ...list.map(key => ({head: key, of: run => run.settings[key], kind: "spec"}))], runs, title));
+    if (other.length) parts.push(matrix(other, "Different"));
+    parts.push(el("details", {open: runs.length === 1}, el("summary", {}, runs.length > 1 ? "The same in all runs" : "All"),
+        el("dl", {}, ...same.map(key => el("div", {}, el("dt", {}, key), el("dd", {class: "spec"}, shown(runs[0].settings[key])))))));
+    if (incidental.length) parts.push(matrix(incidental, "Files, and what the runs ran on"));
+    return parts;
+}

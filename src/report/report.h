@@ -1,0 +1,32 @@
+/* Pictures of runs: a page of charts from the records of runs (docs/records.md), and the time of
+ * ranks from their traces. Everything that comes from a file is checked, and escaped where it is
+ * written. One thread at a time. */
+#ifndef TG_REPORT_H
+#define TG_REPORT_H
+
+#include <stdio.h>
+#include "telegrad/base.h"
+
+/* One HTML page that needs nothing else: the runs of all files, in their order.
+ * paths  (count) records of train --out or compare --out, plain or as .gz. A last line that was cut
+ * is left out, and the page says so title  UTF-8; NULL: what was trained out    failures to write
+ * are left in its error indicator Errors TG_E_IO, TG_E_CORRUPT (naming file and line), TG_E_NOMEM
+ */
+TG_NODISCARD tg_status report_page(char *const *paths, size_t count, const char *title, FILE *out);
+
+#define REPORT_TRACES_MAX 4
+
+typedef struct report_timeline_job {
+    const char *path[REPORT_TRACES_MAX];  /* files of train --trace, plain or as .gz */
+    const char *title[REPORT_TRACES_MAX]; /* UTF-8; NULL: the file's name */
+    size_t count;                         /* one panel each, on one axis of time */
+    bool steps_given;                     /* else some steps after the first ones */
+    uint64_t first, last;                 /* steps, as the traces count them: from 0 */
+    bool html;                            /* a page around the picture */
+} report_timeline_job;
+
+/* An SVG: for each trace and rank what it did when. Errors as above; TG_E_ARG if a trace has no
+ * such steps. */
+TG_NODISCARD tg_status report_timeline(const report_timeline_job *job, FILE *out);
+
+#endif

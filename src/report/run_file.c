@@ -1,0 +1,316 @@
+#include "report/run_file.h"
+#include "report/lines.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *const run_step_names[STEP_COLUMNS] = {
+    [STEP_STEP] = "step",
+    [STEP_SECONDS] = "seconds",
+    [STEP_SENT] = "bytes_sent",
+    [STEP_LOSS] = "loss",
+    [STEP_LR] = "lr",
+    [STEP_DENSITY] = "density",
+    [STEP_DENSITY_KEPT] = "density_kept",
+    [STEP_GRAD_NORM] = "grad_norm",
+    [STEP_RESIDUAL_NORM] = "residual_norm",
+    [STEP_RESIDUAL_RATIO] = "residual_ratio",
+    [STEP_COMPUTE] = "compute_ms",
+    [STEP_ENCODE] = "encode_ms",
+    [STEP_EXCHANGE] = "exchange_ms",
+    [STEP_DECODE] = "decode_ms",
+    [STEP_APPLY] = "apply_ms",
+    [STEP_WAIT] = "wait_ms",
+    [STEP_TIME] = "step_ms",
+    [STEP_CODED_BYTES] = "coded_bytes",
+    [STEP_RATIO] = "ratio",
+};
+
+const char *const run_epoch_names[EPOCH_COLUMNS] = {
+    [EPOCH_STEP] = "step",
+    [EPOCH_SECONDS] = "seconds",
+    [EPOCH_SENT] = "bytes_sent",
+    [EPOCH_TRAIN_LOSS] = "train_loss",
+    [EPOCH_TEST_ACCURACY] = "test_accuracy",
+    [EPOCH_TEST_LOSS] = "test_loss",
+    [EPOCH_PERPLEXITY] = "perplexity",
+};
+
+/* Where a record stands. */
+typedef struct place {
+    run_files *files;
+    const char *path;
+    size_t line, first; /* runs of this file begin there */
+} place;
+
+/* ---- rows ------------------------------------------------------------------------------------ */
+
+static double number(const json_t *record, const char *name)
+{
+    const json_t *value = json_object_get(record, name);
+    return json_is_number(value) ? json_number_value(value) : (double)NAN;
+}
+
+/* A row of what the record says, in the order of its steps. */
+static tg_status add_row(const place *at, run_rows *rows, const json_t *record,
+                         const char *const *names, double **row_p)
+{
+    if (rows->count == rows->room) {
+        const size_t room = rows->room ? 2 * rows->room : 64;
+        double *v = realloc(rows->v, room * rows->columns * sizeof *v);
+        if (!v)
+            return tg_fail(TG_E_NOMEM, "out of memory: records of %s", at->path);
+        rows->v = v;
+        rows->room = room;
+    }
+    double *row = rows->v + rows->count * rows->columns;
+    for (size_t c = 0; c < rows->columns; c++)
+        row[c] = number(record, names[c]);
+    const double before = rows->count ? (row - rows->columns)[0] : 0;
+    if (!(row[0] >= before && row[0] <= 9e15))
+        return tg_fail(TG_E_CORRUPT, "%s:%zu: no step, or one before that of the record before",
+                       at->path, at->line);
+    rows->count++;
+    *row_p = row;
+    return TG_OK;
+}
+
+static tg_status add_step(const place *at, run_file_run *run, const json_t *record)
+{
+    double *row;
+    TG_TRY(add_row(at, &run->steps, record, run_step_names, &row));
+    row[STEP_SECONDS] += run->seconds_before;
+    const double params = number(run->start, "params");
+    const bool coded = json_is_true(json_object_get(record, "coded"));
+    row[STEP_RATIO] =
+        coded && row[STEP_CODED_BYTES] > 0 ? 4 * params / row[STEP_CODED_BYTES] : (double)NAN;
+    return TG_OK;
+}
+
+static tg_status add_epoch(const place *at, run_file_run *run, const json_t *record)
+{
+    double *row;
+    TG_TRY(add_row(at, &run->epochs, record, run_epoch_names, &row));
+    row[EPOCH_SECONDS] += run->seconds_before;
+    row[EPOCH_SENT] += run->sent_before;
+    if (!isfinite(row[EPOCH_PERPLEXITY]) && number(run->start, "context") > 0)
+        row[EPOCH_PERPLEXITY] = exp(row[EPOCH_TEST_LOSS]);
+    return TG_OK;
+}
+
+/* Rows after `step` go. */
+static void drop_after(run_rows *rows, double step)
+{
+    while (rows->count && rows->v[(rows->count - 1) * rows->columns] > step)
+        rows->count--;
+}
+
+/* ---- runs ------------------------------------------------------------------------------------ */
+
+static const char *text(const json_t *record, const char *name)
+{
+    return json_string_value(json_object_get(record, name));
+}
+
+/* The file's last run of that name; NULL: none. */
+static run_file_run *find(const place *at, const char *name)
+{
+    for (size_t i = at->files->count; i-- > at->first;) {
+        const char *other = text(at->files->runs[i].start, "run");
+        if (name == other || (name && other && strcmp(name, other) == 0))
+            return &at->files->runs[i];
+    }
+    return NULL;
+}
+
+static char *name_of(const char *path, const json_t *start)
+{
+    static const char *const endings[] = {".gz", ".jsonl"};
+    const char *run = text(start, "run"), *slash = strrchr(path, '/');
+    char *name = strdup(run ? run : slash && slash[1] ? slash + 1 : path);
+    for (size_t i = 0; name && !run && i < sizeof endings / sizeof *endings; i++) {
+        const size_t len = strlen(name), end = strlen(endings[i]);
+        if (len > end && strcmp(name + len - end, endings[i]) == 0)
+            name[len - end] = '\0';
+    }
+    return name;
+}
+
+static bool same(const json_t *a, const json_t *b, const char *name)
+{
+    const json_t *x = json_object_get(a, name), *y = json_object_get(b, name);
+    return x == y || json_equal(x, y);
+}
+
+/* Whether start's run goes on from a checkpoint of that one. */
+static bool continues(const run_file_run *run, const json_t *start)
+{
+    return run && number(start, "first_step") > 0 && same(run->start, start, "method") &&
+           same(run->start, start, "strategy") && same(run->start, start, "model") &&
+           same(run->start, start, "seed") && same(run->start, start, "world");
+}
+
+static double last_of(const run_rows *rows, size_t column)
+{
+    const double v = rows->count ? rows->v[(rows->count - 1) * rows->columns + column] : 0;
+    return v > 0 ? v : 0;
+}
+
+/* Bytes count from each start, so does time but for the simulated one. */
+static void go_on(run_file_run *run, const json_t *start)
+{
+    const char *clock = text(start, "clock");
+    drop_after(&run->steps, number(start, "first_step"));
+    drop_after(&run->epochs, number(start, "first_step"));
+    json_decref(run->end);
+    run->end = NULL;
+    run->sent_before = last_of(&run->epochs, EPOCH_SENT);
+    if (!clock || strcmp(clock, "virtual") != 0)
+        run->seconds_before =
+            fmax(last_of(&run->steps, STEP_SECONDS), last_of(&run->epochs, EPOCH_SECONDS));
+}
+
+static tg_status add_start(const place *at, json_t *start)
+{
+    run_files *f = at->files;
+    run_file_run *before = find(at, text(start, "run"));
+    if (continues(before, start)) {
+        go_on(before, start);
+        return TG_OK;
+    }
+    if (f->count == f->room) {
+        const size_t room = f->room ? 2 * f->room : 8;
+        run_file_run *runs = realloc(f->runs, room * sizeof *runs);
+        if (!runs)
+            return tg_fail(TG_E_NOMEM, "out of memory: runs of %s", at->path);
+        f->runs = runs;
+        f->room = room;
+    }
+    char *name = name_of(at->path, start);
+    if (!name)
+        return tg_fail(TG_E_NOMEM, "out of memory: runs of %s", at->path);
+    f->runs[f->count++] = (run_file_run){.path = at->path,
+                                         .name = name,
+                                         .start = json_incref(start),
+                                         .steps.columns = STEP_COLUMNS,
+                                         .epochs.columns = EPOCH_COLUMNS};
+    return TG_OK;
+}
+
+static void note(run_files *f, json_t *words)
+{
+    if (!f->notes)
+        f->notes = json_array();
+    if (words)
+        json_array_append_new(f->notes, words);
+}
+
+/* Runs that a table says failed. */
+static void note_failures(const place *at, const json_t *table)
+{
+    size_t i;
+    const json_t *row;
+    json_array_foreach(json_object_get(table, "rows"), i, row)
+    {
+        const char *name = text(row, "run"), *why = text(row, "failed");
+        if (why)
+            note(at->files, json_sprintf("Run \"%s\" failed: %s", name ? name : "?", why));
+    }
+}
+
+static tg_status add_record(const place *at, json_t *record)
+{
+    static const char *const types[] = {"start", "step", "epoch", "end", "table"};
+    enum { START, STEP, EPOCH, END, TABLE, TYPES };
+    const char *type = text(record, "type");
+    size_t t = 0;
+    while (t < TYPES && (!type || strcmp(type, types[t]) != 0))
+        t++;
+    if (t == TYPES)
+        return tg_fail(TG_E_CORRUPT,
+                       "%s:%zu: %s%.64s%s: allowed: the records of telegrad train --out", at->path,
+                       at->line, type ? "type \"" : "no \"type\"", type ? type : "",
+                       type ? "\"" : "");
+    if (t == TABLE) {
+        note_failures(at, record);
+        return TG_OK;
+    }
+    if (t == START)
+        return add_start(at, record);
+    run_file_run *run = find(at, text(record, "run"));
+    if (!run)
+        return tg_fail(TG_E_CORRUPT, "%s:%zu: \"%s\" of a run without \"start\" before it",
+                       at->path, at->line, type);
+    if (t == STEP)
+        return add_step(at, run, record);
+    if (t == EPOCH)
+        return add_epoch(at, run, record);
+    json_decref(run->end);
+    run->end = json_incref(record);
+    return TG_OK;
+}
+
+static tg_status add_line(const place *at, const char *line, size_t len, bool whole)
+{
+    json_error_t error;
+    json_t *record = json_loadb(line, len, 0, &error);
+    if (!record && !whole && at->files->count > at->first) {
+        note(at->files, json_sprintf("%s: the last line (%d) is cut, and left out: the run was "
+                                     "stopped while it was written.",
+                                     at->path, (int)at->line));
+        return TG_OK;
+    }
+    if (!json_is_object(record)) {
+        tg_status status =
+            tg_fail(TG_E_CORRUPT, "%s:%zu: %s: allowed: the records of telegrad train --out",
+                    at->path, at->line, record ? "no JSON object" : error.text);
+        json_decref(record);
+        return status;
+    }
+    tg_status status = add_record(at, record);
+    json_decref(record);
+    return status;
+}
+
+static tg_status add_lines(place *at, lines *l)
+{
+    for (;;) {
+        const char *line;
+        size_t len;
+        bool whole;
+        TG_TRY(lines_next(l, &line, &len, &whole));
+        if (!line)
+            return at->files->count > at->first
+                       ? TG_OK
+                       : tg_fail(TG_E_CORRUPT,
+                                 "%s:%zu: no run: allowed: the records of telegrad train --out",
+                                 at->path, at->line + 1);
+        at->line = lines_number(l);
+        if (len > 0)
+            TG_TRY(add_line(at, line, len, whole));
+    }
+}
+
+tg_status run_files_add(run_files *f, const char *path)
+{
+    lines *l;
+    place at = {.files = f, .path = path, .first = f->count};
+    TG_TRY(lines_open(path, &l));
+    tg_status status = add_lines(&at, l);
+    lines_close(l);
+    return status;
+}
+
+void run_files_free(run_files *f)
+{
+    for (size_t i = 0; i < f->count; i++) {
+        free(f->runs[i].name);
+        json_decref(f->runs[i].start);
+        json_decref(f->runs[i].end);
+        free(f->runs[i].steps.v);
+        free(f->runs[i].epochs.v);
+    }
+    free(f->runs);
+    json_decref(f->notes);
+    *f = (run_files){0};
+}

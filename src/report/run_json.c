@@ -1,0 +1,140 @@
+#include "report/run_json.h"
+#include "report/run_x.h"
+#include "report/thin.h"
+#include <math.h>
+#include <stdlib.h>
+
+enum { POINTS_ALL = 48000, POINTS_LEAST = 40, POINTS_MOST = 2000, CURVES = 10 };
+
+/* Whole numbers without a fraction: shorter, and exact. */
+static json_t *real(double v)
+{
+    if (!isfinite(v))
+        return json_null();
+    return v == floor(v) && fabs(v) < 9e15 ? json_integer((json_int_t)v) : json_real(v);
+}
+
+/* ---- curves ---------------------------------------------------------------------------------- */
+
+/* [[steps], [values]] of a column. NULL: nothing in it. */
+static json_t *curve(const run_rows *rows, size_t column, size_t most, size_t *kept)
+{
+    const size_t count = thin(rows->v + column, rows->columns, rows->count, most, kept);
+    if (count == 0)
+        return NULL;
+    json_t *steps = json_array(), *values = json_array();
+    for (size_t i = 0; i < count; i++) {
+        const double *row = rows->v + kept[i] * rows->columns;
+        json_array_append_new(steps, real(row[0]));
+        json_array_append_new(values, real(row[column]));
+    }
+    return json_pack("[o, o]", steps, values);
+}
+
+static json_t *step_curves(const run_rows *steps, size_t most, size_t *kept)
+{
+    static const size_t drawn[] = {STEP_LOSS,           STEP_LR,        STEP_DENSITY,
+                                   STEP_DENSITY_KEPT,   STEP_GRAD_NORM, STEP_RESIDUAL_NORM,
+                                   STEP_RESIDUAL_RATIO, STEP_TIME,      STEP_RATIO};
+    json_t *object = json_object();
+    for (size_t i = 0; i < sizeof drawn / sizeof *drawn; i++) {
+        json_t *one = curve(steps, drawn[i], most, kept);
+        if (one)
+            json_object_set_new(object, run_step_names[drawn[i]], one);
+    }
+    return object;
+}
+
+static json_t *epoch_curves(const run_rows *epochs, size_t most, size_t *kept)
+{
+    json_t *object = json_object();
+    for (size_t c = EPOCH_TRAIN_LOSS; c < EPOCH_COLUMNS; c++) {
+        json_t *one = curve(epochs, c, most, kept);
+        if (one)
+            json_object_set_new(object, run_epoch_names[c], one);
+    }
+    return object;
+}
+
+/* Of each column of time, and of the bytes of a coded gradient: what is left when warm-ups are
+ * over. */
+static json_t *means(const run_rows *steps)
+{
+    json_t *object = json_object();
+    for (size_t c = STEP_COMPUTE; c < STEP_RATIO; c++) {
+        double sum = 0;
+        size_t n = 0;
+        for (size_t i = steps->count / 2; i < steps->count; i++) {
+            const double v = steps->v[i * steps->columns + c];
+            sum += isfinite(v) ? v : 0;
+            n += isfinite(v) ? 1 : 0;
+        }
+        if (n > 0)
+            json_object_set_new(object, run_step_names[c], real(sum / (double)n));
+    }
+    return object;
+}
+
+/* Time and bytes rise, so every n-th mark will do. */
+static json_t *marks_json(const run_mark *marks, size_t count, size_t most)
+{
+    json_t *steps = json_array(), *seconds = json_array(), *bytes = json_array();
+    const size_t n = count < most ? count : most;
+    for (size_t k = 0; k < n; k++) {
+        const run_mark *m = &marks[n < 2 ? 0 : k * (count - 1) / (n - 1)];
+        json_array_append_new(steps, real(m->step));
+        json_array_append_new(seconds, real(m->seconds));
+        json_array_append_new(bytes, real(floor(m->bytes)));
+    }
+    return json_pack("[o, o, o]", steps, seconds, bytes);
+}
+
+/* ---- runs ------------------------------------------------------------------------------------ */
+
+/* What a person has set, or can tell runs apart by. */
+static json_t *settings(const json_t *start)
+{
+    static const char *const left_out[] = {"type", "run", "times", "shards"};
+    json_t *object = json_copy((json_t *)start);
+    for (size_t i = 0; object && i < sizeof left_out / sizeof *left_out; i++)
+        json_object_del(object, left_out[i]);
+    return object;
+}
+
+static json_t *one_run(const run_file_run *run, const run_mark *marks, size_t nmarks, size_t most,
+                       size_t *kept)
+{
+    return json_pack("{s:s, s:s, s:o, s:O?, s:o, s:o, s:o, s:o, s:I}", "name", run->name, "file",
+                     run->path, "settings", settings(run->start), "end", run->end, "marks",
+                     marks_json(marks, nmarks, most), "steps", step_curves(&run->steps, most, kept),
+                     "epochs", epoch_curves(&run->epochs, most, kept), "means", means(&run->steps),
+                     "records", (json_int_t)run->steps.count);
+}
+
+static tg_status add_run(json_t *list, const run_file_run *run, size_t most, size_t *kept)
+{
+    run_mark *marks;
+    size_t count;
+    TG_TRY(run_marks(run, &marks, &count));
+    json_t *one = one_run(run, marks, count, most, kept);
+    free(marks);
+    return json_array_append_new(list, one) == 0
+               ? TG_OK
+               : tg_fail(TG_E_NOMEM, "out of memory, or no UTF-8: run \"%.64s\"", run->name);
+}
+
+tg_status run_json(const run_files *f, json_t **list_p)
+{
+    size_t kept[POINTS_MOST], most = POINTS_ALL / CURVES / (f->count ? f->count : 1);
+    most = most < POINTS_LEAST ? POINTS_LEAST : most > POINTS_MOST ? POINTS_MOST : most;
+    json_t *list = json_array();
+    for (size_t i = 0; i < f->count; i++) {
+        tg_status status = add_run(list, &f->runs[i], most, kept);
+        if (status != TG_OK) {
+            json_decref(list);
+            return status;
+        }
+    }
+    *list_p = list;
+    return TG_OK;
+}

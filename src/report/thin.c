@@ -1,0 +1,51 @@
+#include "report/thin.h"
+#include <math.h>
+
+static size_t next_finite(const double *v, size_t stride, size_t i, size_t n)
+{
+    while (i < n && !isfinite(v[i * stride]))
+        i++;
+    return i;
+}
+
+/* Smallest and largest of [begin, end), in their order. */
+static size_t extremes(const double *v, size_t stride, size_t begin, size_t end, size_t *kept)
+{
+    size_t least = next_finite(v, stride, begin, end), most = least;
+    for (size_t i = least; i < end; i++) {
+        if (v[i * stride] < v[least * stride])
+            least = i;
+        if (v[i * stride] > v[most * stride])
+            most = i;
+    }
+    if (least >= end)
+        return 0;
+    kept[0] = least < most ? least : most;
+    if (least == most)
+        return 1;
+    kept[1] = least < most ? most : least;
+    return 2;
+}
+
+size_t thin(const double *v, size_t stride, size_t n, size_t most, size_t *kept)
+{
+    size_t finite = 0, last = 0, count = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (!isfinite(v[i * stride]))
+            continue;
+        if (finite++ < most)
+            kept[count++] = i;
+        last = i;
+    }
+    if (finite <= most)
+        return count;
+    const size_t first = kept[0], stretches = (most - 2) / 2, between = last - first - 1;
+    count = 1;
+    for (size_t s = 0; s < stretches; s++) {
+        const size_t begin = first + 1 + between * s / stretches;
+        const size_t end = first + 1 + between * (s + 1) / stretches;
+        count += extremes(v, stride, begin, end, kept + count);
+    }
+    kept[count++] = last;
+    return count;
+}

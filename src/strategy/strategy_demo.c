@@ -1,0 +1,79 @@
+/* DeMo: synchronous, each rank's momentum its own, and of what was exchanged the signs alone:
+ *
+ *     w = w (1 - eta * wd) - eta * sign(mean)          sign(0) = 0
+ *
+ * The momentum is the residual of the method (dct, whose decay is the momentum's): it keeps what
+ * was not sent. eta and wd are those of sgd, the decay always apart from the signs. Signs do not
+ * depend on what the mean is scaled with, so the learning rate enters the residual by the method's
+ * key rescale: what waits there is multiplied with eta_old / eta_new when it changes, and
+ * eta times it is DeMo's delta = decay * delta + eta * g.
+ *
+ * Source: Peng, Quesnelle, Kingma 2024, arXiv:2411.19870, alg. 1 */
+#include "strategy/ssgd.h"
+
+static tg_status refuse(const tg_optimizer *o, const char *why)
+{
+    return tg_fail(
+        TG_E_SPEC,
+        "strategy \"demo\" with optimizer \"%s\": %s: allowed: sgd with lr, weight_decay "
+        "and exempt",
+        tg_spec_text(tg_optimizer_spec(o)), why);
+}
+
+static tg_status check(const tg_optimizer *o)
+{
+    if (o->ops->adaptive)
+        return refuse(o, "it goes by signs of the mean, which leave nothing to adapt to");
+    if (o->momentum > 0)
+        return refuse(o, "the method's residual is the momentum");
+    if (o->clip > 0)
+        return refuse(o, "signs of the mean are the same for any of its norms");
+    return TG_OK;
+}
+
+static tg_status init(tg__strategy *s)
+{
+    TG_TRY(check(s->optimizer));
+    for (size_t i = 0; i < s->ntensors; i++)
+        TG_TRY(check(tg__strategy_optimizer(s, i)));
+    return TG_OK;
+}
+
+static void ready(tg__strategy *s, uint64_t t, uint32_t bucket, tg__actions *out)
+{
+    (void)s;
+    tg__actions_add(out, bucket, true, t);
+}
+
+static void update(float *w, const float *agg, size_t n, float keep, float eta)
+{
+    for (size_t e = 0; e < n; e++) {
+        const float sign = (float)((agg[e] > 0) - (agg[e] < 0));
+        w[e] = w[e] * keep - eta * sign;
+    }
+}
+
+static void result(tg__strategy *s, const tg__result *r)
+{
+    for (size_t i = 0; r->agg != NULL && i < s->ntensors; i++) {
+        const tg__wtensor *x = &s->tensor[i];
+        if (x->bucket != r->bucket)
+            continue;
+        const double wd = tg__optimizer_decay(tg__strategy_optimizer(s, i), x->ndim);
+        update(x->w, r->agg + x->offset, x->n, (float)(1 - r->lr * wd), (float)r->lr);
+    }
+}
+
+const tg__strategy_ops tg__strategy_demo = {
+    .entry = {"demo", "synchronous, the update is the sign of the mean",
+              "Peng et al. 2024, arXiv:2411.19870", NULL},
+    .init = init,
+    .fini = tg__ssgd_nothing,
+    .begin = tg__ssgd_nothing,
+    .ready = ready,
+    .result = result,
+    .step = tg__ssgd_step,
+    .drained = tg__ssgd_drained,
+    .global = tg__ssgd_global,
+    .by_bucket = true,
+};

@@ -1,0 +1,231 @@
+"""telegrad report: the page in headless Chromium (skipped where there is none) and as text, the timeline, what is refused."""
+import gzip
+import html.parser
+import json
+import os
+import re
+import shutil
+import subprocess
+import unittest
+import xml.dom.minidom
+from cli_tool import CliTest, TINY
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome"))), None)
+STRANGE = "</script><img src=x onerror=alert(1)> & \"quotes\" <!-- \u2028 \u00e9"
+
+# Runs first and keeps what goes wrong; then, when the page stands, looks at it and uses it, and leaves what it saw in the page.
+WATCH = """<script>window.wrong = [];
+addEventListener("error", e => wrong.push(String(e.message)));
+addEventListener("securitypolicyviolation", e => wrong.push("policy: " + e.violatedDirective));
+for (const name of ["error", "warn"]) console[name] = (...words) => wrong.push(name + ": " + words.join(" "));
+</script>"""
+CHECK = """<script>{
+const ink = canvas => {
+    const p = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data, seen = new Set();
+    for (let i = 0; i < p.length; i += 4) if (p[i + 3] > 200) seen.add(p[i] << 16 | p[i + 1] << 8 | p[i + 2]);
+    return seen.size;
+};
+const look = () => [...document.querySelectorAll("figure")].map(f => ({title: f.querySelector("figcaption").firstChild.textContent,
+    points: +f.dataset.points, ink: f.querySelector("canvas") ? ink(f.querySelector("canvas")) : 0, label: f.querySelector(".plot").ariaLabel}));
+const table = document.querySelector("table"), column = n => [...table.tBodies[0].rows].map(row => row.cells[n].textContent.trim());
+const sorts = [...table.tHead.rows[0].cells].map((head, n) => {
+    const once = [];
+    for (let i = 0; i < 2; i++) { head.querySelector("button").click(); once.push([head.getAttribute("aria-sort"), column(n)]); }
+    return [head.querySelector("button").textContent, once];
+});
+const over = {};
+setTimeout(() => {
+    for (const input of document.querySelectorAll("input[name=x]")) { input.click(); over[input.value] = []; }
+    const kinds = Object.keys(over);
+    const next = () => {
+        if (!kinds.length) return finish();
+        document.querySelector(`input[value=${kinds[0]}]`).click();
+        setTimeout(() => { over[kinds.shift()] = look(); next(); }, 20);
+    };
+    const finish = () => {
+        const chip = document.querySelector(".chip"), before = +document.querySelector("figure").dataset.points;
+        let after = null, tip = null;
+        if (chip) { chip.click(); after = +document.querySelector("figure").dataset.points; chip.click(); }
+        const end = () => document.querySelector(".plot").dispatchEvent(new KeyboardEvent("keydown", {key: "End"}));
+        setTimeout(end, 20); // when what was shown again is drawn
+        setTimeout(() => {
+            tip = document.querySelector(".tip").textContent;
+            const saw = {wrong, sorts, over, chip: chip && [before, after], tip, title: document.title, wide: document.documentElement.scrollWidth,
+                images: document.images.length, notes: [...document.querySelectorAll(".notes li")].map(li => li.textContent)};
+            const pre = document.createElement("pre");
+            pre.id = "saw";
+            pre.textContent = JSON.stringify(saw);
+            document.body.append(pre);
+        }, 50);
+    };
+    next();
+}, 100);
+}</script>"""
+
+
+class Page(html.parser.HTMLParser):
+    """What a browser takes for elements."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.scripts, self.open = [], [], None
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.open = tag
+        if tag == "script":
+            self.scripts.append("")
+
+    def handle_endtag(self, tag):
+        self.open = None
+
+    def handle_data(self, data):
+        if self.open == "script":
+            self.scripts[-1] += data
+
+
+def write_run(path, name="run", seed=1, method="dense", quality=0.5, tokens=0, steps=60, end=True, **settings):
+    """Records as train --out writes them, of curves that are known."""
+    start = {"type": "start", "model": "lenet5", "method": method, "strategy": "ssgd", "link": None, "world": 4, "workers": 4, "batch": 8,
+             "seed": seed, "params": 1000, "data": "mnist", "train_samples": 60000, "test_samples": 10000, "context": tokens,
+             "clock": "real", "transport": "inproc", "times": {"forward_ns": [1] * 1000}, **settings}
+    lines = [start]
+    for step in range(1, steps + 1):
+        lines.append({"type": "step", "step": step, "loss": 3 / step, "lr": 0.1 / step, "seconds": step * 0.1, "bytes_sent": 4000, "coded": True,
+                      "coded_bytes": 400 - step % 3, "density_kept": 0.1 + 0.001 * (step % 5), "residual_norm": step ** 0.5, "residual_ratio": 0.5 / step,
+                      "grad_norm": 1 / step, "compute_ms": 60, "wait_ms": 20, "apply_ms": 5, "encode_ms": 3, "exchange_ms": 40, "decode_ms": 2,
+                      "step_ms": 90 + step % 2})
+        if step % 20 == 0:
+            lines.append({"type": "epoch", "epoch": step // 20 - 1, "step": step, "seconds": step * 0.1, "bytes_sent": step * 4000,
+                          "train_loss": 2 / step, "test_accuracy": quality - 1 / step, "test_loss": 1 / step,
+                          "perplexity": 5 / step if tokens else None})
+    if end:
+        lines.append({"type": "end", "steps": steps, "seconds": steps * 0.1, "test_accuracy": quality, "test_loss": 0.1, "step_ms_median": 90,
+                      "bytes_per_step": 4000, "ratio": 10, "ratio_wire": 1, "bytes_sent": steps * 4000, "interrupted": False})
+    for line in lines:
+        line["run"] = name
+    with (gzip.open if path.endswith(".gz") else open)(path, "wt", encoding="utf-8") as file:
+        file.writelines(json.dumps(line) + "\n" for line in lines)
+    return path
+
+
+class Report(CliTest):
+    def page(self, *args):
+        out = self.path("report.html")
+        self.assertRegex(self.ok("report", *args, "-o", out), r"^\S+report.html: [\d.]+ [kM]B\n$")
+        self.assertEqual([name for name in os.listdir(self.folder) if name.endswith(".tmp")], [])
+        with open(out, encoding="utf-8") as file:
+            return file.read()
+
+    def look(self, text, width=1200):
+        """What the page in a browser is like."""
+        if not CHROMIUM:
+            self.skipTest("SKIP: no chromium")
+        path = self.path("checked.html")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text.replace("<head>", "<head>" + WATCH, 1).replace("</body>", CHECK + "</body>", 1))
+        done = subprocess.run([CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", f"--window-size={width},900", "--virtual-time-budget=8000",
+                               f"--user-data-dir={self.path('profile')}", "--dump-dom", "file://" + path],
+                              capture_output=True, text=True, timeout=120)
+        saw = re.search(r'<pre id="saw">(.*?)</pre>', done.stdout, re.S)
+        self.assertTrue(saw, done.stderr[-2000:] + done.stdout[-500:])
+        saw = json.loads(html.unescape(saw[1]))
+        self.assertEqual(saw["wrong"], [])
+        self.assertLessEqual(saw["wide"], width)
+        return saw
+
+    def test_page_in_a_browser(self):
+        one = write_run(self.path("one.jsonl"), name=STRANGE, quality=0.75)
+        two = write_run(self.path("two.jsonl.gz"), name="two", method="topk:density=0.01", quality=0.9)
+        three = write_run(self.path("three.jsonl"), name="three", method="qsgd:bits=4", quality=0.25, steps=4000, end=False)
+        with open(three, "a", encoding="utf-8") as file:
+            file.write('{"type":"st')
+        text = self.page(one, two, three, "--title", STRANGE)
+        self.assertLess(len(text), 2_000_000)
+        saw = self.look(text)
+        self.assertEqual((saw["title"], saw["images"]), (STRANGE, 0))
+        self.assertEqual(len(saw["notes"]), 1)
+        self.assertIn("is cut", saw["notes"][0])
+        self.assertEqual(list(saw["over"]), ["steps", "samples", "seconds", "bytes"])
+        for kind, charts in saw["over"].items():
+            titles = [chart["title"] for chart in charts]
+            for title in ("Test accuracy", "Test loss", "Training loss", "Compression", "Density", "Residual", "Time of a step"):
+                self.assertIn(title, titles)
+            for chart in charts:
+                self.assertGreaterEqual(chart["points"], 3, (kind, chart))
+                self.assertGreater(chart["ink"], 4, (kind, chart)) # axes, and the runs' colours
+        accuracy = next(chart for chart in saw["over"]["steps"] if chart["title"] == "Test accuracy")
+        self.assertIn("two ends at 88.33", accuracy["label"])
+        self.assertLess(saw["chip"][1], saw["chip"][0]) # a run that is hidden is not drawn
+        self.assertRegex(saw["tip"], r"^16 MBthree24\.98$") # the longest run's last value
+        sorts = dict((head, both) for head, both in saw["sorts"])
+        self.assertEqual(sorts["test acc."], [["descending", ["90.00", "75.00", "24.98"]], ["ascending", ["24.98", "75.00", "90.00"]]])
+        self.assertEqual([order for order, _ in sorts["method"]], ["ascending", "descending"])
+        self.assertEqual(sorts["method"][0][1], ["dense", "qsgd", "topk"])
+
+    def test_texts_on_a_narrow_screen(self):
+        saw = self.look(self.page(write_run(self.path("lstm.jsonl"), tokens=35)), width=420)
+        titles = [chart["title"] for chart in saw["over"]["steps"]]
+        self.assertIn("Test perplexity", titles)
+        self.assertNotIn("Test accuracy", titles)
+        self.assertIsNone(saw["chip"])
+
+    def test_page_holds_what_it_needs(self):
+        text = self.page(write_run(self.path("run.jsonl"), name=STRANGE, link=STRANGE))
+        page = Page(text)
+        self.assertEqual(page.tags.count("script"), 3)
+        self.assertEqual(page.tags.count("img"), 0)
+        for away in ("src=", "@import", "url("):
+            self.assertNotIn(away, re.sub(r"<script.*?</script>", "", text, flags=re.S))
+        data = json.loads(page.scripts[0])
+        self.assertEqual(data["runs"][0]["name"], STRANGE)
+        self.assertEqual(data["runs"][0]["settings"]["link"], STRANGE)
+        self.assertNotIn("times", data["runs"][0]["settings"])
+        self.assertIn("Leon Sorokin", text)
+
+    def test_long_runs_stay_small(self):
+        path = write_run(self.path("long.jsonl"), steps=30000)
+        text = self.page(*[path] * 4)
+        self.assertLess(len(text), 2_000_000)
+        loss = json.loads(Page(text).scripts[0])["runs"][0]["steps"]["loss"]
+        self.assertEqual((loss[0][0], loss[1][0], loss[0][-1]), (1, 3, 30000))
+
+    def test_real_run(self):
+        run, trace, picture = self.path("run.jsonl"), self.path("trace.json"), self.path("picture.svg")
+        self.ok("train", "--workers", "2", *TINY, "--steps", "8", "--log-every", "1", "--no-eval", "--clock", "virtual", "--tau", "20ms",
+                "--link", "100mbit,5ms", "--out", run, "--trace", trace)
+        data = json.loads(Page(self.page(run)).scripts[0])["runs"][0]
+        self.assertEqual((data["name"], data["end"]["steps"], data["marks"][0]), ("run", 8, list(range(9))))
+        self.assertEqual(len(data["steps"]["loss"][0]), 8)
+        self.ok("report", "--timeline", f"{trace},{trace}", "--title", STRANGE, "--steps", "2-4", "-o", picture)
+        svg = xml.dom.minidom.parse(picture)
+        titles = [node.firstChild.data for node in svg.getElementsByTagName("title")]
+        self.assertEqual(titles[0], f"{STRANGE}; {trace}")
+        for words in ("forward, step 2", "backward, step 4", "wait, step 3", "bucket 0"):
+            self.assertTrue(any(words in title for title in titles), words)
+        self.assertEqual(sum(title.startswith("forward, step 2:") for title in titles), 4)
+        self.ok("report", "--timeline", trace, "-o", self.path("timeline.html"))
+        self.refused(2, ["has steps 0 to 7"], "report", "--timeline", trace, "--steps", "7-8", "-o", picture)
+
+    def test_refused(self):
+        run, out, other = write_run(self.path("run.jsonl")), self.path("out.html"), self.path("other")
+        with open(other, "w", encoding="utf-8") as file:
+            file.write("one\ntwo\n")
+        self.refused(2, ["no -o"], "report", run)
+        self.refused(2, ["no records"], "report", "-o", out)
+        self.refused(2, ["--title"], "report", run, "--title", "a", "--title", "b", "-o", out)
+        self.refused(2, ["--steps"], "report", run, "--steps", "1-2", "-o", out)
+        self.refused(2, ["run.jsonl"], "report", run, "--timeline", other, "-o", out)
+        for steps in ("3-2", "x", "1-", "-1", "1-2000", "1-2-3"):
+            self.refused(2, ["--steps"], "report", "--timeline", other, "--steps=" + steps, "-o", out)
+        self.refused(2, ["--timeline"], "report", "--timeline", "a,,b", "-o", out)
+        self.refused(1, [other + ":1:"], "report", run, other, "-o", out)
+        self.refused(1, [other + ":1:"], "report", "--timeline", other, "-o", out)
+        self.refused(1, ["nowhere", "No such file"], "report", self.path("nowhere"), "-o", out)
+        self.refused(1, ["-o"], "report", run, "-o", self.path("no/such/folder.html"))
+        self.assertEqual(sorted(os.listdir(self.folder)), ["other", "run.jsonl"])
+
+
+if __name__ == "__main__":
+    unittest.main()
