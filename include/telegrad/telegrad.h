@@ -8,6 +8,7 @@
 #include "telegrad/reducer.h"
 #include "telegrad/registry.h"
 #include "telegrad/session.h"
+#include "telegrad/simulate.h"
 #include "telegrad/transport.h"
 #include "telegrad/weights.h"
 #endif

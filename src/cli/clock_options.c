@@ -97,10 +97,38 @@ tg_status clock_options_link_of(struct run_options *o, const char *value)
     return TG_OK;
 }
 
+/* What needs gradients, weights or ranks that there are not. */
+static tg_status check_sim_only(const struct run_options *o)
+{
+    static const char *const no[] = {"save",           "resume", "init",  "trace",
+                                     "dump-gradients", "fault",  "nodes", "dry-run"};
+    if (!o->sim_only)
+        return o->workers <= 4096
+                   ? TG_OK
+                   : tg_fail(TG_E_SPEC,
+                             "--workers %" PRIu64 ": allowed: 1 <= workers <= 4096, or with "
+                             "--clock virtual --sim-only 1 to %d",
+                             o->workers, TG_SIM_WORLD_MAX);
+    if (!o->virtual_clock || !options_given(o, "tau"))
+        return tg_fail(TG_E_SPEC, "--sim-only: allowed: with --clock virtual and --tau measured, "
+                                  "TIME or FILE");
+    if (o->fusion == OPT_FUSION_AUTO)
+        return tg_fail(TG_E_SPEC, "--sim-only with --fusion auto, which is measured between ranks: "
+                                  "allowed: BYTES");
+    for (size_t i = 0; i < sizeof no / sizeof no[0]; i++)
+        if (options_given(o, no[i]))
+            return tg_fail(TG_E_SPEC,
+                           "--sim-only with --%s: nothing is computed or sent: allowed: "
+                           "one of the two",
+                           no[i]);
+    return TG_OK;
+}
+
 /* Simulated time, and what only has a meaning with it. */
 tg_status clock_options_check(const struct run_options *o, bool mpi)
 {
     static const char *const own[] = {"tau", "slow", "jitter"};
+    TG_TRY(check_sim_only(o));
     if (o->virtual_clock && mpi)
         return tg_fail(TG_E_SPEC, "--clock virtual under mpirun: its workers are threads of one "
                                   "process: allowed: --workers N without mpirun");

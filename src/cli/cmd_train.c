@@ -6,6 +6,7 @@
 #include "cli/data_text.h"
 #include "cli/dry_run.h"
 #include "cli/outfile.h"
+#include "cli/sim_only.h"
 #include "cli/stop.h"
 #include <inttypes.h>
 #include <limits.h>
@@ -181,7 +182,9 @@ int cmd_train(int argc, char **argv)
         return cli_exit_status(status);
     }
     stop_install();
-    if (!o.dry_run)
+    if (o.sim_only)
+        status = sim_only(&launch, &o);
+    else if (!o.dry_run)
         status = open_and_train(&launch, &o, &exit_status);
     else if (launch.rank == 0)
         status = dry_run(&o);

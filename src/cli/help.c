@@ -13,6 +13,7 @@ const char help_main[] =
     "  models     networks to train, their tensors, parameters and operations\n"
     "  data       what can be trained on, and where it was found\n"
     "  bench      how fast codecs, training steps and exchanges are\n"
+    "  advise     which strategy and method pay over a network, and why\n"
     "  report     a page of charts from records of runs; a picture from traces\n"
     "\n"
     "  telegrad COMMAND --help explains a command; --version prints the version.\n"
@@ -36,7 +37,7 @@ const char help_train[] =
     "  --optimizer SPEC    (sgd:lr=0.05,momentum=0.9) --lr-schedule SPEC  (constant)\n"
     "  --epochs N (1)  --steps N  in their place  --no-eval  never test  --seed N (1)\n"
     "  --link L            100mbit,20ms; up=5mbit,delay=9ms  --link-of RANK=L\n"
-    "  --clock virtual     simulates time: --tau 20ms --slow 3:2x --jitter 10%\n"
+    "  --clock virtual     [--sim-only]  --tau 20ms --slow 3:2x --jitter 10%\n"
     "  --out FILE          records as JSON lines      --log-every N  steps (50)\n"
     "  --save DIR          [--save-every N]  --resume DIR  --init FILE  given weights\n"
     "  --trace FILE        for ui.perfetto.dev     --dump-gradients DIR  rank 0's\n"
@@ -152,6 +153,25 @@ const char help_bench[] =
     "  --json              JSON lines\n"
     "Example:\n"
     "  telegrad bench codec --n 25600000 --level avx512,avx2 --filter target\n";
+
+const char help_advise[] =
+    "Usage: telegrad advise --link RATE,DELAY [OPTION]...\n"
+    "Say which strategy and method to train with over a network, and why: predicted\n"
+    "step times and bytes, CD-SGD's time model filled in, where choices change.\n"
+    "  --model SPEC        (lenet5), resnet18: see telegrad models\n"
+    "  --link LINK         100mbit,20ms; up=5mbit,down=50mbit,delay=9ms\n"
+    "  --workers N         (4), up to 1000000      --batch N  per worker (32)\n"
+    "  --tau TIME          computing of a step, 150ms; (measured) here, on one core\n"
+    "  --precision P       (fp32), bf16\n"
+    "  --driver D          (auto): coding has a core of its own; inline: it has none\n"
+    "  --measure           first measure all of that between the workers, which are\n"
+    "                      threads behind emulated links, or processes of mpirun;\n"
+    "                      then --link may be left out    --data SPEC  to train on\n"
+    "  --svg FILE          a picture: step time against rate and against delay\n"
+    "  --json              all of it as one JSON object\n"
+    "What a choice costs in accuracy is not known here: docs/advise.md.\n"
+    "Example:\n"
+    "  telegrad advise --model resnet20 --link 100mbit,20ms --workers 8\n";
 
 const char help_bench_train[] =
     "Usage: telegrad bench train [OPTION]...\n"

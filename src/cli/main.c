@@ -10,7 +10,7 @@ static const struct {
     int (*run)(int argc, char **argv);
 } commands[] = {{"train", cmd_train},     {"compare", cmd_compare}, {"eval", cmd_eval},
                 {"methods", cmd_methods}, {"models", cmd_models},   {"data", cmd_data},
-                {"bench", cmd_bench},     {"report", cmd_report}};
+                {"bench", cmd_bench},     {"advise", cmd_advise},   {"report", cmd_report}};
 
 int cli_exit_status(tg_status status)
 {
@@ -34,7 +34,7 @@ int main(int argc, char **argv)
     }
     if (argc < 2) {
         console_error("no command: allowed: train, compare, eval, methods, models, data, bench, "
-                      "report; see telegrad --help");
+                      "advise, report; see telegrad --help");
         return CLI_USAGE;
     }
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "help") == 0)
@@ -48,7 +48,7 @@ int main(int argc, char **argv)
         if (strcmp(argv[1], commands[i].name) == 0)
             return commands[i].run(argc - 1, argv + 1);
     console_error("unknown command \"%.64s\": allowed: train, compare, eval, methods, models, "
-                  "data, bench, report; see telegrad --help",
+                  "data, bench, advise, report; see telegrad --help",
                   argv[1]);
     return CLI_USAGE;
 }

@@ -17,6 +17,7 @@ enum form {
     FORM_SHARD,     /* const char * */
     FORM_LINK,      /* const char *, NULL for "none" */
     FORM_COUNT,     /* uint64_t */
+    FORM_WORKERS,   /* uint64_t; --sim-only may have more: clock_options_check */
     FORM_SECONDS,   /* double */
     FORM_DRIVER,    /* tg_driver */
     FORM_OVERLAP,   /* tg_overlap */
@@ -54,7 +55,7 @@ static const struct option_def table[] = {
     {"holdout", "N", BOTH | OPT_EVAL, FORM_COUNT, AT(holdout), TG_KIND_COUNT, 0, 1e9},
     {"context", "N", BOTH | OPT_EVAL, FORM_COUNT, AT(context), TG_KIND_COUNT, 1, 65536},
     {"shard", "SPEC", BOTH, FORM_SHARD, AT(shard), TG_KIND_COUNT, 0, 0},
-    {"workers", "N", BOTH, FORM_COUNT, AT(workers), TG_KIND_COUNT, 1, 4096},
+    {"workers", "N", BOTH, FORM_WORKERS, AT(workers), TG_KIND_COUNT, 1, 4096},
     {"method", "SPEC", EVERY, FORM_SPEC, AT(method), TG_KIND_METHOD, 0, 0},
     {"rule", "PATTERN=METHOD", EVERY, FORM_RULE, AT(rules), TG_KIND_COUNT, 0, 0},
     {"strategy", "SPEC", EVERY, FORM_SPEC, AT(strategy), TG_KIND_STRATEGY, 0, 0},
@@ -69,6 +70,7 @@ static const struct option_def table[] = {
     {"clock", "real|virtual", BOTH, FORM_CLOCK, AT(virtual_clock), TG_KIND_COUNT, 0, 0},
     {"tau", "measured|TIME|FILE", BOTH, FORM_TAU, AT(tau), TG_KIND_COUNT, 0, 0},
     {"slow", "RANK:TIMESx", BOTH, FORM_SLOW, AT(slow), TG_KIND_COUNT, 0, 0},
+    {"sim-only", NULL, OPT_TRAIN, FORM_FLAG, AT(sim_only), TG_KIND_COUNT, 0, 0},
     {"jitter", "PERCENT%", BOTH, FORM_JITTER, AT(jitter), TG_KIND_COUNT, 0, 0},
     {"steps", "N", EVERY, FORM_COUNT, AT(steps), TG_KIND_COUNT, 1, 1e12},
     {"epochs", "N", BOTH, FORM_COUNT, AT(epochs), TG_KIND_COUNT, 0, 1e9},
@@ -205,6 +207,14 @@ static tg_status find_word(const char *option, const char *const *names, size_t 
     return tg_fail(TG_E_SPEC, "--%s \"%.64s\": allowed: %s", option, value, list);
 }
 
+static tg_status set_workers(uint64_t *workers, const struct option_def *option, const char *value)
+{
+    struct option_def simulated = *option;
+    simulated.max = TG_SIM_WORLD_MAX;
+    return set_number(workers, &simulated, value) == TG_OK ? TG_OK
+                                                           : set_number(workers, option, value);
+}
+
 static tg_status set_driver(tg_driver *driver, const struct option_def *option, const char *value)
 {
     size_t i;
@@ -329,6 +339,8 @@ static tg_status set_value(struct run_options *o, const struct option_def *optio
     case FORM_COUNT:
     case FORM_SECONDS:
         return set_number(member, option, value);
+    case FORM_WORKERS:
+        return set_workers(member, option, value);
     case FORM_DRIVER:
         return set_driver(member, option, value);
     case FORM_OVERLAP:

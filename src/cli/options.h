@@ -56,6 +56,7 @@ struct run_options {
     double jitter; /* of computing, a fraction */
     train_slow slow[OPT_MAX_SLOW];
     size_t slow_count;
+    bool sim_only;      /* train: by the virtual clock, and nothing is computed */
     bool dry_run, json; /* train: print the plan and do nothing else; as JSON */
     uint64_t given;     /* bit i: entry i of the table was set, not only defaulted */
 };

@@ -18,6 +18,7 @@ struct records {
     bool tokens;      /* losses are of them */
     tg_status status; /* of the first record that failed */
     const char *clock;
+    bool sim_only; /* there are no parameters */
     struct window window;
     uint64_t clipped; /* steps since the last record */
 };
@@ -205,8 +206,8 @@ static const char *clock_name(const struct run_options *o)
 static json_t *about_clock(const struct run_options *o, const train_start_info *info)
 {
     return json_pack(
-        "{s:s, s:o, s:o, s:o, s:o, s:f, s:o}",                                              /**/
-        "clock", clock_name(o), "links_of", links_of(o),                                    /**/
+        "{s:s, s:b, s:o, s:o, s:o, s:o, s:f, s:o}",                                         /**/
+        "clock", clock_name(o), "sim_only", (int)o->sim_only, "links_of", links_of(o),      /**/
         "tau", o->virtual_clock ? records_text(o->tau ? o->tau : "measured") : json_null(), /**/
         "times", step_times_record(info->times), "slow", slow(o), "jitter", o->jitter, "tau_ms",
         info->times ? records_real(tau_ms(info->times)) : json_null());
@@ -215,6 +216,9 @@ static json_t *about_clock(const struct run_options *o, const train_start_info *
 /* What the machine, the program and the data are. */
 static json_t *about_surroundings(const struct run_about *a)
 {
+    if (!a->data) /* of a simulation */
+        return json_pack("{s:s, s:s, s:o, s:o}", "version", tg_version(), "cpu", tg_cpu_level(),
+                         "time", time_now(), "data_spec", records_text(a->options->data));
     return json_pack("{s:s, s:s, s:o, s:I, s:o, s:o, s:o, s:o, s:I, s:I, s:I, s:s}",     /**/
                      "version", tg_version(), "cpu", tg_cpu_level(), "time", time_now(), /**/
                      "host_threads", (json_int_t)sysconf(_SC_NPROCESSORS_ONLN),          /**/
@@ -257,6 +261,8 @@ static json_t *shards(const struct run_about *a, const train_start_info *info)
 
 static json_t *about_samples(const struct run_about *a, const train_start_info *info)
 {
+    if (!a->data)
+        return json_pack("{s:I, s:s}", "context", (json_int_t)info->context, "shard", info->shard);
     return json_pack("{s:s, s:I, s:I, s:s, s:o}",                                /**/
                      "data_unit", data_text_unit(train_data_unit(a->data)),      /**/
                      "data_classes", (json_int_t)train_data_classes(a->data),    /**/
@@ -343,6 +349,7 @@ tg_status records_start(struct records *r, const struct run_about *about,
     window_clear(&r->window);
     r->clipped = 0;
     r->clock = clock_name(about->options);
+    r->sim_only = about->options->sim_only;
     json_t *record = begin(r, "start");
     record = join(record, about_settings(about->options, info));
     record = join(record, about_run(about->options, info));
@@ -452,8 +459,9 @@ tg_status records_epoch(struct records *r, const train_epoch_info *info)
     return records_add(r, join(begin(r, "epoch"), record));
 }
 
-static json_t *end_quality(const struct run_result *result, bool tokens)
+static json_t *end_quality(const struct records *r, const struct run_result *result)
 {
+    const bool tokens = r->tokens;
     const train_end_info *end = &result->end;
     return json_pack("{s:s, s:s, s:i, s:I, s:I, s:o, s:o, s:o, s:o, s:I, s:I, s:o, s:b}", /**/
                      "method", result->method, "strategy", result->strategy, "world",
@@ -465,7 +473,8 @@ static json_t *end_quality(const struct run_result *result, bool tokens)
                      "train_loss", records_real(end->train_loss),                        /**/
                      "skipped_nonfinite", (json_int_t)end->skipped_nonfinite,            /**/
                      "clipped", (json_int_t)end->clipped,                                /**/
-                     "params_hash", hex64(end->params_hash), "interrupted", (int)end->interrupted);
+                     "params_hash", r->sim_only ? json_null() : hex64(end->params_hash),
+                     "interrupted", (int)end->interrupted);
 }
 
 static json_t *end_cost(const struct run_result *result)
@@ -491,7 +500,7 @@ tg_status records_end(struct records *r, const struct run_result *result)
 {
     if (!r)
         return TG_OK;
-    return records_add(
-        r, join(join(join(begin(r, "end"), end_quality(result, r->tokens)), end_cost(result)),
-                json_pack("{s:s}", "clock", r->clock)));
+    return records_add(r,
+                       join(join(join(begin(r, "end"), end_quality(r, result)), end_cost(result)),
+                            json_pack("{s:s}", "clock", r->clock)));
 }

@@ -23,6 +23,10 @@ typedef struct tg__rehearsal {
 TG_NODISCARD tg_status tg__rehearse(tg__method *m, const float *g, uint64_t step, double eta,
                                     tg__rehearsal *r);
 
+/* The same of a step that goes dense: setup.may_bypass. */
+TG_NODISCARD tg_status tg__rehearse_dense(tg__method *m, const float *g, uint64_t step,
+                                          tg__rehearsal *r);
+
 /* For programs that foresee: another round, of n elements as dense f32. */
 void tg__rehearsal_add_dense(tg__rehearsal *r, const tg__exchange_ops *x, size_t n);
 

@@ -228,11 +228,16 @@ static tg_status takes_pushes(const tg_session *s, const tg__rule *rule)
     return TG_OK;
 }
 
+tg_status tg__session_takes(const tg_session *s, const tg__rule *rule)
+{
+    TG_TRY(takes_updates(s, rule));
+    return takes_pushes(s, rule);
+}
+
 static tg_status make_method(tg_session *s, uint32_t index)
 {
     bucket *b = &s->bucket[index];
-    TG_TRY(takes_updates(s, &s->rules.rule[b->rule]));
-    TG_TRY(takes_pushes(s, &s->rules.rule[b->rule]));
+    TG_TRY(tg__session_takes(s, &s->rules.rule[b->rule]));
     const tg__method_setup setup = {.rank = s->transport->rank,
                                     .size = s->transport->size,
                                     .lanes = s->lanes,
@@ -361,13 +366,19 @@ static tg_status check_sequences(const tg_session *s)
                    s->nbuckets, needed, most, s->nbuckets * most / needed, s->config.bucket_bytes);
 }
 
-tg_status tg__session_build(tg_session *s)
+tg_status tg__session_layout(tg_session *s)
 {
     TG_TRY(list_trained(s));
     TG_TRY(make_buckets(s));
-    if (s->nbuckets > UINT16_MAX)
-        return tg_fail(TG_E_ARG, "%zu buckets: allowed: at most %d; use a larger bucket_bytes",
-                       s->nbuckets, UINT16_MAX);
+    return s->nbuckets <= UINT16_MAX
+               ? TG_OK
+               : tg_fail(TG_E_ARG, "%zu buckets: allowed: at most %d; use a larger bucket_bytes",
+                         s->nbuckets, UINT16_MAX);
+}
+
+tg_status tg__session_build(tg_session *s)
+{
+    TG_TRY(tg__session_layout(s));
     for (size_t b = 0; b < s->nbuckets; b++)
         TG_TRY(place_gradients(s, &s->bucket[b]));
     return make_strategy(s);

@@ -158,9 +158,9 @@ static tg_status check(tg_session *s, const char *call)
     return s->begun ? TG_OK : tg_fail(TG_E_STATE, "%s before tg_session_begin", call);
 }
 
-tg_status tg_session_measure(tg_session *s, size_t room, tg_bucket_cost *cost, size_t *count_p)
+tg_status tg__session_measure(const tg_session *s, size_t room, tg_bucket_cost *cost,
+                              size_t *count_p)
 {
-    TG_TRY(check(s, "tg_session_measure"));
     for (uint32_t b = 0; b < s->nbuckets && b < room; b++) {
         const bucket *one = &s->bucket[b];
         tg_bucket_cost measured = {0};
@@ -175,6 +175,12 @@ tg_status tg_session_measure(tg_session *s, size_t room, tg_bucket_cost *cost, s
     }
     *count_p = s->nbuckets;
     return TG_OK;
+}
+
+tg_status tg_session_measure(tg_session *s, size_t room, tg_bucket_cost *cost, size_t *count_p)
+{
+    TG_TRY(check(s, "tg_session_measure"));
+    return tg__session_measure(s, room, cost, count_p);
 }
 
 tg_status tg_session_set_costs(tg_session *s, const tg_bucket_cost *cost, size_t count)

@@ -146,6 +146,11 @@ TG_NODISCARD tg_status tg__session_between_steps(tg_session *s, const char *call
 /* Whether the session may begin: not begun, something to train. Errors TG_E_STATE */
 TG_NODISCARD tg_status tg__session_can_begin(const tg_session *s, const char *call);
 
+/* List the trained tensors and put them into buckets; whether the rule's method can carry what the
+ * strategy sends. (session_buckets.c)
+ * Errors TG_E_SPEC, TG_E_ARG, TG_E_NOMEM; TG_E_UNSUPPORTED, with the reason */
+TG_NODISCARD tg_status tg__session_layout(tg_session *s);
+TG_NODISCARD tg_status tg__session_takes(const tg_session *s, const tg__rule *rule);
 /* Make buckets, strategy, slots; then, when buckets have their exchange, methods.
  * (session_buckets.c) */
 TG_NODISCARD tg_status tg__session_build(tg_session *s);
@@ -222,6 +227,9 @@ double tg__session_weight(const tg_session *s, uint64_t t);
 /* Mean over ranks of the AVERAGED tensors into their params, rank 0's of the others.
  * (session_eval.c) */
 TG_NODISCARD tg_status tg__session_sync_statistics(tg_session *s);
+/* What tg_session_measure does, of a session that has buckets and a strategy. (session_costs.c) */
+TG_NODISCARD tg_status tg__session_measure(const tg_session *s, size_t room, tg_bucket_cost *cost,
+                                           size_t *count_p);
 /* tensors of rank 0 to all. (session_setup.c) */
 TG_NODISCARD tg_status tg__session_broadcast(tg_session *s, float *data, size_t n);
 

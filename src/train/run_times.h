@@ -16,6 +16,7 @@ TG_NODISCARD tg_status run_times_take(run *r);
 
 /* At the start of a step: how much longer this rank's computing takes in it. */
 double run_pace(const run *r);
+double run_pace_of(const train_job *job, int rank, uint64_t step);
 /* A layer's work begins. */
 void run_work(run *r, model_work work, size_t layer);
 /* The forward passes of `batches` batches begin. */

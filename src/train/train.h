@@ -33,6 +33,10 @@ size_t train_data_test(const train_data *d);
  * env string) if so. */
 bool train_data_find(const char *name, const char **path_p);
 
+/* train_data_train of such a set, without reading it where its size is known: as published.
+ * Errors those of train_data_open */
+TG_NODISCARD tg_status train_data_samples(const char *spec, size_t holdout, size_t *count_p);
+
 /* How many training images of each class each rank gets by `shard` ("dirichlet:alpha=0.5"; NULL:
  * "iid", from which every rank draws the same), counts (world, classes).
  * Errors TG_E_SPEC, TG_E_ARG (more ranks than samples; no images), TG_E_NOMEM */
@@ -262,6 +266,45 @@ train_bench_info train_bench_about(const train_bench *b);
 /* One step; with a transport all ranks take as many. *loss_p: of the batch before the update.
  * Errors those of the layers and of the session */
 TG_NODISCARD tg_status train_bench_step(train_bench *b, double *loss_p);
+
+/* ---- steps without training --------------------------------------------------------------------
+ */
+
+/* A model's step as a simulation takes it (simulate.h): in which order layers compute, how long,
+ * and which tensors they read and complete. */
+typedef struct train_sim train_sim;
+
+typedef struct train_sim_info {
+    const tg_work *work; /* (nwork) of a step; the train_sim's, as all here */
+    size_t nwork;
+    const train_times *times; /* layers */
+    int64_t tau_ns;           /* computing of a step */
+    size_t params, tensors;   /* trained */
+    size_t context;           /* tokens in a sample; 0: images */
+} train_sim_info;
+
+/* Of job its model, context, batch, accumulate, precision, seed, and where times come from: `times`
+ * that has layers, else tau_ns, else they are measured here and now, on a batch of zeros.
+ * data    what the model reads (the spec of a set, of which images are not read); NULL: what its
+ *         papers train it on
+ * Errors  TG_E_SPEC, TG_E_ARG, TG_E_NOMEM, TG_E_MISMATCH (times of another model),
+ *         TG_E_UNSUPPORTED (the CPU has no bf16) */
+TG_NODISCARD tg_status train_sim_create(const train_job *job, const char *data, train_sim **s_p);
+void train_sim_destroy(train_sim *s); /* NULL is fine */
+train_sim_info train_sim_about(const train_sim *s);
+/* Its exchanges by the job's method, rules, strategy, optimizer, overlap, driver, buckets; coding
+ * takes no time. Errors those of tg_simulation_create */
+TG_NODISCARD tg_status train_sim_exchanges(const train_sim *s, const train_job *job,
+                                           uint64_t steps_per_epoch, tg_simulation **sim_p);
+
+/* What train_run would tell rank 0 of `world` ranks, all behind the link, by a clock of simulated
+ * time, but for losses, hashes and evaluations: nothing is computed. Coding takes what job->times
+ * says, nothing with tau_ns, else what is measured here.
+ * samples  of an epoch; 0: an epoch is a step
+ * Errors   those of the simulation; TG_E_UNSUPPORTED (nodes) */
+TG_NODISCARD tg_status train_simulate(const train_sim *s, const train_job *job, size_t samples,
+                                      int world, const tg_link *link, const train_events *events,
+                                      train_end_info *end_p);
 
 /* ---- evaluation ------------------------------------------------------------------------------ */
 

@@ -212,6 +212,7 @@ const data_set data_cifar10 = {
     .wants = "folder with the batches asked for, of data_batch_{1,2,3,4,5}.bin and test_batch.bin "
              "or the same with .gz or .xz",
     .unit = TRAIN_IMAGES,
+    .samples = 50000,
     .height = CIFAR_SIDE,
     .width = CIFAR_SIDE,
     .channels = 3,

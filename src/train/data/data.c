@@ -260,3 +260,24 @@ void data_sample(const train_data *d, data_split split, size_t index, float *x, 
     }
     *label_p = d->view[split].labels[index];
 }
+
+tg_status train_data_samples(const char *spec, size_t holdout, size_t *count_p)
+{
+    data_spec parsed;
+    train_data *d;
+    size_t count;
+    TG_TRY(data_spec_parse(spec, &parsed));
+    const bool asked = tg_spec_has(parsed.keys, "train") && tg_spec_given(parsed.keys, "train");
+    count = !parsed.set->path_key ? (size_t)tg_spec_int(parsed.keys, "train")
+            : asked               ? 0
+                                  : parsed.set->samples;
+    data_spec_free(&parsed);
+    if (count > holdout) {
+        *count_p = count - holdout;
+        return TG_OK;
+    }
+    TG_TRY(train_data_open(spec, holdout, &d));
+    *count_p = train_data_train(d);
+    train_data_close(d);
+    return TG_OK;
+}

@@ -48,6 +48,7 @@ struct data_set {
     train_unit unit;
     /* Images: */
     size_t height, width, channels, classes;
+    size_t samples; /* to train on, unless a key `train` is given; 0: files say */
     float mean[DATA_CHANNELS], deviation[DATA_CHANNELS]; /* of the training pixels / 255 */
     /* Whether the files that the spec asks for can be read there. */
     bool (*present)(const char *path, const tg_spec *spec);

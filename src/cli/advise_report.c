@@ -1,0 +1,227 @@
+/* The answer of telegrad advise as text and as JSON. */
+#include "cli/advise.h"
+#include "cli/format.h"
+#include "cli/records.h"
+#include "cli/table.h"
+#include <math.h>
+#include <string.h>
+
+enum { ROWS = 12 }; /* of the table; --json has all */
+
+static format_text rate_text(double bps)
+{
+    format_text t;
+    if (bps >= 1e9)
+        snprintf(t.text, sizeof t.text, "%.3g Gbit/s", bps / 1e9);
+    else if (bps >= 1e6)
+        snprintf(t.text, sizeof t.text, "%.3g Mbit/s", bps / 1e6);
+    else
+        snprintf(t.text, sizeof t.text, "%.3g kbit/s", bps / 1e3);
+    return t;
+}
+
+static const char *measured_or(const struct advise_answer *a, const char *otherwise)
+{
+    return a->measured ? "measured over the transport" : otherwise;
+}
+
+/* Seconds a byte keeps a link busy; 0: none. */
+static double beta_of(const tg_link *l)
+{
+    const double up = l->up_bps, down = l->down_bps;
+    const double rate = !(up > 0) ? down : !(down > 0) ? up : fmin(up, down);
+    return rate > 0 ? 8 / rate : 0;
+}
+
+static void print_times(const struct advise_answer *a)
+{
+    const struct run_options *o = a->options;
+    const advice_times *t = &a->times;
+    const char *method = advice_methods[a->coded];
+    char text[64];
+    printf("model     %s, %s parameters; %d workers, batch %llu, %s\n", o->model,
+           format_count(advice_params(a->advice)).text, a->workers, (unsigned long long)o->batch,
+           train_precision_names[o->precision]);
+    printf("link      %s\n", a->link_text);
+    printf("tau    %9s  computing of a step: %s\n", format_seconds(t->tau).text,
+           a->measured ? "measured: a step without exchange, all workers at once"
+           : o->tau    ? "--tau"
+                       : "measured here, on one core");
+    printf("phi    %9s  dense exchange: %s\n", format_seconds(t->phi).text,
+           measured_or(a, "its delays and bytes on the link"));
+    printf("psi    %9s  %s exchange: %s\n", format_seconds(t->psi).text, method,
+           measured_or(a, "its delays and bytes on the link"));
+    printf("delta  %9s  %s encoding and decoding: measured, %s\n", format_seconds(t->delta).text,
+           method, t->spare ? "on a core of its own" : "on the computing core");
+    printf("alpha  %9s  one-way delay: %s\n", format_seconds((double)a->link.delay_ns / 1e9).text,
+           measured_or(a, "--link"));
+    snprintf(text, sizeof text, "%.3g ns", 1e9 * beta_of(&a->link));
+    printf("beta   %9s  a byte on the wire: %s\n\n", text, measured_or(a, "--link"));
+}
+
+static double in_ms(double seconds)
+{
+    return 1e3 * seconds;
+}
+
+static void print_equations(const struct advise_answer *a)
+{
+    const advice_times *t = &a->times;
+    const double tau = in_ms(t->tau), phi = in_ms(t->phi), psi = in_ms(t->psi),
+                 delta = in_ms(t->delta);
+    printf("CD-SGD's time model, without overlap within a step, in ms (%s):\n",
+           advice_methods[a->coded]);
+    printf("  T_ssgd = tau + phi         = %.4g + %.4g = %.4g\n", tau, phi, in_ms(advice_ssgd(t)));
+    printf("  T_od   = max(tau, phi)     = max(%.4g, %.4g) = %.4g\n", tau, phi,
+           in_ms(advice_od(t)));
+    printf("  T_bit  = tau + delta + psi = %.4g + %.4g + %.4g = %.4g\n", tau, delta, psi,
+           in_ms(advice_bit(t)));
+    if (t->spare)
+        printf("  T_cd   = ((k-1) max(tau, delta + psi) + max(tau, phi)) / k\n"
+               "         = (%u max(%.4g, %.4g + %.4g) + max(%.4g, %.4g)) / %u = %.4g\n\n",
+               a->k - 1, tau, delta, psi, tau, phi, a->k, in_ms(advice_cd(t, a->k)));
+    else
+        printf("  T_cd   = ((k-1) (max(tau, psi) + delta) + max(tau, phi)) / k\n"
+               "         = (%u (max(%.4g, %.4g) + %.4g) + max(%.4g, %.4g)) / %u = %.4g\n\n",
+               a->k - 1, tau, psi, delta, tau, phi, a->k, in_ms(advice_cd(t, a->k)));
+}
+
+static bool is_plain(const advice_way *w)
+{
+    return w->family == ADVICE_SSGD && w->method == 0;
+}
+
+static tg_status print_table(const struct advise_answer *a)
+{
+    static const char *const titles[] = {"strategy", "method", "ms a step", "/ computing",
+                                         "sent a step"};
+    struct table *t = table_create(5);
+    if (!t)
+        return tg_fail(TG_E_NOMEM, "out of memory for a table");
+    table_row(t);
+    for (size_t i = 0; i < 5; i++)
+        table_cell(t, titles[i]);
+    for (size_t i = 0; i < a->ways; i++) {
+        const advice_way *w = &a->way[i];
+        char ms[32];
+        if (i >= ROWS && !is_plain(w))
+            continue;
+        snprintf(ms, sizeof ms, "%.4g", in_ms(w->step_s));
+        table_row(t);
+        table_cell(t, w->strategy);
+        table_cell(t, w->method_text);
+        table_cell(t, ms);
+        table_cell(t, format_ratio(w->step_s / advice_tau(a->advice), "").text);
+        table_cell(t, format_bytes(w->bytes).text);
+    }
+    const int failed = table_print(t, stdout);
+    table_destroy(t);
+    return failed ? tg_fail(TG_E_IO, "the table cannot be written to standard output") : TG_OK;
+}
+
+static void print_crossings(const struct advise_answer *a)
+{
+    const advice_crossing *c = &a->compression, *d = &a->delay;
+    printf("\nCompression pays %s%s at this delay; delayed averages (od, dga) pay %s%s at this "
+           "rate\n",
+           c->side == ADVICE_CROSSES  ? "below "
+           : c->side == ADVICE_ALWAYS ? "at any rate"
+                                      : "at no rate",
+           c->side == ADVICE_CROSSES ? rate_text(c->at).text : "",
+           d->side == ADVICE_CROSSES  ? "beyond "
+           : d->side == ADVICE_ALWAYS ? "at any delay"
+                                      : "at no delay",
+           d->side == ADVICE_CROSSES ? format_seconds(d->at).text : "");
+    printf("(pays: more than 10 %% off the step). k, delay and every above are the smallest that "
+           "come within\n10 %% of what larger ones bring, as accuracy falls with them.\n");
+}
+
+static void print_residuals(const struct advise_answer *a)
+{
+    const struct advise_measured *m = a->measured;
+    if (!m)
+        return;
+    printf(
+        "\nShort runs: T_ssgd %.4g ms, so phi is %.4g ms in effect (%+.0f %%); T_bit %.4g ms, so "
+        "delta + psi is %.4g ms (%+.0f %%)\n",
+        in_ms(m->ssgd), in_ms(m->ssgd - m->tau), 100 * ((m->ssgd - m->tau) / m->phi - 1),
+        in_ms(m->bit), in_ms(m->bit - m->tau), 100 * ((m->bit - m->tau) / (m->delta + m->psi) - 1));
+}
+
+tg_status advise_print(const struct advise_answer *a)
+{
+    char why[400];
+    print_times(a);
+    print_equations(a);
+    TG_TRY(print_table(a));
+    advise_why(a, why, sizeof why);
+    printf("\nUse --strategy %s --method %s: %s.\n", a->way[0].strategy, a->way[0].method_text,
+           why);
+    print_crossings(a);
+    print_residuals(a);
+    printf("\nWhat each costs in accuracy is not known here: docs/results/methods-mnist.md, "
+           "docs/strategies.md.\n");
+    return fflush(stdout) != 0 || ferror(stdout)
+               ? tg_fail(TG_E_IO, "the answer cannot be written to standard output")
+               : TG_OK;
+}
+
+/* ---- JSON ------------------------------------------------------------------------------------ */
+
+static json_t *way_json(const advice_way *w)
+{
+    return json_pack("{s:s, s:s, s:f, s:f}", "strategy", w->strategy, "method", w->method_text,
+                     "step_ms", in_ms(w->step_s), "bytes_per_step", w->bytes);
+}
+
+static json_t *crossing_json(const advice_crossing *c, const char *unit)
+{
+    static const char *const sides[] = {
+        [ADVICE_CROSSES] = "crosses", [ADVICE_ALWAYS] = "always", [ADVICE_NEVER] = "never"};
+    return json_pack("{s:s, s:o}", "pays", sides[c->side], unit,
+                     c->side == ADVICE_CROSSES ? json_real(c->at) : json_null());
+}
+
+static json_t *times_json(const struct advise_answer *a)
+{
+    const advice_times *t = &a->times;
+    return json_pack("{s:s, s:f, s:f, s:f, s:f, s:f, s:f, s:b, s:i, s:f, s:f, s:f, s:f}", /**/
+                     "method", advice_methods[a->coded], "tau_ms", in_ms(t->tau), "phi_ms",
+                     in_ms(t->phi), "psi_ms", in_ms(t->psi), "delta_ms", in_ms(t->delta),
+                     "alpha_ms", (double)a->link.delay_ns / 1e6, "beta_ns", 1e9 * beta_of(&a->link),
+                     "spare_core", (int)t->spare, "k", (int)a->k, "ssgd_ms", in_ms(advice_ssgd(t)),
+                     "od_ms", in_ms(advice_od(t)), "bit_ms", in_ms(advice_bit(t)), "cd_ms",
+                     in_ms(advice_cd(t, a->k)));
+}
+
+static json_t *measured_json(const struct advise_measured *m)
+{
+    if (!m)
+        return json_null();
+    return json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "tau_ms", in_ms(m->tau),
+                     "phi_ms", in_ms(m->phi), "psi_ms", in_ms(m->psi), "delta_ms", in_ms(m->delta),
+                     "alpha_ms", in_ms(m->alpha), "beta_ns", 1e9 * m->beta, "ssgd_ms",
+                     in_ms(m->ssgd), "bit_ms", in_ms(m->bit), "phi_effective_ms",
+                     in_ms(m->ssgd - m->tau), "delta_psi_effective_ms", in_ms(m->bit - m->tau));
+}
+
+tg_status advise_print_json(const struct advise_answer *a)
+{
+    const struct run_options *o = a->options;
+    char why[400];
+    json_t *ways = json_array();
+    advise_why(a, why, sizeof why);
+    for (size_t i = 0; i < a->ways; i++)
+        json_array_append_new(ways, way_json(&a->way[i]));
+    json_t *all = json_pack(
+        "{s:o, s:I, s:i, s:I, s:s, s:o, s:o, s:s, s:o, s:o, s:o, s:o, s:o}", /**/
+        "model", records_text(o->model), "params", (json_int_t)advice_params(a->advice), "workers",
+        a->workers, "batch", (json_int_t)o->batch, "precision", train_precision_names[o->precision],
+        "link", records_text(a->link_text), "recommended", way_json(&a->way[0]), "why", why,
+        "time_model", times_json(a), "ways", ways, "compression",
+        crossing_json(&a->compression, "below_bit_per_s"), "delay",
+        crossing_json(&a->delay, "beyond_s"), "measured", measured_json(a->measured));
+    const tg_status status = records_print(all, stdout, "standard output");
+    json_decref(all);
+    return status;
+}

@@ -1,0 +1,181 @@
+#include "cli/sim_only.h"
+#include "cli/cli_run.h"
+#include "cli/console.h"
+#include "cli/format.h"
+#include "cli/step_times.h"
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct watch {
+    const struct run_about *about;
+    struct records *records;
+    struct run_result result;
+    size_t samples; /* images or tokens to train on; 0: not known */
+    double epoch_steps;
+};
+
+/* ---- the network ----------------------------------------------------------------------------- */
+
+static double slower(double a, double b)
+{
+    return !(a > 0) ? b : !(b > 0) ? a : fmin(a, b);
+}
+
+/* Every exchange waits for the slowest of all ranks' links. */
+static void add_link(tg_link *all, const tg_link *one)
+{
+    all->up_bps = slower(all->up_bps, one->up_bps);
+    all->down_bps = slower(all->down_bps, one->down_bps);
+    all->delay_ns = all->delay_ns > one->delay_ns ? all->delay_ns : one->delay_ns;
+    all->jitter_ns = all->jitter_ns > one->jitter_ns ? all->jitter_ns : one->jitter_ns;
+}
+
+static tg_status slowest_link(const struct run_options *o, tg_link *link_p)
+{
+    tg_link all = {.struct_size = sizeof all}, one;
+    uint64_t others = o->workers;
+    for (size_t i = 0; i < o->links_of_count; i++) {
+        bool again = false; /* the last word on a rank counts */
+        for (size_t k = i + 1; k < o->links_of_count; k++)
+            again = again || o->links_of[k].rank == o->links_of[i].rank;
+        others -= !again;
+        if (again || !o->links_of[i].link)
+            continue;
+        TG_TRY(tg_link_parse(o->links_of[i].link, &one));
+        add_link(&all, &one);
+    }
+    if (o->link && others > 0) {
+        TG_TRY(tg_link_parse(o->link, &one));
+        add_link(&all, &one);
+    }
+    *link_p = all;
+    return TG_OK;
+}
+
+/* ---- what is told ---------------------------------------------------------------------------- */
+
+static tg_status copy(const char *text, char **copy_p)
+{
+    *copy_p = strdup(text);
+    return *copy_p ? TG_OK : tg_fail(TG_E_NOMEM, "out of memory: %s", text);
+}
+
+static tg_status on_start(void *arg, const train_start_info *info)
+{
+    struct watch *w = arg;
+    struct run_result *result = &w->result;
+    result->steps_planned = info->steps;
+    result->params = info->params;
+    TG_TRY(copy(info->method, &result->method));
+    TG_TRY(copy(info->strategy, &result->strategy));
+    TG_TRY(copy(info->optimizer, &result->optimizer));
+    TG_TRY(copy(info->lr_schedule, &result->lr_schedule));
+    return records_start(w->records, w->about, info);
+}
+
+static tg_status on_step(void *arg, const train_step_info *info)
+{
+    const struct watch *w = arg;
+    return records_step(w->records, info);
+}
+
+static tg_status print(const struct watch *w)
+{
+    const struct run_options *o = w->about->options;
+    const train_end_info *end = &w->result.end;
+    const double step = end->seconds / (double)end->steps;
+    printf("model          %s, %s parameters\n", o->model, format_count(w->result.params).text);
+    printf("workers        %d (simulated), link %s\n", end->world, o->link ? o->link : "none");
+    for (size_t i = 0; i < o->links_of_count; i++)
+        printf("link of %-6" PRIu64 " %s\n", o->links_of[i].rank,
+               o->links_of[i].link ? o->links_of[i].link : "none");
+    printf("clock          virtual, nothing was computed: tau %s, computing takes %s a step\n",
+           o->tau ? o->tau : "measured", format_seconds(end->compute_ms_median / 1e3).text);
+    printf("method         %s\n", w->result.method);
+    for (size_t i = 0; i < o->rule_count; i++)
+        printf("rule           %s\n", o->rules[i]);
+    printf("strategy       %s\n", w->result.strategy);
+    printf("optimizer      %s, %s\n", w->result.optimizer, w->result.lr_schedule);
+    printf("steps          %" PRIu64 "\n", end->steps);
+    printf("time           %s; mean step %s, median %s\n", format_seconds(end->seconds).text,
+           format_seconds(step).text, format_seconds(end->step_ms_median / 1e3).text);
+    if (w->epoch_steps > 0)
+        printf("epoch          %s, of %.4g steps\n", format_seconds(step * w->epoch_steps).text,
+               w->epoch_steps);
+    printf("sent           %s in all, %s a step and worker\n",
+           format_bytes((double)end->bytes_sent).text, format_bytes(end->bytes_per_step).text);
+    printf("ratio          %s of the gradient, %s of the traffic of a dense exchange\n",
+           format_ratio(end->ratio, "x").text, format_ratio(end->ratio_wire, "x").text);
+    return fflush(stdout) != 0 || ferror(stdout)
+               ? tg_fail(TG_E_IO, "the figures cannot be written to standard output")
+               : TG_OK;
+}
+
+/* ---- running --------------------------------------------------------------------------------- */
+
+/* Of an epoch; 0: not known. */
+static size_t samples_of(const struct watch *w, const train_sim *s)
+{
+    const size_t context = train_sim_about(s).context;
+    return context > 0 ? w->samples / context : w->samples;
+}
+
+static tg_status run(struct watch *w, const train_sim *s, const train_job *job, const tg_link *link)
+{
+    const train_events events = {.arg = w, .start = on_start, .step = on_step};
+    const size_t samples = samples_of(w, s);
+    w->epoch_steps = (double)samples /
+                     ((double)job->batch * job->accumulate * (double)w->about->options->workers);
+    TG_TRY(train_simulate(s, job, samples, (int)w->about->options->workers, link, &events,
+                          &w->result.end));
+    return records_end(w->records, &w->result);
+}
+
+static tg_status simulate(struct watch *w, const char *data_name)
+{
+    const struct run_options *o = w->about->options;
+    train_job job = run_job_of(o, NULL);
+    train_times given = {0};
+    train_sim *s = NULL;
+    tg_link link;
+    if (o->tau && o->tau_ns == 0)
+        TG_TRY(step_times_read(o->tau, &given));
+    job.times = &given;
+    tg_status status = slowest_link(o, &link);
+    if (status == TG_OK)
+        status = train_sim_create(&job, data_name, &s);
+    if (status == TG_OK)
+        status = run(w, s, &job, &link);
+    train_sim_destroy(s);
+    train_times_free(&given);
+    return status;
+}
+
+tg_status sim_only(const struct launch *l, const struct run_options *o)
+{
+    struct records *records = NULL;
+    size_t samples = 0;
+    const char *name = run_data_name(o);
+    tg_status status = train_data_samples(name, (size_t)o->holdout, &samples);
+    if (status == TG_E_IO && o->steps > 0) { /* its number of samples is all that is missing */
+        console_remark("data: %s is not here; how long an epoch takes is not known", name);
+        status = TG_OK;
+    }
+    if (status == TG_OK && o->out)
+        status = records_open(o->out, &records);
+    const struct run_about about = {NULL, l, o, NULL};
+    struct watch w = {.about = &about, .records = records, .samples = samples};
+    if (status == TG_OK)
+        status = simulate(&w, name);
+    if (status == TG_OK) {
+        status = records_commit(records);
+        records = NULL;
+    }
+    if (status == TG_OK)
+        status = print(&w);
+    run_result_free(&w.result);
+    records_abandon(records);
+    return status;
+}

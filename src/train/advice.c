@@ -1,0 +1,352 @@
+/* Ways are compared by their steps in the long run: a simulation of two times as many as make up a
+ * period, of which the second half counts. */
+#include "train/advice.h"
+#include "train/train_util.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_K = 64, MOST_D = 64, MOST_H = 500, LEAST_STEPS = 24 };
+
+const char *const advice_methods[] = {
+    "dense", "dense:exchange=allgather", "fp16", "powersgd", "2bit",
+    "1bit",  "topk:density=0.01",        "dgc"};
+const size_t advice_method_count = TRAIN_COUNT(advice_methods);
+
+/* How far from plain SGD: of the strategy, of the method. */
+static const double distance_of_family[] = {
+    [ADVICE_SSGD] = 0, [ADVICE_OD] = 2, [ADVICE_CD] = 2, [ADVICE_DGA] = 3, [ADVICE_LOCAL] = 4};
+static const double distance_of_method[] = {0, 0, 0.1, 1, 1, 1, 1, 1};
+
+struct advice {
+    train_sim *steps;
+    tg_simulation *sim[TRAIN_COUNT(advice_methods)];
+    int world;
+    bool spare;
+};
+
+/* ---- making ---------------------------------------------------------------------------------- */
+
+static tg_status measure_coding(tg_simulation *sim)
+{
+    size_t count;
+    tg_bucket_cost *cost;
+    TG_TRY(tg_simulation_measure(sim, 0, NULL, &count));
+    TG_TRY(train_alloc(count, sizeof *cost, &cost));
+    tg_status status = tg_simulation_measure(sim, count, cost, &count);
+    if (status == TG_OK)
+        status = tg_simulation_set_costs(sim, cost, count);
+    free(cost);
+    return status;
+}
+
+static tg_status create(advice *a, const advice_request *request)
+{
+    train_job job = *request->job;
+    a->world = request->world;
+    a->spare = job.driver != TG_DRIVER_INLINE;
+    job.strategy = "ssgd";
+    TG_TRY(train_sim_create(&job, NULL, &a->steps));
+    for (size_t i = 0; i < advice_method_count; i++) {
+        job.method = advice_methods[i];
+        TG_TRY(train_sim_exchanges(a->steps, &job, 1000, &a->sim[i]));
+        if (!request->coding_is_free)
+            TG_TRY(measure_coding(a->sim[i]));
+    }
+    return TG_OK;
+}
+
+tg_status advice_create(const advice_request *request, advice **a_p)
+{
+    advice *a;
+    if (request->world < 2 || request->world > TG_SIM_WORLD_MAX)
+        return tg_fail(TG_E_ARG, "%d workers: allowed: 2 to %d (one has nobody to exchange with)",
+                       request->world, TG_SIM_WORLD_MAX);
+    TG_TRY(train_alloc(1, sizeof *a, &a));
+    const tg_status status = create(a, request);
+    if (status != TG_OK) {
+        advice_destroy(a);
+        return status;
+    }
+    *a_p = a;
+    return TG_OK;
+}
+
+void advice_destroy(advice *a)
+{
+    if (!a)
+        return;
+    for (size_t i = 0; i < advice_method_count; i++)
+        tg_simulation_destroy(a->sim[i]);
+    train_sim_destroy(a->steps);
+    free(a);
+}
+
+double advice_tau(const advice *a)
+{
+    return (double)train_sim_about(a->steps).tau_ns / 1e9;
+}
+
+size_t advice_params(const advice *a)
+{
+    return train_sim_about(a->steps).params;
+}
+
+tg_status advice_exchange(const advice *a, size_t method, const tg_link *link, tg_sim_exchange *x_p)
+{
+    return tg_simulation_exchange(a->sim[method], a->world, link, x_p);
+}
+
+tg_status advice_take_times(const advice *a, size_t method, const tg_link *link, advice_times *t_p)
+{
+    tg_sim_exchange dense, coded;
+    TG_TRY(advice_exchange(a, 0, link, &dense));
+    TG_TRY(advice_exchange(a, method, link, &coded));
+    *t_p = (advice_times){.tau = advice_tau(a),
+                          .phi = (double)dense.wire_ns[1] / 1e9,
+                          .psi = (double)coded.wire_ns[1] / 1e9,
+                          .delta = (double)(coded.encode_ns[1] + coded.decode_ns[1]) / 1e9,
+                          .spare = a->spare};
+    return TG_OK;
+}
+
+/* ---- one way --------------------------------------------------------------------------------- */
+
+typedef struct half {
+    uint64_t from; /* its first step */
+    int64_t begin_ns, end_ns;
+    double bytes;
+} half;
+
+static tg_status on_step(void *arg, const tg_sim_step *x)
+{
+    half *h = arg;
+    if (x->step == h->from)
+        h->begin_ns = x->begin_ns;
+    if (x->step >= h->from)
+        h->bytes += x->bytes_sent;
+    h->end_ns = x->end_ns;
+    return TG_OK;
+}
+
+/* text: as a user would write it; spec: without warm-up, which is not what is asked. */
+static uint64_t name_way(const advice_way *w, char text[32], char spec[48])
+{
+    static const char *const form[] = {[ADVICE_SSGD] = "ssgd",
+                                       [ADVICE_OD] = "od",
+                                       [ADVICE_CD] = "cd:k=%u",
+                                       [ADVICE_DGA] = "dga:delay=%u",
+                                       [ADVICE_LOCAL] = "local:every=%u"};
+    static const char *const more[] = {[ADVICE_SSGD] = "",
+                                       [ADVICE_OD] = ":warmup=0",
+                                       [ADVICE_CD] = ",warmup=0",
+                                       [ADVICE_DGA] = "",
+                                       [ADVICE_LOCAL] = ""};
+    const char *head = form[w->family];
+    const int len = (int)strcspn(head, "%");
+    char number[16] = "";
+    if (head[len] != '\0')
+        snprintf(number, sizeof number, "%u", w->number);
+    snprintf(text, 32, "%.*s%s", len, head, number);
+    snprintf(spec, 48, "%s%s", text, more[w->family]);
+    return w->family == ADVICE_SSGD || w->family == ADVICE_OD || w->number == 0 ? 1 : w->number;
+}
+
+/* Where several exchanges may be under way, steps go on for a while at a pace that the wire, or the
+ * codec, does not keep up with. In the long run they take at least what one exchange keeps these
+ * busy. */
+static tg_status least_step(const advice *a, const tg_link *link, const advice_way *w,
+                            double *least_p)
+{
+    tg_link no_delay = *link;
+    tg_sim_exchange x;
+    no_delay.delay_ns = no_delay.jitter_ns = 0;
+    TG_TRY(advice_exchange(a, w->method, &no_delay, &x));
+    *least_p = fmax((double)x.wire_ns[1], (double)(x.encode_ns[1] + x.decode_ns[1])) / 1e9;
+    return TG_OK;
+}
+
+tg_status advice_predict(const advice *a, const tg_link *link, advice_way *w)
+{
+    double least = 0;
+    const train_sim_info about = train_sim_about(a->steps);
+    char spec[48];
+    const uint64_t period = name_way(w, w->strategy, spec),
+                   steps = period * ((LEAST_STEPS + period - 1) / period);
+    half h = {.from = steps};
+    const tg_sim_run run = {.struct_size = sizeof run,
+                            .strategy = spec,
+                            .world = a->world,
+                            .link = *link,
+                            .work = about.work,
+                            .nwork = about.nwork,
+                            .steps = 2 * steps,
+                            .each = on_step,
+                            .arg = &h};
+    TG_TRY(tg_simulation_run(a->sim[w->method], &run, NULL));
+    w->method_text = advice_methods[w->method];
+    if (w->family == ADVICE_DGA)
+        TG_TRY(least_step(a, link, w, &least));
+    w->step_s = fmax((double)(h.end_ns - h.begin_ns) / 1e9 / (double)steps, least);
+    w->bytes = h.bytes / (double)steps;
+    return TG_OK;
+}
+
+/* ---- k, D, H --------------------------------------------------------------------------------- */
+
+/* Steps only get shorter with the number. The smallest for which it is no longer than `enough`;
+ * `most` if none is. */
+static tg_status smallest(const advice *a, const tg_link *link, advice_way *w, unsigned most,
+                          double enough)
+{
+    unsigned low = 1, high = most;
+    while (low < high) {
+        w->number = low + (high - low) / 2;
+        TG_TRY(advice_predict(a, link, w));
+        if (w->step_s <= enough)
+            high = w->number;
+        else
+            low = w->number + 1;
+    }
+    w->number = low;
+    return advice_predict(a, link, w);
+}
+
+static tg_status choose_number(const advice *a, const tg_link *link, advice_way *w)
+{
+    static const unsigned most[] = {
+        [ADVICE_CD] = MOST_K, [ADVICE_DGA] = MOST_D, [ADVICE_LOCAL] = MOST_H};
+    if (w->family == ADVICE_SSGD || w->family == ADVICE_OD)
+        return advice_predict(a, link, w);
+    w->number = most[w->family];
+    TG_TRY(advice_predict(a, link, w));
+    return smallest(a, link, w, most[w->family], ADVICE_HIDDEN * w->step_s);
+}
+
+/* ---- the list -------------------------------------------------------------------------------- */
+
+static bool refused(tg_status status)
+{
+    return status == TG_E_SPEC || status == TG_E_UNSUPPORTED;
+}
+
+static int by_step(const void *a, const void *b)
+{
+    const advice_way *x = a, *y = b;
+    return (x->step_s > y->step_s) - (x->step_s < y->step_s);
+}
+
+static double distance(const advice_way *w)
+{
+    return distance_of_family[w->family] + distance_of_method[w->method];
+}
+
+/* way (count) sorted: the recommended one comes to the front. */
+static void put_recommended_first(advice_way *way, size_t count)
+{
+    size_t best = 0;
+    for (size_t i = 1; i < count && way[i].step_s <= ADVICE_NEAR * way[0].step_s; i++)
+        if (distance(&way[i]) < distance(&way[best]))
+            best = i;
+    const advice_way taken = way[best];
+    for (size_t i = best; i > 0; i--)
+        way[i] = way[i - 1];
+    way[0] = taken;
+}
+
+tg_status advice_list(const advice *a, const tg_link *link, advice_way *way, size_t *count_p)
+{
+    size_t count = 0;
+    for (size_t m = 0; m < advice_method_count; m++)
+        for (int f = 0; f < ADVICE_FAMILIES; f++) {
+            if (f == (m < ADVICE_CODED ? ADVICE_CD : ADVICE_OD))
+                continue; /* od is never coded, and cd without a codec is od */
+            advice_way *w = &way[count];
+            *w = (advice_way){.family = (advice_family)f, .method = m};
+            const tg_status status = choose_number(a, link, w);
+            if (!refused(status))
+                TG_TRY(status);
+            /* cd:k=1 is od, local:every=1 is ssgd */
+            const bool same = (f == ADVICE_CD || f == ADVICE_LOCAL) && w->number == 1;
+            count += status == TG_OK && !same;
+        }
+    qsort(way, count, sizeof *way, by_step);
+    put_recommended_first(way, count);
+    *count_p = count;
+    return TG_OK;
+}
+
+/* ---- crossings ------------------------------------------------------------------------------- */
+
+/* The fastest step of these families (a set) and methods. */
+static tg_status fastest(const advice *a, const tg_link *link, unsigned families, size_t from,
+                         size_t to, double *step_p)
+{
+    double best = INFINITY;
+    for (size_t m = from; m < to; m++)
+        for (int f = 0; f < ADVICE_FAMILIES; f++) {
+            advice_way w = {.family = (advice_family)f, .number = MOST_D, .method = m};
+            if (!(families >> f & 1))
+                continue;
+            const tg_status status = advice_predict(a, link, &w);
+            if (!refused(status))
+                TG_TRY(status);
+            if (status == TG_OK)
+                best = fmin(best, w.step_s);
+        }
+    *step_p = best;
+    return TG_OK;
+}
+
+typedef tg_status pays_fn(const advice *a, const tg_link *link, double at, bool *pays_p);
+
+static tg_status compression_pays(const advice *a, const tg_link *link, double at, bool *pays_p)
+{
+    tg_link l = *link;
+    double dense, coded;
+    l.up_bps = l.down_bps = at;
+    TG_TRY(fastest(a, &l, 1u << ADVICE_SSGD, 0, ADVICE_CODED, &dense));
+    TG_TRY(fastest(a, &l, 1u << ADVICE_SSGD, ADVICE_CODED, advice_method_count, &coded));
+    *pays_p = coded < ADVICE_PAYS * dense;
+    return TG_OK;
+}
+
+static tg_status delay_pays(const advice *a, const tg_link *link, double at, bool *pays_p)
+{
+    tg_link l = *link;
+    double waits, late;
+    l.delay_ns = (int64_t)(at * 1e9);
+    l.jitter_ns = 0;
+    TG_TRY(fastest(a, &l, 1u << ADVICE_SSGD, 0, advice_method_count, &waits));
+    TG_TRY(fastest(a, &l, 1u << ADVICE_OD | 1u << ADVICE_DGA, 0, advice_method_count, &late));
+    *pays_p = late < ADVICE_PAYS * waits;
+    return TG_OK;
+}
+
+/* It pays on one side of one value between low and high. */
+static tg_status bisect(const advice *a, const tg_link *link, pays_fn *pays, double low,
+                        double high, advice_crossing *c_p)
+{
+    bool at_low, at_high, at_middle;
+    TG_TRY(pays(a, link, low, &at_low));
+    TG_TRY(pays(a, link, high, &at_high));
+    if (at_low == at_high) {
+        c_p->side = at_low ? ADVICE_ALWAYS : ADVICE_NEVER;
+        return TG_OK;
+    }
+    while (high / low > 1.01) {
+        const double middle = sqrt(low * high);
+        TG_TRY(pays(a, link, middle, &at_middle));
+        *(at_middle == at_low ? &low : &high) = middle;
+    }
+    *c_p = (advice_crossing){ADVICE_CROSSES, sqrt(low * high)};
+    return TG_OK;
+}
+
+tg_status advice_crossings(const advice *a, const tg_link *link, advice_crossing *compression_p,
+                           advice_crossing *delay_p)
+{
+    TG_TRY(bisect(a, link, compression_pays, 1e3, 1e12, compression_p));
+    return bisect(a, link, delay_pays, 1e-6, 10, delay_p);
+}

@@ -1,0 +1,113 @@
+/* Which strategy and method to train a model with over a network, and why: predicted steps of those
+ * worth naming, the time model of CD-SGD, and where choices change. All predictions are the
+ * simulation's (simulate.h). Nothing is known here of accuracy. */
+#ifndef TG_TRAIN_ADVICE_H
+#define TG_TRAIN_ADVICE_H
+
+#include "train/train.h"
+
+/* ---- the time model -------------------------------------------------------------------------- */
+
+/* Seconds of a step. */
+typedef struct advice_times {
+    double tau;   /* computing */
+    double phi;   /* a dense exchange */
+    double psi;   /* an exchange of coded gradients */
+    double delta; /* encoding and decoding */
+    bool spare;   /* on a core of its own */
+} advice_times;
+
+/* T_ssgd = tau + phi;  T_od = max(tau, phi);  T_bit = tau + delta + psi;
+ * T_cd = ((k-1) c + max(tau, phi)) / k,  c = max(tau, delta + psi), or without a core to spare for
+ * the codec max(tau, psi) + delta. k = 0: c, no step is dense.
+ * Source: Yu et al. 2021 (CD-SGD), arXiv:2106.10796, eqs. 2-9; their last one, ((k-1)(delta+psi) +
+ * phi)/k, is the case in which communication bounds both branches; at tau = phi both agree. */
+double advice_ssgd(const advice_times *t);
+double advice_od(const advice_times *t);
+double advice_bit(const advice_times *t);
+double advice_cd(const advice_times *t, unsigned k);
+
+/* ---- advice ---------------------------------------------------------------------------------- */
+
+/* A way is faster if its step takes less than this fraction of the other's. */
+#define ADVICE_PAYS 0.9
+/* The wire is hidden where a step takes no more than this many times the best that can be. */
+#define ADVICE_HIDDEN 1.1
+/* Of steps within this factor of the fastest, the one nearest to plain SGD is recommended. */
+#define ADVICE_NEAR 1.25
+
+typedef struct advice advice;
+
+typedef struct advice_request {
+    /* model, batch, accumulate, precision, context, optimizer, overlap, driver, bucket_bytes, seed;
+     * times from job->times, tau_ns, or measured, as for train_sim_create */
+    const train_job *job;
+    int world;           /* 2 to TG_SIM_WORLD_MAX */
+    bool coding_is_free; /* else it is measured here */
+} advice_request;
+
+typedef enum advice_family {
+    ADVICE_SSGD = 0,
+    ADVICE_OD,
+    ADVICE_CD,   /* number: k */
+    ADVICE_DGA,  /* number: D */
+    ADVICE_LOCAL /* number: H */
+} advice_family;
+#define ADVICE_FAMILIES 5
+
+typedef struct advice_way {
+    advice_family family;
+    unsigned number;   /* of it, k, D or H: the smallest that hides the wire, or changes nothing */
+    size_t method;     /* index */
+    char strategy[32]; /* "cd:k=5" */
+    const char *method_text;
+    double step_s, bytes; /* of a step; bytes a rank sends */
+} advice_way;
+
+/* The methods that are compared: first the plain one, then others that are as exact, from
+ * ADVICE_CODED on those that send less. */
+#define ADVICE_CODED 2
+extern const char *const advice_methods[];
+extern const size_t advice_method_count;
+
+/* Errors those of train_sim_create and of the simulations; TG_E_ARG (world) */
+TG_NODISCARD tg_status advice_create(const advice_request *request, advice **a_p);
+void advice_destroy(advice *a);     /* NULL is fine */
+double advice_tau(const advice *a); /* seconds */
+size_t advice_params(const advice *a);
+
+/* One exchange of the whole model by a method, over such links. Errors TG_E_NOMEM */
+TG_NODISCARD tg_status advice_exchange(const advice *a, size_t method, const tg_link *link,
+                                       tg_sim_exchange *x_p);
+/* tau, and phi, psi, delta of that method, without overlap. Errors TG_E_NOMEM */
+TG_NODISCARD tg_status advice_take_times(const advice *a, size_t method, const tg_link *link,
+                                         advice_times *t_p);
+
+/* Complete w, of which family, number and method are set, over such links: strategy, step_s, bytes.
+ * Errors TG_E_UNSUPPORTED, TG_E_SPEC (they do not go together), TG_E_NOMEM */
+TG_NODISCARD tg_status advice_predict(const advice *a, const tg_link *link, advice_way *w);
+
+/* All ways that go together: the recommended one first, then the fastest. way (room): room for
+ * ADVICE_FAMILIES * advice_method_count. */
+TG_NODISCARD tg_status advice_list(const advice *a, const tg_link *link, advice_way *way,
+                                   size_t *count_p);
+
+/* Where the answer of a comparison changes. */
+typedef enum advice_side {
+    ADVICE_CROSSES = 0, /* at `at` */
+    ADVICE_ALWAYS,      /* it pays for all values that are looked at */
+    ADVICE_NEVER
+} advice_side;
+
+typedef struct advice_crossing {
+    advice_side side;
+    double at; /* bit/s, or seconds */
+} advice_crossing;
+
+/* compression_p: below which rate some coded method makes ssgd's steps pay, at the link's delay;
+ * delay_p: beyond which one-way delay od or dga pay beside the fastest ssgd, at the link's rates.
+ * Rates 1 kbit/s to 1 Tbit/s, delays 1 us to 10 s. Errors TG_E_NOMEM */
+TG_NODISCARD tg_status advice_crossings(const advice *a, const tg_link *link,
+                                        advice_crossing *compression_p, advice_crossing *delay_p);
+
+#endif

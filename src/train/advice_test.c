@@ -1,0 +1,168 @@
+/* The time model against values worked out by hand; choices of k, D, H; where advice changes. */
+#include "train/trainer_ranks.h"
+#include "train/advice.h"
+
+static void is(double a, double b)
+{
+    if (!(fabs(a - b) < 1e-9))
+        fail_msg("%.12g: expected %.12g", a, b);
+}
+
+static void equations(void **state)
+{
+    (void)state;
+    const advice_times wire = {.tau = 10, .phi = 50, .psi = 4, .delta = 1, .spare = true},
+                       equal = {.tau = 50, .phi = 50, .psi = 60, .delta = 5, .spare = true};
+    is(advice_ssgd(&wire), 60);
+    is(advice_od(&wire), 50);
+    is(advice_bit(&wire), 15);
+    is(advice_cd(&wire, 5), (4 * 10 + 50) / 5.0);
+    is(advice_cd(&wire, 1), 50);
+    is(advice_cd(&wire, 0), 10);
+    /* tau = phi belongs to both branches. */
+    is(advice_ssgd(&equal), 100);
+    is(advice_od(&equal), 50);
+    is(advice_cd(&equal, 2), (65 + 50) / 2.0);
+    advice_times shared = wire; /* coding takes the computing core's time */
+    shared.spare = false;
+    is(advice_bit(&shared), 15);
+    is(advice_cd(&shared, 5), (4 * (10 + 1) + 50) / 5.0);
+    shared.psi = 20;
+    is(advice_cd(&shared, 0), 21);
+}
+
+/* 100 ms of computing, free coding: an MLP of 0.2 M parameters. */
+static advice *make(tg_driver driver)
+{
+    const train_job job = {.model = "mlp",
+                           .method = "dense",
+                           .strategy = "ssgd",
+                           .optimizer = "sgd:lr=0.1",
+                           .batch = 32,
+                           .overlap = TG_OVERLAP_FULL,
+                           .driver = driver,
+                           .tau_ns = 100000000};
+    const advice_request request = {.job = &job, .world = 4, .coding_is_free = true};
+    advice *a = NULL;
+    OK(advice_create(&request, &a));
+    is(advice_tau(a), 0.1);
+    return a;
+}
+
+static tg_link link_of(const char *text)
+{
+    tg_link l;
+    OK(tg_link_parse(text, &l));
+    return l;
+}
+
+static double step_of(const advice *a, const tg_link *l, advice_family family, unsigned number,
+                      size_t method)
+{
+    advice_way w = {.family = family, .number = number, .method = method};
+    OK(advice_predict(a, l, &w));
+    return w.step_s;
+}
+
+/* Each number is the smallest that will do. */
+static void numbers(void **state)
+{
+    (void)state;
+    advice *a = make(TG_DRIVER_AUTO);
+    const tg_link l = link_of("50mbit,80ms");
+    advice_way way[64];
+    size_t count, chosen = 0;
+    OK(advice_list(a, &l, way, &count));
+    assert_true(count > 15 && count <= ADVICE_FAMILIES * advice_method_count);
+    for (size_t i = 0; i < count; i++) {
+        const advice_way *w = &way[i];
+        is(step_of(a, &l, w->family, w->number, w->method), w->step_s);
+        assert_true(w->step_s >= 0.1 - 1e-9);
+        if (i >= 2)
+            assert_true(w->step_s >= way[i - 1].step_s);
+        if (w->family < ADVICE_CD || w->number == 1)
+            continue;
+        const unsigned most = w->family == ADVICE_LOCAL ? 500 : 64;
+        const double enough = 1.1 * step_of(a, &l, w->family, most, w->method);
+        assert_true(w->step_s <= enough);
+        assert_true(step_of(a, &l, w->family, w->number - 1, w->method) > enough);
+        chosen++;
+    }
+    assert_true(chosen > 3);
+    advice_destroy(a);
+}
+
+static void recommends(void **state)
+{
+    (void)state;
+    advice *a = make(TG_DRIVER_AUTO);
+    static const struct {
+        const char *link;
+        bool plain;
+    } is_plain[] = {{"100gbit,1us", true}, {"20mbit,50ms", false}};
+    for (size_t i = 0; i < 2; i++) {
+        const tg_link l = link_of(is_plain[i].link);
+        advice_way way[64];
+        size_t count;
+        OK(advice_list(a, &l, way, &count));
+        assert_int_equal(way[0].family == ADVICE_SSGD && way[0].method == 0, is_plain[i].plain);
+        for (size_t k = 1; k < count; k++)
+            assert_true(way[0].step_s <= 1.25 * way[k].step_s);
+    }
+    advice_destroy(a);
+}
+
+static double fastest(const advice *a, const tg_link *l, advice_family family, size_t from,
+                      size_t to)
+{
+    double best = INFINITY;
+    for (size_t m = from; m < to; m++)
+        best = fmin(best, step_of(a, l, family, 64, m));
+    return best;
+}
+
+/* Just below and just above, the comparison comes out differently. */
+static void crossings(void **state)
+{
+    (void)state;
+    advice *a = make(TG_DRIVER_AUTO);
+    tg_link l = link_of("1gbit,1ms");
+    advice_crossing compression, delay;
+    OK(advice_crossings(a, &l, &compression, &delay));
+    assert_int_equal(compression.side, ADVICE_CROSSES);
+    assert_int_equal(delay.side, ADVICE_CROSSES);
+    for (int above = 0; above < 2; above++) {
+        tg_link at = l;
+        at.up_bps = at.down_bps = compression.at * (above ? 1.03 : 0.97);
+        const double dense = fastest(a, &at, ADVICE_SSGD, 0, ADVICE_CODED),
+                     coded = fastest(a, &at, ADVICE_SSGD, ADVICE_CODED, advice_method_count);
+        assert_int_equal(coded < 0.9 * dense, !above);
+        at = l;
+        at.delay_ns = (int64_t)(1e9 * delay.at * (above ? 1.03 : 0.97));
+        const double waits = fastest(a, &at, ADVICE_SSGD, 0, advice_method_count),
+                     late = fmin(fastest(a, &at, ADVICE_OD, 0, advice_method_count),
+                                 step_of(a, &at, ADVICE_DGA, 64, 0));
+        assert_int_equal(late < 0.9 * waits, above);
+    }
+    advice_destroy(a);
+}
+
+static void refuses(void **state)
+{
+    (void)state;
+    const train_job job = {.model = "mlp", .batch = 1, .tau_ns = 1};
+    advice_request request = {.job = &job, .world = 1};
+    advice *a = NULL;
+    assert_int_equal(advice_create(&request, &a), TG_E_ARG);
+    assert_non_null(strstr(tg_error(), "1 workers: allowed: 2 to"));
+    assert_null(a);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(equations), cmocka_unit_test(numbers), cmocka_unit_test(recommends),
+        cmocka_unit_test(crossings), cmocka_unit_test(refuses),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

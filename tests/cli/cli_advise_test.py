@@ -1,0 +1,60 @@
+"""telegrad advise: an answer as text, JSON and picture; what it refuses."""
+import json
+import os
+import unittest
+import xml.etree.ElementTree
+from cli_tool import CliTest
+
+ADVISE = ["advise", "--model", "mlp:hidden=32", "--tau", "20ms"]
+
+
+class Advise(CliTest):
+    def answer(self, *args):
+        return json.loads(self.ok(*ADVISE, "--json", *args))
+
+    def test_text(self):
+        svg = self.path("steps.svg")
+        text = self.ok(*ADVISE, "--link", "20mbit,50ms", "--workers", "8", "--svg", svg)
+        for words in ("tau      20.0 ms", "T_ssgd = tau + phi", "T_cd", "ms a step", "\nUse --strategy ", "Compression pays ",
+                      "accuracy is not known", "alpha    50.0 ms", "400 ns"):
+            self.assertIn(words, text)
+        root = xml.etree.ElementTree.parse(svg).getroot()
+        self.assertTrue(root.tag.endswith("svg"))
+        self.assertFalse(os.path.exists(svg + ".tmp"))
+        lines = [p for p in root.iter() if p.get("class") == "l"]
+        self.assertEqual(len(lines) % 2, 0)
+        self.assertGreaterEqual(len(lines), 8)
+
+    def test_json(self):
+        a = self.answer("--link", "20mbit,50ms", "--workers", "4")
+        model, ways = a["time_model"], a["ways"]
+        self.assertEqual(model["tau_ms"], 20)
+        self.assertAlmostEqual(model["ssgd_ms"], model["tau_ms"] + model["phi_ms"], 6)
+        self.assertAlmostEqual(model["od_ms"], max(model["tau_ms"], model["phi_ms"]), 6)
+        self.assertAlmostEqual(model["bit_ms"], model["tau_ms"] + model["delta_ms"] + model["psi_ms"], 6)
+        self.assertAlmostEqual(model["cd_ms"], ((model["k"] - 1) * max(20, model["delta_ms"] + model["psi_ms"]) +
+                                                max(20, model["phi_ms"])) / model["k"], 6)
+        self.assertEqual(a["recommended"], ways[0])
+        steps = [w["step_ms"] for w in ways[1:]]
+        self.assertEqual(steps, sorted(steps))
+        self.assertLess(ways[0]["step_ms"], 1.26 * steps[0])
+        plain = [w for w in ways if (w["strategy"], w["method"]) == ("ssgd", "dense")]
+        self.assertEqual(len(plain), 1)
+        self.assertGreater(plain[0]["bytes_per_step"], 6 * a["params"])
+        fast = self.answer("--link", "100gbit,1us", "--workers", "4")
+        self.assertEqual(fast["recommended"]["strategy"], "ssgd")
+        self.assertEqual((a["delay"]["pays"], a["compression"]["pays"]), ("crosses", "crosses"))
+
+    def test_refusals(self):
+        link = ["--link", "20mbit,50ms"]
+        self.refused(2, ["nonet", "lenet5"], "advise", "--model", "nonet", *link)
+        self.refused(2, ["--link", "100mbit,20ms"], *ADVISE)
+        self.refused(2, ["fast"], *ADVISE, "--link", "fast")
+        self.refused(2, ["--workers 1", "nothing to exchange", "2 to"], *ADVISE, *link, "--workers", "1")
+        self.refused(2, ["workers", "0"], *ADVISE, *link, "--workers", "0")
+        self.refused(2, ["tau", "150ms"], "advise", *link, "--tau", "soon")
+        self.refused(1, ["--svg"], *ADVISE, *link, "--svg", self.path("no/such/folder.svg"))
+
+
+if __name__ == "__main__":
+    unittest.main()

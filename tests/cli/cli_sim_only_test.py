@@ -1,0 +1,69 @@
+"""Training that is only simulated: the times of a run by the virtual clock, without computing; what it refuses."""
+import unittest
+from cli_tool import CliTest, records
+
+MODEL = ["train", "--model", "mlp:hidden=32", "--data", "glyphs:train=640,test=16", "--batch", "4", "--no-eval"]
+VIRTUAL = ["--clock", "virtual", "--tau", "20ms"]
+LINKS = ("100mbit,20ms", "10mbit,2ms")
+WAYS = (("ssgd", "powersgd"), ("cd:k=3,warmup=2", "2bit:threshold=0.01"), ("dga:delay=2", "dense"),
+        ("local:every=3", "topk:density=0.05"))
+
+
+class SimOnly(CliTest):
+    def last(self, *args):
+        out = self.path("run.jsonl")
+        self.ok(*MODEL, *VIRTUAL, *args, "--out", out)
+        run = records(out)
+        self.assertEqual(run[-1]["clock"], "virtual")
+        return run
+
+    def test_as_the_virtual_clock_has_it(self):
+        for link in LINKS:
+            for strategy, method in WAYS:
+                job = ["--workers", "4", "--steps", "12", "--link", link, "--strategy", strategy, "--method", method]
+                real, sim = self.last(*job)[-1], self.last(*job, "--sim-only")[-1]
+                self.assertLess(abs(sim["seconds"] / real["seconds"] - 1), 0.1, (job, sim["seconds"], real["seconds"]))
+
+    def test_ranks_that_differ(self):
+        job = ["--workers", "3", "--steps", "8", "--link", "50mbit,10ms", "--slow", "2:2x@3-6", "--jitter", "20%"]
+        for other, error in (("1=50mbit,30ms", 0.1), ("1=5mbit,30ms", 0.25)): # the slowest rate stands for all
+            real, sim = self.last(*job, "--link-of", other)[-1], self.last(*job, "--link-of", other, "--sim-only")[-1]
+            self.assertLess(abs(sim["seconds"] / real["seconds"] - 1), error, (sim["seconds"], real["seconds"]))
+            self.assertAlmostEqual(sim["compute_ms_median"], real["compute_ms_median"], 4)
+
+    def test_records_and_times_of_a_run(self):
+        measured = self.path("measured.jsonl")
+        self.ok(*MODEL, "--workers", "2", "--steps", "3", "--clock", "virtual", "--method", "2bit", "--out", measured)
+        out = self.path("run.jsonl")
+        printed = self.ok(*MODEL, "--workers", "2", "--epochs", "1", "--clock", "virtual", "--sim-only", "--tau", measured,
+                          "--method", "2bit", "--out", out)
+        self.assertIn("nothing was computed", printed)
+        self.assertIn("80 steps", printed)
+        run = records(out)
+        self.assertTrue(run[0]["sim_only"])
+        self.assertEqual(run[0]["times"], records(measured)[0]["times"])
+        self.assertEqual([r["type"] for r in run], ["start", "step", "step", "end"])
+        self.assertEqual((run[-1]["steps"], run[-1]["params_hash"]), (80, None))
+        self.assertGreater(run[-1]["bytes_per_step"], 0)
+
+    def test_ten_thousand(self):
+        """In time for this test to end: a step of two delays of 30 ms, whatever the number of ranks."""
+        run = self.last("--workers", "10000", "--steps", "50", "--link", "30ms", "--sim-only")
+        self.assertAlmostEqual(run[-1]["seconds"], 50 * 0.080, 6)
+        self.assertEqual(run[0]["world"], 10000)
+
+    def test_refusals(self):
+        sim = [*MODEL, *VIRTUAL, "--sim-only"]
+        self.refused(2, ["--sim-only", "--clock virtual", "--tau"], *MODEL, "--sim-only")
+        self.refused(2, ["--sim-only", "--tau"], *MODEL, "--sim-only", "--clock", "virtual")
+        for other in (["--save", self.path("d")], ["--trace", self.path("t")], ["--nodes", "2"], ["--fault", "0=fault:kill=1"],
+                      ["--dry-run"]):
+            self.refused(2, ["--sim-only", other[0]], *sim, "--workers", "4", *other)
+        self.refused(2, ["--fusion auto"], *sim, "--fusion", "auto")
+        self.refused(2, ["5000", "4096", "--sim-only"], *MODEL, *VIRTUAL, "--workers", "5000")
+        self.refused(2, ["1000001", "4096"], *sim, "--workers", "1000001")
+        self.refused(1, ["topk"], *sim, "--workers", "4", "--method", "dgc:warmup=0", "--strategy", "local")
+
+
+if __name__ == "__main__":
+    unittest.main()
