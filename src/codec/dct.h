@@ -13,7 +13,7 @@
 /* Row u of C as it stands: (n, n). The same memory for every caller. */
 const float *tg__dct_basis(size_t n);
 
-/* y (height, width) of x, whose rows are `stride` apart. Elements below 2^114. */
+/* y (height, width) of x, whose rows are `stride` apart. Elements below 2^102. */
 void tg__dct(const float *x, size_t stride, size_t height, size_t width, float *y);
 /* x (height, width) of a y of which only the n elements at these places, row by row, are not 0.
  * Places ascend. */

@@ -347,6 +347,7 @@ static const float *default_aggregate(tg__method *m, const tg__task *task)
     return ((program *)m->impl)->lanes[task->lane].aggregate;
 }
 
+/* Where the residual decays, what comes back has not: it was away. */
 static tg_status default_undo(tg__method *m, const tg__task *task)
 {
     program *p = m->impl;

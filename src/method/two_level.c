@@ -160,6 +160,14 @@ static tg_status refuse(const tg__method *m, const tg__method_def *def, const tg
                        "vote, so ranks would not count alike: allowed: nodes of equal size, or "
                        "another method",
                        tg_spec_name(m->spec), nodes->count);
+    if (def->combine == &tg__combine_clipped && !nodes->equal &&
+        strcmp(tg_spec_word(m->spec, "clip"), "median") == 0)
+        return tg_fail(
+            TG_E_SPEC,
+            "method \"%s\" on %d nodes of unequal numbers of ranks: the sums of large "
+            "nodes would be cut to the norm of small ones: allowed: nodes of equal size, "
+            "or clip=no",
+            tg_spec_name(m->spec), nodes->count);
     return TG_OK;
 }
 

@@ -220,8 +220,8 @@ static void test_specs(void **state)
 {
     (void)state;
     static const char *const bad[] = {"1bit:twoway=yes,exchange=allgather",
-                                      "topk:feedback=none,exchange=reducescatter",
-                                      "dgc:warmup=1ep"};
+                                      "topk:feedback=none,exchange=reducescatter", "dgc:warmup=1ep",
+                                      "blocktopk"};
     for (size_t m = 0; m < sizeof bad / sizeof *bad; m++) {
         rank like = defaults(bad[m], 100);
         run(&like, P, NULL);

@@ -211,6 +211,34 @@ static tg_status takes_updates(const tg_session *s, const tg__rule *rule)
     return TG_OK;
 }
 
+/* Norms tell who is out of line only if all count alike. */
+static tg_status takes_weights(const tg_session *s, const tg__rule *rule)
+{
+    const uint64_t *samples = s->strategy->samples;
+    bool alike = true;
+    for (int rank = 0; samples != NULL && rank < s->transport->size; rank++)
+        alike = alike && samples[rank] == samples[0];
+    if (alike || !s->strategy->weighted || rule->def->combine != &tg__combine_clipped ||
+        strcmp(tg_spec_word(rule->spec, "clip"), "median") != 0)
+        return TG_OK;
+    return tg_fail(TG_E_UNSUPPORTED,
+                   "strategy \"%s\" weights ranks by their samples; method \"%s\" would cut what "
+                   "counts more to the median: allowed: clip=no, or weighted=no",
+                   s->config.strategy, rule->method);
+}
+
+/* A method that owns the momentum has weight decay in it, but for decoupled=yes. */
+static tg_status takes_decay(const tg_session *s, const tg__rule *rule)
+{
+    if (!s->strategy->decays_apart || !(rule->def->properties & TG__OWNS_MOMENTUM) ||
+        s->optimizer->decoupled || s->optimizer->weight_decay == 0)
+        return TG_OK;
+    return tg_fail(TG_E_UNSUPPORTED,
+                   "strategy \"%s\" keeps weight decay apart from what is exchanged; method \"%s\" "
+                   "has it in its momentum: allowed: weight_decay=0, or decoupled=yes",
+                   s->config.strategy, rule->method);
+}
+
 static tg_status takes_pushes(const tg_session *s, const tg__rule *rule)
 {
     if (!s->strategy->pushes)
@@ -231,6 +259,8 @@ static tg_status takes_pushes(const tg_session *s, const tg__rule *rule)
 tg_status tg__session_takes(const tg_session *s, const tg__rule *rule)
 {
     TG_TRY(takes_updates(s, rule));
+    TG_TRY(takes_weights(s, rule));
+    TG_TRY(takes_decay(s, rule));
     return takes_pushes(s, rule);
 }
 

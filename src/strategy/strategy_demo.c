@@ -33,6 +33,7 @@ static tg_status check(const tg_optimizer *o)
 
 static tg_status init(tg__strategy *s)
 {
+    s->decays_apart = true;
     TG_TRY(check(s->optimizer));
     for (size_t i = 0; i < s->ntensors; i++)
         TG_TRY(check(tg__strategy_optimizer(s, i)));
