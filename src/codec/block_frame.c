@@ -1,7 +1,6 @@
 #include "codec/block_frame.h"
 #include "base/mem.h"
 #include "wire/bits.h"
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -189,11 +188,10 @@ static bool put_tensors(tg__block_coder *b, const tg_encode_context *ctx, const 
     return some;
 }
 
-/* Whether what is coded stays in the range of f32: with a transform, sums of its products, and of
- * 4096 ranks. */
+/* Whether sums of a transform's products, and of 4096 ranks, stay in the range of f32. */
 static bool in_range(const tg__block_coder *b, const float *x, size_t n)
 {
-    return tg__kernel()->abs_max(x, n) < (b->forward == NULL ? INFINITY : 0x1p102f);
+    return b->forward == NULL || tg__kernel()->abs_max(x, n) < 0x1p102f;
 }
 
 static void put_dense(tg__block_coder *b, const float *x, tg__part *part)
