@@ -118,6 +118,23 @@ static void test_thin_any_length(void **state)
         }
 }
 
+static void test_thin_evenly(void **state)
+{
+    (void)state;
+    const double v[] = {(double)NAN, 1, 2, (double)INFINITY, 3, 4, 5, (double)NAN};
+    const size_t three[] = {1, 4, 6}, all[] = {1, 2, 4, 5, 6};
+    size_t kept[8];
+    assert_int_equal(finite_count(v, 1, 8), 5);
+    assert_int_equal(thin_evenly(v, 1, 8, 3, kept), 3);
+    assert_memory_equal(kept, three, sizeof three);
+    assert_int_equal(thin_evenly(v, 1, 8, 8, kept), 5);
+    assert_memory_equal(kept, all, sizeof all);
+    assert_int_equal(thin_evenly(v, 1, 1, 8, kept), 0);
+    assert_float_equal(mean_around(v, 1, 8, 4, 1), 3, 0);
+    assert_float_equal(mean_around(v, 1, 8, 6, 2), 4, 0);
+    assert_float_equal(mean_around(v, 1, 8, 1, 9), 3, 0);
+}
+
 /* ---- escaping -------------------------------------------------------------------------------- */
 
 static char *printed(void (*print)(FILE *out, const void *what), const void *what)
@@ -298,6 +315,12 @@ static void test_marks(void **state)
     run_files_free(&f);
 }
 
+static double number_at(const json_t *run, const char *curve, size_t list, size_t i)
+{
+    const json_t *both = json_object_get(json_object_get(run, "steps"), curve);
+    return json_number_value(json_array_get(json_array_get(both, list), i));
+}
+
 static void test_long_run_is_thinned(void **state)
 {
     (void)state;
@@ -307,7 +330,7 @@ static void test_long_run_is_thinned(void **state)
     fputs(START, file);
     for (int i = 1; i <= N; i++)
         fprintf(file, "{\"type\":\"step\",\"step\":%d,\"loss\":%g,\"bytes_sent\":8}\n", i,
-                i == 12345 ? 1000.0 : i % 100 / 100.0);
+                i == 12345 ? 1000.0 : i % 10 == 0);
     assert_int_equal(fclose(file), 0);
     run_files f = {0};
     json_t *list;
@@ -323,6 +346,13 @@ static void test_long_run_is_thinned(void **state)
     for (size_t i = 0; i < json_array_size(steps); i++)
         peak = peak || json_integer_value(json_array_get(steps, i)) == 12345;
     assert_true(peak);
+    /* The mean is that of all values, mostly 0, not of the extremes that are drawn; 1000 is one of
+     * the 1001 around it. */
+    for (size_t i = 0; i < 2000; i++) {
+        const double step = number_at(run, "loss_mean", 0, i);
+        const bool far = step <= 12345 - 501 || step >= 12345 + 501;
+        assert_true(fabs(number_at(run, "loss_mean", 1, i) - (far ? 0.1 : 1.099)) < 0.02);
+    }
     const json_t *marks = json_array_get(json_object_get(run, "marks"), 0);
     assert_int_equal(json_array_size(marks), 2000);
     assert_int_equal(json_integer_value(json_array_get(marks, 1999)), N);
@@ -416,6 +446,7 @@ int main(void)
         cmocka_unit_test(test_thin_keeps_short_curves),
         cmocka_unit_test(test_thin_keeps_extremes),
         cmocka_unit_test(test_thin_any_length),
+        cmocka_unit_test(test_thin_evenly),
         cmocka_unit_test(test_escape),
         ON_FILE(test_records),
         ON_FILE(test_cut_line),

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { POINTS_ALL = 48000, POINTS_LEAST = 40, POINTS_MOST = 2000, CURVES = 10 };
+enum { POINTS_ALL = 48000, POINTS_LEAST = 40, POINTS_MOST = 2000, CURVES = 11 };
 
 /* Whole numbers without a fraction: shorter, and exact. */
 static json_t *real(double v)
@@ -31,6 +31,24 @@ static json_t *curve(const run_rows *rows, size_t column, size_t most, size_t *k
     return json_pack("[o, o]", steps, values);
 }
 
+/* The mean of a long column over a twentieth of it around each point, of all rows. NULL: it is
+ * short. */
+static json_t *mean_curve(const run_rows *rows, size_t column, size_t most, size_t *kept)
+{
+    const double *v = rows->v + column;
+    const size_t half = finite_count(v, rows->columns, rows->count) / 40;
+    if (half < 1)
+        return NULL;
+    const size_t count = thin_evenly(v, rows->columns, rows->count, most, kept);
+    json_t *steps = json_array(), *values = json_array();
+    for (size_t i = 0; i < count; i++) {
+        json_array_append_new(steps, real(rows->v[kept[i] * rows->columns]));
+        json_array_append_new(values,
+                              real(mean_around(v, rows->columns, rows->count, kept[i], half)));
+    }
+    return json_pack("[o, o]", steps, values);
+}
+
 static json_t *step_curves(const run_rows *steps, size_t most, size_t *kept)
 {
     static const size_t drawn[] = {STEP_LOSS,           STEP_LR,        STEP_DENSITY,
@@ -42,6 +60,9 @@ static json_t *step_curves(const run_rows *steps, size_t most, size_t *kept)
         if (one)
             json_object_set_new(object, run_step_names[drawn[i]], one);
     }
+    json_t *mean = mean_curve(steps, STEP_LOSS, most, kept);
+    if (mean)
+        json_object_set_new(object, "loss_mean", mean);
     return object;
 }
 
