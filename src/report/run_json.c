@@ -77,6 +77,24 @@ static json_t *epoch_curves(const run_rows *epochs, size_t most, size_t *kept)
     return object;
 }
 
+/* What the last records of epochs say, as null too where it is not finite: of a test the last one
+ * that there was, for an interrupted run ends without one. */
+static json_t *last_epoch(const run_rows *epochs)
+{
+    json_t *object = json_object();
+    const double *row = epochs->v + epochs->count * epochs->columns;
+    bool trained = false, tested = false;
+    while (row > epochs->v && !tested) {
+        row -= epochs->columns;
+        tested = isfinite(row[EPOCH_TEST_ACCURACY]) || isfinite(row[EPOCH_TEST_LOSS]);
+        for (size_t c = EPOCH_TRAIN_LOSS; c < EPOCH_COLUMNS; c++)
+            if (c == EPOCH_TRAIN_LOSS ? !trained : tested)
+                json_object_set_new(object, run_epoch_names[c], real(row[c]));
+        trained = true;
+    }
+    return object;
+}
+
 /* Of each column of time, and of the bytes of a coded gradient: what is left when warm-ups are
  * over. */
 static json_t *means(const run_rows *steps)
@@ -125,11 +143,12 @@ static json_t *settings(const json_t *start)
 static json_t *one_run(const run_file_run *run, const run_mark *marks, size_t nmarks, size_t most,
                        size_t *kept)
 {
-    return json_pack("{s:s, s:s, s:o, s:O?, s:o, s:o, s:o, s:o, s:I}", "name", run->name, "file",
-                     run->path, "settings", settings(run->start), "end", run->end, "marks",
+    return json_pack("{s:s, s:s, s:o, s:O?, s:o, s:o, s:o, s:o, s:o, s:I}", "name", run->name,
+                     "file", run->path, "settings", settings(run->start), "end", run->end, "marks",
                      marks_json(marks, nmarks, most), "steps", step_curves(&run->steps, most, kept),
-                     "epochs", epoch_curves(&run->epochs, most, kept), "means", means(&run->steps),
-                     "records", (json_int_t)run->steps.count);
+                     "epochs", epoch_curves(&run->epochs, most, kept), "last",
+                     last_epoch(&run->epochs), "means", means(&run->steps), "records",
+                     (json_int_t)run->steps.count);
 }
 
 static tg_status add_run(json_t *list, const run_file_run *run, size_t most, size_t *kept)

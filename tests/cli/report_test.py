@@ -33,6 +33,7 @@ const sorts = [...table.tHead.rows[0].cells].map((head, n) => {
     for (let i = 0; i < 2; i++) { head.querySelector("button").click(); once.push([head.getAttribute("aria-sort"), column(n)]); }
     return [head.querySelector("button").textContent, once];
 });
+const best = [...table.querySelectorAll(".best")].map(cell => [table.tHead.rows[0].cells[cell.cellIndex].querySelector("button").textContent, cell.textContent]);
 const over = {};
 setTimeout(() => {
     for (const input of document.querySelectorAll("input[name=x]")) { input.click(); over[input.value] = []; }
@@ -50,7 +51,7 @@ setTimeout(() => {
         setTimeout(end, 20); // when what was shown again is drawn
         setTimeout(() => {
             tip = document.querySelector(".tip").textContent;
-            const saw = {wrong, sorts, over, chip: chip && [before, after], tip, title: document.title, wide: document.documentElement.scrollWidth,
+            const saw = {wrong, sorts, best, over, chip: chip && [before, after], tip, title: document.title, wide: document.documentElement.scrollWidth,
                 images: document.images.length, notes: [...document.querySelectorAll(".notes li")].map(li => li.textContent)};
             const pre = document.createElement("pre");
             pre.id = "saw";
@@ -163,6 +164,23 @@ class Report(CliTest):
         self.assertEqual(sorts["test acc."], [["descending", ["90.00", "75.00", "24.98"]], ["ascending", ["24.98", "75.00", "90.00"]]])
         self.assertEqual([order for order, _ in sorts["method"]], ["ascending", "descending"])
         self.assertEqual(sorts["method"][0][1], ["dense", "qsgd", "topk"])
+
+    def test_diverged_run(self):
+        good, bad, cut = (write_run(self.path(name + ".jsonl"), method=name) for name in ("good", "bad", "cut"))
+        for path, kept in ((bad, None), (cut, 43)): # up to the second epoch: it has taken the least time
+            with open(path, encoding="utf-8") as file:
+                lines = [json.loads(line) for line in file][:kept]
+            for line in lines[-1:] if kept else lines[-2:]:
+                line.update(test_loss=None, test_accuracy=0.1)
+            with open(path, "w", encoding="utf-8") as file:
+                file.writelines(json.dumps(line) + "\n" for line in lines)
+        text = self.page(good, bad, cut)
+        self.assertEqual([run["last"]["test_loss"] for run in json.loads(Page(text).scripts[0])["runs"]], [0.01666667, None, None])
+        saw = self.look(text)
+        sorts = dict((head, both) for head, both in saw["sorts"])
+        self.assertEqual(sorts["test loss"][0][1], ["0.1000", "\u2013", "\u2013"])
+        self.assertEqual([cell.count("not finite") for cell in sorts["Run"][0][1]], [1, 1, 0])
+        self.assertEqual({head for head, _ in saw["best"]}, {"test acc.", "best", "train loss", "step"}) # no test loss, no time
 
     def test_texts_on_a_narrow_screen(self):
         saw = self.look(self.page(write_run(self.path("lstm.jsonl"), tokens=35)), width=420)
