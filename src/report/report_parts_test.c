@@ -378,7 +378,8 @@ static void write_trace(void)
         {3, "compute", "forward", 1000, 400, 7, 0},   {4, "compute", "forward", 1100, 400, 7, 0},
         {3, "exchange", "exchange", 1450, 300, 7, 1}, {3, "exchange", "exchange", 1500, 300, 7, 0},
         {3, "wait", "wait", 1600, 200, 7, 0},         {3, "unheard of", "x", 1600, 200, 7, 0},
-        {3, "compute", "forward", 2000, 400, 8, 0},   {4, "compute", "forward", 2100, 400, 8, 0}};
+        {3, "wait", "wait", 2010, 50, 8, 0},          {3, "compute", "forward", 2000, 400, 8, 0},
+        {4, "compute", "forward", 2100, 400, 8, 0}};
     FILE *file = fopen(path, "wb");
     assert_non_null(file);
     fputs("{\"traceEvents\":[{\"ph\":\"M\",\"pid\":0,\"name\":\"process_name\"}", file);
@@ -407,8 +408,9 @@ static void test_timeline(void **state)
     assert_float_equal(p.length, 1100, 0); /* up to where rank 1 begins step 8 */
     assert_int_equal(p.lanes[0], 2);
     assert_int_equal(p.lanes[1], 1);
-    assert_float_equal(p.wait, 100, 1e-9); /* 200 on one of two ranks */
-    assert_int_equal(p.count, 6);          /* what is outside of step 7 but begins in it, too */
+    assert_float_equal(p.step, 1000, 0);   /* each rank's own */
+    assert_float_equal(p.wait, 100, 1e-9); /* 200 on one of two ranks; not that of step 8 */
+    assert_int_equal(p.count, 7);          /* what is outside of step 7 but begins in it, too */
     timeline_panel_free(&p);
     job.last = 9;
     assert_int_equal(timeline_panel_make(&job, 0, &p), TG_E_ARG);
