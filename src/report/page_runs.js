@@ -146,11 +146,12 @@ function swatch(group) {
 }
 
 const allTokens = runs.every(run => run.tokens);
-const simulated = runs.some(run => run.settings.clock === "virtual");
+const isSimulated = run => run.settings.clock === "virtual";
+const clocks = runs.every(isSimulated) ? "simulated" : runs.some(isSimulated) ? "real and simulated" : "";
 const X = {
     steps: {label: "steps", format: count, of: (run, step) => step},
     samples: {label: allTokens ? "tokens" : "samples", format: v => digits(v), of: (run, step) => step * run.perStep},
-    seconds: {label: simulated ? "time (simulated)" : "time", format: seconds, of: (run, step) => between(run.marks, 1, step)},
+    seconds: {label: clocks ? `time (${clocks})` : "time", format: seconds, of: (run, step) => between(run.marks, 1, step)},
     bytes: {label: "bytes sent", format: bytes, of: (run, step) => between(run.marks, 2, step)},
 };
 let xKind = "steps", xLog = false;

@@ -56,6 +56,7 @@ function label(value, run) {
     name.append(swatch(run.group), " ", run.label);
     if (!run.end) name.append(el("span", {class: "badge", title: "no record of its end: it was cut, or still runs"}, "cut"));
     else if (run.end.interrupted) name.append(el("span", {class: "badge", title: "stopped by a signal"}, "interrupted"));
+    if (clocks === "real and simulated" && isSimulated(run)) name.append(el("span", {class: "badge", title: "its time is that of a virtual clock"}, "simulated"));
     if (notFinite(run)) name.append(el("span", {class: "badge", title: "its last loss was not finite: it diverged"}, "not finite"));
     if (run.skippedSteps) name.append(el("span", {class: "badge", title: "a gradient was not finite"}, `${count(run.skippedSteps)} skipped`));
     return name;
@@ -82,7 +83,7 @@ function runTable() {
         n("test loss", "nats", run => finalOf(run, "test_loss"), fixed(4), "least"),
         n("train loss", "nats", run => finalOf(run, "train_loss"), fixed(4), "least"),
         n("steps", "", stepsOf, count),
-        n("time", simulated ? "simulated" : "", run => lastMark(run, 1), seconds, "least", finished),
+        n("time", clocks, run => lastMark(run, 1), seconds, "least", finished),
         n("step", "ms", run => endOf(run, "step_ms_median") ?? run.means.step_ms ?? null, v => digits(v), "least"),
         n("sent/step", "rank 0", run => endOf(run, "bytes_per_step") ?? (stepsOf(run) ? lastMark(run, 2) / stepsOf(run) : null), bytes, "least"),
         n("ratio", "coded", run => endOf(run, "ratio"), times, "most"),

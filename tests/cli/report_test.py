@@ -51,7 +51,7 @@ setTimeout(() => {
         setTimeout(end, 20); // when what was shown again is drawn
         setTimeout(() => {
             tip = document.querySelector(".tip").textContent;
-            const saw = {wrong, sorts, best, over, chip: chip && [before, after], tip, title: document.title, wide: document.documentElement.scrollWidth,
+            const saw = {wrong, sorts, best, about: document.querySelector(".about").textContent, over, chip: chip && [before, after], tip, title: document.title, wide: document.documentElement.scrollWidth,
                 images: document.images.length, notes: [...document.querySelectorAll(".notes li")].map(li => li.textContent)};
             const pre = document.createElement("pre");
             pre.id = "saw";
@@ -182,6 +182,13 @@ class Report(CliTest):
         self.assertEqual([cell.count("not finite") for cell in sorts["Run"][0][1]], [1, 1, 0])
         self.assertEqual({head for head, _ in saw["best"]}, {"test acc.", "best", "train loss", "step"}) # no test loss, no time
 
+    def test_real_and_simulated_time(self):
+        paths = [write_run(self.path(clock + ".jsonl"), clock=clock, train_samples=n) for clock, n in (("real", 60000), ("virtual", 512))]
+        saw = self.look(self.page(*paths))
+        self.assertEqual([row.endswith("simulated") for row in dict(saw["sorts"])["Run"][0][1]], [False, True])
+        self.assertIn("over time (real and simulated)", saw["over"]["seconds"][0]["label"])
+        self.assertIn("60,000, 512 to train, 10,000 to test", saw["about"])
+
     def test_texts_on_a_narrow_screen(self):
         saw = self.look(self.page(write_run(self.path("lstm.jsonl"), tokens=35)), width=420)
         titles = [chart["title"] for chart in saw["over"]["steps"]]
@@ -231,6 +238,13 @@ class Report(CliTest):
         with open(other, "w", encoding="utf-8") as file:
             file.write("one\ntwo\n")
         self.refused(2, ["no -o"], "report", run)
+        for name in (run, other, self.path("out.svg"), "/dev/null"):
+            self.refused(2, ["-o", ".html"], "report", run, "-o", name)
+        self.refused(2, ["-o", ".svg or .html"], "report", "--timeline", other, "-o", other)
+        os.link(run, self.path("linked.html"))
+        self.refused(2, ["linked.html", "which is read"], "report", run, "-o", self.path("linked.html"))
+        self.refused(2, ["linked.html", "which is read"], "report", "--timeline", run, "-o", self.path("linked.html"))
+        os.unlink(self.path("linked.html"))
         self.refused(2, ["no records"], "report", "-o", out)
         self.refused(2, ["--title"], "report", run, "--title", "a", "--title", "b", "-o", out)
         self.refused(2, ["--steps"], "report", run, "--steps", "1-2", "-o", out)
