@@ -64,13 +64,21 @@ function shown(value) {
     return isNumber(value) && Math.abs(value) >= 1e4 ? count(value) : String(value);
 }
 
+/* Ranks that compute in a step: of FedAvg those that are drawn for its round; NaN where a deadline makes them stop at will. */
+function computing(settings) {
+    const ranks = settings.world || 1, strategy = String(settings.strategy);
+    const value = key => Number((strategy.match(new RegExp(`[:,]${key}=([^,]*)`)) || [0, NaN])[1]);
+    if (!strategy.startsWith("fedavg:")) return ranks;
+    return value("deadline") > 0 ? NaN : value("clients") < 1 ? Math.max(1, Math.floor(value("clients") * ranks + .5)) : ranks;
+}
+
 const runs = data.runs;
 const names = runs.map(run => run.name);
 for (const run of runs) {
     const s = run.settings, end = run.end || {};
     run.label = names.filter(name => name === run.name).length > 1 ? `${run.name} (${run.file})` : run.name;
     run.tokens = s.context > 0;
-    run.perStep = (s.batch || 1) * (s.world || 1) * (s.accumulate || 1) * (s.context || 1);
+    run.perStep = (s.batch || 1) * computing(s) * (s.accumulate || 1) * (s.context || 1);
     run.skippedSteps = end.skipped_nonfinite || 0;
     run.on = true;
 }

@@ -51,7 +51,8 @@ setTimeout(() => {
         setTimeout(end, 20); // when what was shown again is drawn
         setTimeout(() => {
             tip = document.querySelector(".tip").textContent;
-            const saw = {wrong, sorts, best, about: document.querySelector(".about").textContent, over, chip: chip && [before, after], tip, title: document.title, wide: document.documentElement.scrollWidth,
+            const saw = {wrong, sorts, best, about: document.querySelector(".about").textContent, samples: runs.map(run => X.samples.of(run, 60)), over,
+                chip: chip && [before, after], tip, title: document.title, wide: document.documentElement.scrollWidth,
                 images: document.images.length, notes: [...document.querySelectorAll(".notes li")].map(li => li.textContent)};
             const pre = document.createElement("pre");
             pre.id = "saw";
@@ -188,6 +189,12 @@ class Report(CliTest):
         self.assertEqual([row.endswith("simulated") for row in dict(saw["sorts"])["Run"][0][1]], [False, True])
         self.assertIn("over time (real and simulated)", saw["over"]["seconds"][0]["label"])
         self.assertIn("60,000, 512 to train, 10,000 to test", saw["about"])
+
+    def test_samples_of_drawn_clients(self):
+        half, late = (write_run(self.path(f"{n}.jsonl"), strategy="fedavg:every=5," + rest)
+                      for n, rest in enumerate(("clients=0.6,weighted=yes,deadline=0", "clients=1,weighted=yes,deadline=2")))
+        saw = self.look(self.page(half, late))
+        self.assertEqual(saw["samples"], [60 * 2 * 8, None]) # 2 of 4 ranks, with 8 each; nobody knows
 
     def test_texts_on_a_narrow_screen(self):
         saw = self.look(self.page(write_run(self.path("lstm.jsonl"), tokens=35)), width=420)
