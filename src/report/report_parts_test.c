@@ -184,18 +184,21 @@ static void test_records(void **state)
         START "{\"type\":\"step\",\"step\":10,\"loss\":2.5,\"coded\":true,\"coded_bytes\":100,"
               "\"bytes_sent\":7,\"seconds\":1}\n"
               "{\"type\":\"step\",\"step\":20,\"loss\":null,\"coded\":false,\"coded_bytes\":100}\n"
+              "{\"type\":\"step\",\"step\":20,\"coded\":true,\"coded_bytes\":100,"
+              "\"methods\":[{\"n\":40},{\"n\":10}]}\n"
               "{\"type\":\"epoch\",\"step\":20,\"test_accuracy\":0.5,\"bytes_sent\":300}\n"
               "{\"type\":\"end\",\"steps\":20,\"seconds\":3}\n"
               "{\"type\":\"table\",\"rows\":[{\"run\":\"b\",\"failed\":\"why\"}]}");
     assert_int_equal(f.count, 1);
     const run_file_run *run = &f.runs[0];
-    assert_int_equal(run->steps.count, 2);
+    assert_int_equal(run->steps.count, 3);
     assert_int_equal(run->epochs.count, 1);
     const double *row = run->steps.v;
     assert_float_equal(row[STEP_RATIO], 10, 0);
     assert_float_equal(row[STEP_LOSS], 2.5, 0);
     assert_true(isnan(row[STEP_COLUMNS + STEP_RATIO])); /* went dense */
     assert_true(isnan(row[STEP_COLUMNS + STEP_LOSS]));
+    assert_float_equal(row[2 * STEP_COLUMNS + STEP_RATIO], 2, 0); /* of a part */
     assert_non_null(run->end);
     assert_int_equal(json_array_size(f.notes), 1);
     assert_non_null(strstr(json_string_value(json_array_get(f.notes, 0)), "\"b\" failed: why"));

@@ -75,15 +75,30 @@ static tg_status add_row(const place *at, run_rows *rows, const json_t *record,
     return TG_OK;
 }
 
+/* Elements that the record's coded bytes are of: not all, where a step exchanges a part. Records of
+ * a simulation do not say it. */
+static double delivered(const run_file_run *run, const json_t *record)
+{
+    size_t i;
+    const json_t *method;
+    double sum = 0;
+    json_array_foreach(json_object_get(record, "methods"), i, method)
+    {
+        const double n = number(method, "n");
+        sum += n > 0 ? n : 0;
+    }
+    return sum > 0 ? sum : number(run->start, "params");
+}
+
 static tg_status add_step(const place *at, run_file_run *run, const json_t *record)
 {
     double *row;
     TG_TRY(add_row(at, &run->steps, record, run_step_names, &row));
     row[STEP_SECONDS] += run->seconds_before;
-    const double params = number(run->start, "params");
     const bool coded = json_is_true(json_object_get(record, "coded"));
-    row[STEP_RATIO] =
-        coded && row[STEP_CODED_BYTES] > 0 ? 4 * params / row[STEP_CODED_BYTES] : (double)NAN;
+    row[STEP_RATIO] = coded && row[STEP_CODED_BYTES] > 0
+                          ? 4 * delivered(run, record) / row[STEP_CODED_BYTES]
+                          : (double)NAN;
     return TG_OK;
 }
 
