@@ -128,7 +128,8 @@ function commonName(list) {
     let name = list[0].name;
     while (name && !list.every(run => run.name.startsWith(name))) name = name.slice(0, -1);
     name = name.replace(/[\s_-]*(seed|s)?[\s_-]*$/i, "") || list[0].name;
-    return `${name} (${list.length} seeds)`;
+    const seeds = unique(list.map(run => shown(run.settings.seed))).length;
+    return `${name} (${list.length} ${seeds === list.length ? "seeds" : "runs"})`;
 }
 for (const group of groups.values()) group.label = commonName(group.runs);
 

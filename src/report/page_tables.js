@@ -47,13 +47,15 @@ const lastMark = (run, column) => last(run.marks[column].filter(isNumber)) ?? nu
 const stepsOf = run => endOf(run, "steps") ?? last(run.marks[0]);
 /* Runs whose times can be compared: that ended, after equally many steps, by one kind of clock. */
 function finished(list) {
-    const ended = list.filter(run => run.end && !run.end.interrupted);
+    const ended = list.filter(run => run.end && !run.end.interrupted && !(run.settings.first_step > 0));
     return unique(ended.map(stepsOf)).length === 1 && unique(ended.map(run => run.settings.clock)).length === 1 ? ended : [];
 }
 
 function label(value, run) {
     const name = el("span", {});
     name.append(swatch(run.group), " ", run.label);
+    if (run.settings.first_step > 0)
+        name.append(el("span", {class: "badge", title: "what was before is in no record of this page: time and bytes count from there"}, `resumed at ${count(run.settings.first_step)}`));
     if (!run.end) name.append(el("span", {class: "badge", title: "no record of its end: it was cut, or still runs"}, "cut"));
     else if (run.end.interrupted) name.append(el("span", {class: "badge", title: "stopped by a signal"}, "interrupted"));
     if (clocks === "real and simulated" && isSimulated(run)) name.append(el("span", {class: "badge", title: "its time is that of a virtual clock"}, "simulated"));

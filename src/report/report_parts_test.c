@@ -295,6 +295,51 @@ static void test_resumed(void **state)
     run_files_free(&f);
 }
 
+#define PART(seed, first) \
+    "{\"type\":\"start\",\"seed\":" #seed ",\"first_step\":" #first ",\"batch\":4}\n"
+
+static void add_part(run_files *f, const char *name, const char *text)
+{
+    write_text(text);
+    const int left = rename(path, name);
+    assert_int_equal(left, 0);
+    if (run_files_add(f, name) != TG_OK)
+        fail_msg("%s", tg_error());
+}
+
+/* So it does if its records are in a file of their own; time and bytes of the part before are those
+ * of its end. */
+static void test_resumed_in_another_file(void **state)
+{
+    (void)state;
+    char name[3][80];
+    run_files f = {0};
+    run_mark *marks;
+    size_t count;
+    for (int i = 0; i < 3; i++)
+        snprintf(name[i], sizeof name[i], "%s.%d", path, i);
+    add_part(&f, name[0],
+             PART(1, 0) "{\"type\":\"step\",\"step\":10,\"seconds\":1}\n"
+                        "{\"type\":\"end\",\"steps\":12,\"seconds\":2,\"bytes_sent\":600}\n");
+    add_part(&f, name[1], PART(2, 12) "{\"type\":\"end\",\"steps\":20}\n"); /* another seed */
+    add_part(&f, name[2],
+             PART(1, 12) "{\"type\":\"step\",\"step\":20,\"seconds\":1.5}\n"
+                         "{\"type\":\"end\",\"steps\":20,\"seconds\":1.5,\"bytes_sent\":700}\n");
+    assert_int_equal(f.count, 2);
+    assert_int_equal(json_array_size(f.notes), 1);
+    assert_int_equal(run_marks(&f.runs[0], &marks, &count), TG_OK);
+    assert_int_equal(count, 3);
+    assert_float_equal(marks[1].seconds, 1, 0);
+    assert_float_equal(marks[2].step, 20, 0);
+    assert_float_equal(marks[2].seconds, 3.5, 0);
+    assert_float_equal(marks[2].bytes, 1300, 0);
+    free(marks);
+    run_files_free(&f);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(unlink(name[i]), 0);
+    write_text(""); /* which is removed in the end */
+}
+
 /* Epochs say how many bytes there were, steps how they came. */
 static void test_marks(void **state)
 {
@@ -459,6 +504,7 @@ int main(void)
         ON_FILE(test_packed),
         ON_FILE(test_several_runs),
         ON_FILE(test_resumed),
+        ON_FILE(test_resumed_in_another_file),
         ON_FILE(test_marks),
         ON_FILE(test_long_run_is_thinned),
         ON_FILE(test_timeline),

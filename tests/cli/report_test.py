@@ -190,11 +190,13 @@ class Report(CliTest):
         self.assertIn("over time (real and simulated)", saw["over"]["seconds"][0]["label"])
         self.assertIn("60,000, 512 to train, 10,000 to test", saw["about"])
 
-    def test_samples_of_drawn_clients(self):
-        half, late = (write_run(self.path(f"{n}.jsonl"), strategy="fedavg:every=5," + rest)
+    def test_drawn_clients_equal_and_resumed_runs(self):
+        half, late = (write_run(self.path(f"{n}.jsonl"), first_step=20 * n, strategy="fedavg:every=5," + rest)
                       for n, rest in enumerate(("clients=0.6,weighted=yes,deadline=0", "clients=1,weighted=yes,deadline=2")))
-        saw = self.look(self.page(half, late))
-        self.assertEqual(saw["samples"], [60 * 2 * 8, None]) # 2 of 4 ranks, with 8 each; nobody knows
+        saw = self.look(self.page(half, half, late))
+        self.assertEqual(saw["samples"], [60 * 2 * 8] * 2 + [None]) # 2 of 4 ranks, with 8 each; nobody knows
+        self.assertIn("run (2 runs) ends at", saw["over"]["steps"][0]["label"]) # not: seeds
+        self.assertEqual([row.endswith("resumed at 20") for row in dict(saw["sorts"])["Run"][0][1]], [False, False, True])
 
     def test_texts_on_a_narrow_screen(self):
         saw = self.look(self.page(write_run(self.path("lstm.jsonl"), tokens=35)), width=420)
