@@ -7,7 +7,8 @@ function common(key) {
 }
 
 function header() {
-    const first = runs[0].settings, list = [];
+    const first = runs[0].settings, list = [], notes = [...data.notes || [], ...runs.filter(run => last(run.marks[2]) == null)
+        .map(run => `${run.label}: no record says how much it has sent in the end; curves over bytes stop before.`)];
     const say = (name, value) => list.push(list.length ? ", " : "", el("b", {}, value), name ? " " + name : "");
     say("", common("model"));
     list.push(" on ", el("b", {}, common("data")));
@@ -21,7 +22,7 @@ function header() {
     document.title = title;
     return [el("h1", {}, title), el("p", {class: "about"}, ...list, "."),
         runs.length === 1 ? el("p", {class: "about"}, el("span", {class: "spec"}, `${shown(first.method)}  \u00b7  ${shown(first.strategy)}  \u00b7  ${shown(first.optimizer)}`)) : null,
-        data.notes && data.notes.length ? el("ul", {class: "notes"}, ...data.notes.map(note => el("li", {}, note))) : null];
+        notes.length ? el("ul", {class: "notes"}, ...notes.map(note => el("li", {}, note))) : null];
 }
 
 function controls() {

@@ -176,7 +176,8 @@ function between(marks, column, step) {
         else high = middle;
     }
     if (at[high] === step) return v[high];
-    if (at[low] === step || v[low] == null || v[high] == null) return v[low];
+    if (at[low] === step) return v[low];
+    if (v[low] == null || v[high] == null) return null;
     return v[low] + (v[high] - v[low]) * (step - at[low]) / (at[high] - at[low]);
 }
 

@@ -44,6 +44,11 @@ const finalOf = (run, name) => isNumber(lastOf(run, name)[name]) ? lastOf(run, n
 const notFinite = run => lastOf(run, "test_loss").test_loss === null || ((run.steps.loss || run.epochs.train_loss) && lastOf(run, "train_loss").train_loss === null);
 const bestOf = (run, name, pick) => run.epochs[name] ? Math[pick](...run.epochs[name][1]) : null;
 const lastMark = (run, column) => last(run.marks[column].filter(isNumber)) ?? null;
+/* Where no record of an end says it: up to the last mark that says how much was sent. */
+function sentPerStep(run) {
+    const [steps, , sent] = run.marks, at = sent.findLastIndex(isNumber);
+    return at > 0 ? (sent[at] - sent[0]) / (steps[at] - steps[0]) : null;
+}
 const stepsOf = run => endOf(run, "steps") ?? last(run.marks[0]);
 /* Runs whose times can be compared: that ended, after equally many steps, by one kind of clock. */
 function finished(list) {
@@ -87,7 +92,7 @@ function runTable() {
         n("steps", "", stepsOf, count),
         n("time", clocks, run => lastMark(run, 1), seconds, "least", finished),
         n("step", "ms", run => endOf(run, "step_ms_median") ?? run.means.step_ms ?? null, v => digits(v), "least"),
-        n("sent/step", "rank 0", run => endOf(run, "bytes_per_step") ?? (stepsOf(run) ? lastMark(run, 2) / stepsOf(run) : null), bytes, "least"),
+        n("sent/step", "rank 0", run => endOf(run, "bytes_per_step") ?? sentPerStep(run), bytes, "least"),
         n("ratio", "coded", run => endOf(run, "ratio"), times, "most"),
         n("ratio", "all sent", run => endOf(run, "ratio_wire"), times, "most"),
     ].filter(column => column && (column.kind !== "n" || runs.some(run => isNumber(column.of(run)) && column.of(run) !== 0)));

@@ -349,7 +349,7 @@ static void test_marks(void **state)
                         "{\"type\":\"step\",\"step\":20,\"bytes_sent\":3,\"seconds\":2}\n"
                         "{\"type\":\"epoch\",\"step\":20,\"bytes_sent\":400,\"seconds\":2}\n"
                         "{\"type\":\"step\",\"step\":30,\"bytes_sent\":5,\"seconds\":3}\n");
-    static const long bytes[] = {0, 100, 400, 450};
+    static const long bytes[] = {0, 100, 400, 900}; /* of 40 that steps say it were 400 */
     run_mark *marks;
     size_t count;
     assert_int_equal(run_marks(&f.runs[0], &marks, &count), TG_OK);
@@ -361,6 +361,43 @@ static void test_marks(void **state)
     }
     free(marks);
     run_files_free(&f);
+}
+
+/* With epochs whose steps have no records of their own, without epochs, and with all steps. */
+static void test_marks_untold(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        long bytes[5];
+    } cases[] = {
+        {START "{\"type\":\"step\",\"step\":5,\"bytes_sent\":3}\n"
+               "{\"type\":\"epoch\",\"step\":10,\"train_loss\":1}\n"
+               "{\"type\":\"step\",\"step\":15,\"bytes_sent\":3}\n"
+               "{\"type\":\"epoch\",\"step\":20,\"bytes_sent\":400}\n",
+         {0, 100, 200, 300, 400}},
+        {START "{\"type\":\"step\",\"step\":1,\"bytes_sent\":0}\n"
+               "{\"type\":\"epoch\",\"step\":2,\"bytes_sent\":400}\n"
+               "{\"type\":\"end\",\"steps\":3}\n",
+         {0, 200, 400, 600, -1}},
+        {START "{\"type\":\"step\",\"step\":1,\"bytes_sent\":7}\n"
+               "{\"type\":\"step\",\"step\":2,\"bytes_sent\":5}\n",
+         {0, 7, 12, -1, -1}},
+        {START "{\"type\":\"step\",\"step\":10,\"bytes_sent\":7}\n", {0, -1, -1, -1, -1}},
+    };
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        run_files f = read_runs(cases[c].text);
+        run_mark *marks;
+        size_t count;
+        assert_int_equal(run_marks(&f.runs[0], &marks, &count), TG_OK);
+        for (size_t i = 0; i < count; i++)
+            if (cases[c].bytes[i] < 0)
+                assert_true(isnan(marks[i].bytes));
+            else
+                assert_int_equal(lround(marks[i].bytes), cases[c].bytes[i]);
+        free(marks);
+        run_files_free(&f);
+    }
 }
 
 static double number_at(const json_t *run, const char *curve, size_t list, size_t i)
@@ -506,6 +543,7 @@ int main(void)
         ON_FILE(test_resumed),
         ON_FILE(test_resumed_in_another_file),
         ON_FILE(test_marks),
+        ON_FILE(test_marks_untold),
         ON_FILE(test_long_run_is_thinned),
         ON_FILE(test_timeline),
         ON_FILE(test_traces_refused),
