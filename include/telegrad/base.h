@@ -243,8 +243,8 @@ typedef enum tg_trace_row {
 
 typedef struct tg_trace tg_trace;
 
-/* Room for `capacity` spans; when it is full the oldest are dropped (and the file says how many).
- */
+/* Room for `capacity` spans of layers and as many of all other rows; where one is full its oldest
+ * are dropped (and the file says how many). */
 TG_API TG_NODISCARD tg_status tg_trace_create(size_t capacity, tg_trace **trace_p);
 TG_API void tg_trace_destroy(tg_trace *trace);
 

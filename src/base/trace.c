@@ -1,6 +1,7 @@
-/* A ring of spans. A span takes the next ticket and writes into slot ticket % capacity. Only when a
- * writer falls a whole ring behind can two meet in one slot; the younger span then wins, or, if the
- * slot is being written at that moment, the one that comes late is dropped. Nobody ever waits. */
+/* Two rings of spans: the many ones of layers must not drive out the others. A span takes the next
+ * ticket and writes into slot ticket % capacity. Only when a writer falls a whole ring behind can
+ * two meet in one slot; the younger span then wins, or, if the slot is being written at that
+ * moment, the one that comes late is dropped. Nobody ever waits. */
 #include "base/mem.h"
 #include <inttypes.h>
 #include <stdatomic.h>
@@ -22,11 +23,17 @@ typedef struct kept_name {
     char text[];
 } kept_name;
 
-struct tg_trace {
-    span *spans; /* (capacity) */
-    size_t capacity;
+typedef struct ring {
+    span *spans;                /* (capacity of the trace) */
     atomic_uint_least64_t next; /* ticket */
-    kept_name *_Atomic names;   /* a list, which only grows */
+} ring;
+
+enum { WORK, LAYERS, RINGS };
+
+struct tg_trace {
+    ring rings[RINGS];
+    size_t capacity;
+    kept_name *_Atomic names; /* a list, which only grows */
 };
 
 static const char *const row_names[] = {
@@ -40,10 +47,13 @@ tg_status tg_trace_create(size_t capacity, tg_trace **trace_p)
         return tg_fail(TG_E_ARG, "trace capacity=0: allowed: capacity >= 1");
     tg_trace *trace = NULL;
     TG_TRY(tg__alloc(1, sizeof *trace, &trace));
-    tg_status status = tg__alloc(capacity, sizeof *trace->spans, &trace->spans);
-    if (status != TG_OK) {
-        free(trace);
-        return status;
+    for (int i = 0; i < RINGS; i++) {
+        ring *r = &trace->rings[i];
+        tg_status status = tg__alloc(capacity, sizeof *r->spans, &r->spans);
+        if (status != TG_OK) {
+            tg_trace_destroy(trace);
+            return status;
+        }
     }
     trace->capacity = capacity;
     *trace_p = trace;
@@ -59,7 +69,8 @@ void tg_trace_destroy(tg_trace *trace)
         free(name);
         name = next;
     }
-    free(trace->spans);
+    for (int i = 0; i < RINGS; i++)
+        free(trace->rings[i].spans);
     free(trace);
 }
 
@@ -83,8 +94,9 @@ void tg_trace_span(tg_trace *trace, int rank, tg_trace_row row, const char *name
 {
     if (!trace || !name)
         return;
-    uint64_t ticket = atomic_fetch_add_explicit(&trace->next, 1, memory_order_relaxed);
-    span *s = &trace->spans[ticket % trace->capacity];
+    ring *r = &trace->rings[row == TG_ROW_LAYERS ? LAYERS : WORK];
+    uint64_t ticket = atomic_fetch_add_explicit(&r->next, 1, memory_order_relaxed);
+    span *s = &r->spans[ticket % trace->capacity];
     if (atomic_exchange_explicit(&s->busy, true, memory_order_acquire))
         return;
     if (!s->name || s->ticket < ticket) {
@@ -158,18 +170,32 @@ static int compare_int(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+/* From the oldest span on. */
+static void print_ring(FILE *file, const ring *r, size_t capacity)
+{
+    const uint64_t next = atomic_load_explicit(&r->next, memory_order_relaxed);
+    const size_t oldest = next > capacity ? (size_t)(next % capacity) : 0;
+    for (size_t i = 0; i < capacity; i++) {
+        const span *s = &r->spans[(oldest + i) % capacity];
+        if (s->name)
+            print_span(file, s);
+    }
+}
+
 tg_status tg_trace_write(const tg_trace *trace, const char *path)
 {
     if (!trace || !path)
         return tg_fail(TG_E_ARG, "tg_trace_write: %s is NULL", trace ? "path" : "trace");
-    uint64_t next = atomic_load_explicit(&trace->next, memory_order_acquire);
-    size_t oldest = next > trace->capacity ? (size_t)(next % trace->capacity) : 0;
+    uint64_t recorded = 0;
     int *ranks = NULL;
     size_t kept = 0;
-    TG_TRY(tg__alloc(trace->capacity, sizeof *ranks, &ranks));
-    for (size_t i = 0; i < trace->capacity; i++) {
-        if (trace->spans[i].name)
-            ranks[kept++] = trace->spans[i].rank;
+    TG_TRY(tg__alloc(RINGS * trace->capacity, sizeof *ranks, &ranks));
+    for (int k = 0; k < RINGS; k++) {
+        const ring *r = &trace->rings[k];
+        recorded += atomic_load_explicit(&r->next, memory_order_acquire);
+        for (size_t i = 0; i < trace->capacity; i++)
+            if (r->spans[i].name)
+                ranks[kept++] = r->spans[i].rank;
     }
     qsort(ranks, kept, sizeof *ranks, compare_int);
 
@@ -179,16 +205,13 @@ tg_status tg_trace_write(const tg_trace *trace, const char *path)
         fprintf(out.file,
                 "{\"displayTimeUnit\":\"ms\",\n\"otherData\":{\"producer\":\"telegrad %s\","
                 "\"dropped\":%" PRIu64 "},\n\"traceEvents\":[\n",
-                tg_version(), next - kept);
+                tg_version(), recorded - kept);
         for (size_t i = 0; i < kept; i++) {
             if (i == 0 || ranks[i] != ranks[i - 1])
                 print_rank(out.file, ranks[i], i == 0);
         }
-        for (size_t i = 0; i < trace->capacity; i++) {
-            const span *s = &trace->spans[(oldest + i) % trace->capacity];
-            if (s->name)
-                print_span(out.file, s);
-        }
+        for (int k = 0; k < RINGS; k++)
+            print_ring(out.file, &trace->rings[k], trace->capacity);
         fputs("\n]}\n", out.file);
         status = tg__newfile_commit(&out);
     }

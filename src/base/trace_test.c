@@ -174,6 +174,23 @@ static void oldest_are_dropped(void **state)
     tg_trace_destroy(trace);
 }
 
+static void layers_drive_out_no_others(void **state)
+{
+    (void)state;
+    tg_trace *trace = NULL;
+    assert_int_equal(tg_trace_create(4, &trace), TG_OK);
+    tg_trace_span(trace, 0, TG_ROW_COMPUTE, "c", 1, 2, 77, 0);
+    for (int i = 0; i < 11; i++)
+        tg_trace_span(trace, 0, TG_ROW_LAYERS, "l", i, i + 1, (uint64_t)i, 0);
+    char *text = written(trace);
+    assert_json(text);
+    assert_non_null(strstr(text, "\"dropped\":7}"));
+    assert_int_equal(count(text, "\"ph\":\"X\""), 5);
+    assert_non_null(strstr(text, "\"step\":77,"));
+    free(text);
+    tg_trace_destroy(trace);
+}
+
 static void refuses(void **state)
 {
     (void)state;
@@ -278,9 +295,13 @@ static void test_names(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_names),           cmocka_unit_test(content),
-        cmocka_unit_test(oldest_are_dropped),   cmocka_unit_test(refuses),
-        cmocka_unit_test(threads_lose_nothing), cmocka_unit_test(threads_meet),
+        cmocka_unit_test(test_names),
+        cmocka_unit_test(content),
+        cmocka_unit_test(oldest_are_dropped),
+        cmocka_unit_test(layers_drive_out_no_others),
+        cmocka_unit_test(refuses),
+        cmocka_unit_test(threads_lose_nothing),
+        cmocka_unit_test(threads_meet),
     };
     return cmocka_run_group_tests(tests, make_path, remove_path);
 }

@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 struct report_options {
     char **paths; /* (count) arguments that are no options */
@@ -74,6 +75,29 @@ static bool ends_in(const char *path, const char *ending)
     return len >= n && strcmp(path + len - n, ending) == 0;
 }
 
+/* By its name, so that a file of records that stands behind -o by mistake is not overwritten. */
+static tg_status check_out(const struct report_options *o)
+{
+    if (!o->out)
+        return tg_fail(TG_E_SPEC, "no -o: allowed: -o report.html, or with --timeline -o "
+                                  "picture.svg");
+    if (ends_in(o->out, ".html") || (o->timeline && ends_in(o->out, ".svg")))
+        return TG_OK;
+    return tg_fail(TG_E_SPEC, "-o \"%.64s\": allowed: a name that ends in %s", o->out,
+                   o->timeline ? ".svg or .html" : ".html");
+}
+
+/* By its inode: a link, too. */
+static tg_status check_apart(const char *out, const char *in)
+{
+    struct stat to, from;
+    if (stat(out, &to) != 0 || stat(in, &from) != 0 || to.st_dev != from.st_dev ||
+        to.st_ino != from.st_ino)
+        return TG_OK;
+    return tg_fail(TG_E_SPEC, "-o \"%.64s\": it is \"%.64s\", which is read: allowed: another file",
+                   out, in);
+}
+
 static tg_status make_timeline(struct report_options *o, report_timeline_job *job)
 {
     if (o->count > 0)
@@ -84,6 +108,8 @@ static tg_status make_timeline(struct report_options *o, report_timeline_job *jo
     TG_TRY(split_traces(o, job));
     if (o->steps)
         TG_TRY(read_steps(o->steps, job));
+    for (size_t i = 0; i < job->count; i++)
+        TG_TRY(check_apart(o->out, job->path[i]));
     job->html = ends_in(o->out, ".html");
     return TG_OK;
 }
@@ -104,9 +130,9 @@ static tg_status check(const struct report_options *o)
     for (size_t i = 0; i < o->ntitles; i++)
         if (!format_is_utf8(o->titles[i]))
             return tg_fail(TG_E_SPEC, "--title: allowed: UTF-8");
-    if (!o->out)
-        return tg_fail(TG_E_SPEC, "no -o: allowed: -o report.html, or with --timeline -o "
-                                  "picture.svg");
+    TG_TRY(check_out(o));
+    for (size_t i = 0; i < o->count; i++)
+        TG_TRY(check_apart(o->out, o->paths[i]));
     return o->timeline ? TG_OK : check_page(o);
 }
 

@@ -7,21 +7,22 @@ function common(key) {
 }
 
 function header() {
-    const first = runs[0].settings, list = [];
+    const first = runs[0].settings, list = [], notes = [...data.notes || [], ...runs.filter(run => last(run.marks[2]) == null)
+        .map(run => `${run.label}: no record says how much it has sent in the end; curves over bytes stop before.`)];
     const say = (name, value) => list.push(list.length ? ", " : "", el("b", {}, value), name ? " " + name : "");
     say("", common("model"));
     list.push(" on ", el("b", {}, common("data")));
-    list.push(` (${count(first.train_samples)} to train, ${count(first.test_samples)} to test)`);
+    if (keys.includes("train_samples")) list.push(` (${common("train_samples")} to train, ${common("test_samples")} to test)`);
     say(common("world") === "1" ? "worker" : "workers", common("world"));
     list.push(` (${common("transport")}), batch `, el("b", {}, common("batch")));
     list.push(", link ", el("b", {}, common("link")));
-    if (simulated) list.push(", time simulated by a virtual clock");
+    if (clocks) list.push(clocks === "simulated" ? ", time simulated by a virtual clock" : ", time real of some runs and simulated by a virtual clock of others");
     if (keys.includes("params")) list.push(`; ${common("params")} parameters`);
     const title = data.title || `${common("model")} on ${common("data")}` + (runs.length > 1 ? `: ${runs.length} runs` : `: ${runs[0].label}`);
     document.title = title;
     return [el("h1", {}, title), el("p", {class: "about"}, ...list, "."),
         runs.length === 1 ? el("p", {class: "about"}, el("span", {class: "spec"}, `${shown(first.method)}  \u00b7  ${shown(first.strategy)}  \u00b7  ${shown(first.optimizer)}`)) : null,
-        data.notes && data.notes.length ? el("ul", {class: "notes"}, ...data.notes.map(note => el("li", {}, note))) : null];
+        notes.length ? el("ul", {class: "notes"}, ...notes.map(note => el("li", {}, note))) : null];
 }
 
 function controls() {

@@ -7,22 +7,12 @@ const from = (part, column, scale = 1) => run => {
     return curve ? [curve[0], scale === 1 ? curve[1] : curve[1].map(v => v * scale)] : null;
 };
 const constant = curves => unique(curves.flatMap(curve => curve ? curve[1] : [])).length < 2;
-const smoothed = curve => {
-    const [steps, v] = curve, half = Math.floor(v.length / 40);
-    if (half < 1) return null;
-    const sums = [0];
-    for (const x of v) sums.push(last(sums) + x);
-    return [steps, v.map((x, i) => {
-        const a = Math.max(0, i - half), b = Math.min(v.length, i + half + 1);
-        return (sums[b] - sums[a]) / (b - a);
-    })];
-};
 
 const CHARTS = [
     {title: "Test accuracy", unit: "%", curve: run => run.tokens ? null : from("epochs", "test_accuracy", 100)(run), format: fixed(2), dots: true},
     {title: "Test perplexity", curve: from("epochs", "perplexity"), format: v => digits(v, 4), log: 20, dots: true},
     {title: "Test loss", unit: "nats", curve: from("epochs", "test_loss"), format: v => digits(v, 4), log: 50, dots: true},
-    {title: "Training loss", unit: "nats, of rank 0", curve: from("steps", "loss"), format: v => digits(v, 4), smooth: true, log: 1000},
+    {title: "Training loss", unit: "nats, of rank 0", curve: from("steps", "loss"), format: v => digits(v, 4), mean: from("steps", "loss_mean"), log: 1000},
     {title: "Training loss, mean of an epoch", unit: "nats, of rank 0", curve: from("epochs", "train_loss"), format: v => digits(v, 4), dots: true,
         unless: run => run.steps.loss},
     {title: "Compression", unit: "bytes of the gradient over those coded", curve: from("steps", "ratio"), format: times, log: 20, varying: true},
@@ -57,7 +47,7 @@ function linesOf(spec) {
     for (const run of runs) {
         const curve = spec.unless && spec.unless(run) ? null : spec.curve(run);
         if (!run.on || !curve) continue;
-        const smooth = spec.smooth && smoothed(curve);
+        const mean = spec.mean && spec.mean(run); /* of neighbours; the curve itself may be thinned to its extremes */
         const add = (c, faint) => {
             const x = [], y = [];
             for (let i = 0; i < c[0].length; i++) {
@@ -68,8 +58,8 @@ function linesOf(spec) {
             }
             if (x.length) lines.push({run, x, y, faint});
         };
-        if (smooth) add(curve, true);
-        add(smooth || curve, means.get(run.group) != null);
+        if (mean) add(curve, true);
+        add(mean || curve, means.get(run.group) != null);
     }
     return [...lines, ...[...means.values()].filter(Boolean)];
 }

@@ -64,13 +64,21 @@ function shown(value) {
     return isNumber(value) && Math.abs(value) >= 1e4 ? count(value) : String(value);
 }
 
+/* Ranks that compute in a step: of FedAvg those that are drawn for its round; NaN where a deadline makes them stop at will. */
+function computing(settings) {
+    const ranks = settings.world || 1, strategy = String(settings.strategy);
+    const value = key => Number((strategy.match(new RegExp(`[:,]${key}=([^,]*)`)) || [0, NaN])[1]);
+    if (!strategy.startsWith("fedavg:")) return ranks;
+    return value("deadline") > 0 ? NaN : value("clients") < 1 ? Math.max(1, Math.floor(value("clients") * ranks + .5)) : ranks;
+}
+
 const runs = data.runs;
 const names = runs.map(run => run.name);
 for (const run of runs) {
     const s = run.settings, end = run.end || {};
     run.label = names.filter(name => name === run.name).length > 1 ? `${run.name} (${run.file})` : run.name;
     run.tokens = s.context > 0;
-    run.perStep = (s.batch || 1) * (s.world || 1) * (s.accumulate || 1) * (s.context || 1);
+    run.perStep = (s.batch || 1) * computing(s) * (s.accumulate || 1) * (s.context || 1);
     run.skippedSteps = end.skipped_nonfinite || 0;
     run.on = true;
 }
@@ -120,7 +128,8 @@ function commonName(list) {
     let name = list[0].name;
     while (name && !list.every(run => run.name.startsWith(name))) name = name.slice(0, -1);
     name = name.replace(/[\s_-]*(seed|s)?[\s_-]*$/i, "") || list[0].name;
-    return `${name} (${list.length} seeds)`;
+    const seeds = unique(list.map(run => shown(run.settings.seed))).length;
+    return `${name} (${list.length} ${seeds === list.length ? "seeds" : "runs"})`;
 }
 for (const group of groups.values()) group.label = commonName(group.runs);
 
@@ -146,11 +155,12 @@ function swatch(group) {
 }
 
 const allTokens = runs.every(run => run.tokens);
-const simulated = runs.some(run => run.settings.clock === "virtual");
+const isSimulated = run => run.settings.clock === "virtual";
+const clocks = runs.every(isSimulated) ? "simulated" : runs.some(isSimulated) ? "real and simulated" : "";
 const X = {
     steps: {label: "steps", format: count, of: (run, step) => step},
     samples: {label: allTokens ? "tokens" : "samples", format: v => digits(v), of: (run, step) => step * run.perStep},
-    seconds: {label: simulated ? "time (simulated)" : "time", format: seconds, of: (run, step) => between(run.marks, 1, step)},
+    seconds: {label: clocks ? `time (${clocks})` : "time", format: seconds, of: (run, step) => between(run.marks, 1, step)},
     bytes: {label: "bytes sent", format: bytes, of: (run, step) => between(run.marks, 2, step)},
 };
 let xKind = "steps", xLog = false;
@@ -166,7 +176,8 @@ function between(marks, column, step) {
         else high = middle;
     }
     if (at[high] === step) return v[high];
-    if (at[low] === step || v[low] == null || v[high] == null) return v[low];
+    if (at[low] === step) return v[low];
+    if (v[low] == null || v[high] == null) return null;
     return v[low] + (v[high] - v[low]) * (step - at[low]) / (at[high] - at[low]);
 }
 

@@ -1,21 +1,22 @@
 "use strict";
 /* Tables that sort, and what is in them. */
 
-/* columns: {head, unit, of: run => value, show: value => text, best: "most"|"least", kind: "n"|"spec"} */
+/* columns: {head, unit, of: run => value, show: value => text, best: "most"|"least", among: rows => those that can be best, kind: "n"|"spec"} */
 function sortableTable(columns, rows, caption) {
     const body = el("tbody", {});
     const order = {column: -1, up: true};
     const heads = columns.map((column, c) => el("th", {scope: "col", class: column.kind === "n" ? "n" : null, "aria-sort": "none"},
         el("button", {type: "button", onclick: () => sort(c)}, column.head),
         column.unit ? el("div", {class: "unit"}, column.unit) : null));
-    const bests = columns.map(column => {
-        const values = unique(rows.map(column.of).filter(isNumber));
+    const rivals = columns.map(column => column.among ? column.among(rows) : rows);
+    const bests = columns.map((column, c) => {
+        const values = unique(rivals[c].map(column.of).filter(isNumber));
         return column.best && values.length > 1 ? Math[column.best === "most" ? "max" : "min"](...values) : null;
     });
     const cells = rows.map(row => {
         const line = columns.map((column, c) => {
             const value = column.of(row), content = column.show ? column.show(value, row) : shown(value);
-            const best = column.best && isNumber(value) && value === bests[c];
+            const best = column.best && isNumber(value) && value === bests[c] && rivals[c].includes(row);
             return el(c === 0 ? "th" : "td", {scope: c === 0 ? "row" : null, class: [column.kind, best ? "best" : ""].join(" ").trim() || null}, content);
         });
         return {row, line: el("tr", {}, ...line)};
@@ -37,16 +38,33 @@ function sortableTable(columns, rows, caption) {
 }
 
 const endOf = (run, name) => run.end && isNumber(run.end[name]) ? run.end[name] : null;
-const finalOf = (run, name) => endOf(run, name) ?? (run.epochs[name] ? last(run.epochs[name][1]) : null);
+/* The record that tells of a run's last test, or of its last training loss: that of its end, or of an epoch where it ended untested or was cut. */
+const lastOf = (run, name) => run.end && name in run.end && (name === "train_loss" || isNumber(run.end.test_accuracy)) ? run.end : run.last;
+const finalOf = (run, name) => isNumber(lastOf(run, name)[name]) ? lastOf(run, name)[name] : null;
+const notFinite = run => lastOf(run, "test_loss").test_loss === null || ((run.steps.loss || run.epochs.train_loss) && lastOf(run, "train_loss").train_loss === null);
 const bestOf = (run, name, pick) => run.epochs[name] ? Math[pick](...run.epochs[name][1]) : null;
 const lastMark = (run, column) => last(run.marks[column].filter(isNumber)) ?? null;
+/* Where no record of an end says it: up to the last mark that says how much was sent. */
+function sentPerStep(run) {
+    const [steps, , sent] = run.marks, at = sent.findLastIndex(isNumber);
+    return at > 0 ? (sent[at] - sent[0]) / (steps[at] - steps[0]) : null;
+}
 const stepsOf = run => endOf(run, "steps") ?? last(run.marks[0]);
+/* Runs whose times can be compared: that ended, after equally many steps, by one kind of clock. */
+function finished(list) {
+    const ended = list.filter(run => run.end && !run.end.interrupted && !(run.settings.first_step > 0));
+    return unique(ended.map(stepsOf)).length === 1 && unique(ended.map(run => run.settings.clock)).length === 1 ? ended : [];
+}
 
 function label(value, run) {
     const name = el("span", {});
     name.append(swatch(run.group), " ", run.label);
+    if (run.settings.first_step > 0)
+        name.append(el("span", {class: "badge", title: "what was before is in no record of this page: time and bytes count from there"}, `resumed at ${count(run.settings.first_step)}`));
     if (!run.end) name.append(el("span", {class: "badge", title: "no record of its end: it was cut, or still runs"}, "cut"));
     else if (run.end.interrupted) name.append(el("span", {class: "badge", title: "stopped by a signal"}, "interrupted"));
+    if (clocks === "real and simulated" && isSimulated(run)) name.append(el("span", {class: "badge", title: "its time is that of a virtual clock"}, "simulated"));
+    if (notFinite(run)) name.append(el("span", {class: "badge", title: "its last loss was not finite: it diverged"}, "not finite"));
     if (run.skippedSteps) name.append(el("span", {class: "badge", title: "a gradient was not finite"}, `${count(run.skippedSteps)} skipped`));
     return name;
 }
@@ -54,7 +72,7 @@ function label(value, run) {
 function runTable() {
     const percent = v => isNumber(v) ? (100 * v).toFixed(2) : "\u2013";
     const images = (run, v) => run.tokens ? null : v;
-    const n = (head, unit, of, show, best) => ({head, unit, of, show, best, kind: "n"});
+    const n = (head, unit, of, show, best, among) => ({head, unit, of, show, best, among, kind: "n"});
     const columns = [
         {head: "Run", of: run => run.label, show: label},
         ...differing.filter(key => key !== "seed").slice(0, 5).map(key => {
@@ -72,9 +90,9 @@ function runTable() {
         n("test loss", "nats", run => finalOf(run, "test_loss"), fixed(4), "least"),
         n("train loss", "nats", run => finalOf(run, "train_loss"), fixed(4), "least"),
         n("steps", "", stepsOf, count),
-        n("time", simulated ? "simulated" : "", run => lastMark(run, 1), seconds, "least"),
+        n("time", clocks, run => lastMark(run, 1), seconds, "least", finished),
         n("step", "ms", run => endOf(run, "step_ms_median") ?? run.means.step_ms ?? null, v => digits(v), "least"),
-        n("sent/step", "rank 0", run => endOf(run, "bytes_per_step") ?? (stepsOf(run) ? lastMark(run, 2) / stepsOf(run) : null), bytes, "least"),
+        n("sent/step", "rank 0", run => endOf(run, "bytes_per_step") ?? sentPerStep(run), bytes, "least"),
         n("ratio", "coded", run => endOf(run, "ratio"), times, "most"),
         n("ratio", "all sent", run => endOf(run, "ratio_wire"), times, "most"),
     ].filter(column => column && (column.kind !== "n" || runs.some(run => isNumber(column.of(run)) && column.of(run) !== 0)));

@@ -118,6 +118,23 @@ static void test_thin_any_length(void **state)
         }
 }
 
+static void test_thin_evenly(void **state)
+{
+    (void)state;
+    const double v[] = {(double)NAN, 1, 2, (double)INFINITY, 3, 4, 5, (double)NAN};
+    const size_t three[] = {1, 4, 6}, all[] = {1, 2, 4, 5, 6};
+    size_t kept[8];
+    assert_int_equal(finite_count(v, 1, 8), 5);
+    assert_int_equal(thin_evenly(v, 1, 8, 3, kept), 3);
+    assert_memory_equal(kept, three, sizeof three);
+    assert_int_equal(thin_evenly(v, 1, 8, 8, kept), 5);
+    assert_memory_equal(kept, all, sizeof all);
+    assert_int_equal(thin_evenly(v, 1, 1, 8, kept), 0);
+    assert_float_equal(mean_around(v, 1, 8, 4, 1), 3, 0);
+    assert_float_equal(mean_around(v, 1, 8, 6, 2), 4, 0);
+    assert_float_equal(mean_around(v, 1, 8, 1, 9), 3, 0);
+}
+
 /* ---- escaping -------------------------------------------------------------------------------- */
 
 static char *printed(void (*print)(FILE *out, const void *what), const void *what)
@@ -167,18 +184,21 @@ static void test_records(void **state)
         START "{\"type\":\"step\",\"step\":10,\"loss\":2.5,\"coded\":true,\"coded_bytes\":100,"
               "\"bytes_sent\":7,\"seconds\":1}\n"
               "{\"type\":\"step\",\"step\":20,\"loss\":null,\"coded\":false,\"coded_bytes\":100}\n"
+              "{\"type\":\"step\",\"step\":20,\"coded\":true,\"coded_bytes\":100,"
+              "\"methods\":[{\"n\":40},{\"n\":10}]}\n"
               "{\"type\":\"epoch\",\"step\":20,\"test_accuracy\":0.5,\"bytes_sent\":300}\n"
               "{\"type\":\"end\",\"steps\":20,\"seconds\":3}\n"
               "{\"type\":\"table\",\"rows\":[{\"run\":\"b\",\"failed\":\"why\"}]}");
     assert_int_equal(f.count, 1);
     const run_file_run *run = &f.runs[0];
-    assert_int_equal(run->steps.count, 2);
+    assert_int_equal(run->steps.count, 3);
     assert_int_equal(run->epochs.count, 1);
     const double *row = run->steps.v;
     assert_float_equal(row[STEP_RATIO], 10, 0);
     assert_float_equal(row[STEP_LOSS], 2.5, 0);
     assert_true(isnan(row[STEP_COLUMNS + STEP_RATIO])); /* went dense */
     assert_true(isnan(row[STEP_COLUMNS + STEP_LOSS]));
+    assert_float_equal(row[2 * STEP_COLUMNS + STEP_RATIO], 2, 0); /* of a part */
     assert_non_null(run->end);
     assert_int_equal(json_array_size(f.notes), 1);
     assert_non_null(strstr(json_string_value(json_array_get(f.notes, 0)), "\"b\" failed: why"));
@@ -275,6 +295,51 @@ static void test_resumed(void **state)
     run_files_free(&f);
 }
 
+#define PART(seed, first) \
+    "{\"type\":\"start\",\"seed\":" #seed ",\"first_step\":" #first ",\"batch\":4}\n"
+
+static void add_part(run_files *f, const char *name, const char *text)
+{
+    write_text(text);
+    const int left = rename(path, name);
+    assert_int_equal(left, 0);
+    if (run_files_add(f, name) != TG_OK)
+        fail_msg("%s", tg_error());
+}
+
+/* So it does if its records are in a file of their own; time and bytes of the part before are those
+ * of its end. */
+static void test_resumed_in_another_file(void **state)
+{
+    (void)state;
+    char name[3][80];
+    run_files f = {0};
+    run_mark *marks;
+    size_t count;
+    for (int i = 0; i < 3; i++)
+        snprintf(name[i], sizeof name[i], "%s.%d", path, i);
+    add_part(&f, name[0],
+             PART(1, 0) "{\"type\":\"step\",\"step\":10,\"seconds\":1}\n"
+                        "{\"type\":\"end\",\"steps\":12,\"seconds\":2,\"bytes_sent\":600}\n");
+    add_part(&f, name[1], PART(2, 12) "{\"type\":\"end\",\"steps\":20}\n"); /* another seed */
+    add_part(&f, name[2],
+             PART(1, 12) "{\"type\":\"step\",\"step\":20,\"seconds\":1.5}\n"
+                         "{\"type\":\"end\",\"steps\":20,\"seconds\":1.5,\"bytes_sent\":700}\n");
+    assert_int_equal(f.count, 2);
+    assert_int_equal(json_array_size(f.notes), 1);
+    assert_int_equal(run_marks(&f.runs[0], &marks, &count), TG_OK);
+    assert_int_equal(count, 3);
+    assert_float_equal(marks[1].seconds, 1, 0);
+    assert_float_equal(marks[2].step, 20, 0);
+    assert_float_equal(marks[2].seconds, 3.5, 0);
+    assert_float_equal(marks[2].bytes, 1300, 0);
+    free(marks);
+    run_files_free(&f);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(unlink(name[i]), 0);
+    write_text(""); /* which is removed in the end */
+}
+
 /* Epochs say how many bytes there were, steps how they came. */
 static void test_marks(void **state)
 {
@@ -284,7 +349,7 @@ static void test_marks(void **state)
                         "{\"type\":\"step\",\"step\":20,\"bytes_sent\":3,\"seconds\":2}\n"
                         "{\"type\":\"epoch\",\"step\":20,\"bytes_sent\":400,\"seconds\":2}\n"
                         "{\"type\":\"step\",\"step\":30,\"bytes_sent\":5,\"seconds\":3}\n");
-    static const long bytes[] = {0, 100, 400, 450};
+    static const long bytes[] = {0, 100, 400, 900}; /* of 40 that steps say it were 400 */
     run_mark *marks;
     size_t count;
     assert_int_equal(run_marks(&f.runs[0], &marks, &count), TG_OK);
@@ -298,6 +363,49 @@ static void test_marks(void **state)
     run_files_free(&f);
 }
 
+/* With epochs whose steps have no records of their own, without epochs, and with all steps. */
+static void test_marks_untold(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        long bytes[5];
+    } cases[] = {
+        {START "{\"type\":\"step\",\"step\":5,\"bytes_sent\":3}\n"
+               "{\"type\":\"epoch\",\"step\":10,\"train_loss\":1}\n"
+               "{\"type\":\"step\",\"step\":15,\"bytes_sent\":3}\n"
+               "{\"type\":\"epoch\",\"step\":20,\"bytes_sent\":400}\n",
+         {0, 100, 200, 300, 400}},
+        {START "{\"type\":\"step\",\"step\":1,\"bytes_sent\":0}\n"
+               "{\"type\":\"epoch\",\"step\":2,\"bytes_sent\":400}\n"
+               "{\"type\":\"end\",\"steps\":3}\n",
+         {0, 200, 400, 600, -1}},
+        {START "{\"type\":\"step\",\"step\":1,\"bytes_sent\":7}\n"
+               "{\"type\":\"step\",\"step\":2,\"bytes_sent\":5}\n",
+         {0, 7, 12, -1, -1}},
+        {START "{\"type\":\"step\",\"step\":10,\"bytes_sent\":7}\n", {0, -1, -1, -1, -1}},
+    };
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        run_files f = read_runs(cases[c].text);
+        run_mark *marks;
+        size_t count;
+        assert_int_equal(run_marks(&f.runs[0], &marks, &count), TG_OK);
+        for (size_t i = 0; i < count; i++)
+            if (cases[c].bytes[i] < 0)
+                assert_true(isnan(marks[i].bytes));
+            else
+                assert_int_equal(lround(marks[i].bytes), cases[c].bytes[i]);
+        free(marks);
+        run_files_free(&f);
+    }
+}
+
+static double number_at(const json_t *run, const char *curve, size_t list, size_t i)
+{
+    const json_t *both = json_object_get(json_object_get(run, "steps"), curve);
+    return json_number_value(json_array_get(json_array_get(both, list), i));
+}
+
 static void test_long_run_is_thinned(void **state)
 {
     (void)state;
@@ -307,7 +415,7 @@ static void test_long_run_is_thinned(void **state)
     fputs(START, file);
     for (int i = 1; i <= N; i++)
         fprintf(file, "{\"type\":\"step\",\"step\":%d,\"loss\":%g,\"bytes_sent\":8}\n", i,
-                i == 12345 ? 1000.0 : i % 100 / 100.0);
+                i == 12345 ? 1000.0 : i % 10 == 0);
     assert_int_equal(fclose(file), 0);
     run_files f = {0};
     json_t *list;
@@ -323,6 +431,13 @@ static void test_long_run_is_thinned(void **state)
     for (size_t i = 0; i < json_array_size(steps); i++)
         peak = peak || json_integer_value(json_array_get(steps, i)) == 12345;
     assert_true(peak);
+    /* The mean is that of all values, mostly 0, not of the extremes that are drawn; 1000 is one of
+     * the 1001 around it. */
+    for (size_t i = 0; i < 2000; i++) {
+        const double step = number_at(run, "loss_mean", 0, i);
+        const bool far = step <= 12345 - 501 || step >= 12345 + 501;
+        assert_true(fabs(number_at(run, "loss_mean", 1, i) - (far ? 0.1 : 1.099)) < 0.02);
+    }
     const json_t *marks = json_array_get(json_object_get(run, "marks"), 0);
     assert_int_equal(json_array_size(marks), 2000);
     assert_int_equal(json_integer_value(json_array_get(marks, 1999)), N);
@@ -348,7 +463,8 @@ static void write_trace(void)
         {3, "compute", "forward", 1000, 400, 7, 0},   {4, "compute", "forward", 1100, 400, 7, 0},
         {3, "exchange", "exchange", 1450, 300, 7, 1}, {3, "exchange", "exchange", 1500, 300, 7, 0},
         {3, "wait", "wait", 1600, 200, 7, 0},         {3, "unheard of", "x", 1600, 200, 7, 0},
-        {3, "compute", "forward", 2000, 400, 8, 0},   {4, "compute", "forward", 2100, 400, 8, 0}};
+        {3, "wait", "wait", 2010, 50, 8, 0},          {3, "compute", "forward", 2000, 400, 8, 0},
+        {4, "compute", "forward", 2100, 400, 8, 0}};
     FILE *file = fopen(path, "wb");
     assert_non_null(file);
     fputs("{\"traceEvents\":[{\"ph\":\"M\",\"pid\":0,\"name\":\"process_name\"}", file);
@@ -377,8 +493,9 @@ static void test_timeline(void **state)
     assert_float_equal(p.length, 1100, 0); /* up to where rank 1 begins step 8 */
     assert_int_equal(p.lanes[0], 2);
     assert_int_equal(p.lanes[1], 1);
-    assert_float_equal(p.wait, 100, 1e-9); /* 200 on one of two ranks */
-    assert_int_equal(p.count, 6);          /* what is outside of step 7 but begins in it, too */
+    assert_float_equal(p.step, 1000, 0);   /* each rank's own */
+    assert_float_equal(p.wait, 100, 1e-9); /* 200 on one of two ranks; not that of step 8 */
+    assert_int_equal(p.count, 7);          /* what is outside of step 7 but begins in it, too */
     timeline_panel_free(&p);
     job.last = 9;
     assert_int_equal(timeline_panel_make(&job, 0, &p), TG_E_ARG);
@@ -416,6 +533,7 @@ int main(void)
         cmocka_unit_test(test_thin_keeps_short_curves),
         cmocka_unit_test(test_thin_keeps_extremes),
         cmocka_unit_test(test_thin_any_length),
+        cmocka_unit_test(test_thin_evenly),
         cmocka_unit_test(test_escape),
         ON_FILE(test_records),
         ON_FILE(test_cut_line),
@@ -423,7 +541,9 @@ int main(void)
         ON_FILE(test_packed),
         ON_FILE(test_several_runs),
         ON_FILE(test_resumed),
+        ON_FILE(test_resumed_in_another_file),
         ON_FILE(test_marks),
+        ON_FILE(test_marks_untold),
         ON_FILE(test_long_run_is_thinned),
         ON_FILE(test_timeline),
         ON_FILE(test_traces_refused),

@@ -133,13 +133,12 @@ static void write_steps(const sheet *s, const timeline_panel *p, double top, dou
 
 static void write_panel(const sheet *s, const timeline_panel *p, double top)
 {
-    const double steps = (double)(p->last - p->first + 1);
     fprintf(s->out, "<text class=\"h\" x=\"12\" y=\"%.1f\">", top + 16);
     escape_xml(s->out, p->title);
     fprintf(s->out,
             "</text>\n<text class=\"s\" x=\"12\" y=\"%.1f\">%.1f ms a step; of them a rank waits "
             "%.1f ms",
-            top + 32, p->length / steps / 1000, p->wait / 1000);
+            top + 32, p->step / 1000, p->wait / 1000);
     if (p->ranks < p->ranks_all)
         fprintf(s->out, "; the first %d of %d ranks", p->ranks, p->ranks_all);
     fputs("</text>\n", s->out);

@@ -40,7 +40,8 @@ const char *const run_epoch_names[EPOCH_COLUMNS] = {
 typedef struct place {
     run_files *files;
     const char *path;
-    size_t line, first; /* runs of this file begin there */
+    size_t line;
+    bool any; /* run of this file */
 } place;
 
 /* ---- rows ------------------------------------------------------------------------------------ */
@@ -75,15 +76,30 @@ static tg_status add_row(const place *at, run_rows *rows, const json_t *record,
     return TG_OK;
 }
 
+/* Elements that the record's coded bytes are of: not all, where a step exchanges a part. Records of
+ * a simulation do not say it. */
+static double delivered(const run_file_run *run, const json_t *record)
+{
+    size_t i;
+    const json_t *method;
+    double sum = 0;
+    json_array_foreach(json_object_get(record, "methods"), i, method)
+    {
+        const double n = number(method, "n");
+        sum += n > 0 ? n : 0;
+    }
+    return sum > 0 ? sum : number(run->start, "params");
+}
+
 static tg_status add_step(const place *at, run_file_run *run, const json_t *record)
 {
     double *row;
     TG_TRY(add_row(at, &run->steps, record, run_step_names, &row));
     row[STEP_SECONDS] += run->seconds_before;
-    const double params = number(run->start, "params");
     const bool coded = json_is_true(json_object_get(record, "coded"));
-    row[STEP_RATIO] =
-        coded && row[STEP_CODED_BYTES] > 0 ? 4 * params / row[STEP_CODED_BYTES] : (double)NAN;
+    row[STEP_RATIO] = coded && row[STEP_CODED_BYTES] > 0
+                          ? 4 * delivered(run, record) / row[STEP_CODED_BYTES]
+                          : (double)NAN;
     return TG_OK;
 }
 
@@ -115,8 +131,10 @@ static const char *text(const json_t *record, const char *name)
 /* The file's last run of that name; NULL: none. */
 static run_file_run *find(const place *at, const char *name)
 {
-    for (size_t i = at->files->count; i-- > at->first;) {
+    for (size_t i = at->files->count; i-- > 0;) {
         const char *other = text(at->files->runs[i].start, "run");
+        if (at->files->runs[i].last_path != at->path)
+            continue;
         if (name == other || (name && other && strcmp(name, other) == 0))
             return &at->files->runs[i];
     }
@@ -150,6 +168,28 @@ static bool continues(const run_file_run *run, const json_t *start)
            same(run->start, start, "seed") && same(run->start, start, "world");
 }
 
+/* Whether that run, of another file, ended where start's begins, with settings as those. */
+static bool ended_before(const run_file_run *run, const json_t *start)
+{
+    static const char *const settings[] = {
+        "data",     "batch",    "accumulate", "rules",           "optimizer",
+        "link",     "links_of", "clock",      "transport",       "precision",
+        "lr_scale", "shard",    "nodes",      "steps_per_epoch", "overlap"};
+    bool equal = run->end && continues(run, start) &&
+                 number(run->end, "steps") == number(start, "first_step");
+    for (size_t i = 0; i < sizeof settings / sizeof *settings; i++)
+        equal = equal && same(run->start, start, settings[i]);
+    return equal;
+}
+
+static run_file_run *find_ended_before(const place *at, const json_t *start)
+{
+    for (size_t i = at->files->count; i-- > 0;)
+        if (ended_before(&at->files->runs[i], start))
+            return &at->files->runs[i];
+    return NULL;
+}
+
 static double last_of(const run_rows *rows, size_t column)
 {
     const double v = rows->count ? rows->v[(rows->count - 1) * rows->columns + column] : 0;
@@ -160,21 +200,41 @@ static double last_of(const run_rows *rows, size_t column)
 static void go_on(run_file_run *run, const json_t *start)
 {
     const char *clock = text(start, "clock");
+    const bool whole = run->end && number(run->end, "steps") == number(start, "first_step");
+    const double seconds = run->seconds_before + number(run->end, "seconds");
+    const double sent = run->sent_before + number(run->end, "bytes_sent");
     drop_after(&run->steps, number(start, "first_step"));
     drop_after(&run->epochs, number(start, "first_step"));
     json_decref(run->end);
     run->end = NULL;
-    run->sent_before = last_of(&run->epochs, EPOCH_SENT);
+    run->sent_before = whole && isfinite(sent) ? sent : last_of(&run->epochs, EPOCH_SENT);
     if (!clock || strcmp(clock, "virtual") != 0)
         run->seconds_before =
-            fmax(last_of(&run->steps, STEP_SECONDS), last_of(&run->epochs, EPOCH_SECONDS));
+            whole && isfinite(seconds)
+                ? seconds
+                : fmax(last_of(&run->steps, STEP_SECONDS), last_of(&run->epochs, EPOCH_SECONDS));
+}
+
+static void note(run_files *f, json_t *words)
+{
+    if (!f->notes)
+        f->notes = json_array();
+    if (words)
+        json_array_append_new(f->notes, words);
 }
 
 static tg_status add_start(const place *at, json_t *start)
 {
     run_files *f = at->files;
     run_file_run *before = find(at, text(start, "run"));
-    if (continues(before, start)) {
+    if (!continues(before, start)) {
+        before = find_ended_before(at, start);
+        if (before)
+            note(f, json_sprintf("%s goes on from %s at step %.0f.", at->path, before->last_path,
+                                 number(start, "first_step")));
+    }
+    if (before) {
+        before->last_path = at->path;
         go_on(before, start);
         return TG_OK;
     }
@@ -190,19 +250,12 @@ static tg_status add_start(const place *at, json_t *start)
     if (!name)
         return tg_fail(TG_E_NOMEM, "out of memory: runs of %s", at->path);
     f->runs[f->count++] = (run_file_run){.path = at->path,
+                                         .last_path = at->path,
                                          .name = name,
                                          .start = json_incref(start),
                                          .steps.columns = STEP_COLUMNS,
                                          .epochs.columns = EPOCH_COLUMNS};
     return TG_OK;
-}
-
-static void note(run_files *f, json_t *words)
-{
-    if (!f->notes)
-        f->notes = json_array();
-    if (words)
-        json_array_append_new(f->notes, words);
 }
 
 /* Runs that a table says failed. */
@@ -218,7 +271,7 @@ static void note_failures(const place *at, const json_t *table)
     }
 }
 
-static tg_status add_record(const place *at, json_t *record)
+static tg_status add_record(place *at, json_t *record)
 {
     static const char *const types[] = {"start", "step", "epoch", "end", "table"};
     enum { START, STEP, EPOCH, END, TABLE, TYPES };
@@ -235,8 +288,10 @@ static tg_status add_record(const place *at, json_t *record)
         note_failures(at, record);
         return TG_OK;
     }
-    if (t == START)
+    if (t == START) {
+        at->any = true;
         return add_start(at, record);
+    }
     run_file_run *run = find(at, text(record, "run"));
     if (!run)
         return tg_fail(TG_E_CORRUPT, "%s:%zu: \"%s\" of a run without \"start\" before it",
@@ -250,11 +305,11 @@ static tg_status add_record(const place *at, json_t *record)
     return TG_OK;
 }
 
-static tg_status add_line(const place *at, const char *line, size_t len, bool whole)
+static tg_status add_line(place *at, const char *line, size_t len, bool whole)
 {
     json_error_t error;
     json_t *record = json_loadb(line, len, 0, &error);
-    if (!record && !whole && at->files->count > at->first) {
+    if (!record && !whole && at->any) {
         note(at->files, json_sprintf("%s: the last line (%d) is cut, and left out: the run was "
                                      "stopped while it was written.",
                                      at->path, (int)at->line));
@@ -280,11 +335,10 @@ static tg_status add_lines(place *at, lines *l)
         bool whole;
         TG_TRY(lines_next(l, &line, &len, &whole));
         if (!line)
-            return at->files->count > at->first
-                       ? TG_OK
-                       : tg_fail(TG_E_CORRUPT,
-                                 "%s:%zu: no run: allowed: the records of telegrad train --out",
-                                 at->path, at->line + 1);
+            return at->any ? TG_OK
+                           : tg_fail(TG_E_CORRUPT,
+                                     "%s:%zu: no run: allowed: the records of telegrad train --out",
+                                     at->path, at->line + 1);
         at->line = lines_number(l);
         if (len > 0)
             TG_TRY(add_line(at, line, len, whole));
@@ -294,7 +348,7 @@ static tg_status add_lines(place *at, lines *l)
 tg_status run_files_add(run_files *f, const char *path)
 {
     lines *l;
-    place at = {.files = f, .path = path, .first = f->count};
+    place at = {.files = f, .path = path};
     TG_TRY(lines_open(path, &l));
     tg_status status = add_lines(&at, l);
     lines_close(l);

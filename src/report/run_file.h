@@ -50,6 +50,7 @@ typedef struct run_rows {
 
 typedef struct run_file_run {
     const char *path;       /* borrowed */
+    const char *last_path;  /* of the file that its last part is in; borrowed */
     char *name;             /* of compare; else the file's, without folder and ending */
     json_t *start, *end;    /* records; end is NULL where the run was cut */
     run_rows steps, epochs; /* steps ascending */
@@ -64,7 +65,8 @@ typedef struct run_files {
 } run_files;
 
 /* Adds the runs of one file; path must outlive them. A record of a resumed run that follows in the
- * same file replaces those of the stopped one from its first step on. Errors TG_E_IO, TG_E_NOMEM,
+ * same file replaces those of the stopped one from its first step on; one in a later file goes on
+ * from a run of the same settings that ended at that step. Errors TG_E_IO, TG_E_NOMEM,
  * TG_E_CORRUPT: no record of a run, naming the line */
 TG_NODISCARD tg_status run_files_add(run_files *f, const char *path);
 void run_files_free(run_files *f); /* what it holds; all zero is fine */

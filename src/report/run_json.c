@@ -4,7 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { POINTS_ALL = 48000, POINTS_LEAST = 40, POINTS_MOST = 2000, CURVES = 10 };
+enum { POINTS_ALL = 48000, POINTS_LEAST = 40, POINTS_MOST = 2000, CURVES = 11 };
 
 /* Whole numbers without a fraction: shorter, and exact. */
 static json_t *real(double v)
@@ -31,6 +31,24 @@ static json_t *curve(const run_rows *rows, size_t column, size_t most, size_t *k
     return json_pack("[o, o]", steps, values);
 }
 
+/* The mean of a long column over a twentieth of it around each point, of all rows. NULL: it is
+ * short. */
+static json_t *mean_curve(const run_rows *rows, size_t column, size_t most, size_t *kept)
+{
+    const double *v = rows->v + column;
+    const size_t half = finite_count(v, rows->columns, rows->count) / 40;
+    if (half < 1)
+        return NULL;
+    const size_t count = thin_evenly(v, rows->columns, rows->count, most, kept);
+    json_t *steps = json_array(), *values = json_array();
+    for (size_t i = 0; i < count; i++) {
+        json_array_append_new(steps, real(rows->v[kept[i] * rows->columns]));
+        json_array_append_new(values,
+                              real(mean_around(v, rows->columns, rows->count, kept[i], half)));
+    }
+    return json_pack("[o, o]", steps, values);
+}
+
 static json_t *step_curves(const run_rows *steps, size_t most, size_t *kept)
 {
     static const size_t drawn[] = {STEP_LOSS,           STEP_LR,        STEP_DENSITY,
@@ -42,6 +60,9 @@ static json_t *step_curves(const run_rows *steps, size_t most, size_t *kept)
         if (one)
             json_object_set_new(object, run_step_names[drawn[i]], one);
     }
+    json_t *mean = mean_curve(steps, STEP_LOSS, most, kept);
+    if (mean)
+        json_object_set_new(object, "loss_mean", mean);
     return object;
 }
 
@@ -52,6 +73,24 @@ static json_t *epoch_curves(const run_rows *epochs, size_t most, size_t *kept)
         json_t *one = curve(epochs, c, most, kept);
         if (one)
             json_object_set_new(object, run_epoch_names[c], one);
+    }
+    return object;
+}
+
+/* What the last records of epochs say, as null too where it is not finite: of a test the last one
+ * that there was, for an interrupted run ends without one. */
+static json_t *last_epoch(const run_rows *epochs)
+{
+    json_t *object = json_object();
+    const double *row = epochs->v + epochs->count * epochs->columns;
+    bool trained = false, tested = false;
+    while (row > epochs->v && !tested) {
+        row -= epochs->columns;
+        tested = isfinite(row[EPOCH_TEST_ACCURACY]) || isfinite(row[EPOCH_TEST_LOSS]);
+        for (size_t c = EPOCH_TRAIN_LOSS; c < EPOCH_COLUMNS; c++)
+            if (c == EPOCH_TRAIN_LOSS ? !trained : tested)
+                json_object_set_new(object, run_epoch_names[c], real(row[c]));
+        trained = true;
     }
     return object;
 }
@@ -104,11 +143,12 @@ static json_t *settings(const json_t *start)
 static json_t *one_run(const run_file_run *run, const run_mark *marks, size_t nmarks, size_t most,
                        size_t *kept)
 {
-    return json_pack("{s:s, s:s, s:o, s:O?, s:o, s:o, s:o, s:o, s:I}", "name", run->name, "file",
-                     run->path, "settings", settings(run->start), "end", run->end, "marks",
+    return json_pack("{s:s, s:s, s:o, s:O?, s:o, s:o, s:o, s:o, s:o, s:I}", "name", run->name,
+                     "file", run->path, "settings", settings(run->start), "end", run->end, "marks",
                      marks_json(marks, nmarks, most), "steps", step_curves(&run->steps, most, kept),
-                     "epochs", epoch_curves(&run->epochs, most, kept), "means", means(&run->steps),
-                     "records", (json_int_t)run->steps.count);
+                     "epochs", epoch_curves(&run->epochs, most, kept), "last",
+                     last_epoch(&run->epochs), "means", means(&run->steps), "records",
+                     (json_int_t)run->steps.count);
 }
 
 static tg_status add_run(json_t *list, const run_file_run *run, size_t most, size_t *kept)

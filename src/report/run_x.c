@@ -49,29 +49,65 @@ static size_t merge(const run_file_run *run, run_mark *marks)
     return count;
 }
 
-/* Bytes of the steps from the one after `a` up to b, as those say that have records. */
-static double weight(const run_mark *a, const run_mark *b)
+/* Bytes of a stretch of marks as the records of steps say, each of which stands for all steps since
+ * the mark before. It is no more than a share: a strategy may send in no other step than those that
+ * have records. */
+typedef struct stretch {
+    size_t from, to;
+    double per_step; /* mean over the steps of marks with records; 1: those say of no bytes */
+    bool told;       /* they do say of bytes */
+    bool exact;      /* all steps have records */
+} stretch;
+
+static double steps_to(const run_mark *m)
 {
-    return isfinite(b->sent) ? b->sent * (b->step - a->step) : 0;
+    return m->step - m[-1].step;
 }
 
-/* Bytes between marks[from] and marks[to], which are known; to = count: from there on nothing is.
- */
-static void share(run_mark *marks, size_t from, size_t to, size_t count)
+/* Of the steps up to m, which begin after the mark before it. */
+static double weight(const stretch *s, const run_mark *m)
 {
-    double sum = 0, sofar = 0;
-    const bool open = to == count;
-    for (size_t i = from + 1; i < count && i <= to; i++)
-        sum += weight(&marks[i - 1], &marks[i]);
-    for (size_t i = from + 1; i < to; i++) {
-        sofar += weight(&marks[i - 1], &marks[i]);
-        double part = sofar;
+    return (s->told && isfinite(m->sent) ? m->sent : s->per_step) * steps_to(m);
+}
+
+static stretch stretch_of(const run_mark *marks, size_t from, size_t to)
+{
+    stretch s = {from, to, 1, false, true};
+    double steps = 0, sum = 0;
+    for (size_t i = from + 1; i <= to; i++) {
+        const bool said = isfinite(marks[i].sent);
+        s.exact = s.exact && said && steps_to(&marks[i]) == 1;
+        steps += said ? steps_to(&marks[i]) : 0;
+        sum += said ? marks[i].sent * steps_to(&marks[i]) : 0;
+    }
+    s.told = sum > 0;
+    if (s.told)
+        s.per_step = sum / steps;
+    return s;
+}
+
+/* Bytes between marks that say them, as the records of steps are; behind the last of them as they
+ * were between the last two. */
+static void fill_bytes(run_mark *marks, size_t count)
+{
+    double of_told = NAN, of_step = NAN; /* bytes in truth, of one that is told of, of a step */
+    for (size_t from = 0, to; from + 1 < count; from = to) {
+        for (to = from + 1; to < count - 1 && !isfinite(marks[to].bytes); to++)
+            continue;
+        const stretch s = stretch_of(marks, from, to);
+        const bool open = !isfinite(marks[to].bytes);
+        double scale = s.told ? of_told : of_step, sum = 0;
+        for (size_t i = from + 1; i <= to; i++)
+            sum += weight(&s, &marks[i]);
+        if (open && s.told && s.exact)
+            scale = 1;
         if (!open) {
-            const double steps =
-                (marks[i].step - marks[from].step) / (marks[to].step - marks[from].step);
-            part = (marks[to].bytes - marks[from].bytes) * (sum > 0 ? sofar / sum : steps);
+            scale = (marks[to].bytes - marks[from].bytes) / sum;
+            of_told = s.told ? scale : of_told;
+            of_step = (marks[to].bytes - marks[from].bytes) / (marks[to].step - marks[from].step);
         }
-        marks[i].bytes = marks[from].bytes + part;
+        for (size_t i = from + 1; i < to + open; i++)
+            marks[i].bytes = marks[i - 1].bytes + scale * weight(&s, &marks[i]);
     }
 }
 
@@ -81,11 +117,7 @@ tg_status run_marks(const run_file_run *run, run_mark **marks_p, size_t *count_p
     if (!marks)
         return tg_fail(TG_E_NOMEM, "out of memory: run \"%.64s\"", run->name);
     const size_t count = merge(run, marks);
-    for (size_t from = 0, to; from < count; from = to) {
-        for (to = from + 1; to < count && !isfinite(marks[to].bytes); to++)
-            continue;
-        share(marks, from, to, count);
-    }
+    fill_bytes(marks, count);
     *marks_p = marks;
     *count_p = count;
     return TG_OK;

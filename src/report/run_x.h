@@ -7,8 +7,9 @@
 
 typedef struct run_mark {
     double step, seconds; /* seconds: NAN where no record says it */
-    double bytes; /* rank 0 has sent. What the records of epochs say; between them in proportion to
-                     those of steps */
+    double bytes; /* rank 0 has sent. What the records of epochs say; between them, and behind the
+                     last one, in proportion to those of steps. NAN behind the start where no epoch
+                     says any and steps are missing */
     double sent;  /* in this step alone; NAN: not known */
 } run_mark;
 

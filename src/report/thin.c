@@ -49,3 +49,45 @@ size_t thin(const double *v, size_t stride, size_t n, size_t most, size_t *kept)
     kept[count++] = last;
     return count;
 }
+
+size_t finite_count(const double *v, size_t stride, size_t n)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < n; i++)
+        count += isfinite(v[i * stride]) ? 1 : 0;
+    return count;
+}
+
+size_t thin_evenly(const double *v, size_t stride, size_t n, size_t most, size_t *kept)
+{
+    const size_t finite = finite_count(v, stride, n), count = finite < most ? finite : most;
+    size_t i = 0, seen = 0;
+    for (size_t k = 0; k < count; k++, seen++, i++) {
+        const size_t wanted = count < 2 ? 0 : k * (finite - 1) / (count - 1);
+        i = next_finite(v, stride, i, n);
+        for (; seen < wanted; seen++)
+            i = next_finite(v, stride, i + 1, n);
+        kept[k] = i;
+    }
+    return count;
+}
+
+/* Sums anew for each i: a sum that slides would keep the rounding of one huge value for good. */
+double mean_around(const double *v, size_t stride, size_t n, size_t i, size_t half)
+{
+    double sum = v[i * stride];
+    size_t count = 1;
+    for (size_t k = i, left = half; k-- > 0 && left > 0;)
+        if (isfinite(v[k * stride])) {
+            sum += v[k * stride];
+            count++;
+            left--;
+        }
+    for (size_t k = i + 1, left = half; k < n && left > 0; k++)
+        if (isfinite(v[k * stride])) {
+            sum += v[k * stride];
+            count++;
+            left--;
+        }
+    return sum / (double)count;
+}

@@ -64,6 +64,54 @@ static void measure(timeline_panel *p)
     p->length = fmax(isfinite(next) ? next - p->begin : end - p->begin, 1);
 }
 
+/* Of a rank: where it begins step `first` and step last + 1, and where it has done step `last`. */
+typedef struct rank_steps {
+    double begin, next, end;
+} rank_steps;
+
+static void measure_rank_steps(const timeline_panel *p, rank_steps *ranks)
+{
+    for (int r = 0; r < p->ranks_all; r++)
+        ranks[r] = (rank_steps){HUGE_VAL, HUGE_VAL, -HUGE_VAL};
+    for (size_t i = 0; i < p->trace.count; i++) {
+        const trace_span *s = &p->trace.spans[i];
+        rank_steps *r = &ranks[s->rank];
+        if (computes(s) && s->step == p->first)
+            r->begin = fmin(r->begin, s->begin);
+        if (computes(s) && s->step == p->last + 1)
+            r->next = fmin(r->next, s->begin);
+        if (s->step == p->last && s->row != SPAN_EXCHANGE)
+            r->end = fmax(r->end, s->end);
+    }
+}
+
+/* Each rank by its own beginnings: that ranks do not begin together is no time of a step. */
+static tg_status measure_steps(const char *path, timeline_panel *p)
+{
+    rank_steps *ranks = malloc((size_t)p->ranks_all * sizeof *ranks);
+    double sum = 0, wait = 0, count = 0;
+    if (!ranks)
+        return tg_fail(TG_E_NOMEM, "out of memory: %s", path);
+    measure_rank_steps(p, ranks);
+    for (int r = 0; r < p->ranks_all; r++) {
+        const double end = isfinite(ranks[r].next) ? ranks[r].next : ranks[r].end;
+        if (!(end > ranks[r].begin))
+            continue;
+        sum += end - ranks[r].begin;
+        count++;
+    }
+    free(ranks);
+    for (size_t i = 0; i < p->trace.count; i++) {
+        const trace_span *s = &p->trace.spans[i];
+        if (s->row == SPAN_WAIT && s->step >= p->first && s->step <= p->last)
+            wait += s->end - s->begin;
+    }
+    const double steps = fmax(count, 1) * (double)(p->last - p->first + 1);
+    p->step = sum / steps;
+    p->wait = wait / steps;
+    return TG_OK;
+}
+
 /* The lowest lane that is free from s on. */
 static unsigned lane_of(const timeline_bar *bar, double busy[TIMELINE_LANES])
 {
@@ -77,7 +125,6 @@ static unsigned lane_of(const timeline_bar *bar, double busy[TIMELINE_LANES])
 static tg_status place_bars(const char *path, timeline_panel *p)
 {
     double busy[TIMELINE_RANKS][TIMELINE_LANES] = {{0}};
-    const double per = (double)p->ranks_all * (double)(p->last - p->first + 1);
     p->bars = malloc(TIMELINE_SPANS * sizeof *p->bars);
     if (!p->bars)
         return tg_fail(TG_E_NOMEM, "out of memory: %s", path);
@@ -88,7 +135,6 @@ static tg_status place_bars(const char *path, timeline_panel *p)
         timeline_bar bar = {s, fmax(s->begin - p->begin, 0), fmin(s->end - p->begin, p->length), 0};
         if (bar.end <= bar.begin)
             continue;
-        p->wait += s->row == SPAN_WAIT ? (bar.end - bar.begin) / per : 0;
         if (s->rank >= p->ranks)
             continue;
         if (p->count == TIMELINE_SPANS)
@@ -113,8 +159,10 @@ tg_status timeline_panel_make(const report_timeline_job *job, size_t i, timeline
         status = choose_steps(job, i, &p);
     if (status == TG_OK) {
         measure(&p);
-        status = place_bars(job->path[i], &p);
+        status = measure_steps(job->path[i], &p);
     }
+    if (status == TG_OK)
+        status = place_bars(job->path[i], &p);
     if (status != TG_OK) {
         timeline_panel_free(&p);
         return status;

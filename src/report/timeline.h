@@ -21,7 +21,8 @@ typedef struct timeline_panel {
     unsigned lanes[TIMELINE_RANKS]; /* >= 1 */
     double begin, length; /* of the trace's time: from where the first rank computes step `first` to
                            * where the last one begins step last + 1, or has ended */
-    double wait;          /* of a step, mean over ranks and steps; microseconds */
+    double step, wait;    /* microseconds of a step, from where a rank begins step `first` to where
+                           * it begins step last + 1 itself, and of them waiting; means over ranks */
     timeline_bar *bars;   /* (count) */
     size_t count;
 } timeline_panel;

@@ -66,6 +66,18 @@ static double any_bytes(const run_step *step)
     return step->coded_bytes > 0 ? (double)step->coded_bytes : NAN;
 }
 
+/* Of what was delivered in this step, which need not be the whole gradient. */
+static double any_ratio(const run_step *step)
+{
+    return step->coded_bytes > 0 && step->elements > 0
+               ? 4.0 * (double)step->elements / (double)step->coded_bytes
+               : NAN;
+}
+static double coded_ratio(const run_step *step)
+{
+    return step->coded ? any_ratio(step) : NAN;
+}
+
 /* Of an element; of coded steps, whose figures are known (not from a checkpoint). */
 static double encode_element(const run_step *step)
 {
@@ -88,6 +100,21 @@ static double median_of(const run_stats *s, size_t from, figure *f, double *scra
     return median(scratch, n);
 }
 
+/* 4n over the coded bytes of a step of the second half. Where nothing was coded, as by the dense
+ * method, all steps count; where no step knows its elements, as in a simulation, they are nparams.
+ */
+static double ratio_of(const run_stats *s, size_t nparams, double *scratch)
+{
+    static figure *const ratios[] = {coded_ratio, any_ratio}, *const bytes[] = {coded_bytes,
+                                                                                any_bytes};
+    double ratio = NAN;
+    for (int i = 0; i < 2 && isnan(ratio); i++)
+        ratio = median_of(s, s->count / 2, ratios[i], scratch);
+    for (int i = 0; i < 2 && isnan(ratio); i++)
+        ratio = 4.0 * (double)nparams / median_of(s, s->count / 2, bytes[i], scratch);
+    return ratio;
+}
+
 tg_status run_stats_figures(const run_stats *s, size_t nparams, double sent, train_end_info *end)
 {
     double *scratch, dense = 0, late = 0;
@@ -97,10 +124,7 @@ tg_status run_stats_figures(const run_stats *s, size_t nparams, double sent, tra
     end->compute_ms_median = median_of(s, 0, compute_ms, scratch);
     end->step_coded_ms_median = median_of(s, 0, step_coded_ms, scratch);
     end->exchange_ms_median = median_of(s, 0, exchange_ms, scratch);
-    double bytes = median_of(s, half, coded_bytes, scratch);
-    if (isnan(bytes)) /* nothing was coded: the dense method */
-        bytes = median_of(s, half, any_bytes, scratch);
-    end->ratio = 4.0 * (double)nparams / bytes;
+    end->ratio = ratio_of(s, nparams, scratch);
     end->encode_ns_element = median_of(s, half, encode_element, scratch);
     end->decode_ns_element = median_of(s, half, decode_element, scratch);
     free(scratch);

@@ -175,8 +175,8 @@ typedef struct train_end_info {
     /* Mean over the steps of the second half of this run (after warm-ups), CD-SGD's dense ones
      * included, evaluation and saves not. */
     double bytes_per_step;
-    /* 4n over the median coded gradient of the second half, envelope and frame included; dense
-     * steps of CD-SGD not counted. */
+    /* 4n over the coded bytes of the n elements delivered in a step, envelope and frame included:
+     * median of the second half; dense steps of CD-SGD not counted. */
     double ratio;
     /* Bytes of the best dense exchange, times the steps of this run, over those this rank sent for
      * training: all but handshake, evaluation and saves, what is in flight at the end included.

@@ -232,6 +232,25 @@ static void test_bytes_per_step(void **state)
         fail_msg("%g bytes per step, %g if dense", mean, dense);
 }
 
+/* Of a strategy that exchanges a part at a time: the ratio is that of the part. */
+static void test_ratio_of_fragments(void **state)
+{
+    (void)state;
+    train_job job = basic();
+    job.method = "qsgd:bits=4";
+    job.strategy = "streaming:every=4,fragments=2,overlap=1";
+    job.bucket_bytes = 65536;
+    job.evaluate = false;
+    job.epochs = 1;
+    witness w = {.steps = 0};
+    rank_run run[2];
+    run_both(&job, &w, run);
+    assert_fine(run, 2);
+    const double ratio = run[0].end.ratio;
+    if (!(ratio > 4 && ratio <= 8)) /* one fragment is small */
+        fail_msg("ratio %g of codes of 4 bits", ratio);
+}
+
 /* A clock that goes on only while its rank polls its transport. */
 typedef struct slow_rank {
     tg_clock clock;
@@ -296,7 +315,7 @@ int main(void)
         cmocka_unit_test(test_evaluation), cmocka_unit_test(test_trace),
         cmocka_unit_test(test_methods),    cmocka_unit_test(test_traffic),
         cmocka_unit_test(test_drain),      cmocka_unit_test(test_bytes_per_step),
-        cmocka_unit_test(test_compute_ms),
+        cmocka_unit_test(test_compute_ms), cmocka_unit_test(test_ratio_of_fragments),
     };
     return cmocka_run_group_tests(tests, open_data, close_data);
 }

@@ -33,6 +33,7 @@ const sorts = [...table.tHead.rows[0].cells].map((head, n) => {
     for (let i = 0; i < 2; i++) { head.querySelector("button").click(); once.push([head.getAttribute("aria-sort"), column(n)]); }
     return [head.querySelector("button").textContent, once];
 });
+const best = [...table.querySelectorAll(".best")].map(cell => [table.tHead.rows[0].cells[cell.cellIndex].querySelector("button").textContent, cell.textContent]);
 const over = {};
 setTimeout(() => {
     for (const input of document.querySelectorAll("input[name=x]")) { input.click(); over[input.value] = []; }
@@ -50,7 +51,8 @@ setTimeout(() => {
         setTimeout(end, 20); // when what was shown again is drawn
         setTimeout(() => {
             tip = document.querySelector(".tip").textContent;
-            const saw = {wrong, sorts, over, chip: chip && [before, after], tip, title: document.title, wide: document.documentElement.scrollWidth,
+            const saw = {wrong, sorts, best, about: document.querySelector(".about").textContent, samples: runs.map(run => X.samples.of(run, 60)), over,
+                chip: chip && [before, after], tip, title: document.title, wide: document.documentElement.scrollWidth,
                 images: document.images.length, notes: [...document.querySelectorAll(".notes li")].map(li => li.textContent)};
             const pre = document.createElement("pre");
             pre.id = "saw";
@@ -164,6 +166,38 @@ class Report(CliTest):
         self.assertEqual([order for order, _ in sorts["method"]], ["ascending", "descending"])
         self.assertEqual(sorts["method"][0][1], ["dense", "qsgd", "topk"])
 
+    def test_diverged_run(self):
+        good, bad, cut = (write_run(self.path(name + ".jsonl"), method=name) for name in ("good", "bad", "cut"))
+        for path, kept in ((bad, None), (cut, 43)): # up to the second epoch: it has taken the least time
+            with open(path, encoding="utf-8") as file:
+                lines = [json.loads(line) for line in file][:kept]
+            for line in lines[-1:] if kept else lines[-2:]:
+                line.update(test_loss=None, test_accuracy=0.1)
+            with open(path, "w", encoding="utf-8") as file:
+                file.writelines(json.dumps(line) + "\n" for line in lines)
+        text = self.page(good, bad, cut)
+        self.assertEqual([run["last"]["test_loss"] for run in json.loads(Page(text).scripts[0])["runs"]], [0.01666667, None, None])
+        saw = self.look(text)
+        sorts = dict((head, both) for head, both in saw["sorts"])
+        self.assertEqual(sorts["test loss"][0][1], ["0.1000", "\u2013", "\u2013"])
+        self.assertEqual([cell.count("not finite") for cell in sorts["Run"][0][1]], [1, 1, 0])
+        self.assertEqual({head for head, _ in saw["best"]}, {"test acc.", "best", "train loss", "step"}) # no test loss, no time
+
+    def test_real_and_simulated_time(self):
+        paths = [write_run(self.path(clock + ".jsonl"), clock=clock, train_samples=n) for clock, n in (("real", 60000), ("virtual", 512))]
+        saw = self.look(self.page(*paths))
+        self.assertEqual([row.endswith("simulated") for row in dict(saw["sorts"])["Run"][0][1]], [False, True])
+        self.assertIn("over time (real and simulated)", saw["over"]["seconds"][0]["label"])
+        self.assertIn("60,000, 512 to train, 10,000 to test", saw["about"])
+
+    def test_drawn_clients_equal_and_resumed_runs(self):
+        half, late = (write_run(self.path(f"{n}.jsonl"), first_step=20 * n, strategy="fedavg:every=5," + rest)
+                      for n, rest in enumerate(("clients=0.6,weighted=yes,deadline=0", "clients=1,weighted=yes,deadline=2")))
+        saw = self.look(self.page(half, half, late))
+        self.assertEqual(saw["samples"], [60 * 2 * 8] * 2 + [None]) # 2 of 4 ranks, with 8 each; nobody knows
+        self.assertIn("run (2 runs) ends at", saw["over"]["steps"][0]["label"]) # not: seeds
+        self.assertEqual([row.endswith("resumed at 20") for row in dict(saw["sorts"])["Run"][0][1]], [False, False, True])
+
     def test_texts_on_a_narrow_screen(self):
         saw = self.look(self.page(write_run(self.path("lstm.jsonl"), tokens=35)), width=420)
         titles = [chart["title"] for chart in saw["over"]["steps"]]
@@ -213,6 +247,13 @@ class Report(CliTest):
         with open(other, "w", encoding="utf-8") as file:
             file.write("one\ntwo\n")
         self.refused(2, ["no -o"], "report", run)
+        for name in (run, other, self.path("out.svg"), "/dev/null"):
+            self.refused(2, ["-o", ".html"], "report", run, "-o", name)
+        self.refused(2, ["-o", ".svg or .html"], "report", "--timeline", other, "-o", other)
+        os.link(run, self.path("linked.html"))
+        self.refused(2, ["linked.html", "which is read"], "report", run, "-o", self.path("linked.html"))
+        self.refused(2, ["linked.html", "which is read"], "report", "--timeline", run, "-o", self.path("linked.html"))
+        os.unlink(self.path("linked.html"))
         self.refused(2, ["no records"], "report", "-o", out)
         self.refused(2, ["--title"], "report", run, "--title", "a", "--title", "b", "-o", out)
         self.refused(2, ["--steps"], "report", run, "--steps", "1-2", "-o", out)
