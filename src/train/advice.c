@@ -104,9 +104,9 @@ tg_status advice_take_times(const advice *a, size_t method, const tg_link *link,
     TG_TRY(advice_exchange(a, 0, link, &dense));
     TG_TRY(advice_exchange(a, method, link, &coded));
     *t_p = (advice_times){.tau = advice_tau(a),
-                          .phi = (double)dense.wire_ns[1] / 1e9,
-                          .psi = (double)coded.wire_ns[1] / 1e9,
-                          .delta = (double)(coded.encode_ns[1] + coded.decode_ns[1]) / 1e9,
+                          .phi = dense.wire_ns[1] / 1e9,
+                          .psi = coded.wire_ns[1] / 1e9,
+                          .delta = (coded.encode_ns[1] + coded.decode_ns[1]) / 1e9,
                           .spare = a->spare};
     return TG_OK;
 }
@@ -115,8 +115,7 @@ tg_status advice_take_times(const advice *a, size_t method, const tg_link *link,
 
 typedef struct half {
     uint64_t from; /* its first step */
-    int64_t begin_ns, end_ns;
-    double bytes;
+    double begin_ns, end_ns, bytes;
 } half;
 
 static tg_status on_step(void *arg, const tg_sim_step *x)
@@ -163,7 +162,7 @@ static tg_status least_step(const advice *a, const tg_link *link, const advice_w
     tg_sim_exchange x;
     no_delay.delay_ns = no_delay.jitter_ns = 0;
     TG_TRY(advice_exchange(a, w->method, &no_delay, &x));
-    *least_p = fmax((double)x.wire_ns[1], (double)(x.encode_ns[1] + x.decode_ns[1])) / 1e9;
+    *least_p = fmax(x.wire_ns[1], x.encode_ns[1] + x.decode_ns[1]) / 1e9;
     return TG_OK;
 }
 
@@ -188,7 +187,7 @@ tg_status advice_predict(const advice *a, const tg_link *link, advice_way *w)
     w->method_text = advice_methods[w->method];
     if (w->family == ADVICE_DGA)
         TG_TRY(least_step(a, link, w, &least));
-    w->step_s = fmax((double)(h.end_ns - h.begin_ns) / 1e9 / (double)steps, least);
+    w->step_s = fmax((h.end_ns - h.begin_ns) / 1e9 / (double)steps, least);
     w->bytes = h.bytes / (double)steps;
     return TG_OK;
 }

@@ -13,6 +13,15 @@ typedef struct told {
     uint64_t steps_per_epoch;
 } told;
 
+/* Records count whole nanoseconds and bytes in 64 bits. */
+#define MOST_NS 9.2e18
+#define MOST_BYTES 1.8e19
+
+static int64_t whole(double ns)
+{
+    return llround(fmin(ns, MOST_NS));
+}
+
 static double ms(double ns)
 {
     return ns / 1e6;
@@ -21,14 +30,20 @@ static double ms(double ns)
 static tg_status on_step(void *arg, const tg_sim_step *x)
 {
     told *w = arg;
-    const run_step record = {.step_ms = ms((double)(x->end_ns - x->begin_ns)),
-                             .compute_ms = ms((double)x->compute_ns),
-                             .exchange_ms = ms((double)x->exchange_ns),
+    if (!(x->end_ns <= MOST_NS && x->bytes_sent <= MOST_BYTES))
+        return tg_fail(TG_E_UNSUPPORTED,
+                       "step %llu would end after %.3g years, having sent %.3g bytes: allowed: 290 "
+                       "years, %g bytes a step",
+                       (unsigned long long)x->step + 1, x->end_ns / 1e9 / (365.25 * 24 * 3600),
+                       x->bytes_sent, MOST_BYTES);
+    const run_step record = {.step_ms = ms(x->end_ns - x->begin_ns),
+                             .compute_ms = ms(x->compute_ns),
+                             .exchange_ms = ms(x->exchange_ns),
                              .bytes_sent = (uint64_t)x->bytes_sent,
                              .bytes_dense = (uint64_t)x->bytes_dense,
                              .coded_bytes = (uint64_t)x->coded_bytes,
-                             .encode_ns = (double)x->encode_ns,
-                             .decode_ns = (double)x->decode_ns,
+                             .encode_ns = x->encode_ns,
+                             .decode_ns = x->decode_ns,
                              .coded = x->coded};
     TG_TRY(run_stats_add(&w->stats, &record));
     if (!w->events || !w->events->step)
@@ -43,17 +58,17 @@ static tg_status on_step(void *arg, const tg_sim_step *x)
                .coded = x->coded,
                .density = NAN,
                .coded_bytes = record.coded_bytes,
-               .encode_ns = x->encode_ns,
-               .exchange_ns = x->exchange_ns,
-               .decode_ns = x->decode_ns,
+               .encode_ns = whole(x->encode_ns),
+               .exchange_ns = whole(x->exchange_ns),
+               .decode_ns = whole(x->decode_ns),
                .bytes_sent = record.bytes_sent,
                .bytes_dense = record.bytes_dense,
                .grad_norm = NAN,
-               .apply_ns = x->apply_ns,
-               .wait_ns = x->wait_ns},
+               .apply_ns = whole(x->apply_ns),
+               .wait_ns = whole(x->wait_ns)},
         .compute_ms = record.compute_ms,
         .step_ms = record.step_ms,
-        .seconds = (double)x->end_ns / 1e9,
+        .seconds = x->end_ns / 1e9,
     };
     return w->events->step(w->events->arg, &info);
 }
@@ -165,8 +180,8 @@ static tg_status play(told *w, const train_sim *s, tg_simulation *sim, int world
                             .test_accuracy = NAN,
                             .test_loss = NAN,
                             .train_loss = NAN,
-                            .seconds = (double)last.ns / 1e9,
-                            .bytes_sent = (uint64_t)last.bytes};
+                            .seconds = last.ns / 1e9,
+                            .bytes_sent = (uint64_t)fmin(last.bytes, MOST_BYTES)};
     return run_stats_figures(&w->stats, about.params, last.bytes, end);
 }
 
