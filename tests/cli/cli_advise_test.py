@@ -41,9 +41,14 @@ class Advise(CliTest):
         plain = [w for w in ways if (w["strategy"], w["method"]) == ("ssgd", "dense")]
         self.assertEqual(len(plain), 1)
         self.assertGreater(plain[0]["bytes_per_step"], 6 * a["params"])
+        many = self.ok(*ADVISE, "--link", "100mbit,20ms", "--workers", "3000")
+        self.assertIn("pay between 1 us and 10 s at this rate", many)
         fast = self.answer("--link", "100gbit,1us", "--workers", "4")
         self.assertEqual(fast["recommended"]["strategy"], "ssgd")
-        self.assertEqual((a["delay"]["pays"], a["compression"]["pays"]), ("crosses", "crosses"))
+        (below,), (above,) = a["compression"]["pays"], a["delay"]["pays"]
+        self.assertIsNone(below[0])
+        self.assertIsNone(above[1])
+        self.assertTrue(20e6 < below[1] < a["compression"]["looked_at"][1] and 1e-6 < above[0] < 0.05)
 
     def test_refusals(self):
         link = ["--link", "20mbit,50ms"]
