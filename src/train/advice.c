@@ -47,7 +47,7 @@ static tg_status create(advice *a, const advice_request *request)
     a->world = request->world;
     a->spare = job.driver != TG_DRIVER_INLINE;
     job.strategy = "ssgd";
-    TG_TRY(train_sim_create(&job, NULL, &a->steps));
+    TG_TRY(train_sim_create(&job, request->data, &a->steps));
     for (size_t i = 0; i < advice_method_count; i++) {
         job.method = advice_methods[i];
         TG_TRY(train_sim_exchanges(a->steps, &job, 1000, &a->sim[i]));

@@ -43,6 +43,7 @@ typedef struct advice_request {
     /* model, batch, accumulate, precision, context, optimizer, overlap, driver, bucket_bytes, seed;
      * times from job->times, tau_ns, or measured, as for train_sim_create */
     const train_job *job;
+    const char *data;    /* as for train_sim_create */
     int world;           /* 2 to TG_SIM_WORLD_MAX */
     bool coding_is_free; /* else it is measured here */
 } advice_request;

@@ -230,6 +230,30 @@ static void many_ranks(void **state)
     advice_destroy(a);
 }
 
+/* The model that is advised on is the one that the data given has it be. */
+static void input_of_data(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *data;
+        size_t inputs;
+    } is_of[] = {{"glyphs", 28 * 28}, {"cifar10", 32 * 32 * 3}};
+    const train_job job = {.model = "mlp:hidden=16,hidden2=0",
+                           .method = "dense",
+                           .strategy = "ssgd",
+                           .optimizer = "sgd:lr=0.1",
+                           .batch = 1,
+                           .tau_ns = 1000000};
+    for (size_t i = 0; i < 2; i++) {
+        const advice_request request = {
+            .job = &job, .data = is_of[i].data, .world = 2, .coding_is_free = true};
+        advice *a = NULL;
+        OK(advice_create(&request, &a));
+        assert_int_equal(advice_params(a), 16 * is_of[i].inputs + 16 + 16 * 10 + 10);
+        advice_destroy(a);
+    }
+}
+
 static void refuses(void **state)
 {
     (void)state;
@@ -244,9 +268,9 @@ static void refuses(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(equations),  cmocka_unit_test(numbers),      cmocka_unit_test(recommends),
-        cmocka_unit_test(crossings),  cmocka_unit_test(finds_ranges), cmocka_unit_test(look_fails),
-        cmocka_unit_test(many_ranks), cmocka_unit_test(refuses),
+        cmocka_unit_test(equations),  cmocka_unit_test(numbers),       cmocka_unit_test(recommends),
+        cmocka_unit_test(crossings),  cmocka_unit_test(finds_ranges),  cmocka_unit_test(look_fails),
+        cmocka_unit_test(many_ranks), cmocka_unit_test(input_of_data), cmocka_unit_test(refuses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
