@@ -3,6 +3,7 @@
 #include "cli/console.h"
 #include "cli/format.h"
 #include "cli/step_times.h"
+#include "cli/stop.h"
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -98,7 +99,8 @@ static tg_status print(const struct watch *w)
         printf("rule           %s\n", o->rules[i]);
     printf("strategy       %s\n", w->result.strategy);
     printf("optimizer      %s, %s\n", w->result.optimizer, w->result.lr_schedule);
-    printf("steps          %" PRIu64 "\n", end->steps);
+    printf("steps          %" PRIu64 " of %" PRIu64 "%s\n", end->steps, w->result.steps_planned,
+           end->interrupted ? ", interrupted" : "");
     printf("time           %s; mean step %s, median %s\n", format_seconds(end->seconds).text,
            format_seconds(step).text, format_seconds(end->step_ms_median / 1e3).text);
     if (w->epoch_steps > 0)
@@ -153,7 +155,7 @@ static tg_status simulate(struct watch *w, const char *data_name)
     return status;
 }
 
-tg_status sim_only(const struct launch *l, const struct run_options *o)
+tg_status sim_only(const struct launch *l, const struct run_options *o, int *exit_status_p)
 {
     struct records *records = NULL;
     size_t samples = 0;
@@ -175,6 +177,8 @@ tg_status sim_only(const struct launch *l, const struct run_options *o)
     }
     if (status == TG_OK)
         status = print(&w);
+    if (status == TG_OK && w.result.end.interrupted)
+        *exit_status_p = stop_exit_status();
     run_result_free(&w.result);
     records_abandon(records);
     return status;

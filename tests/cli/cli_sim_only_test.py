@@ -1,6 +1,9 @@
 """Training that is only simulated: the times of a run by the virtual clock, without computing; what it refuses."""
+import os
+import signal
+import time
 import unittest
-from cli_tool import CliTest, records
+from cli_tool import CliTest, records, start
 
 MODEL = ["train", "--model", "mlp:hidden=32", "--data", "glyphs:train=640,test=16", "--batch", "4", "--no-eval"]
 VIRTUAL = ["--clock", "virtual", "--tau", "20ms"]
@@ -52,6 +55,22 @@ class SimOnly(CliTest):
         self.assertAlmostEqual(run[-1]["seconds"], 50 * 0.080, 6)
         self.assertEqual(run[0]["world"], 10000)
 
+    def test_interrupt(self):
+        """What was played is written, as of a run that computes."""
+        out = self.path("run.jsonl")
+        process = start(*MODEL, *VIRTUAL, "--sim-only", "--workers", "4", "--steps", "1000000000", "--log-every", "1000",
+                        "--out", out)
+        end = time.monotonic() + 60
+        while time.monotonic() < end and not (os.path.exists(out + ".tmp") and os.path.getsize(out + ".tmp") > 4096):
+            time.sleep(0.02)
+        process.send_signal(signal.SIGTERM)
+        printed, said = process.communicate(timeout=60)
+        self.assertEqual((process.returncode, said), (143, ""))
+        last = records(out)[-1]
+        self.assertEqual((last["type"], last["interrupted"]), ("end", True))
+        self.assertTrue(0 < last["steps"] < 1000000000)
+        self.assertIn("steps          %d of 1000000000, interrupted" % last["steps"], printed)
+
     def test_refusals(self):
         sim = [*MODEL, *VIRTUAL, "--sim-only"]
         self.refused(2, ["--sim-only", "--clock virtual", "--tau"], *MODEL, "--sim-only")
@@ -59,6 +78,7 @@ class SimOnly(CliTest):
         for other in (["--save", self.path("d")], ["--trace", self.path("t")], ["--nodes", "2"], ["--fault", "0=fault:kill=1"],
                       ["--dry-run"]):
             self.refused(2, ["--sim-only", other[0]], *sim, "--workers", "4", *other)
+        self.refused(2, ["--epochs 0", "nothing to do"], *sim, "--epochs", "0")
         self.refused(2, ["--fusion auto"], *sim, "--fusion", "auto")
         self.refused(2, ["5000", "4096", "--sim-only"], *MODEL, *VIRTUAL, "--workers", "5000")
         self.refused(2, ["1000001", "4096"], *sim, "--workers", "1000001")
