@@ -4,9 +4,12 @@
  * What is played is the strategy itself, over vectors of one element a tensor, so the plan of
  * exchanges is that of training. What an exchange sends follows from its method, made once alone in
  * the world and asked to encode a random gradient; how long that takes on links, from the
- * exchange's own account of delays and bytes. One network stands for all links: that of the rank
- * that has the slowest, as every exchange waits for it. So the time of a step does not grow with
- * the number of ranks, but for those that compute differently.
+ * exchange's own account of delays and bytes. One network stands for all links. So the time of a
+ * step does not grow with the number of ranks, but for those that compute differently. Where links
+ * differ give that of the rank with the lowest rate and the longest delay, as every exchange waits
+ * for it: times are then too long rather than too short, as what others send each other is faster
+ * (by a sixth where one of three ranks has a tenth of the rate). Where these are two ranks' no link
+ * is right.
  *
  * It knows of no losses, no round trips of TCP, and no density that warms up: all is as after
  * warm-ups of methods (a strategy's own warm-up is played). Threads: one at a time. */

@@ -29,10 +29,28 @@ class SimOnly(CliTest):
 
     def test_ranks_that_differ(self):
         job = ["--workers", "3", "--steps", "8", "--link", "50mbit,10ms", "--slow", "2:2x@3-6", "--jitter", "20%"]
-        for other, error in (("1=50mbit,30ms", 0.1), ("1=5mbit,30ms", 0.25)): # the slowest rate stands for all
+        # The slowest link stands for all: too long where only one rank has a tenth of the rate.
+        for other, too_long in (("1=50mbit,30ms", 0.05), ("1=5mbit,10ms", 0.15), ("1=5mbit,30ms", 0.2)):
             real, sim = self.last(*job, "--link-of", other)[-1], self.last(*job, "--link-of", other, "--sim-only")[-1]
-            self.assertLess(abs(sim["seconds"] / real["seconds"] - 1), error, (sim["seconds"], real["seconds"]))
+            error = sim["seconds"] / real["seconds"] - 1
+            self.assertTrue(-0.02 < error < too_long, (other, sim["seconds"], real["seconds"]))
             self.assertAlmostEqual(sim["compute_ms_median"], real["compute_ms_median"], 4)
+
+    def test_links_that_differ(self):
+        job = ["--workers", "3", "--steps", "4", "--sim-only"]
+        def seconds(*links):
+            return self.last(*job, *links)[-1]["seconds"]
+        slow = seconds("--link", "5mbit,30ms")
+        self.assertEqual(seconds("--link", "50mbit,10ms", "--link-of", "1=5mbit,30ms"), slow)
+        self.assertEqual(seconds("--link", "5mbit,30ms", "--link-of", "1=up=7mbit,delay=30ms"), slow)
+        self.assertEqual(seconds("--link-of", "2=5mbit,30ms"), slow)
+        self.assertEqual(seconds("--link", "5mbit,30ms", "--link-of", "0=none"), slow)
+        printed = self.ok(*MODEL, *VIRTUAL, *job, "--link", "50mbit,10ms", "--link-of", "1=5mbit,30ms")
+        self.assertIn("differ: every exchange is simulated over the slowest, 5mbit,30ms", printed)
+        self.assertNotIn("differ", self.ok(*MODEL, *VIRTUAL, *job, "--link", "5mbit", "--link-of", "1=5mbit,0ms"))
+        for other in ("5mbit,1ms", "100mbit,80ms", "30ms", "50mbit,0ms,jitter=1ms"):
+            self.refused(2, ["--sim-only with links", other, "50mbit,10ms"],
+                         *MODEL, *VIRTUAL, *job, "--link", "50mbit,10ms", "--link-of", "1=" + other)
 
     def test_records_and_times_of_a_run(self):
         measured = self.path("measured.jsonl")
