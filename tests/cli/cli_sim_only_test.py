@@ -72,6 +72,9 @@ class SimOnly(CliTest):
         run = self.last("--workers", "10000", "--steps", "50", "--link", "30ms", "--sim-only")
         self.assertAlmostEqual(run[-1]["seconds"], 50 * 0.080, 6)
         self.assertEqual(run[0]["world"], 10000)
+        run = self.last("--workers", "10000", "--steps", "50", "--link", "30ms", "--slow", "9999:2x", "--link-of", "5000=50ms",
+                        "--sim-only")
+        self.assertAlmostEqual(run[-1]["seconds"], 50 * 0.140, 6)
 
     def test_interrupt(self):
         """What was played is written, as of a run that computes."""
@@ -96,6 +99,9 @@ class SimOnly(CliTest):
         for other in (["--save", self.path("d")], ["--trace", self.path("t")], ["--nodes", "2"], ["--fault", "0=fault:kill=1"],
                       ["--dry-run"]):
             self.refused(2, ["--sim-only", other[0]], *sim, "--workers", "4", *other)
+        self.refused(2, ["--slow 5000", "ranks 0 to 3"], *sim, "--workers", "4", "--slow", "5000:2x")
+        self.refused(2, ["--link-of 5000", "ranks 0 to 3"], *sim, "--workers", "4", "--link-of", "5000=1ms")
+        self.refused(2, ["--slow", "1000000:2x"], *sim, "--workers", "4", "--slow", "1000000:2x")
         self.refused(2, ["--epochs 0", "nothing to do"], *sim, "--epochs", "0")
         self.refused(2, ["--fusion auto"], *sim, "--fusion", "auto")
         self.refused(2, ["5000", "4096", "--sim-only"], *MODEL, *VIRTUAL, "--workers", "5000")
