@@ -87,7 +87,9 @@ static void print_equations(const struct advise_answer *a)
            in_ms(advice_od(t)));
     printf("  T_bit  = tau + delta + psi = %.4g + %.4g + %.4g = %.4g\n", tau, delta, psi,
            in_ms(advice_bit(t)));
-    if (t->spare)
+    if (a->k == 1)
+        printf("  T_cd   = T_od with k = 1: cd gains nothing here: it is od\n\n");
+    else if (t->spare)
         printf("  T_cd   = ((k-1) max(tau, delta + psi) + max(tau, phi)) / k\n"
                "         = (%u max(%.4g, %.4g + %.4g) + max(%.4g, %.4g)) / %u = %.4g\n\n",
                a->k - 1, tau, delta, psi, tau, phi, a->k, in_ms(advice_cd(t, a->k)));

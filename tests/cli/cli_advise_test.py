@@ -50,6 +50,28 @@ class Advise(CliTest):
         self.assertIsNone(above[1])
         self.assertTrue(20e6 < below[1] < a["compression"]["looked_at"][1] and 1e-6 < above[0] < 0.05)
 
+    def test_k_that_gains_nothing(self):
+        self.assertIn("cd gains nothing here: it is od\n", self.ok(*ADVISE, "--link", "100gbit,1us", "--workers", "4"))
+        model = self.answer("--link", "100gbit,1us", "--workers", "4")["time_model"]
+        self.assertEqual((model["k"], model["cd_ms"]), (1, model["od_ms"]))
+
+    def test_pictures_of_extreme_links(self):
+        svg = self.path("steps.svg")
+        for link, title in (("up=5mbit,down=50mbit,delay=10ms", "5 Mbit/s"), ("down=50mbit,delay=10ms", "50 Mbit/s"),
+                            ("0.001kbit,3600s", "1e-06 Mbit/s"), ("900000000gbit", "9e+11 Mbit/s")):
+            self.ok(*ADVISE, "--link", link, "--workers", "2", "--svg", svg)
+            with open(svg, encoding="utf-8") as file:
+                text = file.read()
+            self.assertIn("against delay, " + title, text)
+            self.assertNotIn("nan", text)
+            self.assertNotIn("inf", text)
+            x = [[float(part) for part in p.get("d")[1:].split()[::2]]
+                 for p in xml.etree.ElementTree.fromstring(text).iter() if p.get("class") == "l"]
+            for line in x:
+                self.assertEqual(line, sorted(set(line)))
+            marks = text.count('class="m"')
+            self.assertEqual(marks, 1 if link.endswith("gbit") else 2, link)
+
     def test_refusals(self):
         link = ["--link", "20mbit,50ms"]
         self.refused(2, ["nonet", "lenet5"], "advise", "--model", "nonet", *link)
