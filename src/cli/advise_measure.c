@@ -1,4 +1,5 @@
 #include "cli/advise_measure.h"
+#include "cli/advise_fit.h"
 #include "bench/bench_exchange.h"
 #include "cli/cli_run.h"
 #include "cli/console.h"
@@ -159,25 +160,19 @@ static tg_status measure_exchanges(const struct launch *l, const struct run_opti
     return status;
 }
 
-/* One delay each, so alpha is where the line through the times meets no bytes, beta its slope:
- * least squares of the relative errors. */
+/* One delay each, so alpha is where the line through the times meets no bytes, beta its slope. */
 static tg_status sweep(const struct launch *l, const struct run_options *o,
                        struct advise_measured *m)
 {
     static const size_t sizes[SIZES] = {64, 16384, 131072};
-    double w = 0, wx = 0, wy = 0, wxx = 0, wxy = 0;
+    double bytes[SIZES], seconds[SIZES];
     for (size_t i = 0; i < SIZES; i++) {
         struct seen s = {0};
         TG_TRY(exchange(l, o, "dense:exchange=allgather", NULL, 0, sizes[i], &s));
-        const double y = fmax(s.all - s.codec, 1e-9), k = 1 / (y * y);
-        w += k;
-        wx += k * s.bytes;
-        wy += k * y;
-        wxx += k * s.bytes * s.bytes;
-        wxy += k * s.bytes * y;
+        bytes[i] = s.bytes;
+        seconds[i] = fmax(s.all - s.codec, 1e-9);
     }
-    m->beta = fmax((w * wxy - wx * wy) / (w * wxx - wx * wx), 0);
-    m->alpha = fmax((wy - m->beta * wx) / w, 0);
+    advise_fit(bytes, seconds, SIZES, &m->alpha, &m->beta);
     return TG_OK;
 }
 

@@ -72,6 +72,21 @@ class Advise(CliTest):
             marks = text.count('class="m"')
             self.assertEqual(marks, 1 if link.endswith("gbit") else 2, link)
 
+    def test_measured(self):
+        """Over an emulated link: figures of it, and how far short runs are from the equations."""
+        a = json.loads(self.ok("advise", "--measure", "--json", "--model", "mlp:hidden=16", "--data", "glyphs", "--workers", "2",
+                               "--link", "200mbit,15ms"))
+        m, model = a["measured"], a["time_model"]
+        self.assertEqual(sorted(m), sorted(["tau_ms", "phi_ms", "psi_ms", "delta_ms", "alpha_ms", "beta_ns", "ssgd_ms", "bit_ms",
+                                            "phi_effective_ms", "delta_psi_effective_ms"]))
+        self.assertAlmostEqual(m["phi_effective_ms"], m["ssgd_ms"] - m["tau_ms"], 6)
+        self.assertAlmostEqual(m["delta_psi_effective_ms"], m["bit_ms"] - m["tau_ms"], 6)
+        self.assertTrue(14 < m["alpha_ms"] < 60, m) # a delay is never shorter; threads that have to wait make it longer
+        self.assertTrue(30 < m["phi_ms"] and 15 < m["psi_ms"] and 30 < m["phi_effective_ms"], m)
+        for name in ("tau", "phi", "psi", "delta", "alpha"):
+            self.assertAlmostEqual(model[name + "_ms"], m[name + "_ms"], 5)
+        self.assertEqual((model["method"], a["params"]), ("2bit", 784 * 16 + 16 + 16 * 64 + 64 + 64 * 10 + 10))
+
     def test_refusals(self):
         link = ["--link", "20mbit,50ms"]
         self.refused(2, ["nonet", "lenet5"], "advise", "--model", "nonet", *link)
