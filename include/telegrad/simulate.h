@@ -4,9 +4,12 @@
  * What is played is the strategy itself, over vectors of one element a tensor, so the plan of
  * exchanges is that of training. What an exchange sends follows from its method, made once alone in
  * the world and asked to encode a random gradient; how long that takes on links, from the
- * exchange's own account of delays and bytes. One network stands for all links: that of the rank
- * that has the slowest, as every exchange waits for it. So the time of a step does not grow with
- * the number of ranks, but for those that compute differently.
+ * exchange's own account of delays and bytes. One network stands for all links. So the time of a
+ * step does not grow with the number of ranks, but for those that compute differently. Where links
+ * differ give that of the rank with the lowest rate and the longest delay, as every exchange waits
+ * for it: times are then too long rather than too short, as what others send each other is faster
+ * (by a sixth where one of three ranks has a tenth of the rate). Where these are two ranks' no link
+ * is right.
  *
  * It knows of no losses, no round trips of TCP, and no density that warms up: all is as after
  * warm-ups of methods (a strategy's own warm-up is played). Threads: one at a time. */
@@ -62,14 +65,15 @@ typedef struct tg_work {
     int64_t ns;
 } tg_work;
 
-/* A step, of the rank that is told of. Times in nanoseconds, from the beginning of the run. */
+/* A step, of the rank that is told of. Times in nanoseconds, from the beginning of the run; not
+ * integers, as a step of many ranks over a slow link may take longer than 64 bits hold. */
 typedef struct tg_sim_step {
     uint64_t step; /* 0, 1, ... */
-    int64_t begin_ns, end_ns;
-    int64_t compute_ns, wait_ns, apply_ns;     /* of it */
-    int64_t encode_ns, exchange_ns, decode_ns; /* of what was delivered since the last step */
-    double bytes_sent;                         /* of exchanges that were begun in it */
-    double bytes_dense;                        /* of the best dense exchange of all: 8 n (P-1)/P */
+    double begin_ns, end_ns;
+    double compute_ns, wait_ns, apply_ns;     /* of it */
+    double encode_ns, exchange_ns, decode_ns; /* of what was delivered since the last step */
+    double bytes_sent;                        /* of exchanges that were begun in it */
+    double bytes_dense;                       /* of the best dense exchange of all: 8 n (P-1)/P */
     double coded_bytes; /* of what was delivered: this rank's frames; 0: nothing was */
     bool coded;         /* ... by the method's codec */
 } tg_sim_step;
@@ -94,7 +98,7 @@ typedef struct tg_sim_run {
 } tg_sim_run;
 
 typedef struct tg_sim_end {
-    int64_t ns;   /* until all that was in flight has been delivered and applied */
+    double ns;    /* until all that was in flight has been delivered and applied */
     double bytes; /* sent, that included: by the rank that sends most */
 } tg_sim_end;
 
@@ -107,9 +111,9 @@ TG_API TG_NODISCARD tg_status tg_simulation_run(tg_simulation *sim, const tg_sim
 typedef struct tg_sim_exchange {
     double coded_bytes[2]; /* of this rank's gradient, frames and an envelope a bucket */
     double bytes[2];       /* sent, by the rank that sends most */
-    int64_t wire_ns[2];    /* buckets one behind the other, with nothing else to do */
-    int64_t encode_ns[2], decode_ns[2];
-    int64_t apply_ns;
+    double wire_ns[2];     /* buckets one behind the other, with nothing else to do */
+    double encode_ns[2], decode_ns[2];
+    double apply_ns;
     size_t buckets, elements;
 } tg_sim_exchange;
 

@@ -26,7 +26,7 @@ struct advise_answer {
     size_t coded;       /* the method that psi and delta are of */
     advice_times times; /* of it */
     unsigned k;         /* of T_cd */
-    advice_crossing compression, delay;
+    advice_ranges compression, delay;
 };
 
 /* Work it out. Errors those of advice.h */

@@ -43,7 +43,7 @@ tg_status advise_answer_make(struct advise_answer *a)
         a->times.delta = a->measured->delta;
     }
     const advice_way *cd = find(a, ADVICE_CD, a->coded);
-    a->k = cd ? cd->number : 5;
+    a->k = cd ? cd->number : 1; /* else cd gains nothing: it is od */
     return advice_crossings(a->advice, &a->link, &a->compression, &a->delay);
 }
 

@@ -1,4 +1,5 @@
 #include "cli/advise_measure.h"
+#include "cli/advise_fit.h"
 #include "bench/bench_exchange.h"
 #include "cli/cli_run.h"
 #include "cli/console.h"
@@ -33,14 +34,22 @@ static tg_status run_steps(const struct launch *l, const struct run_options *o,
     return TG_OK;
 }
 
-static tg_status measure_steps(const struct launch *l, const struct run_options *o,
-                               struct advise_measured *m)
+tg_status advise_measure_data(const struct run_options *o, const char **data_p)
 {
     const char *usual = NULL;
     model_input in;
-    train_data *data;
     TG_TRY(model_usual_data(o->model, &usual, &in));
-    TG_TRY(train_data_open(o->data ? o->data : usual ? usual : "glyphs", 0, &data));
+    *data_p = o->data ? o->data : usual ? usual : "glyphs";
+    return TG_OK;
+}
+
+static tg_status measure_steps(const struct launch *l, const struct run_options *o,
+                               struct advise_measured *m)
+{
+    const char *name;
+    train_data *data;
+    TG_TRY(advise_measure_data(o, &name));
+    TG_TRY(train_data_open(name, 0, &data));
     tg_status status = run_steps(l, o, data, "dense:exchange=none", &m->tau);
     if (status == TG_OK)
         status = run_steps(l, o, data, "dense", &m->ssgd);
@@ -113,20 +122,20 @@ static tg_status exchange(const struct launch *l, const struct run_options *o, c
 }
 
 static tg_status measure_gradient(const struct launch *l, const struct run_options *o,
-                                  const model *net, bench_tensor *tensor, struct advise_measured *m)
+                                  const train_sim_info *net, bench_tensor *tensor,
+                                  struct advise_measured *m)
 {
-    size_t count = 0, n = 0;
+    size_t n = 0;
     struct seen dense = {0}, coded = {0};
-    for (size_t i = 0; i < net->ntensors; i++) {
-        const model_tensor *t = &net->tensors[i];
-        if (t->kind != MODEL_TRAINED)
-            continue;
-        tensor[count++] =
-            (bench_tensor){.name = t->name, .n = t->n, .rows = t->ndim > 0 ? t->shape[0] : t->n};
-        n += t->n;
+    for (size_t i = 0; i < net->tensors; i++) {
+        const tg_sim_tensor *t = &net->tensor[i];
+        tensor[i] = (bench_tensor){.name = t->name, .n = 1, .rows = t->ndim > 0 ? t->shape[0] : 1};
+        for (size_t d = 0; d < t->ndim; d++)
+            tensor[i].n *= t->shape[d];
+        n += tensor[i].n;
     }
-    TG_TRY(exchange(l, o, "dense", tensor, count, n, &dense));
-    TG_TRY(exchange(l, o, ADVISE_CODED, tensor, count, n, &coded));
+    TG_TRY(exchange(l, o, "dense", tensor, net->tensors, n, &dense));
+    TG_TRY(exchange(l, o, ADVISE_CODED, tensor, net->tensors, n, &coded));
     m->phi = dense.all;
     m->delta = coded.codec;
     m->psi = fmax(coded.all - coded.codec, 0);
@@ -136,39 +145,34 @@ static tg_status measure_gradient(const struct launch *l, const struct run_optio
 static tg_status measure_exchanges(const struct launch *l, const struct run_options *o,
                                    struct advise_measured *m)
 {
-    const char *usual;
-    model_input in;
-    model *net;
-    bench_tensor *tensor;
-    TG_TRY(model_usual_data(o->model, &usual, &in));
-    TG_TRY(model_create(o->model, &in, 1, 1, &net));
-    tensor = calloc(net->ntensors, sizeof *tensor);
-    const tg_status status = tensor ? measure_gradient(l, o, net, tensor, m)
+    const char *data;
+    train_job job = run_job_of(o, NULL);
+    train_sim *net;
+    TG_TRY(advise_measure_data(o, &data));
+    job.tau_ns = 1; /* nothing is to be timed: only the tensors are of interest */
+    TG_TRY(train_sim_create(&job, data, &net));
+    const train_sim_info about = train_sim_about(net);
+    bench_tensor *tensor = calloc(about.tensors, sizeof *tensor);
+    const tg_status status = tensor ? measure_gradient(l, o, &about, tensor, m)
                                     : tg_fail(TG_E_NOMEM, "out of memory: tensors");
     free(tensor);
-    model_destroy(net);
+    train_sim_destroy(net);
     return status;
 }
 
-/* One delay each, so alpha is where the line through the times meets no bytes, beta its slope:
- * least squares of the relative errors. */
+/* One delay each, so alpha is where the line through the times meets no bytes, beta its slope. */
 static tg_status sweep(const struct launch *l, const struct run_options *o,
                        struct advise_measured *m)
 {
     static const size_t sizes[SIZES] = {64, 16384, 131072};
-    double w = 0, wx = 0, wy = 0, wxx = 0, wxy = 0;
+    double bytes[SIZES], seconds[SIZES];
     for (size_t i = 0; i < SIZES; i++) {
         struct seen s = {0};
         TG_TRY(exchange(l, o, "dense:exchange=allgather", NULL, 0, sizes[i], &s));
-        const double y = fmax(s.all - s.codec, 1e-9), k = 1 / (y * y);
-        w += k;
-        wx += k * s.bytes;
-        wy += k * y;
-        wxx += k * s.bytes * s.bytes;
-        wxy += k * s.bytes * y;
+        bytes[i] = s.bytes;
+        seconds[i] = fmax(s.all - s.codec, 1e-9);
     }
-    m->beta = fmax((w * wxy - wx * wy) / (w * wxx - wx * wx), 0);
-    m->alpha = fmax((wy - m->beta * wx) / w, 0);
+    advise_fit(bytes, seconds, SIZES, &m->alpha, &m->beta);
     return TG_OK;
 }
 

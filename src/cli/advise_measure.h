@@ -7,6 +7,10 @@
 /* The method that psi, delta and T_bit are of. */
 #define ADVISE_CODED "2bit"
 
+/* What short runs train on, and so what the model reads: the set given, or the model's usual one. A
+ * static string or one of o. Errors TG_E_SPEC (no such model) */
+TG_NODISCARD tg_status advise_measure_data(const struct run_options *o, const char **data_p);
+
 /* tau, T_ssgd, T_bit: median steps of short runs without an exchange, dense, coded, all without
  * overlap; phi, psi, delta: exchanges of the model's gradient with nothing else to do; alpha, beta:
  * exchanges of several sizes. All ranks of the job call it; figures are rank 0's.

@@ -8,16 +8,28 @@
 
 enum { ROWS = 12 }; /* of the table; --json has all */
 
-static format_text rate_text(double bps)
+static format_text scaled_text(double value, const char *const units[4])
 {
     format_text t;
-    if (bps >= 1e9)
-        snprintf(t.text, sizeof t.text, "%.3g Gbit/s", bps / 1e9);
-    else if (bps >= 1e6)
-        snprintf(t.text, sizeof t.text, "%.3g Mbit/s", bps / 1e6);
-    else
-        snprintf(t.text, sizeof t.text, "%.3g kbit/s", bps / 1e3);
+    size_t u = 0;
+    while (u < 3 && value >= 999.5) {
+        value /= 1e3;
+        u++;
+    }
+    snprintf(t.text, sizeof t.text, "%.3g %s", value, units[u]);
     return t;
+}
+
+static format_text rate_text(double bps)
+{
+    static const char *const units[] = {"kbit/s", "Mbit/s", "Gbit/s", "Tbit/s"};
+    return scaled_text(bps / 1e3, units);
+}
+
+static format_text delay_text(double seconds)
+{
+    static const char *const units[] = {"us", "ms", "s", "ks"};
+    return scaled_text(1e6 * seconds, units);
 }
 
 static const char *measured_or(const struct advise_answer *a, const char *otherwise)
@@ -28,8 +40,7 @@ static const char *measured_or(const struct advise_answer *a, const char *otherw
 /* Seconds a byte keeps a link busy; 0: none. */
 static double beta_of(const tg_link *l)
 {
-    const double up = l->up_bps, down = l->down_bps;
-    const double rate = !(up > 0) ? down : !(down > 0) ? up : fmin(up, down);
+    const double rate = advice_rate(l);
     return rate > 0 ? 8 / rate : 0;
 }
 
@@ -76,7 +87,9 @@ static void print_equations(const struct advise_answer *a)
            in_ms(advice_od(t)));
     printf("  T_bit  = tau + delta + psi = %.4g + %.4g + %.4g = %.4g\n", tau, delta, psi,
            in_ms(advice_bit(t)));
-    if (t->spare)
+    if (a->k == 1)
+        printf("  T_cd   = T_od with k = 1: cd gains nothing here: it is od\n\n");
+    else if (t->spare)
         printf("  T_cd   = ((k-1) max(tau, delta + psi) + max(tau, phi)) / k\n"
                "         = (%u max(%.4g, %.4g + %.4g) + max(%.4g, %.4g)) / %u = %.4g\n\n",
                a->k - 1, tau, delta, psi, tau, phi, a->k, in_ms(advice_cd(t, a->k)));
@@ -119,19 +132,28 @@ static tg_status print_table(const struct advise_answer *a)
     return failed ? tg_fail(TG_E_IO, "the table cannot be written to standard output") : TG_OK;
 }
 
+static void print_ranges(const advice_ranges *r, format_text text(double value))
+{
+    for (size_t i = 0; i < r->count; i++) {
+        const bool first = r->range[i].from <= r->low, last = r->range[i].to >= r->high;
+        const format_text from = text(r->range[i].from), to = text(r->range[i].to);
+        printf("%s", i > 0 ? " and " : "");
+        if (first == last)
+            printf("between %s and %s", from.text, to.text);
+        else
+            printf("%s %s", first ? "below" : "above", first ? to.text : from.text);
+    }
+    if (r->count == 0)
+        printf("nowhere between %s and %s", text(r->low).text, text(r->high).text);
+}
+
 static void print_crossings(const struct advise_answer *a)
 {
-    const advice_crossing *c = &a->compression, *d = &a->delay;
-    printf("\nCompression pays %s%s at this delay; delayed averages (od, dga) pay %s%s at this "
-           "rate\n",
-           c->side == ADVICE_CROSSES  ? "below "
-           : c->side == ADVICE_ALWAYS ? "at any rate"
-                                      : "at no rate",
-           c->side == ADVICE_CROSSES ? rate_text(c->at).text : "",
-           d->side == ADVICE_CROSSES  ? "beyond "
-           : d->side == ADVICE_ALWAYS ? "at any delay"
-                                      : "at no delay",
-           d->side == ADVICE_CROSSES ? format_seconds(d->at).text : "");
+    printf("\nCompression pays ");
+    print_ranges(&a->compression, rate_text);
+    printf(" at this delay; delayed averages (od, dga) pay ");
+    print_ranges(&a->delay, delay_text);
+    printf(" at this rate\n");
     printf("(pays: more than 10 %% off the step). k, delay and every above are the smallest that "
            "come within\n10 %% of what larger ones bring, as accuracy falls with them.\n");
 }
@@ -174,12 +196,17 @@ static json_t *way_json(const advice_way *w)
                      "step_ms", in_ms(w->step_s), "bytes_per_step", w->bytes);
 }
 
-static json_t *crossing_json(const advice_crossing *c, const char *unit)
+/* Ends that are ends of what was looked at are null. */
+static json_t *ranges_json(const advice_ranges *r, const char *unit)
 {
-    static const char *const sides[] = {
-        [ADVICE_CROSSES] = "crosses", [ADVICE_ALWAYS] = "always", [ADVICE_NEVER] = "never"};
-    return json_pack("{s:s, s:o}", "pays", sides[c->side], unit,
-                     c->side == ADVICE_CROSSES ? json_real(c->at) : json_null());
+    json_t *all = json_array();
+    for (size_t i = 0; i < r->count; i++)
+        json_array_append_new(
+            all, json_pack("[o, o]",
+                           r->range[i].from > r->low ? json_real(r->range[i].from) : json_null(),
+                           r->range[i].to < r->high ? json_real(r->range[i].to) : json_null()));
+    return json_pack("{s:s, s:[f, f], s:o}", "unit", unit, "looked_at", r->low, r->high, "pays",
+                     all);
 }
 
 static json_t *times_json(const struct advise_answer *a)
@@ -213,14 +240,14 @@ tg_status advise_print_json(const struct advise_answer *a)
     advise_why(a, why, sizeof why);
     for (size_t i = 0; i < a->ways; i++)
         json_array_append_new(ways, way_json(&a->way[i]));
-    json_t *all = json_pack(
-        "{s:o, s:I, s:i, s:I, s:s, s:o, s:o, s:s, s:o, s:o, s:o, s:o, s:o}", /**/
-        "model", records_text(o->model), "params", (json_int_t)advice_params(a->advice), "workers",
-        a->workers, "batch", (json_int_t)o->batch, "precision", train_precision_names[o->precision],
-        "link", records_text(a->link_text), "recommended", way_json(&a->way[0]), "why", why,
-        "time_model", times_json(a), "ways", ways, "compression",
-        crossing_json(&a->compression, "below_bit_per_s"), "delay",
-        crossing_json(&a->delay, "beyond_s"), "measured", measured_json(a->measured));
+    json_t *all =
+        json_pack("{s:o, s:I, s:i, s:I, s:s, s:o, s:o, s:s, s:o, s:o, s:o, s:o, s:o}", /**/
+                  "model", records_text(o->model), "params", (json_int_t)advice_params(a->advice),
+                  "workers", a->workers, "batch", (json_int_t)o->batch, "precision",
+                  train_precision_names[o->precision], "link", records_text(a->link_text),
+                  "recommended", way_json(&a->way[0]), "why", why, "time_model", times_json(a),
+                  "ways", ways, "compression", ranges_json(&a->compression, "bit/s"), "delay",
+                  ranges_json(&a->delay, "s"), "measured", measured_json(a->measured));
     const tg_status status = records_print(all, stdout, "standard output");
     json_decref(all);
     return status;

@@ -96,11 +96,12 @@ static double place_y(const struct picture *p, double ms)
 
 static void tick_text(char text[32], double v, const struct panel *q)
 {
-    static const char *const rates[] = {"k", "M", "G"}, *const times[] = {" us", " ms", " s"};
+    static const char *const rates[] = {"k", "M", "G", "T"}, *const times[] = {" us", " ms", " s",
+                                                                               " ks"};
     const char *const *units = q && q->rate ? rates : times;
     double scaled = !q ? 1e3 * v : q->rate ? v / 1e3 : 1e6 * v;
     size_t u = 0;
-    while (u < 2 && scaled >= 999) {
+    while (u < 3 && scaled >= 999) {
         scaled /= 1e3;
         u++;
     }
@@ -128,7 +129,7 @@ static void draw_axes(FILE *f, const struct picture *p, const struct panel *q, i
     }
     fprintf(f, "<text x=\"%d\" y=\"%d\" text-anchor=\"middle\">%s</text>\n", left + PLOT_W / 2,
             TOP + PLOT_H + 36, q->axis);
-    if (q->at > q->low && q->at < q->high)
+    if (q->at >= q->low && q->at <= q->high)
         fprintf(f, "<path d=\"M%.1f %d V%d\" class=\"m\"/>\n",
                 left + place(q->at, q->low, q->high, PLOT_W), TOP, TOP + PLOT_H);
 }
@@ -203,16 +204,18 @@ static tg_status write_picture(const struct picture *p, const char *path)
     return outfile_commit(&file, "--svg");
 }
 
-/* A round value below, and one above, so far from v. */
+/* A round value two decades below v > 0, and one three above, but not beyond low and high where v
+ * is between these. At least the decade of v. */
 static void range(double v, double low, double high, double *low_p, double *high_p)
 {
-    *low_p = fmax(low, pow(10, floor(log10(v)) - 2));
-    *high_p = fmin(high, pow(10, floor(log10(v)) + 3));
+    const double decade = floor(log10(v));
+    *low_p = fmin(fmax(low, pow(10, decade - 2)), pow(10, decade));
+    *high_p = fmax(fmin(high, pow(10, decade + 3)), pow(10, decade + 1));
 }
 
 tg_status advise_draw(const struct advise_answer *a, const char *path)
 {
-    const double up = a->link.up_bps, delay = (double)a->link.delay_ns / 1e9;
+    const double rate = advice_rate(&a->link), delay = (double)a->link.delay_ns / 1e9;
     char titles[2][96];
     struct picture *p = calloc(1, sizeof *p);
     if (!p)
@@ -220,13 +223,13 @@ tg_status advise_draw(const struct advise_answer *a, const char *path)
     p->a = a;
     p->low = INFINITY;
     snprintf(titles[0], sizeof titles[0], "against rate, delay %.4g ms", 1e3 * delay);
-    snprintf(titles[1], sizeof titles[1], "against delay, %.4g Mbit/s", up / 1e6);
-    if (!(up > 0))
+    snprintf(titles[1], sizeof titles[1], "against delay, %.4g Mbit/s", rate / 1e6);
+    if (!(rate > 0))
         snprintf(titles[1], sizeof titles[1], "against delay, rate unlimited");
     p->panel[0] = (struct panel){
-        .title = titles[0], .axis = "rate of the link, bit/s", .at = up, .rate = true};
+        .title = titles[0], .axis = "rate of the link, bit/s", .at = rate, .rate = true};
     p->panel[1] = (struct panel){.title = titles[1], .axis = "one-way delay", .at = delay};
-    range(up > 0 ? up : 1e8, 1e4, 1e12, &p->panel[0].low, &p->panel[0].high);
+    range(rate > 0 ? rate : 1e8, 1e4, 1e12, &p->panel[0].low, &p->panel[0].high);
     range(delay > 0 ? delay : 1e-3, 1e-6, 10, &p->panel[1].low, &p->panel[1].high);
     choose_lines(p);
     tg_status status = predict(p, &p->panel[0]);

@@ -3,6 +3,7 @@
 #include <setjmp.h>
 #include <stdint.h>
 #include <cmocka.h>
+#include "cli/advise_fit.h"
 #include "cli/format.h"
 #include "cli/table.h"
 #include "cli/window.h"
@@ -186,6 +187,29 @@ static void test_median(void **state)
     free(w);
 }
 
+/* Times on a line give it back, the shortest as well as the longest; what would be below 0 is 0. */
+static void test_fit(void **state)
+{
+    (void)state;
+    static const double bytes[] = {256, 65536, 524288};
+    static const struct {
+        double alpha, beta;
+    } line[] = {{0.02, 8e-8}, {1e-6, 8e-11}, {0.1, 0}, {0, 1e-9}};
+    double seconds[3], alpha, beta;
+    for (size_t k = 0; k < sizeof line / sizeof line[0]; k++) {
+        for (size_t i = 0; i < 3; i++)
+            seconds[i] = line[k].alpha + line[k].beta * bytes[i];
+        advise_fit(bytes, seconds, 3, &alpha, &beta);
+        assert_true(fabs(alpha - line[k].alpha) < 1e-9 * seconds[0]);
+        assert_true(fabs(beta - line[k].beta) < 1e-9 * seconds[2] / bytes[2]);
+    }
+    const double falls[] = {3, 2, 1}, bends[] = {1e-9, 1, 16};
+    advise_fit(bytes, falls, 3, &alpha, &beta);
+    assert_true(beta == 0 && alpha > 1 && alpha < 3);
+    advise_fit(bytes, bends, 3, &alpha, &beta);
+    assert_true(alpha == 0 && beta > 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -193,7 +217,7 @@ int main(void)
         cmocka_unit_test(test_seconds),    cmocka_unit_test(test_ratio),
         cmocka_unit_test(test_table_rest), cmocka_unit_test(test_utf8),
         cmocka_unit_test(test_shorten),    cmocka_unit_test(test_table),
-        cmocka_unit_test(test_median),
+        cmocka_unit_test(test_median),     cmocka_unit_test(test_fit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

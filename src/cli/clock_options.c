@@ -36,7 +36,7 @@ static bool read_rank(const char *value, char follows, uint64_t *rank_p, const c
 {
     char *end = NULL;
     const unsigned long rank = strtoul(value, &end, 10);
-    if (*value < '0' || *value > '9' || *end != follows || rank > 4095)
+    if (*value < '0' || *value > '9' || *end != follows || rank >= TG_SIM_WORLD_MAX)
         return false;
     *rank_p = rank;
     *rest_p = end + 1;

@@ -117,14 +117,16 @@ static tg_status advise(const struct command *c, const struct advise_measured *m
     const struct run_options *o = &c->o;
     const int world = launch_world(&c->launch, o);
     train_job job = run_job_of(o, NULL);
-    const advice_request request = {.job = &job, .world = world};
+    advice_request request = {.job = &job, .world = world};
     struct advise_answer a = {.options = o,
                               .workers = world,
                               .link_text = o->link ? o->link : "as it is",
                               .measured = measured};
     advice *made;
-    if (measured)
+    if (measured) {
         job.tau_ns = (int64_t)(1e9 * measured->tau);
+        TG_TRY(advise_measure_data(o, &request.data));
+    }
     TG_TRY(take_link(&a, &a.link));
     TG_TRY(advice_create(&request, &made));
     a.advice = made;

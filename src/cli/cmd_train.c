@@ -183,7 +183,7 @@ int cmd_train(int argc, char **argv)
     }
     stop_install();
     if (o.sim_only)
-        status = sim_only(&launch, &o);
+        status = sim_only(&launch, &o, &exit_status);
     else if (!o.dry_run)
         status = open_and_train(&launch, &o, &exit_status);
     else if (launch.rank == 0)

@@ -3,8 +3,9 @@
 #include "cli/console.h"
 #include "cli/format.h"
 #include "cli/step_times.h"
+#include "cli/stop.h"
+#include "train/advice.h"
 #include <inttypes.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,43 +15,68 @@ struct watch {
     struct run_result result;
     size_t samples; /* images or tokens to train on; 0: not known */
     double epoch_steps;
+    const char *slowest; /* the link that stands for all, if they differ; else NULL */
 };
 
 /* ---- the network ----------------------------------------------------------------------------- */
 
-static double slower(double a, double b)
+/* Links that ranks are behind. */
+struct links {
+    tg_link worst; /* of those so far */
+    const char *text;
+    bool any, differ;
+};
+
+/* Whether nothing takes longer over b: all that a simulation knows of links. */
+static bool no_better(const tg_link *a, const tg_link *b)
 {
-    return !(a > 0) ? b : !(b > 0) ? a : fmin(a, b);
+    const double rate = advice_rate(a), other = advice_rate(b);
+    return (rate > 0 ? other <= 0 || rate <= other : other <= 0) && a->delay_ns >= b->delay_ns &&
+           a->jitter_ns >= b->jitter_ns;
 }
 
-/* Every exchange waits for the slowest of all ranks' links. */
-static void add_link(tg_link *all, const tg_link *one)
+/* text NULL: none, of no delay and any rate. One network stands for all (simulate.h), so one rank
+ * must be behind it. */
+static tg_status add_link(struct links *all, const char *text)
 {
-    all->up_bps = slower(all->up_bps, one->up_bps);
-    all->down_bps = slower(all->down_bps, one->down_bps);
-    all->delay_ns = all->delay_ns > one->delay_ns ? all->delay_ns : one->delay_ns;
-    all->jitter_ns = all->jitter_ns > one->jitter_ns ? all->jitter_ns : one->jitter_ns;
+    tg_link one = {.struct_size = sizeof one};
+    if (text)
+        TG_TRY(tg_link_parse(text, &one));
+    if (!all->any || no_better(&one, &all->worst)) {
+        all->differ = all->differ || (all->any && !no_better(&all->worst, &one));
+        all->worst = one;
+        all->text = text;
+        all->any = true;
+        return TG_OK;
+    }
+    all->differ = true;
+    return no_better(&all->worst, &one)
+               ? TG_OK
+               : tg_fail(TG_E_SPEC,
+                         "--sim-only with links \"%.64s\" and \"%.64s\": every exchange is "
+                         "simulated over the slowest link, and neither has both the lower rate and "
+                         "the longer delay and jitter: allowed: links of which one has, or runs "
+                         "without --sim-only",
+                         all->text ? all->text : "none", text ? text : "none");
 }
 
-static tg_status slowest_link(const struct run_options *o, tg_link *link_p)
+/* *text_p: NULL if all are alike. */
+static tg_status slowest_link(const struct run_options *o, tg_link *link_p, const char **text_p)
 {
-    tg_link all = {.struct_size = sizeof all}, one;
+    struct links all = {.any = false};
     uint64_t others = o->workers;
     for (size_t i = 0; i < o->links_of_count; i++) {
         bool again = false; /* the last word on a rank counts */
         for (size_t k = i + 1; k < o->links_of_count; k++)
             again = again || o->links_of[k].rank == o->links_of[i].rank;
         others -= !again;
-        if (again || !o->links_of[i].link)
-            continue;
-        TG_TRY(tg_link_parse(o->links_of[i].link, &one));
-        add_link(&all, &one);
+        if (!again)
+            TG_TRY(add_link(&all, o->links_of[i].link));
     }
-    if (o->link && others > 0) {
-        TG_TRY(tg_link_parse(o->link, &one));
-        add_link(&all, &one);
-    }
-    *link_p = all;
+    if (others > 0)
+        TG_TRY(add_link(&all, o->link));
+    *link_p = all.worst;
+    *text_p = all.differ ? all.text : NULL;
     return TG_OK;
 }
 
@@ -91,6 +117,9 @@ static tg_status print(const struct watch *w)
     for (size_t i = 0; i < o->links_of_count; i++)
         printf("link of %-6" PRIu64 " %s\n", o->links_of[i].rank,
                o->links_of[i].link ? o->links_of[i].link : "none");
+    if (w->slowest)
+        printf("links          differ: every exchange is simulated over the slowest, %s\n",
+               w->slowest);
     printf("clock          virtual, nothing was computed: tau %s, computing takes %s a step\n",
            o->tau ? o->tau : "measured", format_seconds(end->compute_ms_median / 1e3).text);
     printf("method         %s\n", w->result.method);
@@ -98,7 +127,8 @@ static tg_status print(const struct watch *w)
         printf("rule           %s\n", o->rules[i]);
     printf("strategy       %s\n", w->result.strategy);
     printf("optimizer      %s, %s\n", w->result.optimizer, w->result.lr_schedule);
-    printf("steps          %" PRIu64 "\n", end->steps);
+    printf("steps          %" PRIu64 " of %" PRIu64 "%s\n", end->steps, w->result.steps_planned,
+           end->interrupted ? ", interrupted" : "");
     printf("time           %s; mean step %s, median %s\n", format_seconds(end->seconds).text,
            format_seconds(step).text, format_seconds(end->step_ms_median / 1e3).text);
     if (w->epoch_steps > 0)
@@ -143,7 +173,7 @@ static tg_status simulate(struct watch *w, const char *data_name)
     if (o->tau && o->tau_ns == 0)
         TG_TRY(step_times_read(o->tau, &given));
     job.times = &given;
-    tg_status status = slowest_link(o, &link);
+    tg_status status = slowest_link(o, &link, &w->slowest);
     if (status == TG_OK)
         status = train_sim_create(&job, data_name, &s);
     if (status == TG_OK)
@@ -153,7 +183,7 @@ static tg_status simulate(struct watch *w, const char *data_name)
     return status;
 }
 
-tg_status sim_only(const struct launch *l, const struct run_options *o)
+tg_status sim_only(const struct launch *l, const struct run_options *o, int *exit_status_p)
 {
     struct records *records = NULL;
     size_t samples = 0;
@@ -175,6 +205,8 @@ tg_status sim_only(const struct launch *l, const struct run_options *o)
     }
     if (status == TG_OK)
         status = print(&w);
+    if (status == TG_OK && w.result.end.interrupted)
+        *exit_status_p = stop_exit_status();
     run_result_free(&w.result);
     records_abandon(records);
     return status;

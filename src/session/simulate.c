@@ -213,8 +213,8 @@ static void add_route(const tg__sim_route *r, size_t way, double *sent_ns, doubl
     *last_ns = *sent_ns + delays > *last_ns ? *sent_ns + delays : *last_ns;
     x->coded_bytes[way] += r->coded_bytes;
     x->bytes[way] += r->bytes;
-    x->encode_ns[way] += (int64_t)r->encode_ns;
-    x->decode_ns[way] += (int64_t)decode;
+    x->encode_ns[way] += r->encode_ns;
+    x->decode_ns[way] += decode;
 }
 
 tg_status tg_simulation_exchange(tg_simulation *sim, int world, const tg_link *link,
@@ -227,7 +227,7 @@ tg_status tg_simulation_exchange(tg_simulation *sim, int world, const tg_link *l
     const tg__network net = tg__sim_network(link, world);
     for (uint32_t b = 0; b < s->nbuckets; b++) {
         TG_TRY(tg__sim_find_way(sim, b, world, &net));
-        x.apply_ns += s->bucket[b].cost.apply_ns;
+        x.apply_ns += (double)s->bucket[b].cost.apply_ns;
     }
     for (size_t way = TG__SIM_DENSE; way <= TG__SIM_CODED; way++) {
         double sent_ns = 0, last_ns = 0;
@@ -237,7 +237,7 @@ tg_status tg_simulation_exchange(tg_simulation *sim, int world, const tg_link *l
                                &r);
             add_route(&r, way, &sent_ns, &last_ns, &x);
         }
-        x.wire_ns[way] = (int64_t)last_ns;
+        x.wire_ns[way] = last_ns;
     }
     *x_p = x;
     return TG_OK;

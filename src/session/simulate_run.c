@@ -64,7 +64,7 @@ static tg_status play(tg__sim_player *p, tg_sim_end *end_p)
         TG_TRY(tg__sim_play_step(p));
     TG_TRY(tg__sim_drain(p));
     if (end_p != NULL)
-        *end_p = (tg_sim_end){.ns = llround(p->actor[0].now_ns), .bytes = p->bytes};
+        *end_p = (tg_sim_end){.ns = p->actor[0].now_ns, .bytes = p->bytes};
     return TG_OK;
 }
 

@@ -91,10 +91,10 @@ static void count_delivered(tg__sim_player *p, const tg__sim_op *op)
 {
     const double begin = TG__MAX(op->ready_ns, p->covered_ns);
     tg_sim_step *told = &p->told;
-    told->exchange_ns += op->end_ns > begin ? llround(op->end_ns - begin) : 0;
+    told->exchange_ns += op->end_ns > begin ? op->end_ns - begin : 0;
     p->covered_ns = TG__MAX(p->covered_ns, op->end_ns);
-    told->encode_ns += llround(op->route->encode_ns);
-    told->decode_ns += llround(op->decode_ns);
+    told->encode_ns += op->route->encode_ns;
+    told->decode_ns += op->decode_ns;
     told->coded_bytes += op->route->coded_bytes;
     told->coded = op->action.coded;
 }
@@ -260,10 +260,10 @@ static tg_status tell(tg__sim_player *p)
     tg_sim_step *told = &p->told;
     const double P = p->run->world;
     told->step = p->t;
-    told->end_ns = llround(p->actor[0].now_ns);
-    told->compute_ns = llround(p->compute_ns);
-    told->wait_ns = llround(p->wait_ns);
-    told->apply_ns = llround(p->apply_ns);
+    told->end_ns = p->actor[0].now_ns;
+    told->compute_ns = p->compute_ns;
+    told->wait_ns = p->wait_ns;
+    told->apply_ns = p->apply_ns;
     told->bytes_dense = 8.0 * (double)p->s->n * (P - 1) / P;
     p->bytes += told->bytes_sent;
     const tg_status status = p->run->each == NULL ? TG_OK : p->run->each(p->run->arg, told);

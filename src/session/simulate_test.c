@@ -65,7 +65,7 @@ static double total(tg_simulation *sim, const tg_sim_run *run)
 {
     tg_sim_end end = {0};
     OK(tg_simulation_run(sim, run, &end));
-    return (double)end.ns / 1e6;
+    return end.ns / 1e6;
 }
 
 static double play(const char *method, const char *strategy, const tg_sim_run *run)
@@ -108,7 +108,7 @@ static void bytes(void **state)
     assert_int_equal(x.elements, 110100);
     assert_true(x.bytes[1] > 2 * 4 * 110100.0 && x.bytes[1] < 2.01 * 4 * 110100.0);
     near(total(sim, &run), 4 * (20 + 7 + x.bytes[1] / 1e3), 1e-3);
-    near((double)x.wire_ns[1] / 1e6, 7 + x.bytes[1] / 1e3, 1e-3);
+    near(x.wire_ns[1] / 1e6, 7 + x.bytes[1] / 1e3, 1e-3);
     tg_simulation_destroy(sim);
 }
 
@@ -227,6 +227,23 @@ static void monotone(void **state)
     }
 }
 
+/* A million ranks that all send to all over 100 bit/s: steps of 1100 years. */
+static void outlasts_64_bits(void **state)
+{
+    (void)state;
+    tg_simulation *sim =
+        make("dense:exchange=allgather", "ssgd", TG_OVERLAP_NONE, 0, TG_DRIVER_AUTO);
+    tg_sim_run run = run_of(1000000, 0.0001, 7 * MS, 3);
+    tg_sim_exchange x;
+    tg_sim_end end = {0};
+    OK(tg_simulation_exchange(sim, run.world, &run.link, &x));
+    assert_true(x.bytes[1] > 4.4e11 && x.wire_ns[1] > 2e19);
+    near(x.wire_ns[1] / (8e9 / 100 * x.bytes[1] + 7 * MS), 1, 1e-9);
+    OK(tg_simulation_run(sim, &run, &end));
+    near(end.ns / (3 * (20 * MS + x.wire_ns[1])), 1, 1e-9);
+    tg_simulation_destroy(sim);
+}
+
 static void refuses(void **state)
 {
     (void)state;
@@ -251,9 +268,11 @@ static void refuses(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(delays),   cmocka_unit_test(bytes),   cmocka_unit_test(slices),
-        cmocka_unit_test(overlaps), cmocka_unit_test(coding),  cmocka_unit_test(ranks),
-        cmocka_unit_test(monotone), cmocka_unit_test(refuses),
+        cmocka_unit_test(delays),   cmocka_unit_test(bytes),
+        cmocka_unit_test(slices),   cmocka_unit_test(overlaps),
+        cmocka_unit_test(coding),   cmocka_unit_test(ranks),
+        cmocka_unit_test(monotone), cmocka_unit_test(outlasts_64_bits),
+        cmocka_unit_test(refuses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_K = 64, MOST_D = 64, MOST_H = 500, LEAST_STEPS = 24 };
+enum { MOST_K = 64, MOST_H = 500, LEAST_STEPS = 24 };
 
 const char *const advice_methods[] = {
     "dense", "dense:exchange=allgather", "fp16", "powersgd", "2bit",
@@ -47,7 +47,7 @@ static tg_status create(advice *a, const advice_request *request)
     a->world = request->world;
     a->spare = job.driver != TG_DRIVER_INLINE;
     job.strategy = "ssgd";
-    TG_TRY(train_sim_create(&job, NULL, &a->steps));
+    TG_TRY(train_sim_create(&job, request->data, &a->steps));
     for (size_t i = 0; i < advice_method_count; i++) {
         job.method = advice_methods[i];
         TG_TRY(train_sim_exchanges(a->steps, &job, 1000, &a->sim[i]));
@@ -104,9 +104,9 @@ tg_status advice_take_times(const advice *a, size_t method, const tg_link *link,
     TG_TRY(advice_exchange(a, 0, link, &dense));
     TG_TRY(advice_exchange(a, method, link, &coded));
     *t_p = (advice_times){.tau = advice_tau(a),
-                          .phi = (double)dense.wire_ns[1] / 1e9,
-                          .psi = (double)coded.wire_ns[1] / 1e9,
-                          .delta = (double)(coded.encode_ns[1] + coded.decode_ns[1]) / 1e9,
+                          .phi = dense.wire_ns[1] / 1e9,
+                          .psi = coded.wire_ns[1] / 1e9,
+                          .delta = (coded.encode_ns[1] + coded.decode_ns[1]) / 1e9,
                           .spare = a->spare};
     return TG_OK;
 }
@@ -115,8 +115,7 @@ tg_status advice_take_times(const advice *a, size_t method, const tg_link *link,
 
 typedef struct half {
     uint64_t from; /* its first step */
-    int64_t begin_ns, end_ns;
-    double bytes;
+    double begin_ns, end_ns, bytes;
 } half;
 
 static tg_status on_step(void *arg, const tg_sim_step *x)
@@ -163,7 +162,7 @@ static tg_status least_step(const advice *a, const tg_link *link, const advice_w
     tg_sim_exchange x;
     no_delay.delay_ns = no_delay.jitter_ns = 0;
     TG_TRY(advice_exchange(a, w->method, &no_delay, &x));
-    *least_p = fmax((double)x.wire_ns[1], (double)(x.encode_ns[1] + x.decode_ns[1])) / 1e9;
+    *least_p = fmax(x.wire_ns[1], x.encode_ns[1] + x.decode_ns[1]) / 1e9;
     return TG_OK;
 }
 
@@ -188,7 +187,7 @@ tg_status advice_predict(const advice *a, const tg_link *link, advice_way *w)
     w->method_text = advice_methods[w->method];
     if (w->family == ADVICE_DGA)
         TG_TRY(least_step(a, link, w, &least));
-    w->step_s = fmax((double)(h.end_ns - h.begin_ns) / 1e9 / (double)steps, least);
+    w->step_s = fmax((h.end_ns - h.begin_ns) / 1e9 / (double)steps, least);
     w->bytes = h.bytes / (double)steps;
     return TG_OK;
 }
@@ -216,7 +215,7 @@ static tg_status smallest(const advice *a, const tg_link *link, advice_way *w, u
 static tg_status choose_number(const advice *a, const tg_link *link, advice_way *w)
 {
     static const unsigned most[] = {
-        [ADVICE_CD] = MOST_K, [ADVICE_DGA] = MOST_D, [ADVICE_LOCAL] = MOST_H};
+        [ADVICE_CD] = MOST_K, [ADVICE_DGA] = ADVICE_MOST_D, [ADVICE_LOCAL] = MOST_H};
     if (w->family == ADVICE_SSGD || w->family == ADVICE_OD)
         return advice_predict(a, link, w);
     w->number = most[w->family];
@@ -226,7 +225,7 @@ static tg_status choose_number(const advice *a, const tg_link *link, advice_way 
 
 /* ---- the list -------------------------------------------------------------------------------- */
 
-static bool refused(tg_status status)
+bool advice_refused(tg_status status)
 {
     return status == TG_E_SPEC || status == TG_E_UNSUPPORTED;
 }
@@ -265,7 +264,7 @@ tg_status advice_list(const advice *a, const tg_link *link, advice_way *way, siz
             advice_way *w = &way[count];
             *w = (advice_way){.family = (advice_family)f, .method = m};
             const tg_status status = choose_number(a, link, w);
-            if (!refused(status))
+            if (!advice_refused(status))
                 TG_TRY(status);
             /* cd:k=1 is od, local:every=1 is ssgd */
             const bool same = (f == ADVICE_CD || f == ADVICE_LOCAL) && w->number == 1;
@@ -275,78 +274,4 @@ tg_status advice_list(const advice *a, const tg_link *link, advice_way *way, siz
     put_recommended_first(way, count);
     *count_p = count;
     return TG_OK;
-}
-
-/* ---- crossings ------------------------------------------------------------------------------- */
-
-/* The fastest step of these families (a set) and methods. */
-static tg_status fastest(const advice *a, const tg_link *link, unsigned families, size_t from,
-                         size_t to, double *step_p)
-{
-    double best = INFINITY;
-    for (size_t m = from; m < to; m++)
-        for (int f = 0; f < ADVICE_FAMILIES; f++) {
-            advice_way w = {.family = (advice_family)f, .number = MOST_D, .method = m};
-            if (!(families >> f & 1))
-                continue;
-            const tg_status status = advice_predict(a, link, &w);
-            if (!refused(status))
-                TG_TRY(status);
-            if (status == TG_OK)
-                best = fmin(best, w.step_s);
-        }
-    *step_p = best;
-    return TG_OK;
-}
-
-typedef tg_status pays_fn(const advice *a, const tg_link *link, double at, bool *pays_p);
-
-static tg_status compression_pays(const advice *a, const tg_link *link, double at, bool *pays_p)
-{
-    tg_link l = *link;
-    double dense, coded;
-    l.up_bps = l.down_bps = at;
-    TG_TRY(fastest(a, &l, 1u << ADVICE_SSGD, 0, ADVICE_CODED, &dense));
-    TG_TRY(fastest(a, &l, 1u << ADVICE_SSGD, ADVICE_CODED, advice_method_count, &coded));
-    *pays_p = coded < ADVICE_PAYS * dense;
-    return TG_OK;
-}
-
-static tg_status delay_pays(const advice *a, const tg_link *link, double at, bool *pays_p)
-{
-    tg_link l = *link;
-    double waits, late;
-    l.delay_ns = (int64_t)(at * 1e9);
-    l.jitter_ns = 0;
-    TG_TRY(fastest(a, &l, 1u << ADVICE_SSGD, 0, advice_method_count, &waits));
-    TG_TRY(fastest(a, &l, 1u << ADVICE_OD | 1u << ADVICE_DGA, 0, advice_method_count, &late));
-    *pays_p = late < ADVICE_PAYS * waits;
-    return TG_OK;
-}
-
-/* It pays on one side of one value between low and high. */
-static tg_status bisect(const advice *a, const tg_link *link, pays_fn *pays, double low,
-                        double high, advice_crossing *c_p)
-{
-    bool at_low, at_high, at_middle;
-    TG_TRY(pays(a, link, low, &at_low));
-    TG_TRY(pays(a, link, high, &at_high));
-    if (at_low == at_high) {
-        c_p->side = at_low ? ADVICE_ALWAYS : ADVICE_NEVER;
-        return TG_OK;
-    }
-    while (high / low > 1.01) {
-        const double middle = sqrt(low * high);
-        TG_TRY(pays(a, link, middle, &at_middle));
-        *(at_middle == at_low ? &low : &high) = middle;
-    }
-    *c_p = (advice_crossing){ADVICE_CROSSES, sqrt(low * high)};
-    return TG_OK;
-}
-
-tg_status advice_crossings(const advice *a, const tg_link *link, advice_crossing *compression_p,
-                           advice_crossing *delay_p)
-{
-    TG_TRY(bisect(a, link, compression_pays, 1e3, 1e12, compression_p));
-    return bisect(a, link, delay_pays, 1e-6, 10, delay_p);
 }

@@ -35,6 +35,7 @@ double advice_cd(const advice_times *t, unsigned k);
 #define ADVICE_HIDDEN 1.1
 /* Of steps within this factor of the fastest, the one nearest to plain SGD is recommended. */
 #define ADVICE_NEAR 1.25
+#define ADVICE_MOST_D 64 /* of dga that are looked at */
 
 typedef struct advice advice;
 
@@ -42,6 +43,7 @@ typedef struct advice_request {
     /* model, batch, accumulate, precision, context, optimizer, overlap, driver, bucket_bytes, seed;
      * times from job->times, tau_ns, or measured, as for train_sim_create */
     const train_job *job;
+    const char *data;    /* as for train_sim_create */
     int world;           /* 2 to TG_SIM_WORLD_MAX */
     bool coding_is_free; /* else it is measured here */
 } advice_request;
@@ -86,28 +88,41 @@ TG_NODISCARD tg_status advice_take_times(const advice *a, size_t method, const t
 /* Complete w, of which family, number and method are set, over such links: strategy, step_s, bytes.
  * Errors TG_E_UNSUPPORTED, TG_E_SPEC (they do not go together), TG_E_NOMEM */
 TG_NODISCARD tg_status advice_predict(const advice *a, const tg_link *link, advice_way *w);
+/* Whether that is to say: they do not go together. */
+bool advice_refused(tg_status status);
 
 /* All ways that go together: the recommended one first, then the fastest. way (room): room for
  * ADVICE_FAMILIES * advice_method_count. */
 TG_NODISCARD tg_status advice_list(const advice *a, const tg_link *link, advice_way *way,
                                    size_t *count_p);
 
-/* Where the answer of a comparison changes. */
-typedef enum advice_side {
-    ADVICE_CROSSES = 0, /* at `at` */
-    ADVICE_ALWAYS,      /* it pays for all values that are looked at */
-    ADVICE_NEVER
-} advice_side;
+/* ---- where the answer of a comparison changes (advice_crossings.c) --------------------------- */
 
-typedef struct advice_crossing {
-    advice_side side;
-    double at; /* bit/s, or seconds */
-} advice_crossing;
+#define ADVICE_POINTS 25 /* values that are looked at */
 
-/* compression_p: below which rate some coded method makes ssgd's steps pay, at the link's delay;
- * delay_p: beyond which one-way delay od or dga pay beside the fastest ssgd, at the link's rates.
- * Rates 1 kbit/s to 1 Tbit/s, delays 1 us to 10 s. Errors TG_E_NOMEM */
+/* What pays, pays in these ranges, in ascending order; those narrower than the steps between the
+ * values looked at, (high / low)^(1/24), may be missed. */
+typedef struct advice_ranges {
+    double low, high; /* bit/s or seconds: the first and the last value that was looked at */
+    struct advice_range {
+        double from, to; /* within 1 %; from = low or to = high: it pays there too */
+    } range[ADVICE_POINTS / 2 + 1];
+    size_t count; /* 0: it pays nowhere */
+} advice_ranges;
+
+typedef tg_status advice_pays_fn(void *arg, double at, bool *pays_p);
+/* Look from low to high, which are above 0. Errors those of pays */
+TG_NODISCARD tg_status advice_look(advice_pays_fn *pays, void *arg, double low, double high,
+                                   advice_ranges *r_p);
+
+/* compression_p: the rates at which some coded method makes ssgd's steps pay, at the link's delay;
+ * delay_p: the one-way delays at which od or dga pay beside the fastest ssgd, at the link's rates.
+ * What is looked at includes the link's own: rates from a 10,000th of it to as many times as much,
+ * but within 1 kbit/s to 1 Tbit/s; delays 1 us to 10 s. Errors TG_E_NOMEM */
 TG_NODISCARD tg_status advice_crossings(const advice *a, const tg_link *link,
-                                        advice_crossing *compression_p, advice_crossing *delay_p);
+                                        advice_ranges *compression_p, advice_ranges *delay_p);
+
+/* Of its two directions the slower one; 0: both are unlimited. bit/s */
+double advice_rate(const tg_link *link);
 
 #endif

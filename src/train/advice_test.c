@@ -127,24 +127,131 @@ static void crossings(void **state)
     (void)state;
     advice *a = make(TG_DRIVER_AUTO);
     tg_link l = link_of("1gbit,1ms");
-    advice_crossing compression, delay;
+    advice_ranges compression, delay;
     OK(advice_crossings(a, &l, &compression, &delay));
-    assert_int_equal(compression.side, ADVICE_CROSSES);
-    assert_int_equal(delay.side, ADVICE_CROSSES);
+    is(compression.low, 1e5);
+    is(compression.high, 1e12);
+    is(delay.low, 1e-6);
+    is(delay.high, 10);
+    assert_int_equal(compression.count, 1);
+    assert_int_equal(delay.count, 1);
+    is(compression.range[0].from, compression.low);
+    is(delay.range[0].to, delay.high);
     for (int above = 0; above < 2; above++) {
         tg_link at = l;
-        at.up_bps = at.down_bps = compression.at * (above ? 1.03 : 0.97);
+        at.up_bps = at.down_bps = compression.range[0].to * (above ? 1.03 : 0.97);
         const double dense = fastest(a, &at, ADVICE_SSGD, 0, ADVICE_CODED),
                      coded = fastest(a, &at, ADVICE_SSGD, ADVICE_CODED, advice_method_count);
         assert_int_equal(coded < 0.9 * dense, !above);
         at = l;
-        at.delay_ns = (int64_t)(1e9 * delay.at * (above ? 1.03 : 0.97));
+        at.delay_ns = (int64_t)(1e9 * delay.range[0].from * (above ? 1.03 : 0.97));
         const double waits = fastest(a, &at, ADVICE_SSGD, 0, advice_method_count),
                      late = fmin(fastest(a, &at, ADVICE_OD, 0, advice_method_count),
                                  step_of(a, &at, ADVICE_DGA, 64, 0));
         assert_int_equal(late < 0.9 * waits, above);
     }
     advice_destroy(a);
+}
+
+/* What pays, pays from each even one of these to the next. */
+typedef struct edges {
+    const double *at;
+    size_t count, calls;
+} edges;
+
+static tg_status pays_between(void *arg, double at, bool *pays_p)
+{
+    edges *e = arg;
+    size_t below = 0;
+    while (below < e->count && e->at[below] <= at)
+        below++;
+    *pays_p = below % 2 == 1;
+    return ++e->calls > 500 ? TG_E_STATE : TG_OK;
+}
+
+static void finds_ranges(void **state)
+{
+    (void)state;
+    static const double at[][5] = {{0},                        /* nowhere */
+                                   {0.5},                      /* everywhere */
+                                   {0.5, 3e3},                 /* below */
+                                   {2e7},                      /* above */
+                                   {40, 7e6},                  /* two changes, alike at both ends */
+                                   {0.5, 30, 4e5},             /* likewise, at the ends only */
+                                   {0.5, 100, 3e4, 3e5, 9e8}}; /* three ranges */
+    static const size_t count[] = {0, 1, 2, 1, 2, 3, 5};
+    for (size_t i = 0; i < sizeof count / sizeof count[0]; i++) {
+        edges e = {at[i], count[i], 0};
+        advice_ranges r;
+        OK(advice_look(pays_between, &e, 1, 1e9, &r));
+        assert_int_equal(r.count, (count[i] + 1) / 2);
+        for (size_t k = 0; k < r.count; k++) {
+            const double from = fmax(at[i][2 * k], 1),
+                         to = 2 * k + 1 < count[i] ? at[i][2 * k + 1] : 1e9;
+            assert_true(fabs(r.range[k].from / from - 1) < 0.01);
+            assert_true(fabs(r.range[k].to / to - 1) < 0.01);
+        }
+    }
+}
+
+static tg_status fails_late(void *arg, double at, bool *pays_p)
+{
+    (void)arg;
+    *pays_p = at > 5;
+    return at < 5 || at >= 10 ? TG_OK : TG_E_NOMEM; /* only the bisection comes there */
+}
+
+static void look_fails(void **state)
+{
+    (void)state;
+    advice_ranges r = {.count = 7};
+    assert_int_equal(advice_look(fails_late, NULL, 1, 1e24, &r), TG_E_NOMEM);
+    assert_int_equal(r.count, 7);
+}
+
+/* A step of many ranks over a slow link takes longer than 64 bits of nanoseconds hold. */
+static void many_ranks(void **state)
+{
+    (void)state;
+    const train_job job = {.model = "resnet18",
+                           .method = "dense",
+                           .strategy = "ssgd",
+                           .optimizer = "sgd:lr=0.1",
+                           .batch = 1,
+                           .overlap = TG_OVERLAP_FULL,
+                           .tau_ns = 100000000};
+    const advice_request request = {.job = &job, .world = TG_SIM_WORLD_MAX, .coding_is_free = true};
+    const tg_link slow = link_of("1kbit,1ms"), slower = link_of("0.5kbit,1ms");
+    advice *a = NULL;
+    OK(advice_create(&request, &a));
+    const double step = step_of(a, &slow, ADVICE_SSGD, 0, 1);
+    assert_true(step > 1e10); /* 48 of them: 5e20 ns */
+    assert_true(fabs(step_of(a, &slower, ADVICE_SSGD, 0, 1) / step - 2) < 1e-3);
+    advice_destroy(a);
+}
+
+/* The model that is advised on is the one that the data given has it be. */
+static void input_of_data(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *data;
+        size_t inputs;
+    } is_of[] = {{"glyphs", 28 * 28}, {"cifar10", 32 * 32 * 3}};
+    const train_job job = {.model = "mlp:hidden=16,hidden2=0",
+                           .method = "dense",
+                           .strategy = "ssgd",
+                           .optimizer = "sgd:lr=0.1",
+                           .batch = 1,
+                           .tau_ns = 1000000};
+    for (size_t i = 0; i < 2; i++) {
+        const advice_request request = {
+            .job = &job, .data = is_of[i].data, .world = 2, .coding_is_free = true};
+        advice *a = NULL;
+        OK(advice_create(&request, &a));
+        assert_int_equal(advice_params(a), 16 * is_of[i].inputs + 16 + 16 * 10 + 10);
+        advice_destroy(a);
+    }
 }
 
 static void refuses(void **state)
@@ -161,8 +268,9 @@ static void refuses(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(equations), cmocka_unit_test(numbers), cmocka_unit_test(recommends),
-        cmocka_unit_test(crossings), cmocka_unit_test(refuses),
+        cmocka_unit_test(equations),  cmocka_unit_test(numbers),       cmocka_unit_test(recommends),
+        cmocka_unit_test(crossings),  cmocka_unit_test(finds_ranges),  cmocka_unit_test(look_fails),
+        cmocka_unit_test(many_ranks), cmocka_unit_test(input_of_data), cmocka_unit_test(refuses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

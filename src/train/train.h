@@ -277,10 +277,11 @@ typedef struct train_sim train_sim;
 typedef struct train_sim_info {
     const tg_work *work; /* (nwork) of a step; the train_sim's, as all here */
     size_t nwork;
-    const train_times *times; /* layers */
-    int64_t tau_ns;           /* computing of a step */
-    size_t params, tensors;   /* trained */
-    size_t context;           /* tokens in a sample; 0: images */
+    const train_times *times;    /* layers */
+    int64_t tau_ns;              /* computing of a step */
+    size_t params, tensors;      /* trained */
+    const tg_sim_tensor *tensor; /* (tensors) */
+    size_t context;              /* tokens in a sample; 0: images */
 } train_sim_info;
 
 /* Of job its model, context, batch, accumulate, precision, seed, and where times come from: `times`

@@ -191,6 +191,7 @@ train_sim_info train_sim_about(const train_sim *s)
                             .tau_ns = s->tau_ns,
                             .params = s->model->params_total,
                             .tensors = s->ntrained,
+                            .tensor = s->tensor,
                             .context = s->model->input.context};
 }
 

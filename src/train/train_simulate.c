@@ -10,27 +10,27 @@ typedef struct told {
     const train_events *events;
     const tg_lr_schedule *lr;
     run_stats stats;
-    uint64_t steps_per_epoch;
+    uint64_t steps_per_epoch, steps, done;
+    tg_sim_end until; /* what is done */
+    bool stopped;     /* job->stop */
 } told;
+
+/* Records count whole nanoseconds and bytes in 64 bits. */
+#define MOST_NS 9.2e18
+#define MOST_BYTES 1.8e19
+
+static int64_t whole(double ns)
+{
+    return llround(fmin(ns, MOST_NS));
+}
 
 static double ms(double ns)
 {
     return ns / 1e6;
 }
 
-static tg_status on_step(void *arg, const tg_sim_step *x)
+static tg_status tell(const told *w, const tg_sim_step *x, const run_step *record, bool stop)
 {
-    told *w = arg;
-    const run_step record = {.step_ms = ms((double)(x->end_ns - x->begin_ns)),
-                             .compute_ms = ms((double)x->compute_ns),
-                             .exchange_ms = ms((double)x->exchange_ns),
-                             .bytes_sent = (uint64_t)x->bytes_sent,
-                             .bytes_dense = (uint64_t)x->bytes_dense,
-                             .coded_bytes = (uint64_t)x->coded_bytes,
-                             .encode_ns = (double)x->encode_ns,
-                             .decode_ns = (double)x->decode_ns,
-                             .coded = x->coded};
-    TG_TRY(run_stats_add(&w->stats, &record));
     if (!w->events || !w->events->step)
         return TG_OK;
     const train_step_info info = {
@@ -42,20 +42,49 @@ static tg_status on_step(void *arg, const tg_sim_step *x)
                .step = x->step,
                .coded = x->coded,
                .density = NAN,
-               .coded_bytes = record.coded_bytes,
-               .encode_ns = x->encode_ns,
-               .exchange_ns = x->exchange_ns,
-               .decode_ns = x->decode_ns,
-               .bytes_sent = record.bytes_sent,
-               .bytes_dense = record.bytes_dense,
+               .coded_bytes = record->coded_bytes,
+               .encode_ns = whole(x->encode_ns),
+               .exchange_ns = whole(x->exchange_ns),
+               .decode_ns = whole(x->decode_ns),
+               .bytes_sent = record->bytes_sent,
+               .bytes_dense = record->bytes_dense,
                .grad_norm = NAN,
-               .apply_ns = x->apply_ns,
-               .wait_ns = x->wait_ns},
-        .compute_ms = record.compute_ms,
-        .step_ms = record.step_ms,
-        .seconds = (double)x->end_ns / 1e9,
+               .apply_ns = whole(x->apply_ns),
+               .wait_ns = whole(x->wait_ns),
+               .stop = stop},
+        .compute_ms = record->compute_ms,
+        .step_ms = record->step_ms,
+        .seconds = x->end_ns / 1e9,
     };
     return w->events->step(w->events->arg, &info);
+}
+
+static tg_status on_step(void *arg, const tg_sim_step *x)
+{
+    told *w = arg;
+    if (!(x->end_ns <= MOST_NS && x->bytes_sent <= MOST_BYTES))
+        return tg_fail(TG_E_UNSUPPORTED,
+                       "step %llu would end after %.3g years, having sent %.3g bytes: allowed: 290 "
+                       "years, %g bytes a step",
+                       (unsigned long long)x->step + 1, x->end_ns / 1e9 / (365.25 * 24 * 3600),
+                       x->bytes_sent, MOST_BYTES);
+    const run_step record = {.step_ms = ms(x->end_ns - x->begin_ns),
+                             .compute_ms = ms(x->compute_ns),
+                             .exchange_ms = ms(x->exchange_ns),
+                             .bytes_sent = (uint64_t)x->bytes_sent,
+                             .bytes_dense = (uint64_t)x->bytes_dense,
+                             .coded_bytes = (uint64_t)x->coded_bytes,
+                             .encode_ns = x->encode_ns,
+                             .decode_ns = x->decode_ns,
+                             .coded = x->coded};
+    TG_TRY(run_stats_add(&w->stats, &record));
+    w->done = x->step + 1;
+    w->until = (tg_sim_end){.ns = x->end_ns, .bytes = w->until.bytes + x->bytes_sent};
+    const bool stop =
+        w->done < w->steps && w->job->stop && __atomic_load_n(w->job->stop, __ATOMIC_RELAXED) != 0;
+    TG_TRY(tell(w, x, &record, stop));
+    w->stopped = stop;
+    return stop ? TG_E_STATE : TG_OK; /* ends the simulation, see play() */
 }
 
 static double pace(void *arg, int rank, uint64_t step)
@@ -158,15 +187,19 @@ static tg_status play(told *w, const train_sim *s, tg_simulation *sim, int world
                             .arg = w};
     const tg_status status = tg_simulation_run(sim, &all, &last);
     free(rank);
-    TG_TRY(status);
+    if (w->stopped) /* what is in flight then is not waited for */
+        last = w->until;
+    else
+        TG_TRY(status);
     *end = (train_end_info){.world = world,
-                            .steps = steps,
-                            .epochs = steps / w->steps_per_epoch,
+                            .steps = w->done,
+                            .epochs = w->done / w->steps_per_epoch,
+                            .interrupted = w->stopped,
                             .test_accuracy = NAN,
                             .test_loss = NAN,
                             .train_loss = NAN,
-                            .seconds = (double)last.ns / 1e9,
-                            .bytes_sent = (uint64_t)last.bytes};
+                            .seconds = last.ns / 1e9,
+                            .bytes_sent = (uint64_t)fmin(last.bytes, MOST_BYTES)};
     return run_stats_figures(&w->stats, about.params, last.bytes, end);
 }
 
@@ -192,7 +225,7 @@ tg_status train_simulate(const train_sim *s, const train_job *job, size_t sample
     const double step = (double)job->batch * (job->accumulate ? job->accumulate : 1) * world;
     told w = {.job = job, .events = events};
     w.steps_per_epoch = (double)samples >= step ? (uint64_t)((double)samples / step) : 1;
-    const uint64_t steps = job->steps ? job->steps : job->epochs * w.steps_per_epoch;
+    const uint64_t steps = w.steps = job->steps ? job->steps : job->epochs * w.steps_per_epoch;
     tg_optimizer *optimizer;
     tg_lr_schedule *lr = NULL;
     tg_simulation *sim = NULL;

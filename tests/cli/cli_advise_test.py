@@ -41,9 +41,51 @@ class Advise(CliTest):
         plain = [w for w in ways if (w["strategy"], w["method"]) == ("ssgd", "dense")]
         self.assertEqual(len(plain), 1)
         self.assertGreater(plain[0]["bytes_per_step"], 6 * a["params"])
+        many = self.ok(*ADVISE, "--link", "100mbit,20ms", "--workers", "3000")
+        self.assertIn("pay between 1 us and 10 s at this rate", many)
         fast = self.answer("--link", "100gbit,1us", "--workers", "4")
         self.assertEqual(fast["recommended"]["strategy"], "ssgd")
-        self.assertEqual((a["delay"]["pays"], a["compression"]["pays"]), ("crosses", "crosses"))
+        (below,), (above,) = a["compression"]["pays"], a["delay"]["pays"]
+        self.assertIsNone(below[0])
+        self.assertIsNone(above[1])
+        self.assertTrue(20e6 < below[1] < a["compression"]["looked_at"][1] and 1e-6 < above[0] < 0.05)
+
+    def test_k_that_gains_nothing(self):
+        self.assertIn("cd gains nothing here: it is od\n", self.ok(*ADVISE, "--link", "100gbit,1us", "--workers", "4"))
+        model = self.answer("--link", "100gbit,1us", "--workers", "4")["time_model"]
+        self.assertEqual((model["k"], model["cd_ms"]), (1, model["od_ms"]))
+
+    def test_pictures_of_extreme_links(self):
+        svg = self.path("steps.svg")
+        for link, title in (("up=5mbit,down=50mbit,delay=10ms", "5 Mbit/s"), ("down=50mbit,delay=10ms", "50 Mbit/s"),
+                            ("0.001kbit,3600s", "1e-06 Mbit/s"), ("900000000gbit", "9e+11 Mbit/s")):
+            self.ok(*ADVISE, "--link", link, "--workers", "2", "--svg", svg)
+            with open(svg, encoding="utf-8") as file:
+                text = file.read()
+            self.assertIn("against delay, " + title, text)
+            self.assertNotIn("nan", text)
+            self.assertNotIn("inf", text)
+            x = [[float(part) for part in p.get("d")[1:].split()[::2]]
+                 for p in xml.etree.ElementTree.fromstring(text).iter() if p.get("class") == "l"]
+            for line in x:
+                self.assertEqual(line, sorted(set(line)))
+            marks = text.count('class="m"')
+            self.assertEqual(marks, 1 if link.endswith("gbit") else 2, link)
+
+    def test_measured(self):
+        """Over an emulated link: figures of it, and how far short runs are from the equations."""
+        a = json.loads(self.ok("advise", "--measure", "--json", "--model", "mlp:hidden=16", "--data", "glyphs", "--workers", "2",
+                               "--link", "200mbit,15ms"))
+        m, model = a["measured"], a["time_model"]
+        self.assertEqual(sorted(m), sorted(["tau_ms", "phi_ms", "psi_ms", "delta_ms", "alpha_ms", "beta_ns", "ssgd_ms", "bit_ms",
+                                            "phi_effective_ms", "delta_psi_effective_ms"]))
+        self.assertAlmostEqual(m["phi_effective_ms"], m["ssgd_ms"] - m["tau_ms"], 6)
+        self.assertAlmostEqual(m["delta_psi_effective_ms"], m["bit_ms"] - m["tau_ms"], 6)
+        self.assertTrue(14 < m["alpha_ms"] < 60, m) # a delay is never shorter; threads that have to wait make it longer
+        self.assertTrue(30 < m["phi_ms"] and 15 < m["psi_ms"] and 30 < m["phi_effective_ms"], m)
+        for name in ("tau", "phi", "psi", "delta", "alpha"):
+            self.assertAlmostEqual(model[name + "_ms"], m[name + "_ms"], 5)
+        self.assertEqual((model["method"], a["params"]), ("2bit", 784 * 16 + 16 + 16 * 64 + 64 + 64 * 10 + 10))
 
     def test_refusals(self):
         link = ["--link", "20mbit,50ms"]
