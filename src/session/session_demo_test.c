@@ -19,7 +19,7 @@ static fixture_job job_of(const char *method)
     fixture_job job = fixture_defaults();
     job.method = method;
     job.strategy = "demo";
-    job.optimizer = "sgd:lr=0.0625,weight_decay=0.125";
+    job.optimizer = "sgd:lr=0.0625,weight_decay=0.125,decoupled=yes";
     job.world = 3;
     job.bucket_bytes = 1400; /* three buckets */
     return job;
