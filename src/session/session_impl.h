@@ -150,6 +150,8 @@ TG_NODISCARD tg_status tg__session_can_begin(const tg_session *s, const char *ca
  * strategy sends. (session_buckets.c)
  * Errors TG_E_SPEC, TG_E_ARG, TG_E_NOMEM; TG_E_UNSUPPORTED, with the reason */
 TG_NODISCARD tg_status tg__session_layout(tg_session *s);
+/* Whether the strategy goes with the method of the rule (session_takes.c). Errors TG_E_UNSUPPORTED,
+ * with the reason */
 TG_NODISCARD tg_status tg__session_takes(const tg_session *s, const tg__rule *rule);
 /* Make buckets, strategy, slots; then, when buckets have their exchange, methods.
  * (session_buckets.c) */
