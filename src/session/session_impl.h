@@ -146,9 +146,8 @@ TG_NODISCARD tg_status tg__session_between_steps(tg_session *s, const char *call
 /* Whether the session may begin: not begun, something to train. Errors TG_E_STATE */
 TG_NODISCARD tg_status tg__session_can_begin(const tg_session *s, const char *call);
 
-/* List the trained tensors and put them into buckets; whether the rule's method can carry what the
- * strategy sends. (session_buckets.c)
- * Errors TG_E_SPEC, TG_E_ARG, TG_E_NOMEM; TG_E_UNSUPPORTED, with the reason */
+/* List the trained tensors and put them into buckets. (session_buckets.c)
+ * Errors TG_E_SPEC, TG_E_ARG, TG_E_NOMEM */
 TG_NODISCARD tg_status tg__session_layout(tg_session *s);
 /* Whether the strategy goes with the method of the rule (session_takes.c). Errors TG_E_UNSUPPORTED,
  * with the reason */
