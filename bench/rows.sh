@@ -2,7 +2,7 @@
 #   SEEDS="1 2 3"     (1) a run for each
 #   PRECISION=bf16    telegrad's precision
 # A run that was stopped goes on from its last checkpoint when the script is called again; one that is complete is left
-# alone. One that fails is told of, and the next begins.
+# alone. One that fails is told of, and the next begins; one that is interrupted is the last.
 set -eu
 here=$(dirname "$0")
 out=${1:?usage: $0 OUT_DIR [ROW...]}
@@ -34,6 +34,10 @@ run() { # row, options
     wanted "$row" || return 0
     for seed in ${SEEDS:-1}; do
         file=$out/$row-$seed.jsonl
-        [ -f "$file" ] || run_seed "$seed" "$file" "$out/$row-$seed" "$@" || echo "$row, seed $seed: stopped" >&2
+        [ ! -f "$file" ] || continue
+        status=0
+        run_seed "$seed" "$file" "$out/$row-$seed" "$@" || status=$?
+        [ $status = 0 ] || echo "$row, seed $seed: stopped" >&2
+        [ $status -lt 128 ] || exit $status
     done
 }

@@ -40,7 +40,7 @@ static tg_status spawn(torch_peer *p, const char *python, const char *const *arg
     close(fds[1]);
     if (error) {
         p->pid = 0;
-        return tg_fail(TG_E_UNSUPPORTED,
+        return tg_fail(TG_E_IO,
                        "cannot run %s: %s: install it (Debian: python3 python3-torch), or name "
                        "another by --python",
                        python, strerror(error));
@@ -57,7 +57,7 @@ tg_status torch_peer_open(torch_peer *p, const char *python, const char *const *
     const char *said = listen_to(p, line, sizeof line);
     if (said && strncmp(said, "ready ", 6) == 0)
         return TG_OK;
-    return tg_fail(TG_E_UNSUPPORTED,
+    return tg_fail(TG_E_IO,
                    "%s has no PyTorch (%s): install it (Debian: python3-torch), or name another "
                    "by --python",
                    python,

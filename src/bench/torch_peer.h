@@ -17,8 +17,7 @@ typedef struct torch_peer {
  * says "ready". p is valid for torch_peer_close in any case.
  * python    path of the interpreter, or its name
  * argument  ends in NULL
- * Errors    TG_E_IO; TG_E_UNSUPPORTED: there is no Python, or no PyTorch in it (says what to
- *           install) */
+ * Errors    TG_E_IO: also where there is no Python, or no PyTorch in it (says what to install) */
 TG_NODISCARD tg_status torch_peer_open(torch_peer *p, const char *python,
                                        const char *const *argument);
 /* Ask a line (without its end), get a line (without its end, in `room` bytes).

@@ -14,9 +14,16 @@ static const struct {
 
 int cli_exit_status(tg_status status)
 {
-    if (status == TG_OK)
+    switch (status) {
+    case TG_OK:
         return CLI_OK;
-    return status == TG_E_SPEC || status == TG_E_ARG ? CLI_USAGE : CLI_FAILED;
+    case TG_E_SPEC:
+    case TG_E_ARG:
+    case TG_E_UNSUPPORTED:
+        return CLI_USAGE;
+    default:
+        return CLI_FAILED;
+    }
 }
 
 static int print(const char *text)

@@ -106,7 +106,7 @@ class SimOnly(CliTest):
         self.refused(2, ["--fusion auto"], *sim, "--fusion", "auto")
         self.refused(2, ["5000", "4096", "--sim-only"], *MODEL, *VIRTUAL, "--workers", "5000")
         self.refused(2, ["1000001", "4096"], *sim, "--workers", "1000001")
-        self.refused(1, ["topk"], *sim, "--workers", "4", "--method", "dgc:warmup=0", "--strategy", "local")
+        self.refused(2, ["topk"], *sim, "--workers", "4", "--method", "dgc:warmup=0", "--strategy", "local")
 
 
 if __name__ == "__main__":

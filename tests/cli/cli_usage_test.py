@@ -49,6 +49,8 @@ TRAIN = [
     (["--optimizer", "adam", "--method", "dgc"], ['method "dgc" accumulates', "allowed: optimizer sgd"]),
     (["--optimizer", "sgd:clip=1", "--method", "dgc"], ["clip=1", 'method "dgc"', "key clip of its own"]),
     (["--optimizer", "adam", "--strategy", "cd", *TINY], ['"cd"', "local=sgd", "allowed: local=preview, or eta_loc"]),
+    (["--method", "dgc", "--strategy", "local", *TINY], ['"local"', '"dgc"', "allowed: "]),
+    (["--method", "dense:exchange=none", "--strategy", "eager", "--workers", "2", *TINY], ['"eager"', "exchange=none", "allowed: another exchange"]),
     (["--model", "vgg"], ['unknown model "vgg"', "allowed: lenet5, mlp"]),
     (["--model", "mlp:hidden=0"], ["hidden=0", "allowed: 1 <= hidden"]),
     (["--link", "fast"], ["fast", "allowed: ", "20mbit,10ms"]),
@@ -157,7 +159,7 @@ class Usage(CliTest):
 
     @unittest.skipUnless(mpi_tool.AVAILABLE, mpi_tool.WHY)
     def test_started_by_another_mpi(self):
-        self.refused(1, ["rank 1 of 4", "MPI which telegrad was built with"], "train", *TINY, "--steps", "1",
+        self.refused(2, ["rank 1 of 4", "MPI which telegrad was built with"], "train", *TINY, "--steps", "1",
                      "--save", self.path("ck"), PMI_SIZE="4", PMI_RANK="1")
         self.assertEqual(os.listdir(self.folder), [])
 
