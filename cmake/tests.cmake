@@ -15,13 +15,14 @@ foreach(stem ${TG_ROOM_TESTS})
     add_test(NAME ${stem} COMMAND ${stem})
     list(GET TG_TEST_${stem} 0 source)
     file(STRINGS ${source} runs_levels REGEX "each_level")
-    # Those in which threads meet: what TSan is for. Kernels and codecs on cores of a pool go by parallel_test and session_threads_test.
+    # Those in which threads meet: what TSan is for. Kernels and codecs on cores of a pool go by parallel_test and session_threads_test;
+    # session_leftover_test asks what sums lose, on the ways of session_test, at length.
     file(STRINGS ${source} meets REGEX "pthread_create|base/thread\\.h|_ranks\\.h|session_fixture\\.h|kernel/parallel\\.h")
     set(labels unit)
     if(runs_levels)
         list(APPEND labels levels)
     endif()
-    if(meets)
+    if(meets AND NOT stem STREQUAL session_leftover_test)
         list(APPEND labels threads)
         list(APPEND threads_tests ${stem})
     endif()
