@@ -33,7 +33,12 @@ def size(end):
 
 def main():
     head = None
-    for name, runs in by_row(sys.argv[1:]).items():
+    for name, all_runs in by_row(sys.argv[1:]).items():
+        runs = [records for records in all_runs if records[-1]["type"] == "end"]
+        if len(runs) < len(all_runs):
+            print(f"{name}: {len(all_runs) - len(runs)} of {len(all_runs)} runs are not complete", file=sys.stderr)
+        if not runs:
+            continue
         start, end = runs[0][0], sorted((records[-1] for records in runs), key=lambda r: r.get("ratio", 0))[len(runs) // 2]
         title, figure, digits = quality(start)
         if title != head:
