@@ -66,7 +66,8 @@
 #define TG__KEY_WARMUP(text)                                                          \
     {                                                                                 \
         .name = "warmup", .type = TG_KEY_DURATION, .def = text, .min = 0, .max = 1e9, \
-        .help = "density falls to its value over this many steps or epochs (4ep)"     \
+        .help = "density falls to its value over this many epochs, a stage each, or " \
+                "over this many steps, in four stages (4ep)"                          \
     }
 
 #define TG__KEY_SCOPE                                                                        \
