@@ -38,6 +38,6 @@ run() { # row, options
         status=0
         run_seed "$seed" "$file" "$out/$row-$seed" "$@" || status=$?
         [ $status = 0 ] || echo "$row, seed $seed: stopped" >&2
-        [ $status -lt 128 ] || exit $status
+        case $status in 130 | 143) exit $status ;; esac
     done
 }
