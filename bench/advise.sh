@@ -3,8 +3,8 @@
 #   bench/advise.sh            prints the table; some minutes, needs cores to itself
 #   bench/advise.sh virtual    the simulation beside the virtual clock instead, which computes; any machine
 #   MODEL=resnet20 STEPS=30 REPEATS=3 bench/advise.sh
-# Measured: the fastest five steps in a row of each run. Computing is what it was in them; coding is timed
-# alone; all else is predicted.
+# Measured: the median of each run's five steps in a row. Computing is what it was in them; coding is timed
+# alone; all else is predicted. The row is the median run.
 set -eu
 here=$(dirname "$0")
 telegrad=${TELEGRAD:-$here/../build/release/telegrad}
@@ -56,14 +56,14 @@ for link in 1gbit,5ms 100mbit,20ms 20mbit,50ms; do
         run times.jsonl --workers 2 --steps 1 --method "$method" --clock virtual >/dev/null # coding, alone
         for _ in $(seq "${REPEATS:-3}"); do
             run run.jsonl --workers 2 --strategy "$strategy" --method "$method" --link "$link" >/dev/null
-            # The fastest five steps in a row: what a step of them took, and computing in it.
+            # Five steps in a row: what a step of them took, and computing in it.
             block=$("$python" - "$folder/run.jsonl" <<'PYTHON'
 import json, sys
 steps = [r for r in map(json.loads, open(sys.argv[1])) if r["type"] == "step"][5:]
-blocks = [steps[i:i + 5] for i in range(len(steps) - 4)]
+blocks = [steps[i:i + 5] for i in range(0, len(steps) - 4, 5)]
 mean = lambda block, what: sum(r[what] for r in block) / 5
-best = min(blocks, key=lambda block: mean(block, "step_ms"))
-print(mean(best, "compute_ms"), mean(best, "step_ms"))
+typical = sorted(blocks, key=lambda block: mean(block, "step_ms"))[len(blocks) // 2]
+print(mean(typical, "compute_ms"), mean(typical, "step_ms"))
 PYTHON
 )
             pace=$("$python" -c 'import json, sys
@@ -77,7 +77,7 @@ import sys
 link, way, rows = sys.argv[1:]
 rows = sorted([float(x) for x in line.split()] for line in open(rows))
 errors = sorted(100 * (p / s - 1) for _, s, p in rows)
-tau, step, predicted = min(rows, key=lambda r: r[1])
+tau, step, predicted = sorted(rows, key=lambda r: r[1])[len(rows) // 2]
 print(f"| {link} | {way.replace(',warmup=0', '')} | {tau:.1f} | {predicted:.1f} | {step:.1f} | "
       f"{100 * (predicted / step - 1):+.1f} % | {errors[0]:+.1f} to {errors[-1]:+.1f} % |")
 PYTHON

@@ -7,7 +7,7 @@ LeNet-5 on generated digits, all ranks in this process ($TELEGRAD, or build/rele
 times: by the virtual clock, which measures and records what computing and coding take alone; by the real one; and by the virtual
 clock again with what was recorded, computing as much longer as it took in the real run (ranks share cores there, and
 other programs run). So the comparison is of everything else: when exchanges start, what they overlap, the links. Milliseconds a step: of the
-fastest of many blocks of five steps (CD-SGD's fifth is dense), and computing as in that block. The table goes to stdout as Markdown, what it is of
+median of many blocks of five steps (CD-SGD's fifth is dense), and computing as in that block; the machine must be quiet. The table goes to stdout as Markdown, what it is of
 to FILE.jsonl. With LAB_DIR (bench/lab.py says what that is) the real run is over TCP, its ranks processes of their own."""
 import argparse
 import contextlib
@@ -52,10 +52,11 @@ def records(out):
         return [json.loads(line) for line in file]
 
 
-def fastest(run):
-    """(ms a step, ms of it computing) of the fastest block but the first."""
+def typical(run):
+    """(ms a step, ms of it computing) of the median block, without the first."""
     steps = [record for record in run if "step_ms" in record]
-    return min((1e3 * (b["seconds"] - a["seconds"]) / BLOCK, b["compute_ms"]) for a, b in zip(steps, steps[1:]))
+    blocks = sorted((1e3 * (b["seconds"] - a["seconds"]) / BLOCK, b["compute_ms"]) for a, b in zip(steps, steps[1:]))
+    return blocks[len(blocks) // 2]
 
 
 def compare(link, args, seconds, workers, laboratory, folder):
@@ -63,17 +64,17 @@ def compare(link, args, seconds, workers, laboratory, folder):
     args = [*args, "--link", lab.payload_link(link) if laboratory else link, "--workers", str(workers), "--steps"]
     recorded, virtual = os.path.join(folder, "recorded.jsonl"), ["--clock", "virtual"]
     alone = train(recorded, *virtual, *args, str(4 * BLOCK))
-    steps = str(BLOCK * max(12, round(seconds * 1e3 / BLOCK / fastest(alone)[0])))
+    steps = str(BLOCK * max(12, round(seconds * 1e3 / BLOCK / typical(alone)[0])))
     args.append(steps)
     real = os.path.join(folder, "real.jsonl")
     real = train_over(laboratory, workers, real, *job, steps) if laboratory else train(real, *args)
-    real_ms, compute = fastest(real)
+    real_ms, compute = typical(real)
     slower = compute / alone[0]["tau_ms"]
     slow = [word for rank in range(workers) for word in ("--slow", f"{rank}:{slower:.6g}x")]
     again = train(os.path.join(folder, "again.jsonl"), *virtual, "--tau", recorded, *slow, *args)
     assert real[-1]["params_hash"] == again[-1]["params_hash"], "other bits"
-    return {"link": link, "tau_ms": alone[0]["tau_ms"], "compute_ms": compute, "real_ms": real_ms, "virtual_ms": fastest(again)[0],
-            "alone_ms": fastest(alone)[0]}
+    return {"link": link, "tau_ms": alone[0]["tau_ms"], "compute_ms": compute, "real_ms": real_ms, "virtual_ms": typical(again)[0],
+            "alone_ms": typical(alone)[0]}
 
 
 def main():

@@ -1,5 +1,4 @@
 #include "cli/clock_options.h"
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -94,54 +93,5 @@ tg_status clock_options_link_of(struct run_options *o, const char *value)
     if (o->links_of_count == OPT_MAX_LINKS)
         return tg_fail(TG_E_SPEC, "--link-of \"%.64s\": allowed: %d of them", value, OPT_MAX_LINKS);
     o->links_of[o->links_of_count++] = one;
-    return TG_OK;
-}
-
-/* What needs gradients, weights or ranks that there are not. */
-static tg_status check_sim_only(const struct run_options *o)
-{
-    static const char *const no[] = {"save",           "resume", "init",  "trace",
-                                     "dump-gradients", "fault",  "nodes", "dry-run"};
-    if (!o->sim_only)
-        return o->workers <= 4096
-                   ? TG_OK
-                   : tg_fail(TG_E_SPEC,
-                             "--workers %" PRIu64 ": allowed: 1 <= workers <= 4096, or with "
-                             "--clock virtual --sim-only 1 to %d",
-                             o->workers, TG_SIM_WORLD_MAX);
-    if (!o->virtual_clock || !options_given(o, "tau"))
-        return tg_fail(TG_E_SPEC, "--sim-only: allowed: with --clock virtual and --tau measured, "
-                                  "TIME or FILE");
-    if (o->fusion == OPT_FUSION_AUTO)
-        return tg_fail(TG_E_SPEC, "--sim-only with --fusion auto, which is measured between ranks: "
-                                  "allowed: BYTES");
-    for (size_t i = 0; i < sizeof no / sizeof no[0]; i++)
-        if (options_given(o, no[i]))
-            return tg_fail(TG_E_SPEC,
-                           "--sim-only with --%s: nothing is computed or sent: allowed: "
-                           "one of the two",
-                           no[i]);
-    return TG_OK;
-}
-
-/* Simulated time, and what only has a meaning with it. */
-tg_status clock_options_check(const struct run_options *o, bool mpi)
-{
-    static const char *const own[] = {"tau", "slow", "jitter"};
-    TG_TRY(check_sim_only(o));
-    if (o->virtual_clock && mpi)
-        return tg_fail(TG_E_SPEC, "--clock virtual under mpirun: its workers are threads of one "
-                                  "process: allowed: --workers N without mpirun");
-    for (size_t i = 0; !o->virtual_clock && i < sizeof own / sizeof own[0]; i++)
-        if (options_given(o, own[i]))
-            return tg_fail(TG_E_SPEC, "--%s without --clock virtual: allowed: with it", own[i]);
-    for (size_t i = 0; i < o->slow_count; i++)
-        if ((uint64_t)o->slow[i].rank >= o->workers)
-            return tg_fail(TG_E_SPEC, "--slow %d:...: allowed: ranks 0 to %" PRIu64,
-                           o->slow[i].rank, o->workers - 1);
-    for (size_t i = 0; !mpi && i < o->links_of_count; i++)
-        if (o->links_of[i].rank >= o->workers)
-            return tg_fail(TG_E_SPEC, "--link-of %" PRIu64 "=...: allowed: ranks 0 to %" PRIu64,
-                           o->links_of[i].rank, o->workers - 1);
     return TG_OK;
 }

@@ -11,7 +11,4 @@ TG_NODISCARD tg_status clock_options_jitter(struct run_options *o, const char *v
 TG_NODISCARD tg_status clock_options_slow(struct run_options *o, const char *value);
 TG_NODISCARD tg_status clock_options_link_of(struct run_options *o, const char *value);
 
-/* What they must fulfil together; mpi: this process is a rank of an MPI job. Errors TG_E_SPEC */
-TG_NODISCARD tg_status clock_options_check(const struct run_options *o, bool mpi);
-
 #endif

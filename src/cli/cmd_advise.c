@@ -5,6 +5,7 @@
 #include "cli/cli.h"
 #include "cli/cli_run.h"
 #include "cli/console.h"
+#include "cli/options_check.h"
 #include "cli/outfile.h"
 #include <inttypes.h>
 #include <string.h>

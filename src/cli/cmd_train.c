@@ -5,6 +5,7 @@
 #include "cli/cli_run.h"
 #include "cli/data_text.h"
 #include "cli/dry_run.h"
+#include "cli/options_check.h"
 #include "cli/outfile.h"
 #include "cli/sim_only.h"
 #include "cli/stop.h"

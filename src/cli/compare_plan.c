@@ -1,5 +1,6 @@
 #include "cli/compare_plan.h"
 #include "cli/format.h"
+#include "cli/options_check.h"
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>

@@ -5,7 +5,6 @@
 #include "cli/launch.h"
 #include "train/data/shard.h"
 #include <errno.h>
-#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +16,7 @@ enum form {
     FORM_SHARD,     /* const char * */
     FORM_LINK,      /* const char *, NULL for "none" */
     FORM_COUNT,     /* uint64_t */
-    FORM_WORKERS,   /* uint64_t; --sim-only may have more: clock_options_check */
+    FORM_WORKERS,   /* uint64_t; --sim-only may have more: options_check */
     FORM_SECONDS,   /* double */
     FORM_DRIVER,    /* tg_driver */
     FORM_OVERLAP,   /* tg_overlap */
@@ -401,73 +400,6 @@ tg_status options_set(struct run_options *o, int where, const char *name, const 
     TG_TRY(set_value(o, option, value));
     o->given |= UINT64_C(1) << (option - table);
     return TG_OK;
-}
-
-/* Some combinations only a session refuses (two different momenta): ask one before any work is
- * done. */
-static tg_status check_session(const struct run_options *o)
-{
-    tg_session_config config = {.struct_size = sizeof config,
-                                .overlap = o->overlap,
-                                .method = o->method,
-                                .rules = o->rules,
-                                .nrules = o->rule_count,
-                                .strategy = o->strategy,
-                                .optimizer = o->optimizer,
-                                .seed = o->seed,
-                                .steps_per_epoch = 1000, /* any: for durations in epochs */
-                                .driver = TG_DRIVER_INLINE};
-    tg_transport *t = NULL;
-    tg_session *s = NULL;
-    TG_TRY(tg_transport_inproc(1, &t));
-    tg_status status = tg_session_create(&config, t, &s);
-    if (status == TG_OK)
-        tg_session_destroy(s);
-    tg_transport_destroy(t);
-    return status;
-}
-
-tg_status options_check(const struct run_options *o, bool mpi)
-{
-    if (mpi && options_given(o, "workers"))
-        return tg_fail(TG_E_SPEC,
-                       "--workers %" PRIu64 ": not allowed under mpirun or srun --mpi, where each "
-                       "process is one worker: allowed: mpirun -n N, srun -n N",
-                       o->workers);
-    if (!options_given(o, "workers"))
-        TG_TRY(launch_check_alone());
-    if (!mpi)
-        for (size_t i = 0; i < o->fault_count; i++)
-            if (o->faults[i].rank >= o->workers)
-                return tg_fail(TG_E_SPEC, "--fault %" PRIu64 "=%.64s: allowed: ranks 0 to %" PRIu64,
-                               o->faults[i].rank, o->faults[i].spec, o->workers - 1);
-    TG_TRY(clock_options_check(o, mpi));
-    if (o->nodes == OPT_NODES_AUTO && !mpi)
-        return tg_fail(TG_E_SPEC, "--nodes auto without mpirun, which knows the machines: allowed: "
-                                  "--nodes N, of N workers each");
-    if (o->epochs == 0 && o->steps == 0)
-        return tg_fail(TG_E_SPEC, "--epochs 0 without --steps: nothing to do: allowed: "
-                                  "--epochs 1 or more, or --steps N");
-    if (o->init && o->resume_dir)
-        return tg_fail(TG_E_SPEC,
-                       "--init with --resume, which has weights of its own: allowed: one "
-                       "of them");
-    if (o->save_every && !o->save_dir)
-        return tg_fail(TG_E_SPEC,
-                       "--save-every %" PRIu64 " without --save: allowed: with --save DIR",
-                       o->save_every);
-    if (o->json && !o->dry_run)
-        return tg_fail(TG_E_SPEC, "--json without --dry-run: allowed: with --dry-run; the records "
-                                  "of a run are --out FILE");
-    if (o->dry_run && (o->out || o->save_dir || o->trace || o->dump_gradients))
-        return tg_fail(TG_E_SPEC, "--dry-run with --out, --save, --trace or --dump-gradients: "
-                                  "nothing is trained, so there is nothing to write");
-    if (o->dump_every && !o->dump_gradients)
-        return tg_fail(TG_E_SPEC,
-                       "--dump-every %" PRIu64
-                       " without --dump-gradients: allowed: with --dump-gradients DIR",
-                       o->dump_every);
-    return check_session(o);
 }
 
 /* ---- argp ------------------------------------------------------------------------------------ */

@@ -80,11 +80,6 @@ bool options_given(const struct run_options *o, const char *name);
 const char *options_driver_name(tg_driver driver);
 const char *options_overlap_name(tg_overlap overlap);
 
-/* What several options together must fulfil, and what only a session finds out about method,
- * strategy and optimizer. mpi: this process is a rank of an MPI job. Errors TG_E_SPEC, TG_E_NOMEM,
- * TG_E_UNSUPPORTED */
-TG_NODISCARD tg_status options_check(const struct run_options *o, bool mpi);
-
 /* The argp parser of those options that may stand in `where` (OPT_TRAIN, OPT_COMPARE or OPT_EVAL);
  * a child of the subcommand's parser, its input is the struct run_options. It prints what is wrong
  * and returns EINVAL. */

@@ -2,9 +2,9 @@
  * rank 0's figures count.
  *
  *   ready     the least of a few backward passes of this rank's first batch, tensor by tensor;
- * after them parameters, statistics and state are as they were alpha     the least time of a dense
- * exchange that is all but empty exchange  a tensor's bytes, as its method codes them, at the rate
- * of a larger dense exchange */
+ *             after them parameters, statistics and state are as they were
+ *   alpha     the least time of a dense exchange that is all but empty
+ *   exchange  a tensor's bytes, as its method codes them, at the rate of a larger dense exchange */
 #include "train/run_fusion.h"
 #include "telegrad/reducer.h"
 #include "train/run.h"
@@ -17,7 +17,7 @@
 
 enum { PASSES = 4, SMALL = 64, LARGE = 65536, SMALL_TIMES = 6, LARGE_TIMES = 3 };
 
-size_t fusion_merge(const fusion_tensor *t, size_t n, double alpha, uint32_t *buckets)
+size_t fusion_merge(const fusion_tensor *t, size_t n, double alpha, bool forward, uint32_t *buckets)
 {
     size_t count = 0;
     double idle = 0; /* when the exchanges so far are over */
@@ -29,7 +29,7 @@ size_t fusion_merge(const fusion_tensor *t, size_t n, double alpha, uint32_t *bu
             members++;
             bytes += t[i].exchange;
             begin = t[i].ready > idle ? t[i].ready : idle;
-        } while (i > 0 && t[i - 1].ready < begin + alpha);
+        } while (i > 0 && t[i - 1].ready < begin + alpha && !(forward && bytes >= alpha));
         idle = begin + alpha + bytes;
         buckets[count++] = members;
     }
@@ -224,7 +224,7 @@ static tg_status choose(run *r, workspace *w)
     }
     if (r->transport->rank == 0) {
         TG_TRY(weigh(r, byte, w->t));
-        r->nbuckets = fusion_merge(w->t, n, alpha, r->buckets);
+        r->nbuckets = fusion_merge(w->t, n, alpha, r->job->overlap == TG_OVERLAP_FULL, r->buckets);
         tg_log(TG_LOG_INFO,
                "fusion auto: an exchange takes %.3g ms and %.3g ms a megabyte, the backward pass "
                "%.3g ms: %zu tensors in %zu buckets",

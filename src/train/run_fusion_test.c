@@ -3,12 +3,18 @@
 #include "trainer_ranks.h"
 #include "train/run_fusion.h"
 
+static void buckets_are(const fusion_tensor *t, size_t n, double alpha, bool forward, size_t count,
+                        const uint32_t *want)
+{
+    uint32_t got[8];
+    assert_int_equal(fusion_merge(t, n, alpha, forward, got), count);
+    assert_memory_equal(got, want, count * sizeof *want);
+}
+
 static void merged(const fusion_tensor *t, size_t n, double alpha, size_t count,
                    const uint32_t *want)
 {
-    uint32_t got[8];
-    assert_int_equal(fusion_merge(t, n, alpha, got), count);
-    assert_memory_equal(got, want, count * sizeof *want);
+    buckets_are(t, n, alpha, false, count, want);
 }
 
 static void test_rule(void **state)
@@ -26,6 +32,11 @@ static void test_rule(void **state)
     merged(busy, 4, 0, 3, (const uint32_t[]){1, 2, 1});
     merged(busy, 4, 0.04, 3, (const uint32_t[]){1, 2, 1});
     merged(busy, 4, 0.9, 2, (const uint32_t[]){3, 1});
+    /* Where layers are waited for one by one a bucket is full when its bytes take alpha. */
+    buckets_are(busy, 4, 0.9, true, 4, (const uint32_t[]){1, 1, 1, 1});
+    buckets_are(busy, 4, 1.5, true, 3, (const uint32_t[]){1, 2, 1});
+    buckets_are(busy, 4, 0, true, 4, (const uint32_t[]){1, 1, 1, 1});
+    buckets_are(even, 4, 1.5, true, 1, (const uint32_t[]){4});
 }
 
 /* Parameters, statistics and state do not remember that there was a measurement; dense sums are the

@@ -1,0 +1,61 @@
+#!/usr/bin/env python3
+"""How long runs that trained without a link would take over links: over_links.py LINK... -- RUN-SEED.jsonl ...   prints a Markdown table.
+
+A LINK is NAME=LINK of telegrad ("wifi=50mbit,10ms"). Of each row the first seed's settings are taken; computing and coding are measured here,
+alone, once a row, which needs a quiet machine; all steps are then simulated (`train --clock virtual --sim-only`). Beside each time: how many times faster
+that is than the first row's.
+TELEGRAD=build/release/telegrad"""
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+from runs import by_row
+
+TELEGRAD = os.environ.get("TELEGRAD", pathlib.Path(__file__).parent / "../build/release/telegrad")
+SETTINGS = ("model", "method", "strategy", "optimizer", "lr_schedule", "workers", "batch", "epochs", "accumulate", "precision", "seed", "overlap", "shard")
+
+
+def options(start):
+    """The command line that a run was started with."""
+    args = ["--data", start["data_spec"]]
+    for name in SETTINGS:
+        args += ["--" + name.replace("_", "-"), str(start[name])]
+    if start["fusion"]:
+        args += ["--fusion", str(start["fusion"])]
+    if start["context"]:
+        args += ["--context", str(start["context"])]
+    return args
+
+
+def train(out, *args):
+    subprocess.run([TELEGRAD, "train", "--clock", "virtual", "--no-eval", "--out", out, *args], check=True, stdout=subprocess.DEVNULL)
+    return [json.loads(line) for line in open(out, encoding="utf-8")]
+
+
+def seconds(start, links, folder):
+    """Computing of a step in ms, and seconds of all steps over each link."""
+    times, answer = f"{folder}/times.jsonl", f"{folder}/answer.jsonl"
+    tau = train(times, *options(start), "--steps", "1")[0]["tau_ms"]
+    return tau, [train(answer, *options(start), "--sim-only", "--tau", times, "--link", link)[-1]["seconds"] for link in links]
+
+
+def clock(s):
+    return f"{s:.1f} s" if s < 60 else f"{s / 60:.1f} min" if s < 3600 else f"{s / 3600:.1f} h"
+
+
+def main():
+    cut = sys.argv.index("--")
+    names, links = zip(*(text.split("=", 1) for text in sys.argv[1:cut]))
+    base = None
+    print("| run | computing, ms a step | " + " | ".join(f"{name}: {link}" for name, link in zip(names, links)) + " |")
+    print("|---|---|" + "---|" * len(links))
+    for name, runs in by_row(sys.argv[cut + 1:]).items():
+        with tempfile.TemporaryDirectory() as folder:
+            tau, took = seconds(runs[0][0], links, folder)
+        base = base or took
+        print(f"| {name} | {tau:.1f} | " + " | ".join(f"{clock(s)} = {b / s:.2f}x" for s, b in zip(took, base)) + " |", flush=True)
+
+
+main()
