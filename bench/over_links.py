@@ -22,6 +22,8 @@ def options(start):
     args = ["--data", start["data_spec"]]
     for name in SETTINGS:
         args += ["--" + name.replace("_", "-"), str(start[name])]
+    for rule in start["rules"]:
+        args += ["--rule", rule]
     if start["fusion"]:
         args += ["--fusion", str(start["fusion"])]
     if start["context"]:
@@ -34,11 +36,18 @@ def train(out, *args):
     return [json.loads(line) for line in open(out, encoding="utf-8")]
 
 
+def simulate(answer, start, *args):
+    """Seconds of all its steps, which --steps may have said."""
+    end = train(answer, *options(start), "--sim-only", "--steps", str(start["steps"]), *args)[-1]
+    assert end["steps"] == start["steps"], "other steps"
+    return end["seconds"]
+
+
 def seconds(start, links, folder):
     """Computing of a step in ms, and seconds of all steps over each link."""
     times, answer = f"{folder}/times.jsonl", f"{folder}/answer.jsonl"
     tau = train(times, *options(start), "--steps", "1")[0]["tau_ms"]
-    return tau, [train(answer, *options(start), "--sim-only", "--tau", times, "--link", link)[-1]["seconds"] for link in links]
+    return tau, [simulate(answer, start, "--tau", times, "--link", link) for link in links]
 
 
 def clock(s):
@@ -46,6 +55,8 @@ def clock(s):
 
 
 def main():
+    if "--" not in sys.argv[2:-1] or any("=" not in link for link in sys.argv[1:sys.argv.index("--")]):
+        sys.exit(__doc__)
     cut = sys.argv.index("--")
     names, links = zip(*(text.split("=", 1) for text in sys.argv[1:cut]))
     base = None

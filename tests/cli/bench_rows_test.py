@@ -75,6 +75,8 @@ class Rows(CliTest):
         lines = self.table("over_links.py", "slow=20mbit,50ms", "near=10gbit,1us", "--", *reversed(runs)).stdout.splitlines()
         self.assertEqual(len(lines), 4)
         self.assertIn("slow: 20mbit,50ms | near: 10gbit,1us", lines[0])
+        # 3,000 steps, not the epoch's 16; a dense one takes at least two delays
+        self.assertIn(" min = 1.00x", lines[2])
         dense, dgc = ([cell.split(" = ") for cell in line.split(" | ")[2:]] for line in lines[2:])
         self.assertEqual([cell[1].rstrip(" |") for cell in dense], ["1.00x", "1.00x"])
         self.assertGreater(float(dgc[0][1].rstrip("x |")), 1, "less over a slow link takes less time")
