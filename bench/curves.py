@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Learning curves of runs: curves.py OUT.svg [TITLE:]FIELD=RUN-SEED.jsonl,... ...   one panel each, needs matplotlib.
+"""Learning curves of runs: curves.py OUT.svg [TITLE:]FIELD[@AXIS]=RUN-SEED.jsonl,... ...   one panel each, needs matplotlib.
 
-FIELD is test_accuracy, test_loss or perplexity (the exponential of test_loss) of the records of epochs. Runs that differ in their
-seed share a colour; a file ending in .gz is read as it is."""
+FIELD is test_accuracy, test_loss or perplexity (the exponential of test_loss) of the records of epochs, AXIS what they are drawn
+against: epoch (without one), bytes (that the first worker sent) or seconds (which `over_links.py --write` makes those of a link).
+Runs that differ in their seed share a colour; a file ending in .gz is read as it is."""
 import math
 import sys
 
@@ -10,37 +11,43 @@ import matplotlib
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt  # noqa: E402
-from runs import by_row  # noqa: E402
+from runs import by_row, joined  # noqa: E402
 
 WORDS = {"test_accuracy": "test accuracy, %", "test_loss": "test loss, nats", "perplexity": "test perplexity"}
+AXES = {"epoch": ("epoch", None), "bytes": ("bytes that a worker sent", "bytes_sent"), "seconds": ("seconds", "seconds")}
 
 
-def curve(records, field):
-    """{epoch: value}: a record of a resumed run replaces that of the stopped one."""
-    values = {}
-    for record in records:
+def curve(records, field, axis):
+    """(places on the axis, values)"""
+    places, values = [], []
+    for record in joined(records):
         if record["type"] == "epoch" and record.get("test_loss") is not None:
             loss = record["test_loss"]
-            value = {"test_accuracy": 100 * record["test_accuracy"], "test_loss": loss, "perplexity": math.exp(min(loss, 50))}[field]
-            values[record["epoch"] + 1] = value
-    return values
+            places.append(record[axis] if axis else record["epoch"] + 1)
+            values.append({"test_accuracy": 100 * record["test_accuracy"], "test_loss": loss, "perplexity": math.exp(min(loss, 50))}[field])
+    return places, values
 
 
 def draw(axes, panel):
     head, files = panel.split("=", 1)
-    title, _, field = head.rpartition(":")
+    title, _, what = head.rpartition(":")
+    field, _, kind = what.partition("@")
+    label, axis = AXES[kind or "epoch"]
     last = []
     for number, (row, runs) in enumerate(by_row(files.split(",")).items()):
-        for i, values in enumerate(curve(records, field) for records in runs):
-            axes.plot(list(values), list(values.values()), color=f"C{number}", linewidth=1.4, alpha=0.85,
+        for i, (places, values) in enumerate(curve(records, field, axis) for records in runs):
+            axes.plot(places, values, color=f"C{number}", linewidth=1.4, alpha=0.85,
                       label=row if i == 0 else None)
-            last += list(values.values())[len(values) // 4:]
+            last += values[len(values) // 4:]
     if field != "test_accuracy" and last:
         axes.set_ylim(top=max(last) + 0.3 * (max(last) - min(last)))
     elif last:
         axes.set_ylim(min(last) - 0.3 * (max(last) - min(last)), max(last) + 0.1 * (max(last) - min(last)))
-    axes.set(title=title, xlabel="epoch", ylabel=WORDS[field])
-    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.set(title=title, xlabel=label, ylabel=WORDS[field])
+    if axis:
+        axes.set_xscale("log")
+    else:
+        axes.xaxis.get_major_locator().set_params(integer=True)
     axes.grid(alpha=0.3)
     axes.legend(frameon=False, fontsize=8)
 

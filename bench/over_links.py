@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""How long runs that trained without a link would take over links: over_links.py LINK... -- RUN-SEED.jsonl ...   prints a Markdown table.
+"""How long runs that trained without a link would take over links: over_links.py [--write FOLDER] LINK... -- RUN-SEED.jsonl ...
+prints a Markdown table.
 
 A LINK is NAME=LINK of telegrad ("wifi=50mbit,10ms"). Of each row the first seed's settings are taken; computing and coding are measured here,
 alone, once a row, which needs a quiet machine; all steps are then simulated (`train --clock virtual --sim-only`). Beside each time: how many times faster
-that is than the first row's.
+that is than the first row's. With --write FOLDER the first seed of each row is also written to FOLDER/NAME/ROW-SEED.jsonl, joined where it
+was resumed, its epochs' seconds those of the link (all steps alike): for curves.py and `telegrad report`.
 TELEGRAD=build/release/telegrad"""
 import json
 import os
@@ -11,7 +13,7 @@ import pathlib
 import subprocess
 import sys
 import tempfile
-from runs import by_row
+from runs import by_row, joined
 
 TELEGRAD = os.environ.get("TELEGRAD", pathlib.Path(__file__).parent / "../build/release/telegrad")
 SETTINGS = ("model", "method", "strategy", "optimizer", "lr_schedule", "workers", "batch", "epochs", "accumulate", "precision", "seed", "overlap", "shard")
@@ -50,23 +52,40 @@ def seconds(start, links, folder):
     return tau, [simulate(answer, start, "--tau", times, "--link", link) for link in links]
 
 
+def write(folder, name, row, records, total):
+    """The run as it would be over a link."""
+    path = pathlib.Path(folder, name, f"{row}-{records[0]['seed']}.jsonl")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "w", encoding="utf-8") as file:
+        for record in joined(records):
+            if record["type"] != "start":
+                record = {**record, "seconds": total * record.get("step", record.get("steps")) / records[0]["steps"]}
+            file.write(json.dumps(record) + "\n")
+
+
 def clock(s):
     return f"{s:.1f} s" if s < 60 else f"{s / 60:.1f} min" if s < 3600 else f"{s / 3600:.1f} h"
 
 
 def main():
-    if "--" not in sys.argv[2:-1] or any("=" not in link for link in sys.argv[1:sys.argv.index("--")]):
+    args = sys.argv[1:]
+    folder = args[1] if args[:1] == ["--write"] and len(args) > 1 else None
+    args = args[2 if folder else 0:]
+    if "--" not in args[1:-1] or any("=" not in link for link in args[:args.index("--")]):
         sys.exit(__doc__)
-    cut = sys.argv.index("--")
-    names, links = zip(*(text.split("=", 1) for text in sys.argv[1:cut]))
+    cut = args.index("--")
+    names, links = zip(*(text.split("=", 1) for text in args[:cut]))
     base = None
     print("| run | computing, ms a step | " + " | ".join(f"{name}: {link}" for name, link in zip(names, links)) + " |")
     print("|---|---|" + "---|" * len(links))
-    for name, runs in by_row(sys.argv[cut + 1:]).items():
-        with tempfile.TemporaryDirectory() as folder:
-            tau, took = seconds(runs[0][0], links, folder)
+    for row, runs in by_row(args[cut + 1:]).items():
+        with tempfile.TemporaryDirectory() as times:
+            tau, took = seconds(runs[0][0], links, times)
         base = base or took
-        print(f"| {name} | {tau:.1f} | " + " | ".join(f"{clock(s)} = {b / s:.2f}x" for s, b in zip(took, base)) + " |", flush=True)
+        print(f"| {row} | {tau:.1f} | " + " | ".join(f"{clock(s)} = {b / s:.2f}x" for s, b in zip(took, base)) + " |", flush=True)
+        if folder:
+            for name, total in zip(names, took):
+                write(folder, name, row, runs[0], total)
 
 
 main()

@@ -10,6 +10,22 @@ def read(path):
         return [json.loads(line) for line in file]
 
 
+def joined(records):
+    """The start, epochs and end of a run: of one that was resumed as if it had not been, with bytes and seconds that go on from part to part."""
+    first = 0
+    epochs, done = [], {"step": 0, "bytes_sent": 0, "seconds": 0}
+    for record in records:
+        if record["type"] == "start":
+            first = record.get("first_step", 0)
+            epochs = [epoch for epoch in epochs if epoch["step"] <= first]
+            done = epochs[-1] if epochs else done
+        elif record["type"] == "epoch":
+            epochs = [epoch for epoch in epochs if epoch["epoch"] < record["epoch"]]
+            counts = {count: done[count] + record[count] for count in ("bytes_sent", "seconds") if count in record}
+            epochs.append({**record, **counts})
+    return [records[0], *epochs, records[-1]]
+
+
 def by_row(names):
     """{row: [records of a seed, ...]} in the order given."""
     rows = collections.defaultdict(list)

@@ -25,10 +25,25 @@ def quality(start):
     return ("test perplexity, mean", perplexity, 1) if "wiki" in start["data"] else ("test loss, mean nats", loss, 3)
 
 
-def size(end):
+def sent(records):
+    """Bytes a step of the run's second half. One that was resumed has an end for each part, which tells of the part's own second half."""
+    total = weight = first = 0
+    last = records[-1]["steps"]
+    for record in records:
+        if record["type"] == "start":
+            first = record["first_step"]
+        elif record["type"] == "end":
+            late = record["steps"] - max(first, last // 2)
+            if late > 0:
+                total, weight = total + late * record["bytes_per_step"], weight + late
+    return total / weight
+
+
+def size(records):
+    end = records[-1]
     if "ratio" not in end:
         return ["PyTorch", "", ""]
-    return [f"{end['method'].split(',exchange')[0]}, {end['strategy']}", f"{end['ratio']:.0f}", f"{end['bytes_per_step']:,.0f}"]
+    return [f"{end['method'].split(',exchange')[0]}, {end['strategy']}", f"{end['ratio']:.0f}", f"{sent(records):,.0f}"]
 
 
 def main():
@@ -39,15 +54,16 @@ def main():
             print(f"{name}: {len(all_runs) - len(runs)} of {len(all_runs)} runs are not complete", file=sys.stderr)
         if not runs:
             continue
-        start, end = runs[0][0], sorted((records[-1] for records in runs), key=lambda r: r.get("ratio", 0))[len(runs) // 2]
+        middle = sorted(runs, key=lambda records: records[-1].get("ratio", 0))[len(runs) // 2]
+        start, end = runs[0][0], middle[-1]
         title, figure, digits = quality(start)
         if title != head:
             head = title
             print(f"| run | {title} | by seed | ratio | bytes a step and worker | lr | steps |\n|---|---|---|---|---|---|---|")
         values = [figure(records[-1]) for records in runs]
-        what, ratio, sent = size(end)
+        what, ratio, size_of_step = size(middle)
         print(f"| {name}: {what} | **{statistics.mean(values):.{digits}f}** | {' / '.join(f'{v:.{digits}f}' for v in values)} | {ratio} "
-              f"| {sent} | {start['optimizer'].split('lr=')[1].split(',')[0]} | {end['steps']:,} |")
+              f"| {size_of_step} | {start['optimizer'].split('lr=')[1].split(',')[0]} | {end['steps']:,} |")
 
 
 main()

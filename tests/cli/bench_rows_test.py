@@ -71,8 +71,10 @@ class Rows(CliTest):
         self.assertIn("| dgc: dgc:density=0.01,", done.stdout)
         self.assertIn(f"| **{accuracy:.2f}** | {accuracy:.2f} |", done.stdout)
         self.assertIn("| 3,000 |", done.stdout)
+        # of the second half of the steps, in which a round is like another
+        self.assertIn(f"| {records(whole)[-1]['bytes_per_step']:,.0f} |", done.stdout)
 
-        lines = self.table("over_links.py", "slow=20mbit,50ms", "near=10gbit,1us", "--", *reversed(runs)).stdout.splitlines()
+        lines = self.table("over_links.py", "--write", self.path("linked"), "slow=20mbit,50ms", "near=10gbit,1us", "--", *reversed(runs)).stdout.splitlines()
         self.assertEqual(len(lines), 4)
         self.assertIn("slow: 20mbit,50ms | near: 10gbit,1us", lines[0])
         # 3,000 steps, not the epoch's 16; a dense one takes at least two delays
@@ -80,6 +82,20 @@ class Rows(CliTest):
         dense, dgc = ([cell.split(" = ") for cell in line.split(" | ")[2:]] for line in lines[2:])
         self.assertEqual([cell[1].rstrip(" |") for cell in dense], ["1.00x", "1.00x"])
         self.assertGreater(float(dgc[0][1].rstrip("x |")), 1, "less over a slow link takes less time")
+
+        # the same run with the link's seconds, in one part
+        slow = records(os.path.join(self.path("linked"), "slow", "dgc-1.jsonl"))
+        epochs = [record for record in slow if record["type"] == "epoch"]
+        self.assertEqual([record["type"] for record in slow], ["start", *["epoch"] * len(epochs), "end"])
+        straight = [record for record in records(whole) if record["type"] == "epoch"]
+        self.assertEqual([e["step"] for e in epochs], [e["step"] for e in straight])
+        self.assertEqual(epochs[-1]["seconds"], slow[-1]["seconds"])
+        self.assertAlmostEqual(slow[-1]["seconds"], 60 * float(dgc[0][0].split(" min")[0]), delta=4)
+        self.assertAlmostEqual(epochs[0]["seconds"] / slow[-1]["seconds"], epochs[0]["step"] / 3000)
+        self.assertTrue(all(a["bytes_sent"] < b["bytes_sent"] for a, b in zip(epochs, epochs[1:])))
+        self.assertAlmostEqual(epochs[-1]["bytes_sent"] / straight[-1]["bytes_sent"], 1, delta=0.05)
+        self.assertEqual(epochs[-1]["test_loss"], straight[-1]["test_loss"])
+        self.ok("report", os.path.join(self.path("linked"), "slow", "dgc-1.jsonl"), "-o", self.path("report.html"))
 
 
 if __name__ == "__main__":
