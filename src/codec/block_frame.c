@@ -5,6 +5,7 @@
 #include <string.h>
 
 enum { HEAD_BYTES = 8, TENSOR_BYTES = 8 };
+enum { TOGETHER = 8 }; /* blocks of a core, at the least */
 
 void tg__block_coder_init(tg__block_coder *b, const tg_spec *spec, uint8_t wire_id)
 {
@@ -22,8 +23,6 @@ void tg__block_coder_free(tg__block_coder *b)
     free(b->val);
     free(b->place);
     free(b->kept);
-    free(b->block);
-    free(b->select);
 }
 
 size_t tg__block_bound(size_t n)
@@ -81,31 +80,54 @@ static void ask_for_next(const float *row, size_t width)
         __builtin_prefetch((const void *)((uintptr_t)(row + width) + at));
 }
 
-/* The block as it lies, or transformed. */
-static const float *load(tg__block_coder *b, const float *x, size_t cols, const tg__block *k)
+/* The block as it lies, or at y: its rows, or what they are transformed to. */
+static const float *load(const tg__block_coder *b, const float *x, size_t cols, const tg__block *k,
+                         float *y)
 {
     if (b->forward != NULL)
-        b->forward(x, cols, k->height, k->width, b->block);
+        b->forward(x, cols, k->height, k->width, y);
     else if (k->width == cols)
         return x;
     else
         for (size_t i = 0; i < k->height; i++) {
-            memcpy(b->block + i * k->width, x + i * cols, k->width * sizeof *x);
+            memcpy(y + i * k->width, x + i * cols, k->width * sizeof *x);
             ask_for_next(x + i * cols, k->width);
         }
-    return b->block;
+    return y;
 }
 
-/* Places and values of all blocks of the tensor x to b->place, b->kept. */
-static void pick(tg__block_coder *b, const tg__grid *g, const float *x)
+/* Places and values of all blocks of the tensor x to b->place, b->kept, several blocks at a time.
+ */
+typedef struct picking {
+    const tg__block_coder *b;
+    const tg__grid *grid;
+    const float *x;
+    float hint; /* [out] */
+} picking;
+
+static void pick_blocks(void *arg, size_t lo, size_t hi)
 {
-    const size_t blocks = tg__grid_blocks(g);
-    for (size_t i = 0, at = 0; i < blocks; i++) {
+    picking *p = arg;
+    const tg__grid *g = p->grid;
+    float block[TG__BLOCK_MAX];
+    tg__block_select select;
+    size_t bits, at = tg__grid_kept_before(g, lo, &bits);
+    select.hint = p->b->hint;
+    for (size_t i = lo; i < hi; i++) {
         const tg__block k = tg__grid_block(g, i);
-        const float *y = load(b, x + k.row * g->cols + k.col, g->cols, &k);
-        tg__block_pick(b->select, y, k.height * k.width, k.keep, b->place + at, b->kept + at);
+        const float *y = load(p->b, p->x + k.row * g->cols + k.col, g->cols, &k, block);
+        tg__block_pick(&select, y, k.height * k.width, k.keep, p->b->place + at, p->b->kept + at);
         at += k.keep;
     }
+    if (hi == tg__grid_blocks(g))
+        p->hint = select.hint;
+}
+
+static void pick(tg__block_coder *b, const tg__grid *g, const float *x)
+{
+    picking p = {.b = b, .grid = g, .x = x};
+    tg__pool_chunks(b->pool, tg__grid_blocks(g), TOGETHER, pick_blocks, &p);
+    b->hint = p.hint;
 }
 
 static void put_places(const tg__block_coder *b, const tg__grid *g, uint8_t *dst)
@@ -139,7 +161,7 @@ static void list(tg__block_coder *b, const tg__grid *g, size_t base)
         for (size_t i = band; i < band + across; i++) {
             const tg__block k = tg__grid_block(g, i);
             for (size_t j = 0; j < k.keep; j++)
-                at[place[first + j] / k.width + 1]++;
+                at[place[first + j] / (uint32_t)k.width + 1]++;
             first += k.keep;
         }
         for (size_t r = 0; r < TG__BLOCK_SIDE; r++)
@@ -147,8 +169,9 @@ static void list(tg__block_coder *b, const tg__grid *g, size_t base)
         for (size_t i = band; i < band + across; i++) {
             const tg__block k = tg__grid_block(g, i);
             for (size_t j = 0; j < k.keep; j++, place++, kept++) {
-                const size_t row = *place / k.width, to = b->count + at[row]++;
-                b->idx[to] = (uint32_t)(base + (k.row + row) * g->cols + k.col + *place % k.width);
+                const uint32_t row = *place / (uint32_t)k.width;
+                const size_t col = k.col + *place % (uint32_t)k.width, to = b->count + at[row]++;
+                b->idx[to] = (uint32_t)(base + (k.row + row) * g->cols + col);
                 b->val[to] = *kept;
             }
         }
@@ -261,9 +284,6 @@ tg_status tg__block_encode(tg__block_coder *b, const tg_encode_context *ctx, con
     b->count = 0;
     TG_TRY(tg__scratch(&b->idx, &b->idx_cap, most, sizeof *b->idx));
     TG_TRY(tg__scratch(&b->val, &b->val_cap, most, sizeof *b->val));
-    TG_TRY(tg__scratch(&b->block, &b->block_cap, TG__BLOCK_MAX, sizeof *b->block));
-    if (b->select == NULL)
-        TG_TRY(tg__alloc(1, sizeof *b->select, &b->select));
     for (size_t i = 0; i < nparts; i++)
         TG_TRY(encode_part(b, ctx, x, &parts[i]));
     return TG_OK;
@@ -347,25 +367,57 @@ tg_status tg__block_check(const tg__frame *f)
     return check_tensors(f, tensors, keep);
 }
 
-void tg__block_each(const tg__frame *f, tg__block_fn *fn, void *arg)
+/* A tensor of a frame. */
+typedef struct tensor {
+    piece p;
+    int coding;
+    size_t number, base;
+    const uint8_t *body;
+    tg__block_fn *fn;
+    void *arg;
+} tensor;
+
+static void read_blocks(void *arg, size_t lo, size_t hi)
 {
-    const size_t tensors = tg__get32(f->payload), keep = tg__get32(f->payload + 4);
-    const uint8_t *head = f->payload + HEAD_BYTES, *body = head + TENSOR_BYTES * tensors;
+    const tensor *t = arg;
+    const tg__grid *g = &t->p.grid;
     uint16_t place[TG__BLOCK_MAX];
     float val[TG__BLOCK_MAX];
-    for (size_t t = 0, base = 0; t < tensors; t++, head += TENSOR_BYTES) {
-        const piece p = piece_of(tg__get32(head), tg__get32(head + 4), keep, f->aux);
-        places at = {.src = body + p.values_len, .len = p.index_len};
-        const size_t blocks = tg__grid_blocks(&p.grid);
-        for (size_t i = 0, first = 0; i < blocks; i++) {
-            const tg__block b = tg__grid_block(&p.grid, i);
-            for (size_t j = 0; j < b.keep; j++)
-                place[j] = (uint16_t)(b.bits == 0 ? j : next_place(&at, b.bits));
-            tg__block_values_get(f->aux, body, first, b.keep, val);
-            fn(arg, p.grid.cols, base, &b, place, val);
-            first += b.keep;
-        }
-        base += p.grid.rows * p.grid.cols;
-        body += p.values_len + p.index_len;
+    places at = {.src = t->body + t->p.values_len, .len = t->p.index_len};
+    size_t first = tg__grid_kept_before(g, lo, &at.bit);
+    for (size_t i = lo; i < hi; i++) {
+        const tg__block b = tg__grid_block(g, i);
+        for (size_t j = 0; j < b.keep; j++)
+            place[j] = (uint16_t)(b.bits == 0 ? j : next_place(&at, b.bits));
+        tg__block_values_get(t->coding, t->body, first, b.keep, val);
+        t->fn(t->arg, &(tg__block_place){t->number, g->cols, t->base, &b, place, val});
+        first += b.keep;
     }
+}
+
+void tg__block_each(const tg__frame *f, tg__pool *pool, tg__block_fn *fn, void *arg)
+{
+    const size_t tensors = tg__get32(f->payload), keep = tg__get32(f->payload + 4);
+    const uint8_t *head = f->payload + HEAD_BYTES;
+    tensor t = {.coding = f->aux, .body = head + TENSOR_BYTES * tensors, .fn = fn, .arg = arg};
+    for (; t.number < tensors; t.number++, head += TENSOR_BYTES) {
+        t.p = piece_of(tg__get32(head), tg__get32(head + 4), keep, f->aux);
+        tg__pool_chunks(pool, tg__grid_blocks(&t.p.grid), TOGETHER, read_blocks, &t);
+        t.base += t.p.grid.rows * t.p.grid.cols;
+        t.body += t.p.values_len + t.p.index_len;
+    }
+}
+
+bool tg__block_tensors_are(const tg__frame *f, const tg_segment *segments, size_t count)
+{
+    const uint8_t *head = f->payload + HEAD_BYTES;
+    if (tg__get32(f->payload) != count)
+        return false;
+    for (size_t t = 0, base = 0; t < count; t++, head += TENSOR_BYTES) {
+        const size_t n = (size_t)tg__get32(head) * tg__get32(head + 4);
+        if (segments[t].begin != base || segments[t].n != n)
+            return false;
+        base += n;
+    }
+    return true;
 }

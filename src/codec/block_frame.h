@@ -26,11 +26,11 @@ typedef struct tg__block_coder {
     uint32_t *idx;
     float *val;
     size_t count;
+    tg__pool *pool; /* cores that encode may use; NULL: the calling one. Borrowed, set before */
     /* scratch */
     uint16_t *place;
-    float *kept, *block;
-    tg__block_select *select;
-    size_t idx_cap, val_cap, place_cap, kept_cap, block_cap, select_cap;
+    float *kept, hint;
+    size_t idx_cap, val_cap, place_cap, kept_cap;
 } tg__block_coder;
 
 /* From the codec's keys `keep` and `values`. */
@@ -44,11 +44,30 @@ TG_NODISCARD tg_status tg__block_encode(tg__block_coder *b, const tg_encode_cont
 
 /* A codec's check. */
 TG_NODISCARD tg_status tg__block_check(const tg__frame *f);
-/* Each block of a checked frame in order: its tensor's cols and first element in the vector, and
- * the places and values (b->keep) of what was kept. */
-typedef void tg__block_fn(void *arg, size_t cols, size_t base, const tg__block *b,
-                          const uint16_t *place, const float *val);
-void tg__block_each(const tg__frame *f, tg__block_fn *fn, void *arg);
+/* Each block of a checked frame: its tensor's number, cols and first element in the vector, and the
+ * places and values (b->keep) of what was kept. */
+typedef struct tg__block_place {
+    size_t tensor, cols, base;
+    const tg__block *b;
+    const uint16_t *place;
+    const float *val;
+} tg__block_place;
+typedef void tg__block_fn(void *arg, const tg__block_place *p);
+/* In order, or, with a pool, those of a tensor by several cores at once. */
+void tg__block_each(const tg__frame *f, tg__pool *pool, tg__block_fn *fn, void *arg);
+/* Where the first element of the block stands in the vector; the j-th that was kept, from there on.
+ */
+static inline size_t tg__block_first(const tg__block_place *p)
+{
+    return p->base + p->b->row * p->cols + p->b->col;
+}
+static inline size_t tg__block_offset(const tg__block_place *p, size_t j)
+{
+    const uint32_t width = (uint32_t)p->b->width;
+    return p->place[j] / width * p->cols + p->place[j] % width;
+}
+/* Whether the tensors of a checked frame are these. */
+bool tg__block_tensors_are(const tg__frame *f, const tg_segment *segments, size_t count);
 
 /* The codecs' keys. */
 #define TG__BLOCK_KEY_KEEP(text)                                                         \

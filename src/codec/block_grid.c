@@ -55,22 +55,30 @@ tg__block tg__grid_block(const tg__grid *g, size_t i)
     return b;
 }
 
-size_t tg__grid_kept(const tg__grid *g, size_t *index_bits_p)
+size_t tg__grid_kept_before(const tg__grid *g, size_t i, size_t *index_bits_p)
 {
-    const size_t down = g->rows / g->height, across = g->cols / g->width;
+    const size_t down = g->rows / g->height, wide = g->cols / g->width;
     const size_t below = g->rows % g->height, beside = g->cols % g->width;
+    const size_t band = i / tg__grid_across(g), in_band = i % tg__grid_across(g);
+    const size_t whole = TG__MIN(band, down), last = band - whole;
     const struct {
         size_t count;
         tg__block b;
-    } kinds[] = {{down * across, shape(g, g->height, g->width)},
-                 {beside > 0 ? down : 0, shape(g, g->height, beside)},
-                 {below > 0 ? across : 0, shape(g, below, g->width)},
-                 {below > 0 && beside > 0 ? 1 : 0, shape(g, below, beside)}};
+    } kinds[] = {{whole * wide, shape(g, g->height, g->width)},
+                 {beside > 0 ? whole : 0, shape(g, g->height, beside)},
+                 {last * wide, shape(g, below, g->width)},
+                 {beside > 0 ? last : 0, shape(g, below, beside)},
+                 {in_band, shape(g, band < down ? g->height : below, g->width)}};
     size_t kept = 0, bits = 0;
-    for (size_t i = 0; i < TG__COUNT(kinds); i++) {
-        kept += kinds[i].count * kinds[i].b.keep;
-        bits += kinds[i].count * kinds[i].b.keep * kinds[i].b.bits;
+    for (size_t k = 0; k < TG__COUNT(kinds); k++) {
+        kept += kinds[k].count * kinds[k].b.keep;
+        bits += kinds[k].count * kinds[k].b.keep * kinds[k].b.bits;
     }
     *index_bits_p = bits;
     return kept;
+}
+
+size_t tg__grid_kept(const tg__grid *g, size_t *index_bits_p)
+{
+    return tg__grid_kept_before(g, tg__grid_blocks(g), index_bits_p);
 }

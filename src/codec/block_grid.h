@@ -33,7 +33,10 @@ size_t tg__grid_blocks(const tg__grid *g);
 size_t tg__grid_across(const tg__grid *g);
 /* Block number i. */
 tg__block tg__grid_block(const tg__grid *g, size_t i);
-/* Elements that all blocks keep together, and the bits of their indices. */
+/* Elements that the blocks before number i keep together, and the bits of their indices. i is at
+ * most the number of blocks. */
+size_t tg__grid_kept_before(const tg__grid *g, size_t i, size_t *index_bits_p);
+/* ... that all blocks keep. */
 size_t tg__grid_kept(const tg__grid *g, size_t *index_bits_p);
 
 #endif

@@ -5,8 +5,9 @@
 #include "codec/block_grid.h"
 #include "kernel/kernel.h"
 
-/* Scratch; zeroed at first. `hint` is about the smallest magnitude that the last block kept: the
- * next block's is likely near. It changes speed, never the result. */
+/* Scratch, of which only the hint is set before the first call: about the smallest magnitude that
+ * the last block kept, where the next block's is likely near, or 0. It changes speed, never the
+ * result. */
 typedef struct tg__block_select {
     float hint;
     uint32_t idx[TG__BLOCK_MAX + TG__SELECT_SLACK];

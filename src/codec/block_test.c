@@ -37,7 +37,7 @@ static void sides(void **state)
         assert_int_equal(tg__block_side(cases[i][0]), cases[i][1]);
     /* 67 = 64 + 3 by 48: four kinds of blocks with 96 columns */
     const tg__grid g = tg__grid_make(67, 96, 100);
-    size_t bits, kept = tg__grid_kept(&g, &bits), sum = 0, sum_bits = 0;
+    size_t bits, kept = tg__grid_kept(&g, &bits);
     assert_int_equal(tg__grid_blocks(&g), 4);
     for (size_t i = 0; i < 4; i++) {
         const tg__block b = tg__grid_block(&g, i);
@@ -45,14 +45,37 @@ static void sides(void **state)
         assert_int_equal(b.col, i % 2 * 48);
         assert_int_equal(b.height, i < 2 ? 64 : 3);
         assert_int_equal(b.bits, i < 2 ? 12 : 8);
-        sum += b.keep;
-        sum_bits += b.keep * b.bits;
     }
-    assert_int_equal(kept, sum);
-    assert_int_equal(bits, sum_bits);
+    assert_int_equal(kept, 400);
+    assert_int_equal(bits, 200 * 12 + 200 * 8);
     const tg__grid whole = tg__grid_make(8, 8, 64);
     assert_int_equal(tg__grid_kept(&whole, &bits), 64);
     assert_int_equal(bits, 0); /* nothing to say about places */
+}
+
+/* What the blocks before each of them keep, counted one by one. */
+static void kept_before(void **state)
+{
+    (void)state;
+    static const size_t shapes[][2] = {{67, 96}, {67, 67}, {128, 67}, {67, 128}, {131, 1},
+                                       {1, 131}, {640, 1}, {5, 7},    {192, 80}, {134, 201}};
+    for (size_t s = 0; s < TG__COUNT(shapes); s++)
+        for (size_t keep = 1; keep < 5000; keep = 3 * keep + 40) {
+            const tg__grid g = tg__grid_make(shapes[s][0], shapes[s][1], keep);
+            const size_t blocks = tg__grid_blocks(&g);
+            size_t sum = 0, sum_bits = 0, bits;
+            for (size_t i = 0; i <= blocks; i++) {
+                assert_int_equal(tg__grid_kept_before(&g, i, &bits), sum);
+                assert_int_equal(bits, sum_bits);
+                if (i == blocks)
+                    break;
+                const tg__block b = tg__grid_block(&g, i);
+                sum += b.keep;
+                sum_bits += b.keep * b.bits;
+            }
+            assert_int_equal(tg__grid_kept(&g, &bits), sum);
+            assert_int_equal(bits, sum_bits);
+        }
 }
 
 /* By magnitude, then by place. */
@@ -353,6 +376,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sides),
+        cmocka_unit_test(kept_before),
         cmocka_unit_test(picks_the_largest),
         cmocka_unit_test(of_each_block),
         cmocka_unit_test(all_of_it_is_dense),

@@ -33,6 +33,7 @@ static tg_status encode(tg_codec *c, const tg_encode_context *ctx, const float *
                         tg__part *parts, size_t nparts, tg__view *view_p)
 {
     tg__block_coder *own = c->impl;
+    own->pool = c->pool;
     TG_TRY(tg__block_encode(own, ctx, x, n, parts, nparts));
     if (view_p != NULL)
         *view_p = (tg__view){.sparse = true, .idx = own->idx, .val = own->val, .k = own->count};
@@ -44,14 +45,13 @@ typedef struct target {
     bool add;
 } target;
 
-static void put_block(void *arg, size_t cols, size_t base, const tg__block *b,
-                      const uint16_t *place, const float *val)
+static void put_block(void *arg, const tg__block_place *p)
 {
     const target *t = arg;
-    float *first = t->dst + base + b->row * cols + b->col;
-    for (size_t j = 0; j < b->keep; j++) {
-        float *to = first + place[j] / b->width * cols + place[j] % b->width;
-        *to = t->add ? *to + val[j] : val[j];
+    float *first = t->dst + tg__block_first(p);
+    for (size_t j = 0; j < p->b->keep; j++) {
+        float *to = first + tg__block_offset(p, j);
+        *to = t->add ? *to + p->val[j] : p->val[j];
     }
 }
 
@@ -62,7 +62,7 @@ static void decode(const tg__frame *f, size_t lo, size_t hi, float *dst, bool ad
     (void)hi;
     if (!add)
         memset(dst, 0, f->n * sizeof *dst);
-    tg__block_each(f, put_block, &t);
+    tg__block_each(f, NULL, put_block, &t);
 }
 
 static const tg_key keys[] = {

@@ -43,33 +43,19 @@ static size_t bound(const tg_codec *c, size_t n)
     return tg__block_bound(n);
 }
 
-static tg_status encode(tg_codec *c, const tg_encode_context *ctx, const float *x, size_t n,
-                        tg__part *parts, size_t nparts, tg__view *view_p)
-{
-    dct *own = c->impl;
-    TG_TRY(tg__block_encode(&own->coder, ctx, x, n, parts, nparts));
-    if (view_p == NULL)
-        return TG_OK;
-    TG_TRY(tg__scratch(&own->decoded, &own->decoded_cap, n, sizeof *own->decoded));
-    for (size_t i = 0; i < nparts; i++)
-        tg__frame_decode(parts[i].dst, parts[i].len, own->decoded + parts[i].lo, NULL);
-    *view_p = (tg__view){.sparse = false, .dense = own->decoded, .k = n};
-    return TG_OK;
-}
-
 typedef struct target {
     float *dst;
     bool add;
 } target;
 
-static void put_block(void *arg, size_t cols, size_t base, const tg__block *b,
-                      const uint16_t *place, const float *val)
+static void put_block(void *arg, const tg__block_place *p)
 {
     const target *t = arg;
-    float x[TG__BLOCK_MAX], *first = t->dst + base + b->row * cols + b->col;
-    tg__dct_back(place, val, b->keep, b->height, b->width, x);
+    const tg__block *b = p->b;
+    float x[TG__BLOCK_MAX], *first = t->dst + tg__block_first(p);
+    tg__dct_back(p->place, p->val, b->keep, b->height, b->width, x);
     for (size_t i = 0; i < b->height; i++) {
-        float *to = first + i * cols;
+        float *to = first + i * p->cols;
         if (t->add)
             tg__kernel()->add(to, x + i * b->width, b->width);
         else
@@ -82,17 +68,43 @@ static void decode(const tg__frame *f, size_t lo, size_t hi, float *dst, bool ad
     target t = {dst, add};
     (void)lo; /* 0 and n: TG__WHOLE */
     (void)hi;
-    tg__block_each(f, put_block, &t);
+    tg__block_each(f, NULL, put_block, &t);
+}
+
+/* What a frame of our own says. */
+static void look(const tg__part *part, float *dst, tg__pool *pool)
+{
+    tg__frame f;
+    target t = {.dst = dst};
+    if (tg__frame_split(part->dst, part->len, part->hi - part->lo, &f) == TG_OK &&
+        f.form == TG__FORM_CODED)
+        tg__block_each(&f, pool, put_block, &t);
+    else
+        tg__frame_decode(part->dst, part->len, dst, pool);
+}
+
+static tg_status encode(tg_codec *c, const tg_encode_context *ctx, const float *x, size_t n,
+                        tg__part *parts, size_t nparts, tg__view *view_p)
+{
+    dct *own = c->impl;
+    own->coder.pool = c->pool;
+    TG_TRY(tg__block_encode(&own->coder, ctx, x, n, parts, nparts));
+    if (view_p == NULL)
+        return TG_OK;
+    TG_TRY(tg__scratch(&own->decoded, &own->decoded_cap, n, sizeof *own->decoded));
+    for (size_t i = 0; i < nparts; i++)
+        look(&parts[i], own->decoded + parts[i].lo, c->pool);
+    *view_p = (tg__view){.sparse = false, .dense = own->decoded, .k = n};
+    return TG_OK;
 }
 
 /* ---- sums ------------------------------------------------------------------------------------ */
 
-static void add_block(void *arg, size_t cols, size_t base, const tg__block *b,
-                      const uint16_t *place, const float *val)
+static void add_block(void *arg, const tg__block_place *p)
 {
-    float *first = (float *)arg + base + b->row * cols + b->col;
-    for (size_t j = 0; j < b->keep; j++)
-        first[place[j] / b->width * cols + place[j] % b->width] += val[j];
+    float *first = (float *)arg + tg__block_first(p);
+    for (size_t j = 0; j < p->b->keep; j++)
+        first[tg__block_offset(p, j)] += p->val[j];
 }
 
 bool tg__dct_add(float *y, const uint8_t *frame, size_t len)
@@ -101,7 +113,7 @@ bool tg__dct_add(float *y, const uint8_t *frame, size_t len)
     const size_t n = tg__get32(frame + 4);
     if (tg__frame_split(frame, len, n, &f) != TG_OK || f.form != TG__FORM_CODED)
         return false;
-    tg__block_each(&f, add_block, y);
+    tg__block_each(&f, NULL, add_block, y);
     return true;
 }
 
@@ -125,17 +137,29 @@ static void finish_block(float *first, size_t cols, const tg__block *b)
         memcpy(first + i * cols, x + i * b->width, b->width * sizeof *x);
 }
 
-void tg__dct_finish(float *y, const tg_segment *tensors, size_t count)
+typedef struct matrix {
+    tg__grid grid;
+    float *y;
+} matrix;
+
+static void finish_blocks(void *arg, size_t lo, size_t hi)
 {
+    const matrix *m = arg;
+    for (size_t i = lo; i < hi; i++) {
+        const tg__block b = tg__grid_block(&m->grid, i);
+        finish_block(m->y + b.row * m->grid.cols + b.col, m->grid.cols, &b);
+    }
+}
+
+void tg__dct_finish(float *y, const tg_segment *tensors, size_t count, tg__pool *pool)
+{
+    enum { TOGETHER = 4 }; /* blocks of a core, at the least */
     for (size_t t = 0; t < count; t++) {
         if (tensors[t].n == 0)
             continue;
-        const tg__grid g = tg__grid_make(tensors[t].rows, tensors[t].cols, 1);
-        const size_t blocks = tg__grid_blocks(&g);
-        for (size_t i = 0; i < blocks; i++) {
-            const tg__block b = tg__grid_block(&g, i);
-            finish_block(y + tensors[t].begin + b.row * g.cols + b.col, g.cols, &b);
-        }
+        matrix m = {.grid = tg__grid_make(tensors[t].rows, tensors[t].cols, 1),
+                    .y = y + tensors[t].begin};
+        tg__pool_chunks(pool, tg__grid_blocks(&m.grid), TOGETHER, finish_blocks, &m);
     }
 }
 

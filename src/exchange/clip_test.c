@@ -6,6 +6,7 @@
 #include <cmocka.h>
 
 #include "base/mem.h"
+#include "codec/block_frame.h"
 #include "exchange/exchange.h"
 #include "vectors.h"
 #include <math.h>
@@ -17,16 +18,19 @@ enum { N = 500, MAX_P = 5 };
 static const tg_segment tensors[] = {{.n = 300, .rows = 300, .cols = 1},
                                      {.begin = 300, .n = 1, .rows = 1, .cols = 1},
                                      {.begin = 301, .n = 199, .rows = 199, .cols = 1}};
-static float x[MAX_P][N], got[N], want[N];
+static float x[MAX_P][N], got[N], shared[N], want[N];
 static uint8_t frames[MAX_P][TG__FRAME_HEAD + 4 * N];
 
-/* The ranks' vectors as frames, combined; a rank of zeros sends a frame that says so. */
-static void combine(int P, const tg_segment *segments, size_t count)
+/* The ranks' vectors as frames, combined; a rank of zeros sends a frame that says so. With `spec`
+ * the vectors become what their frames say. */
+static void combine(const char *spec, int P, const tg_segment *segments, size_t count)
 {
     const uint8_t *list[MAX_P];
     size_t lens[MAX_P];
     tg_codec *c;
-    assert_int_equal(tg_codec_create("f32", &c), TG_OK);
+    const tg_encode_context ctx = {
+        .struct_size = sizeof ctx, .segments = tensors, .nsegments = TG__COUNT(tensors)};
+    assert_int_equal(tg_codec_create(spec, &c), TG_OK);
     for (int q = 0; q < P; q++) {
         tg__part part = {.dst = frames[q], .cap = sizeof frames[q], .hi = N};
         bool zero = true;
@@ -35,13 +39,22 @@ static void combine(int P, const tg_segment *segments, size_t count)
         if (zero)
             tg__part_zero(&part, TG__ID_f32);
         else
-            assert_int_equal(tg__codec_encode(c, NULL, x[q], N, &part, 1, NULL), TG_OK);
+            assert_int_equal(tg__codec_encode(c, &ctx, x[q], N, &part, 1, NULL), TG_OK);
+        tg__frame_decode(part.dst, part.len, x[q], NULL);
         list[q] = frames[q];
         lens[q] = part.len;
     }
-    tg__exchange plain = {.size = P, .n = N, .segments = segments, .nsegments = count};
+    tg__exchange plain = {.size = P,
+                          .n = N,
+                          .combine = &tg__combine_clipped,
+                          .segments = segments,
+                          .nsegments = count};
     assert_int_equal(tg__alloc(tg__combine_clipped.room(N, count, P), 1, &plain.room), TG_OK);
     tg__combine_clipped.all(&plain, got, list, lens);
+    assert_int_equal(tg__pool_create(3, &plain.pool), TG_OK);
+    tg__combine_clipped.all(&plain, shared, list, lens);
+    assert_memory_equal(got, shared, sizeof got);
+    tg__pool_destroy(plain.pool);
     free(plain.room);
     tg_codec_destroy(c);
 }
@@ -70,10 +83,10 @@ static double median_of(const double *norm, int P)
     return 0;
 }
 
-static void check(int P, const tg_segment *segments, size_t count)
+static void check(const char *spec, int P, const tg_segment *segments, size_t count)
 {
     const tg_segment one = {.n = N};
-    combine(P, segments, count);
+    combine(spec, P, segments, count);
     for (size_t t = 0; t < (segments == NULL ? 1 : count); t++) {
         const tg_segment s = segments == NULL ? one : segments[t];
         double norm[MAX_P];
@@ -105,8 +118,10 @@ static void is_what_plain_arithmetic_gives(void **state)
                 if (seed == 4 && q >= 2) /* and these nothing at all: the others still count */
                     memset(x[q], 0, sizeof x[q]);
             }
-            check(P, tensors, TG__COUNT(tensors));
-            check(P, NULL, 1);
+            check("f32", P, tensors, TG__COUNT(tensors));
+            check("f32", P, NULL, 1);
+            check("blocktopk:keep=9", P, tensors, TG__COUNT(tensors));
+            check("blocktopk:keep=9", P, NULL, 1);
         }
 }
 
@@ -125,7 +140,26 @@ static void nothing_to_cut_is_the_mean(void **state)
         }
         for (size_t i = 0; i < N; i++)
             want[i] *= 1.0f / (float)P;
-        combine(P, tensors, TG__COUNT(tensors));
+        combine("f32", P, tensors, TG__COUNT(tensors));
+        assert_memory_equal(got, want, sizeof want);
+    }
+}
+
+/* Blocks read element by element, and the same values as vectors: the same factors, the same bits.
+ */
+static void blocks_are_read_as_they_stand(void **state)
+{
+    (void)state;
+    for (int P = 1; P <= MAX_P; P++) {
+        for (int q = 0; q < P; q++) {
+            test_vector(x[q], N, TEST_GRADIENT, 7);
+            for (size_t i = 0; i < N; i++)
+                x[q][i] = (i + (size_t)q) % 3 == 0 ? -x[q][i] : x[q][i];
+        }
+        combine("blocktopk:keep=20,values=f32", P, tensors, TG__COUNT(tensors));
+        assert_int_equal(frames[0][1], TG__FORM_CODED);
+        memcpy(want, got, sizeof want);
+        combine("f32", P, tensors, TG__COUNT(tensors));
         assert_memory_equal(got, want, sizeof want);
     }
 }
@@ -135,6 +169,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(is_what_plain_arithmetic_gives),
         cmocka_unit_test(nothing_to_cut_is_the_mean),
+        cmocka_unit_test(blocks_are_read_as_they_stand),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,11 +4,13 @@
  *     result = 1/P sum over j of x_j min(1, median / |x_j|)
  *
  * so that a rank whose update is far too large counts for no more than the others. Of an even
- * number of ranks the lower of the two in the middle is the median. Sums in rank order.
+ * number of ranks the lower of the two in the middle is the median. Sums in rank order. A frame of
+ * blocks is read element by element, any other decoded to a vector.
  *
  * Source: Sarfi et al. 2025, arXiv:2508.15706, in the form of the authors' code, which bounds the
  * median besides */
 #include "base/mem.h"
+#include "codec/block_frame.h"
 #include "exchange/exchange.h"
 #include "kernel/kernel.h"
 #include <math.h>
@@ -61,34 +63,90 @@ static double median(const double *norm, int size, double *sorted)
     return count == 0 ? 0 : sorted[(count - 1) / 2];
 }
 
+/* Whether the frame is one of blocks of the exchange's tensors. */
+static bool of_blocks(const tg__exchange *x, const uint8_t *frame, size_t len, tg__frame *f)
+{
+    return x->segments != NULL && tg__frame_split(frame, len, x->n, f) == TG_OK &&
+           f->codec == TG__ID_blocktopk && f->form == TG__FORM_CODED &&
+           tg__block_tensors_are(f, x->segments, x->nsegments);
+}
+
+/* What a rank says: its norm or factor for tensor i at norm[i * stride]. */
+typedef struct share {
+    double *norm;
+    size_t stride;
+    float *acc;
+} share;
+
+static void add_squares(void *arg, const tg__block_place *p)
+{
+    const share *s = arg;
+    double sum = 0;
+    for (size_t j = 0; j < p->b->keep; j++)
+        sum += (double)p->val[j] * (double)p->val[j];
+    s->norm[p->tensor * s->stride] += sum;
+}
+
+static void take_norms(const tg__exchange *x, const uint8_t *frame, size_t len, float *own, share s)
+{
+    const size_t tensors = x->segments == NULL ? 1 : x->nsegments;
+    tg__frame f;
+    const bool blocks = of_blocks(x, frame, len, &f);
+    for (size_t i = 0; i < tensors; i++)
+        s.norm[i * s.stride] = 0;
+    if (blocks)
+        tg__block_each(&f, NULL, add_squares, &s);
+    else
+        tg__frame_decode(frame, len, own, x->pool);
+    for (size_t i = 0; i < tensors; i++) {
+        const tg_segment t = tensor(x, i);
+        tg__stats stats = {.sum_sq = s.norm[i * s.stride]};
+        if (!blocks)
+            tg__kernel()->copy_stats(NULL, own + t.begin, t.n, &stats);
+        s.norm[i * s.stride] = sqrt(stats.sum_sq);
+    }
+}
+
+static void add_scaled(void *arg, const tg__block_place *p)
+{
+    const share *s = arg;
+    const float factor = (float)s->norm[p->tensor * s->stride];
+    float *first = s->acc + tg__block_first(p);
+    for (size_t j = 0; j < p->b->keep; j++)
+        first[tg__block_offset(p, j)] += factor * p->val[j];
+}
+
+static void add_cut(const tg__exchange *x, const uint8_t *frame, size_t len, float *own, share s)
+{
+    const size_t tensors = x->segments == NULL ? 1 : x->nsegments;
+    tg__frame f;
+    if (of_blocks(x, frame, len, &f)) {
+        tg__block_each(&f, x->pool, add_scaled, &s);
+        return;
+    }
+    tg__frame_decode(frame, len, own, x->pool);
+    for (size_t i = 0; i < tensors; i++) {
+        const tg_segment t = tensor(x, i);
+        tg__kernel()->axpy(s.acc + t.begin, (float)s.norm[i * s.stride], own + t.begin, t.n);
+    }
+}
+
 static void all(const tg__exchange *x, float *acc, const uint8_t **frames, const size_t *lens)
 {
     const size_t P = (size_t)x->size, tensors = x->segments == NULL ? 1 : x->nsegments;
     double *norm = x->room, *sorted = norm + tensors * P;
     float *own = (float *)(void *)(sorted + P);
-    for (size_t q = 0; q < P; q++) {
-        tg__frame_decode(frames[q], lens[q], own, x->pool);
-        for (size_t i = 0; i < tensors; i++) {
-            const tg_segment s = tensor(x, i);
-            tg__stats stats;
-            tg__kernel()->copy_stats(NULL, own + s.begin, s.n, &stats);
-            norm[i * P + q] = sqrt(stats.sum_sq);
-        }
-    }
+    for (size_t q = 0; q < P; q++)
+        take_norms(x, frames[q], lens[q], own, (share){.norm = norm + q, .stride = P});
     for (size_t i = 0; i < tensors; i++) { /* norms become factors */
         const double limit = median(norm + i * P, x->size, sorted);
         for (size_t q = 0; q < P; q++)
             norm[i * P + q] = norm[i * P + q] > limit ? limit / norm[i * P + q] : 1;
     }
-    begin(acc, x->n);
-    for (size_t q = 0; q < P; q++) {
-        tg__frame_decode(frames[q], lens[q], own, x->pool);
-        for (size_t i = 0; i < tensors; i++) {
-            const tg_segment s = tensor(x, i);
-            tg__kernel()->axpy(acc + s.begin, (float)norm[i * P + q], own + s.begin, s.n);
-        }
-    }
-    finish(acc, x->n, x->size);
+    tg__combine_begin(x, acc, x->n);
+    for (size_t q = 0; q < P; q++)
+        add_cut(x, frames[q], lens[q], own, (share){.norm = norm + q, .stride = P, .acc = acc});
+    tg__combine_finish(x, acc, x->n);
 }
 
 const tg__combine tg__combine_clipped = {

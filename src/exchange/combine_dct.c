@@ -27,15 +27,15 @@ static void finish(float *acc, size_t n, int size)
 
 static void all(const tg__exchange *x, float *acc, const uint8_t **frames, const size_t *lens)
 {
-    begin(acc, x->n);
+    tg__combine_begin(x, acc, x->n);
     for (int q = 0; q < x->size; q++)
         if (tg__dct_add(acc, frames[q], lens[q]))
             frames[q] = NULL;
-    tg__dct_finish(acc, x->segments, x->nsegments);
+    tg__dct_finish(acc, x->segments, x->nsegments, x->pool);
     for (int q = 0; q < x->size; q++)
         if (frames[q] != NULL)
             tg__frame_decode_add(frames[q], lens[q], acc, x->pool);
-    finish(acc, x->n, x->size);
+    tg__combine_finish(x, acc, x->n);
 }
 
 const tg__combine tg__combine_dct = {

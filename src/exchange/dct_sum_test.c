@@ -11,14 +11,15 @@
 #include <math.h>
 #include <string.h>
 
-enum { ROWS = 67, COLS = 40, TAIL = 131, N = ROWS * COLS + TAIL, MAX_P = 4 };
+enum { ROWS = 67, COLS = 440, TAIL = 131, N = ROWS * COLS + TAIL, MAX_P = 4 };
 
 static const tg_segment tensors[] = {{.n = ROWS * COLS, .rows = ROWS, .cols = COLS},
                                      {.begin = ROWS * COLS, .n = TAIL, .rows = TAIL, .cols = 1}};
 static const tg_encode_context ctx = {
     .struct_size = sizeof ctx, .segments = tensors, .nsegments = TG__COUNT(tensors)};
-static float x[N], decoded[MAX_P][N], got[N];
+static float x[N], decoded[MAX_P][N], got[N], shared[N];
 static uint8_t frames[MAX_P][TG__FRAME_HEAD + 4 * N];
+static tg__pool *pool;
 
 /* silent: this rank says nothing; large: this one's values are too large to be transformed. */
 static void check(const char *spec, int P, int silent, int large)
@@ -46,9 +47,18 @@ static void check(const char *spec, int P, int silent, int large)
         list[q] = frames[q];
         lens[q] = part.len;
     }
-    const tg__exchange plain = {
-        .size = P, .n = N, .segments = tensors, .nsegments = TG__COUNT(tensors)};
+    const tg__exchange plain = {.size = P,
+                                .n = N,
+                                .combine = &tg__combine_dct,
+                                .segments = tensors,
+                                .nsegments = TG__COUNT(tensors)};
+    tg__exchange several = plain;
+    const uint8_t *again[MAX_P];
+    memcpy(again, list, sizeof again);
+    several.pool = pool;
+    tg__combine_dct.all(&several, shared, again, lens);
     tg__combine_dct.all(&plain, got, list, lens);
+    assert_memory_equal(got, shared, sizeof got);
     for (size_t i = 0; i < N; i++) {
         double sum = 0;
         for (int q = 0; q < P; q++)
@@ -62,6 +72,7 @@ static void sums(void **state)
 {
     (void)state;
     static const char *const specs[] = {"dct", "dct:keep=3,values=fp16", "dct:keep=1"};
+    assert_int_equal(tg__pool_create(3, &pool), TG_OK);
     for (size_t s = 0; s < TG__COUNT(specs); s++)
         for (int P = 1; P <= MAX_P; P++) {
             check(specs[s], P, -1, -1);
@@ -69,6 +80,7 @@ static void sums(void **state)
             check(specs[s], P, -1, P / 2);
             check(specs[s], P, 0, P - 1 > 0 ? P - 1 : -1);
         }
+    tg__pool_destroy(pool);
 }
 
 int main(void)
