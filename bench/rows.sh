@@ -22,7 +22,7 @@ run_seed() { # seed, file, folder, options
     [ -z "$(ls -d "$folder"/step-*[0-9] 2>/dev/null)" ] || set -- "$@" --resume "$folder"
     rm -f "$file".*.tmp
     part=$(printf '%s.%03d' "$file" "$(ls "$file".[0-9][0-9][0-9] 2>/dev/null | wc -l)")
-    "$telegrad" train "$@" ${PRECISION:+--precision $PRECISION} --seed "$seed" --save "$folder" --save-every 500 --out "$part" >/dev/null &&
+    "$telegrad" train "$@" --timeout 3600 ${PRECISION:+--precision $PRECISION} --seed "$seed" --save "$folder" --save-every 500 --out "$part" >/dev/null &&
         cat "$file".[0-9][0-9][0-9] >"$file.all" &&
         mv "$file.all" "$file" &&
         rm -r "$file".[0-9][0-9][0-9] "$folder"

@@ -91,7 +91,7 @@ train_job run_job_of(const struct run_options *o, tg_trace *trace)
                        .init = o->init,
                        .data_spec = o->data,
                        .holdout = (size_t)o->holdout,
-                       .timeout_ms = (int64_t)ceil(o->timeout * 1000),
+                       .timeout_ms = (int64_t)ceil(options_timeout(o) * 1000),
                        .driver = o->driver,
                        .overlap = o->overlap,
                        .bucket_bytes = o->fusion == OPT_FUSION_AUTO ? 0 : (size_t)o->fusion,
@@ -127,11 +127,12 @@ tg_status run_job(const struct run_about *about, const char *title, struct recor
     if (status == TG_OK && about->launch->rank == 0)
         status = records_end(records, &result);
     if (status != TG_OK) {
+        const uint64_t planned = result.steps_planned;
         run_result_free(&result);
-        return status;
+        result.steps_planned = planned;
     }
     *result_p = result;
-    return TG_OK;
+    return status;
 }
 
 void run_result_free(struct run_result *result)

@@ -115,16 +115,40 @@ static int print_result(const struct run_about *about, const struct run_result *
     return fflush(stdout) != 0 || ferror(stdout) ? CLI_FAILED : CLI_OK;
 }
 
+/* What a run that failed has told is kept: its curve says why, and a run that goes on from a
+ * checkpoint continues it. Errors: the status given, with its text */
+static tg_status keep(const struct run_about *about, struct records **records_p,
+                      const tg_trace *trace, tg_status why)
+{
+    char text[1024];
+    snprintf(text, sizeof text, "%s", tg_error());
+    struct records *records = *records_p;
+    *records_p = NULL;
+    tg_status kept = records_status(records);
+    if (kept == TG_OK)
+        kept = records_failed(records, text);
+    if (kept == TG_OK)
+        kept = records_commit(records);
+    else
+        records_abandon(records);
+    if (trace && kept == TG_OK)
+        kept = write_trace(about->launch, about->options->trace, trace);
+    (void)kept; /* the first failure is told */
+    return tg_fail(why, "%s", text);
+}
+
 /* With everything open: train, then let the files appear. */
 static tg_status train(const struct run_about *about, struct records **records_p, tg_trace *trace,
                        struct run_result *result_p)
 {
     const struct run_options *o = about->options;
     struct run_result result;
-    TG_TRY(run_job(about, "", *records_p, trace, &result));
+    tg_status status = run_job(about, "", *records_p, trace, &result);
+    if (status != TG_OK) /* nothing to keep unless it began */
+        return result.steps_planned > 0 ? keep(about, records_p, trace, status) : status;
     struct records *records = *records_p;
     *records_p = NULL;
-    tg_status status = records_commit(records);
+    status = records_commit(records);
     if (status == TG_OK && trace)
         status = write_trace(about->launch, o->trace, trace);
     if (status != TG_OK) {

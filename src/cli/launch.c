@@ -334,7 +334,7 @@ static tg_status run_virtual(const struct run_options *o, const struct rank_run 
     struct rank_run timed = *model;
     tg_clock *clock;
     if (o->tau && o->tau_ns == 0)
-        TG_TRY(step_times_read(o->tau, &times));
+        TG_TRY(step_times_read(o, &times));
     tg_status status = tg__virtual_create(0, &clock);
     if (status == TG_OK) {
         job.times = &times;

@@ -44,6 +44,7 @@ struct option_def {
     double min, max; /* FORM_COUNT, FORM_SECONDS */
 };
 
+#define MAX_TIMEOUT 1e6 /* seconds */
 #define AT(member) offsetof(struct run_options, member)
 #define BOTH (OPT_TRAIN | OPT_COMPARE)
 #define EVERY (OPT_TRAIN | OPT_COMPARE | OPT_RUN)
@@ -76,7 +77,7 @@ static const struct option_def table[] = {
     {"batch", "N", BOTH | OPT_EVAL, FORM_COUNT, AT(batch), TG_KIND_COUNT, 1, 1e6},
     {"seed", "N", BOTH, FORM_COUNT, AT(seed), TG_KIND_COUNT, 0, INFINITY},
     {"log-every", "N", BOTH, FORM_COUNT, AT(log_every), TG_KIND_COUNT, 1, 1e12},
-    {"timeout", "SECONDS", BOTH, FORM_SECONDS, AT(timeout), TG_KIND_COUNT, 0.001, 1e6},
+    {"timeout", "SECONDS", BOTH, FORM_SECONDS, AT(timeout), TG_KIND_COUNT, 0.001, MAX_TIMEOUT},
     {"driver", "auto|thread|inline", BOTH, FORM_DRIVER, AT(driver), TG_KIND_COUNT, 0, 0},
     {"overlap", "full|backward|none", EVERY, FORM_OVERLAP, AT(overlap), TG_KIND_COUNT, 0, 0},
     {"fusion", "BYTES|auto", EVERY, FORM_FUSION, AT(fusion), TG_KIND_COUNT, 1, 4294967296.0},
@@ -105,6 +106,11 @@ static const char *const driver_names[] = {
 static const char *const overlap_names[] = {
     [TG_OVERLAP_BACKWARD] = "backward", [TG_OVERLAP_FULL] = "full", [TG_OVERLAP_NONE] = "none"};
 
+double options_timeout(const struct run_options *o)
+{
+    return o->timeout > 0 ? o->timeout : o->virtual_clock ? MAX_TIMEOUT : 60;
+}
+
 const char *options_driver_name(tg_driver driver)
 {
     return driver_names[driver];
@@ -128,7 +134,6 @@ void options_defaults(struct run_options *o, uint64_t workers)
                               .epochs = 1,
                               .seed = 1,
                               .log_every = 50,
-                              .timeout = 60,
                               .codec_threads = 1,
                               .driver = TG_DRIVER_AUTO,
                               .overlap = TG_OVERLAP_FULL,

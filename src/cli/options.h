@@ -33,7 +33,7 @@ struct run_options {
     const char *shard; /* NULL: iid */
     const char *out, *save_dir, *resume_dir, *trace, *init;
     uint64_t holdout, workers, batch, context, epochs, steps, seed, log_every, save_every;
-    double timeout; /* seconds */
+    double timeout; /* seconds; 0: not given, see options_timeout */
     uint64_t codec_threads, dump_every;
     const char *dump_gradients; /* directory */
     uint64_t accumulate;
@@ -77,6 +77,9 @@ TG_NODISCARD tg_status options_precision(const char *name, const char *value,
 bool options_given(const struct run_options *o, const char *name);
 
 /* "thread" for TG_DRIVER_THREAD, "full" for TG_OVERLAP_FULL; never NULL. */
+/* Seconds that a rank is waited for: by a virtual clock, whose waits cost nothing and whose links
+ * may be slow, the most that may be given. */
+double options_timeout(const struct run_options *o);
 const char *options_driver_name(tg_driver driver);
 const char *options_overlap_name(tg_overlap overlap);
 

@@ -316,7 +316,7 @@ static json_t *about_run(const struct run_options *o, const train_start_info *in
         "steps_per_epoch", (json_int_t)info->steps_per_epoch,                          /**/
         "first_step", (json_int_t)info->first_step,                                    /**/
         "params", (json_int_t)info->params, "tensors", (json_int_t)info->tensors,      /**/
-        "timeout", o->timeout, "driver", options_driver_name(o->driver),               /**/
+        "timeout", options_timeout(o), "driver", options_driver_name(o->driver),       /**/
         "overlap", options_overlap_name(o->overlap),                                   /**/
         "fusion", fusion(o), "nodes", nodes(o),                                        /**/
         "codec_threads", (json_int_t)o->codec_threads,                                 /**/
@@ -494,6 +494,13 @@ static json_t *end_cost(const struct run_result *result)
                      "bytes_per_step", records_real(end->bytes_per_step),                 /**/
                      "ratio", records_real(end->ratio),                                   /**/
                      "ratio_wire", records_real(end->ratio_wire));
+}
+
+tg_status records_failed(struct records *r, const char *why)
+{
+    return r ? records_add(r,
+                           join(begin(r, "failed"), json_pack("{s:o}", "error", records_text(why))))
+             : TG_OK;
 }
 
 tg_status records_end(struct records *r, const struct run_result *result)

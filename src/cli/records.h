@@ -1,7 +1,9 @@
-/* The records of runs as JSON lines (RFC 8259, one object a line): start, step, epoch, end, table.
+/* The records of runs as JSON lines (RFC 8259, one object a line): start, step, epoch, end, failed,
+ * table.
  * Numbers that are not finite are null, bytes that are not UTF-8 the text \xNN. Written to
  * FILE.tmp, a whole line at a time; FILE appears when the command has ended well (or was
- * interrupted). What is no regular file is written as it is. One thread at a time. */
+ * interrupted), or its run has failed after it began. What is no regular file is written as it is.
+ * One thread at a time. */
 #ifndef TG_CLI_RECORDS_H
 #define TG_CLI_RECORDS_H
 
@@ -42,6 +44,8 @@ TG_NODISCARD tg_status records_start(struct records *r, const struct run_about *
 TG_NODISCARD tg_status records_step(struct records *r, const train_step_info *info);
 TG_NODISCARD tg_status records_epoch(struct records *r, const train_epoch_info *info);
 TG_NODISCARD tg_status records_end(struct records *r, const struct run_result *result);
+/* In the place of the end: why the run failed. */
+TG_NODISCARD tg_status records_failed(struct records *r, const char *why);
 /* A record of the caller's making; takes `record` over. */
 TG_NODISCARD tg_status records_add(struct records *r, json_t *record);
 

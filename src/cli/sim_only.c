@@ -171,7 +171,7 @@ static tg_status simulate(struct watch *w, const char *data_name)
     train_sim *s = NULL;
     tg_link link;
     if (o->tau && o->tau_ns == 0)
-        TG_TRY(step_times_read(o->tau, &given));
+        TG_TRY(step_times_read(o, &given));
     job.times = &given;
     tg_status status = slowest_link(o, &link, &w->slowest);
     if (status == TG_OK)

@@ -98,8 +98,62 @@ static tg_status read_times(const char *path, const json_t *record, train_times 
     return TG_OK;
 }
 
-static tg_status find(FILE *file, const char *path, train_times *times_p)
+/* ---- whether they are of the same computing ----------------------------------------------------
+ */
+
+/* Specs of a model with defaults filled in; NULL: it is none. Free it. */
+static tg_spec *model_spec(const char *text)
 {
+    tg_spec *spec = NULL;
+    size_t count = 0;
+    const tg_entry *const *models = train_models(&count);
+    return text && tg_spec_parse("model", models, count, text, &spec) == TG_OK ? spec : NULL;
+}
+
+static bool same_model(const char *a, const char *b)
+{
+    tg_spec *x = model_spec(a), *y = model_spec(b);
+    const bool same = x && y && strcmp(tg_spec_text(x), tg_spec_text(y)) == 0;
+    tg_spec_free(x);
+    tg_spec_free(y);
+    return same;
+}
+
+static tg_status check_text(const char *path, const char *name, const char *had, const char *want,
+                            bool same)
+{
+    return same ? TG_OK
+                : tg_fail(TG_E_MISMATCH, "--tau %s: was measured with --%s %s, this run has %s",
+                          path, name, had ? had : "(none)", want);
+}
+
+static tg_status check_number(const char *path, const char *name, const json_t *record,
+                              uint64_t want)
+{
+    const json_int_t had = json_integer_value(json_object_get(record, name));
+    return (uint64_t)had == want ? TG_OK
+                                 : tg_fail(TG_E_MISMATCH,
+                                           "--tau %s: was measured with --%s %lld, this run has "
+                                           "%llu",
+                                           path, name, (long long)had, (unsigned long long)want);
+}
+
+/* Whether a step of the run that the start record is of computes what one of o does. */
+static tg_status check_computing(const struct run_options *o, const json_t *record)
+{
+    const char *model = json_string_value(json_object_get(record, "model"));
+    const char *precision = json_string_value(json_object_get(record, "precision"));
+    const char *own = train_precision_names[o->precision];
+    TG_TRY(check_text(o->tau, "model", model, o->model, same_model(model, o->model)));
+    TG_TRY(
+        check_text(o->tau, "precision", precision, own, precision && strcmp(precision, own) == 0));
+    TG_TRY(check_number(o->tau, "batch", record, o->batch));
+    return o->context == 0 ? TG_OK : check_number(o->tau, "context", record, o->context);
+}
+
+static tg_status find(FILE *file, const struct run_options *o, train_times *times_p)
+{
+    const char *path = o->tau;
     char *line = NULL;
     size_t room = 0;
     tg_status status =
@@ -112,6 +166,8 @@ static tg_status find(FILE *file, const char *path, train_times *times_p)
         const json_t *times = json_object_get(record, "times");
         found = json_is_object(times);
         if (found)
+            status = check_computing(o, record);
+        if (found && status == TG_OK)
             status = read_times(path, times, times_p);
         json_decref(record);
     }
@@ -119,15 +175,16 @@ static tg_status find(FILE *file, const char *path, train_times *times_p)
     return status;
 }
 
-tg_status step_times_read(const char *path, train_times *times_p)
+tg_status step_times_read(const struct run_options *o, train_times *times_p)
 {
+    const char *path = o->tau;
     FILE *file = fopen(path, "r");
     if (!file)
         return tg_fail(TG_E_IO,
                        "--tau %s: allowed: measured, a time as 150ms, or the records of a run by a "
                        "virtual clock: %s",
                        path, strerror(errno));
-    const tg_status status = find(file, path, times_p);
+    const tg_status status = find(file, o, times_p);
     fclose(file);
     return status;
 }

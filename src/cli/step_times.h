@@ -3,13 +3,15 @@
 #define TG_CLI_STEP_TIMES_H
 
 #include <jansson.h>
+#include "cli/options.h"
 #include "train/train.h"
 
 /* null for NULL. NULL: out of memory */
 json_t *step_times_record(const train_times *times);
 
-/* From the first start record of a run by a virtual clock in path; release by train_times_free.
- * Errors TG_E_IO, TG_E_CORRUPT (no such record, or it is damaged), TG_E_NOMEM */
-TG_NODISCARD tg_status step_times_read(const char *path, train_times *times_p);
+/* From the first start record of a run by a virtual clock in the file o->tau; release by
+ * train_times_free. Errors TG_E_IO, TG_E_CORRUPT (no such record, or it is damaged), TG_E_MISMATCH
+ * (a batch or a model of which a step takes another time), TG_E_NOMEM */
+TG_NODISCARD tg_status step_times_read(const struct run_options *o, train_times *times_p);
 
 #endif

@@ -273,8 +273,8 @@ static void note_failures(const place *at, const json_t *table)
 
 static tg_status add_record(place *at, json_t *record)
 {
-    static const char *const types[] = {"start", "step", "epoch", "end", "table"};
-    enum { START, STEP, EPOCH, END, TABLE, TYPES };
+    static const char *const types[] = {"start", "step", "epoch", "end", "failed", "table"};
+    enum { START, STEP, EPOCH, END, FAILED, TABLE, TYPES };
     const char *type = text(record, "type");
     size_t t = 0;
     while (t < TYPES && (!type || strcmp(type, types[t]) != 0))
@@ -300,6 +300,11 @@ static tg_status add_record(place *at, json_t *record)
         return add_step(at, run, record);
     if (t == EPOCH)
         return add_epoch(at, run, record);
+    if (t == FAILED) {
+        const char *why = text(record, "error");
+        note(at->files, json_sprintf("%s: the run failed: %s", at->path, why ? why : "?"));
+        return TG_OK;
+    }
     json_decref(run->end);
     run->end = json_incref(record);
     return TG_OK;

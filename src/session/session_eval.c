@@ -25,31 +25,47 @@ tg_status tg__session_between_steps(tg_session *s, const char *call)
     return TG_OK;
 }
 
-/* x = its mean over ranks, each as it counted in the last step. */
-static tg_status mean_chunks(tg_session *s, float *x, size_t n)
+/* An element of the averaged tensors, which are taken one behind the other. */
+typedef struct place {
+    size_t tensor, at;
+} place;
+
+/* The element at *p, which moves on; NULL: there is none. */
+static float *next_averaged(const tg_session *s, place *p)
+{
+    for (; p->tensor < s->ntensors; *p = (place){.tensor = p->tensor + 1}) {
+        const tensor *t = &s->tensor[p->tensor];
+        if (t->kind == TG_TENSOR_AVERAGED && p->at < t->n)
+            return &t->param[p->at++];
+    }
+    return NULL;
+}
+
+/* All averaged tensors become their mean over ranks, each as it counted in the last step: as many
+ * of them in one sum as go into it. */
+static tg_status average(tg_session *s)
 {
     const double weight = s->t == 0 ? 1 : tg__session_weight(s, s->t - 1);
     double chunk[4096];
-    for (size_t at = 0; at < n; at += TG__COUNT(chunk)) {
-        size_t m = TG__MIN(TG__COUNT(chunk), n - at);
-        for (size_t i = 0; i < m; i++)
-            chunk[i] = weight == 0 ? 0 : weight * (double)x[at + i];
-        TG_TRY(tg_session_sum(s, chunk, m));
-        for (size_t i = 0; i < m; i++)
-            x[at + i] = (float)(chunk[i] / s->transport->size);
+    place from = {0}, to = {0};
+    for (;;) {
+        size_t n = 0;
+        for (float *x; n < TG__COUNT(chunk) && (x = next_averaged(s, &from)) != NULL; n++)
+            chunk[n] = weight == 0 ? 0 : weight * (double)*x;
+        if (n == 0)
+            return TG_OK;
+        TG_TRY(tg_session_sum(s, chunk, n));
+        for (size_t i = 0; i < n; i++)
+            *next_averaged(s, &to) = (float)(chunk[i] / s->transport->size);
     }
-    return TG_OK;
 }
 
 tg_status tg__session_sync_statistics(tg_session *s)
 {
-    for (size_t i = 0; i < s->ntensors; i++) {
-        tensor *t = &s->tensor[i];
-        if (t->kind == TG_TENSOR_AVERAGED)
-            TG_TRY(mean_chunks(s, t->param, t->n));
-        else if (t->kind == TG_TENSOR_RANK0)
-            TG_TRY(tg__session_broadcast(s, t->param, t->n));
-    }
+    TG_TRY(average(s));
+    for (size_t i = 0; i < s->ntensors; i++)
+        if (s->tensor[i].kind == TG_TENSOR_RANK0)
+            TG_TRY(tg__session_broadcast(s, s->tensor[i].param, s->tensor[i].n));
     return TG_OK;
 }
 

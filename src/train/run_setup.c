@@ -223,9 +223,9 @@ tg_status run_save(run *r)
     const saved head = {SAVED_MAGIC,      r->loss_steps, r->loss_count,
                         r->model->nstate, r->loss_sum,   run_seconds(r)};
     const size_t len = sizeof head + r->model->nstate * sizeof(float);
-    const int64_t begin = run_now(r);
     for (size_t i = 0; i < r->model->ntensors; i++) /* what is under way for them is training's */
         TG_TRY(tg_param_wait(r->session, r->id[i]));
+    const int64_t begin = run_now(r);
     const uint64_t sent = run_sent(r);
     char *extra;
     TG_TRY(train_alloc(len, 1, &extra));
@@ -239,7 +239,8 @@ tg_status run_save(run *r)
      * save's own (a kilobyte or so a peer): with them all counts as training. */
     if (strcmp(tg_spec_name(r->strategy), "ssgd") == 0)
         r->traffic.apart += run_sent(r) - sent;
-    r->evaluation_ns += run_now(r) - begin;
+    if (r->job->times == NULL) /* files take none of the simulated time, waiting is training's */
+        r->evaluation_ns += run_now(r) - begin;
     return TG_OK;
 }
 

@@ -122,11 +122,11 @@ void run_work(run *r, model_work work, size_t layer)
                   llround(r->pace * (double)times->layer_ns[work * times->layers + layer]));
 }
 
-void run_work_forward(const run *r, uint64_t batches)
+void run_work_forward(const run *r)
 {
     const train_times *times = r->job->times;
     int64_t sum = 0;
     for (size_t i = 0; times != NULL && i < times->layers; i++)
         sum += times->layer_ns[i];
-    tg_clock_work(r->transport->clock, sum * (int64_t)batches);
+    tg_clock_work(r->transport->clock, sum);
 }

@@ -19,7 +19,8 @@ double run_pace(const run *r);
 double run_pace_of(const train_job *job, int rank, uint64_t step);
 /* A layer's work begins. */
 void run_work(run *r, model_work work, size_t layer);
-/* The forward passes of `batches` batches begin. */
-void run_work_forward(const run *r, uint64_t batches);
+/* An evaluation begins, however long it is: as much work as one forward pass, so that ranks test on
+ * several cores at once, and what is under way on the links does not get ahead meanwhile. */
+void run_work_forward(const run *r);
 
 #endif

@@ -238,7 +238,25 @@ class Train(CliTest):
                    "1=fault:kill=30", "--out", self.path("run.jsonl"))
         self.assertEqual((done.returncode, done.stdout), (1, ""))
         self.assertRegex(done.stderr, r"^telegrad: .*rank 1.*\n$")
-        self.assertEqual(os.listdir(self.folder), [])
+        self.assertEqual(os.listdir(self.folder), ["run.jsonl"])
+        last = records(self.path("run.jsonl"))[-1]
+        self.assertEqual(last["type"], "failed")
+        self.assertIn(last["error"], done.stderr)
+
+    def test_divergence_keeps_its_curve(self):
+        out, trace = self.path("run.jsonl"), self.path("trace.json")
+        done = run("train", *TINY, "--model", "mlp", "--workers", "2", "--steps", "400", "--optimizer", "sgd:lr=100000", "--log-every", "1",
+                   "--out", out, "--trace", trace)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        lines = records(out)
+        self.assertEqual((lines[0]["type"], lines[1]["type"], lines[-1]["type"]), ("start", "step", "failed"))
+        self.assertIn(lines[-1]["error"], done.stderr)
+        with open(trace, encoding="utf-8") as file:
+            self.assertIn("backward", file.read())
+        page = self.path("page.html")
+        self.ok("report", out, "-o", page)
+        with open(page, encoding="utf-8") as file:
+            self.assertIn("the run failed", file.read())
 
     def wait_for_steps(self, process, path):
         """Until the first step record stands in the file that grows."""

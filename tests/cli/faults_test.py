@@ -21,7 +21,8 @@ class Faults(CliTest):
             self.assertEqual(done.returncode, 1, fault)
             self.assertRegex(done.stderr.splitlines()[0], words, fault)
             self.assertLess(time.time() - begin, 30)
-            self.assertEqual(os.listdir(self.folder), [], fault)
+            for name in os.listdir(self.folder):
+                self.assertEqual((name, records(self.path(name))[-1]["type"]), ("run.jsonl", "failed"), fault)
 
     @unittest.skipUnless(mpi_tool.AVAILABLE, mpi_tool.WHY)
     def test_started_differently(self):

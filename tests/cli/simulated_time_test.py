@@ -38,6 +38,27 @@ class SimulatedTime(CliTest):
         self.assertEqual(run[0]["first_step"], 4)
         self.assertAlmostEqual(run[-1]["seconds"], 0.12, 9)
 
+    def test_the_length_of_epochs_does_not_matter(self):
+        """Who waits for others at an epoch's end does so in training's time, and no message gets ahead during a test."""
+        def seconds(images, *args):
+            out = self.path("run.jsonl")
+            self.ok("train", "--model", "mlp:hidden=32", "--data", f"glyphs:train={images},test=500", *VIRTUAL, "--workers", "4",
+                    "--steps", "24", "--batch", "16", *args, "--out", out)
+            return records(out)[-1]["seconds"]
+
+        slow = ["--no-eval", "--link", "10mbit,5ms", "--strategy", "local:every=12"]
+        bound = 24 * 0.2
+        for rank in ("0", "3"):
+            for images in (8000, 512):
+                took = seconds(images, *slow, "--slow", f"{rank}:10x")
+                self.assertTrue(bound < took < 1.1 * bound, (rank, images, took))
+        late = ["--link", "2mbit,20ms", "--strategy", "dga:delay=4"]
+        whole = seconds(8000, "--no-eval", *late)
+        self.assertGreater(whole, 24 * 0.04, "the link is what it waits for")
+        for more in (["--no-eval"], [], ["--save", self.path("saved"), "--save-every", "6"]):
+            took = seconds(512, *late, *more)
+            self.assertTrue(0.97 * whole < took < 1.35 * whole, (more, whole, took))
+
     def test_a_deadline_is_resumed(self):
         """What counts is time in steps: not what it took to begin, to save, to go on."""
         job = [*VIRTUAL, "--workers", "3", "--link", "10mbit,30ms", "--slow", "1:2x", "--strategy", "fedavg:every=8,deadline=0.1"]
@@ -112,9 +133,13 @@ class SimulatedTime(CliTest):
         self.refused(1, ["--tau", "150ms", "No such file"], *MODEL, "--clock", "virtual", "--tau", self.path("nothing"))
         other = self.path("other.jsonl")
         self.ok("train", "--model", "lenet5", *TINY, "--no-eval", "--steps", "1", *VIRTUAL, "--out", other)
-        self.refused(1, ["layers", "mlp"], *MODEL, "--clock", "virtual", "--tau", other)
+        self.refused(1, ["--model lenet5", "mlp:hidden=32"], *MODEL, "--clock", "virtual", "--tau", other)
+        lenet = ["train", "--model", "lenet5:act=tanh", *TINY, "--no-eval", "--steps", "1", "--clock", "virtual", "--tau", other]
+        self.ok(*lenet)
+        self.refused(1, ["--batch 16", "32"], *lenet, "--batch", "32")
+        self.refused(1, ["--model lenet5,", "act=relu"], *lenet, "--model", "lenet5:act=relu")
         with open(other, "w", encoding="utf-8") as file:
-            file.write('{"type":"start","times":{"forward_ns":[1,-2],"weights_ns":[1],"buckets":[]}}\n')
+            file.write('{"type":"start","model":"mlp:hidden=32","batch":16,"precision":"fp32","times":{"forward_ns":[1,-2],"weights_ns":[1],"buckets":[]}}\n')
         self.refused(1, ["damaged"], *MODEL, "--clock", "virtual", "--tau", other)
         with open(other, "w", encoding="utf-8") as file:
             file.write("no record\n")
