@@ -276,12 +276,13 @@ void tg__outer_step(tg__strategy *s, uint64_t t, bool finite, double lr, tg__act
 }
 
 /* Whether the fragment has own steps that no exchange has taken. Those that were made while its
- * last mean was under way gave way to that, unless alpha says otherwise. */
+ * last mean was under way gave way to that, unless alpha says otherwise; the overlap-th of them
+ * comes after it. */
 static bool has_more(const outer *o, uint32_t fragment, uint64_t steps)
 {
     const uint64_t since = since_sent(o, fragment, steps);
     const bool sent = steps + fragment * o->c.every / o->c.fragments >= o->c.every;
-    return since != 0 && (o->c.alpha > 0 || !sent || since > o->c.overlap);
+    return since != 0 && (o->c.alpha > 0 || !sent || since >= o->c.overlap);
 }
 
 void tg__outer_drained(tg__strategy *s, uint64_t t, tg__actions *out)

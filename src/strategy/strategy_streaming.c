@@ -1,5 +1,6 @@
 /* Streaming DiLoCo: fragments of the parameters take turns, and go on while their average is under
  * way. (Few bits a value are the method's: e.g. qsgd:bits=4.) */
+#include "base/mem.h"
 #include "strategy/nesterov.h"
 #include "strategy/outer.h"
 
@@ -10,12 +11,14 @@ static const tg_key keys[] = {
      .def = "2",
      .min = 1,
      .max = 1e6,
-     .help = "parts whose rounds end one after the other; of buckets, every so-manieth"},
+     .help =
+         "parts whose rounds end one after the other: every so-manieth bucket; unasked, no more "
+         "than there are buckets"},
     {.name = "overlap",
      .type = TG_KEY_INT,
      .def = "1",
      .max = 1e9,
-     .help = "own steps while an average is under way"},
+     .help = "steps that an average may take: it comes before the own step of the last of them"},
     {.name = "alpha",
      .type = TG_KEY_REAL,
      .def = "0",
@@ -24,11 +27,18 @@ static const tg_key keys[] = {
     TG__OUTER_NESTEROV,
     {.name = NULL}};
 
+/* As many as asked for; unasked, no more than there are buckets. */
+static uint32_t fragments(const tg__strategy *s)
+{
+    const size_t wanted = (size_t)tg_spec_int(s->spec, "fragments");
+    return (uint32_t)(tg_spec_given(s->spec, "fragments") ? wanted : TG__MIN(wanted, s->nbuckets));
+}
+
 static tg_status init(tg__strategy *s)
 {
     const tg__outer c = {.every = (uint64_t)tg_spec_int(s->spec, "every"),
                          .overlap = (uint64_t)tg_spec_int(s->spec, "overlap"),
-                         .fragments = (uint32_t)tg_spec_int(s->spec, "fragments"),
+                         .fragments = fragments(s),
                          .alpha = tg_spec_real(s->spec, "alpha"),
                          .lr = tg_spec_real(s->spec, "lr"),
                          .momentum = tg_spec_real(s->spec, "momentum"),

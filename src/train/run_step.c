@@ -2,13 +2,22 @@
 #include "train/run.h"
 #include "train/run_layers.h"
 #include "train/run_times.h"
+#include "train/train_util.h"
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
 /* After so many skipped steps in a row the parameters are lost for good: every batch gives a
- * gradient that is not finite. */
-#define SKIPS_MAX 20
+ * gradient that is not finite. A round, or a mean that is late, may still mend them. */
+static uint64_t skips_max(const run *r)
+{
+    static const char *const waits[] = {"every", "delay"};
+    uint64_t steps = 20;
+    for (size_t i = 0; i < TRAIN_COUNT(waits); i++)
+        if (tg_spec_has(r->strategy, waits[i]))
+            steps += (uint64_t)tg_spec_int(r->strategy, waits[i]);
+    return steps;
+}
 
 static double ms(int64_t ns)
 {
@@ -160,11 +169,11 @@ tg_status run_step_once(run *r, tg_step_info *info)
     r->loss_steps++;
     r->skips = info->skipped ? r->skips + 1 : 0;
     r->end.clipped += info->clipped;
-    if (r->skips == SKIPS_MAX)
+    if (r->skips >= skips_max(r))
         return tg_fail(TG_E_NONFINITE,
-                       "step %" PRIu64 ": %d steps in a row had gradients that are not finite "
+                       "step %" PRIu64 ": %u steps in a row had gradients that are not finite "
                        "(loss %g, lr %g)",
-                       r->step, SKIPS_MAX, loss, lr);
+                       r->step, r->skips, loss, lr);
     const run_step record = {.step_ms = ms(end - start),
                              .compute_ms = ms(compute_ns),
                              .exchange_ms = ms(info->exchange_ns),

@@ -243,6 +243,20 @@ class Train(CliTest):
         self.assertEqual(last["type"], "failed")
         self.assertIn(last["error"], done.stderr)
 
+    def test_a_round_mends_what_is_not_finite(self):
+        """A rank's own steps fail until the mean of the round, which is dropped, begins it anew."""
+        text, _ = self.train("--model", "mlp:hidden=32", "--workers", "3", "--steps", "120", "--no-eval", "--optimizer", "sgd:lr=1e30,weight_decay=1e10",
+                             "--lr-schedule", "step:at=5,factor=1e-42", "--strategy", "local:every=30")
+        self.assertRegex(text, r"steps +120 of 120")
+
+    def test_strategy_and_method_with_momenta_of_their_own(self):
+        for more in (["--method", "signum"], ["--method", "topk", "--rule", "*.bias=signum"]):
+            self.train("--model", "mlp:hidden=32", "--workers", "2", "--steps", "6", "--no-eval", "--strategy", "dga:delay=2",
+                       "--optimizer", "sgd:lr=0.01,momentum=0.9", *more)
+
+    def test_streaming_with_one_bucket(self):
+        self.train("--model", "mlp:hidden=32", "--workers", "2", "--steps", "6", "--no-eval", "--strategy", "streaming:every=3")
+
     def test_divergence_keeps_its_curve(self):
         out, trace = self.path("run.jsonl"), self.path("trace.json")
         done = run("train", *TINY, "--model", "mlp", "--workers", "2", "--steps", "400", "--optimizer", "sgd:lr=100000", "--log-every", "1",
