@@ -50,7 +50,7 @@ const tg__feedback_ops tg__feedback_momentum = {
     .entry = {"momentum", "Signum: the moving average of the gradients is sent",
               "Bernstein et al. 2018, arXiv:1802.04434, alg. 2", keys},
     .vectors = 1,
-    .names = {"signum"}, /* an optimizer may have one of its own */
+    .names = {"signum"},             /* an optimizer may have one of its own */
     .pending = TG__FEEDBACK_VECTORS, /* none */
     .compensate = compensate,
     .sent = sent,
