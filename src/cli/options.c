@@ -210,8 +210,11 @@ static tg_status set_workers(uint64_t *workers, const struct option_def *option,
 {
     struct option_def simulated = *option;
     simulated.max = TG_SIM_WORLD_MAX;
-    return set_number(workers, &simulated, value) == TG_OK ? TG_OK
-                                                           : set_number(workers, option, value);
+    if (set_number(workers, &simulated, value) == TG_OK)
+        return TG_OK;
+    return tg_fail(TG_E_SPEC,
+                   "--%s \"%.64s\": allowed: 1 to %.0f, or with --clock virtual --sim-only to %d",
+                   option->name, value, option->max, TG_SIM_WORLD_MAX);
 }
 
 static tg_status set_driver(tg_driver *driver, const struct option_def *option, const char *value)

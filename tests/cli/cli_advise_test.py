@@ -118,8 +118,12 @@ class Advise(CliTest):
         self.refused(2, ["--link", "100mbit,20ms"], *ADVISE)
         self.refused(2, ["fast"], *ADVISE, "--link", "fast")
         self.refused(2, ["--workers 1", "nothing to exchange", "2 to"], *ADVISE, *link, "--workers", "1")
-        self.refused(2, ["workers", "0"], *ADVISE, *link, "--workers", "0")
-        self.refused(2, ["tau", "150ms"], "advise", *link, "--tau", "soon")
+        for bad in ("soon", "-5ms", "nan", "150", "3601s", ""):
+            said = self.refused(2, ['--tau "%s"' % bad, "allowed: measured, or a time as 150ms", "3600s"], "advise", *link, "--tau=" + bad)
+            self.assertNotIn("FILE", said)
+        for bad in ("0", "1000001", "x"):
+            self.refused(2, ['--workers "%s": allowed: 2 to 1000000' % bad], *ADVISE, *link, "--workers", bad)
+        self.refused(2, ["--svg has no value"], *ADVISE, *link, "--svg", "")
         self.refused(1, ["--svg"], *ADVISE, *link, "--svg", self.path("no/such/folder.svg"))
 
 
