@@ -69,7 +69,7 @@ static const struct option_def table[] = {
     {"clock", "real|virtual", BOTH, FORM_CLOCK, AT(virtual_clock), TG_KIND_COUNT, 0, 0},
     {"tau", "measured|TIME|FILE", BOTH, FORM_TAU, AT(tau), TG_KIND_COUNT, 0, 0},
     {"slow", "RANK:TIMESx", BOTH, FORM_SLOW, AT(slow), TG_KIND_COUNT, 0, 0},
-    {"sim-only", NULL, OPT_TRAIN, FORM_FLAG, AT(sim_only), TG_KIND_COUNT, 0, 0},
+    {"sim-only", NULL, BOTH, FORM_FLAG, AT(sim_only), TG_KIND_COUNT, 0, 0},
     {"jitter", "PERCENT%", BOTH, FORM_JITTER, AT(jitter), TG_KIND_COUNT, 0, 0},
     {"steps", "N", EVERY, FORM_COUNT, AT(steps), TG_KIND_COUNT, 1, 1e12},
     {"epochs", "N", BOTH, FORM_COUNT, AT(epochs), TG_KIND_COUNT, 0, 1e9},

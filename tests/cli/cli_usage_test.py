@@ -149,6 +149,7 @@ class Usage(CliTest):
             with self.subTest(more=more):
                 self.refused(2, ["it is that of --", "allowed: one of its own"], *base, *more)
         old = self.path("old")
+        self.refused(2, ["--out", "--spec"], "compare", *TINY, "--steps", "1", "--out", old, "--spec", old)
         self.refused(2, ["--logits", "--weights"], "eval", "--weights", old, "--logits", self.path("link"))
         with open(old, encoding="utf-8") as file:
             self.assertEqual(file.read(), "a: method=dense\n")
