@@ -7,6 +7,7 @@
 #include "train/advice.h"
 
 #define ADVISE_WAYS_MAX 64
+#define ADVISE_WHY 500 /* bytes of a reason */
 
 /* Figures of the transport as it is: --measure. Seconds. */
 struct advise_measured {

@@ -51,18 +51,25 @@ void advise_why(const struct advise_answer *a, char *text, size_t room)
 {
     const advice_way *w = &a->way[0], *fastest = w, *plain = find(a, ADVICE_SSGD, 0);
     const double tau = advice_tau(a->advice);
-    char more[160] = "no other way is nearer to plain SGD and as fast";
+    char than[80] = "", more[160] = "";
+    bool least = false;
     for (size_t i = 1; i < a->ways; i++)
         if (a->way[i].step_s < fastest->step_s)
             fastest = &a->way[i];
+    for (size_t i = 1; i < a->ways; i++)
+        least = least ||
+                (advice_as_far(&a->way[i], w) && a->way[i].step_s <= ADVICE_NEAR * fastest->step_s);
+    if (w != plain)
+        snprintf(than, sizeof than, ", where plain SGD takes %s",
+                 format_seconds(plain->step_s).text);
     if (fastest->step_s < 0.99 * w->step_s)
-        snprintf(more, sizeof more, "%s with %s would take %s, but is further from plain SGD",
-                 fastest->strategy, fastest->method_text, format_seconds(fastest->step_s).text);
-    if (w == plain)
-        snprintf(text, room, "plain SGD takes %s a step, of which computing %s; %s",
-                 format_seconds(w->step_s).text, format_seconds(tau).text, more);
-    else
-        snprintf(text, room, "%s a step, of which computing %s, where plain SGD takes %s; %s",
-                 format_seconds(w->step_s).text, format_seconds(tau).text,
-                 format_seconds(plain->step_s).text, more);
+        snprintf(more, sizeof more, "; %s with %s would take %s, but %s", fastest->strategy,
+                 fastest->method_text, format_seconds(fastest->step_s).text,
+                 advice_as_far(fastest, w) ? "sends more" : "is further away");
+    snprintf(text, room,
+             "%s%s a step, of which computing %s%s; of all ways within %.0f %% of the fastest it "
+             "is the nearest to plain SGD%s%s",
+             w == plain ? "plain SGD takes " : "", format_seconds(w->step_s).text,
+             format_seconds(tau).text, than, 100 * (ADVICE_NEAR - 1),
+             least ? ", and of those as near the one that sends least" : "", more);
 }

@@ -2,8 +2,19 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-/* A link's delay is written as a time is; what is none may be a file's name. */
+/* What begins as a number does names a file only if that is there. */
+static bool names_file(const char *value)
+{
+    const bool number = (value[0] >= '0' && value[0] <= '9') || strchr("+-", value[0]) ||
+                        (value[0] == '.' && value[1] >= '0' && value[1] <= '9') ||
+                        strcasecmp(value, "nan") == 0 || strcasecmp(value, "inf") == 0 ||
+                        strcasecmp(value, "infinity") == 0;
+    return !number || access(value, F_OK) == 0;
+}
+
+/* A link's delay is written as a time is. */
 tg_status clock_options_tau(struct run_options *o, const char *value)
 {
     tg_link time;
@@ -11,11 +22,15 @@ tg_status clock_options_tau(struct run_options *o, const char *value)
     const int len = snprintf(text, sizeof text, "delay=%s", value);
     o->tau = strcmp(value, "measured") == 0 ? NULL : value;
     o->tau_ns = 0;
-    if (o->tau == NULL || strchr(value, ',') || len >= (int)sizeof text ||
-        tg_link_parse(text, &time) != TG_OK)
+    const bool is_time =
+        !strchr(value, ',') && len < (int)sizeof text && tg_link_parse(text, &time) == TG_OK;
+    if (o->tau == NULL || (!is_time && names_file(value)))
         return TG_OK;
-    if (time.delay_ns < 1)
-        return tg_fail(TG_E_SPEC, "--tau \"%.64s\": allowed: a time above 0, as 150ms", value);
+    if (!is_time || time.delay_ns < 1)
+        return tg_fail(TG_E_SPEC,
+                       "--tau \"%.64s\": allowed: " CLOCK_OPTIONS_TAU ", or a FILE of "
+                       "records",
+                       value);
     o->tau_ns = time.delay_ns;
     return TG_OK;
 }

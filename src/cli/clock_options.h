@@ -4,6 +4,9 @@
 
 #include "cli/options.h"
 
+/* What --tau may be, and of a run also a FILE of records. */
+#define CLOCK_OPTIONS_TAU "measured, or a time as 150ms, above 0 and up to 3600s"
+
 /* Take over a value (borrowed) of --tau, --jitter; add one of --slow, --link-of.
  * Errors TG_E_SPEC: names the value and what is allowed */
 TG_NODISCARD tg_status clock_options_tau(struct run_options *o, const char *value);

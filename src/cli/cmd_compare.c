@@ -4,6 +4,8 @@
 #include "cli/compare_report.h"
 #include "cli/console.h"
 #include "cli/cli_run.h"
+#include "cli/outfile.h"
+#include "cli/sim_only.h"
 #include "cli/spec_file.h"
 #include "cli/stop.h"
 #include <errno.h>
@@ -75,6 +77,12 @@ static tg_status make_plan(struct compare_options *o, bool mpi)
     if (o->plan.count == 0)
         return tg_fail(TG_E_SPEC, "nothing to compare: allowed: --run RUN or --spec FILE, see "
                                   "telegrad compare --help");
+    if (o->dense_timed && o->common.sim_only)
+        return tg_fail(TG_E_SPEC, "--dense-timed with --sim-only, which trains nothing: allowed: "
+                                  "one of the two");
+    if (o->spec_path && o->common.out && outfile_same(o->common.out, o->spec_path))
+        return tg_fail(TG_E_SPEC, "--out \"%.64s\": it is that of --spec: allowed: one of its own",
+                       o->common.out);
     return plan_resolve(&o->plan, &o->common, mpi);
 }
 
@@ -83,7 +91,8 @@ static tg_status make_plan(struct compare_options *o, bool mpi)
 struct work {
     const struct launch *launch;
     const struct compare_options *options;
-    const train_data *data;
+    const train_data *data; /* NULL with --sim-only */
+    struct sim_only_data sim;
     struct records *records;
     struct compare_row *rows; /* (count) finished and failed runs */
     size_t count;
@@ -109,6 +118,8 @@ static tg_status one(const struct work *w, const struct run_options *o, const ch
                      const char *title, struct run_result *result_p)
 {
     const struct run_about about = {name, w->launch, o, w->data};
+    if (o->sim_only)
+        return sim_only_run(&about, &w->sim, w->records, result_p);
     return run_job(&about, title, w->records, NULL, result_p);
 }
 
@@ -205,7 +216,7 @@ static tg_status report(struct work *w)
     if (w->options->json)
         return report_json(w->rows, w->count);
     const struct run_about about = {NULL, w->launch, &w->options->common, w->data};
-    return report_table(&about, w->rows, w->count);
+    return report_table(&about, w->sim.name, w->rows, w->count);
 }
 
 /* One after the other. After a failure the ranks of an MPI job cannot meet again. */
@@ -235,7 +246,8 @@ static tg_status compare(const struct launch *l, const struct compare_options *o
     if (o->common.out && l->rank == 0)
         status = records_open(o->common.out, &w.records);
     if (status == TG_OK)
-        status = run_open_data(&o->common, &data);
+        status = o->common.sim_only ? sim_only_find(&o->common, &w.sim)
+                                    : run_open_data(&o->common, &data);
     w.data = data;
     if (status == TG_OK)
         status = run_all(&w);

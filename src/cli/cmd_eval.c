@@ -33,6 +33,10 @@ static tg_status check(const struct eval_options *o)
     if (!o->weights == !o->common.resume_dir)
         return tg_fail(TG_E_SPEC, "%s: allowed: --resume DIR or --weights FILE",
                        o->weights ? "--weights with --resume" : "no weights");
+    if (o->weights && o->logits && outfile_same(o->weights, o->logits))
+        return tg_fail(TG_E_SPEC,
+                       "--logits \"%.64s\": it is that of --weights: allowed: one of its own",
+                       o->logits);
     return TG_OK;
 }
 

@@ -9,7 +9,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 struct report_options {
     char **paths; /* (count) arguments that are no options */
@@ -87,12 +86,9 @@ static tg_status check_out(const struct report_options *o)
                    o->timeline ? ".svg or .html" : ".html");
 }
 
-/* By its inode: a link, too. */
 static tg_status check_apart(const char *out, const char *in)
 {
-    struct stat to, from;
-    if (stat(out, &to) != 0 || stat(in, &from) != 0 || to.st_dev != from.st_dev ||
-        to.st_ino != from.st_ino)
+    if (!outfile_same(out, in))
         return TG_OK;
     return tg_fail(TG_E_SPEC, "-o \"%.64s\": it is \"%.64s\", which is read: allowed: another file",
                    out, in);

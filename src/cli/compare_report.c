@@ -93,18 +93,28 @@ static int print_footnote(const struct compare_row *rows, size_t count)
     return 0;
 }
 
-static int print_caption(const struct run_about *a)
+static int print_data(const struct run_about *a, const char *simulated)
 {
-    const struct run_options *o = a->options;
-    return printf(
-        "%s on %s (%s), %s to train, %s to test; %d workers (%s), batch %" PRIu64 "%s%s\n",
-        o->model, train_data_name(a->data), train_data_origin(a->data),
-        format_count(train_data_train(a->data)).text, format_count(train_data_test(a->data)).text,
-        launch_world(a->launch, o), launch_transport_name(a->launch), o->batch,
-        o->link ? ", link " : "", o->link ? o->link : "");
+    if (simulated)
+        return printf("%s on %s", a->options->model, simulated);
+    return printf("%s on %s (%s), %s to train, %s to test", a->options->model,
+                  train_data_name(a->data), train_data_origin(a->data),
+                  format_count(train_data_train(a->data)).text,
+                  format_count(train_data_test(a->data)).text);
 }
 
-tg_status report_table(const struct run_about *about, const struct compare_row *rows, size_t count)
+static int print_caption(const struct run_about *a, const char *simulated)
+{
+    const struct run_options *o = a->options;
+    if (print_data(a, simulated) < 0)
+        return -1;
+    return printf("; %d workers (%s), batch %" PRIu64 "%s%s\n", launch_world(a->launch, o),
+                  simulated ? "simulated" : launch_transport_name(a->launch), o->batch,
+                  o->link ? ", link " : "", o->link ? o->link : "");
+}
+
+tg_status report_table(const struct run_about *about, const char *simulated,
+                       const struct compare_row *rows, size_t count)
 {
     static const char *const heads[] = {"run",     "test acc.",      "sent/step", "ratio",
                                         "ms/step", "time to finish", "speed-up"};
@@ -117,7 +127,7 @@ tg_status report_table(const struct run_about *about, const struct compare_row *
         table_cell(t, heads[i]);
     for (size_t i = 0; i < count; i++)
         fill_row(t, rows, count, &rows[i]);
-    bool failed = print_caption(about) < 0 || table_print(t, stdout) != 0;
+    bool failed = print_caption(about, simulated) < 0 || table_print(t, stdout) != 0;
     table_destroy(t);
     if (failed || print_footnote(rows, count) < 0 || fflush(stdout) != 0)
         return tg_fail(TG_E_IO, "the table cannot be written to standard output");

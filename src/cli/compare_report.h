@@ -17,9 +17,10 @@ struct compare_row {
 void report_row_free(struct compare_row *row);
 
 /* Text on stdout: a line that says on what all were run, the table, and a footnote if something is
- * extrapolated. about: the name and link of a run do not matter. Errors TG_E_IO, TG_E_NOMEM */
-TG_NODISCARD tg_status report_table(const struct run_about *about, const struct compare_row *rows,
-                                    size_t count);
+ * extrapolated. about: the name and link of a run do not matter. simulated: the data's name if
+ * nothing was computed, and about->data is NULL; else NULL. Errors TG_E_IO, TG_E_NOMEM */
+TG_NODISCARD tg_status report_table(const struct run_about *about, const char *simulated,
+                                    const struct compare_row *rows, size_t count);
 /* One JSON object a line on stdout. Errors TG_E_IO, TG_E_NOMEM */
 TG_NODISCARD tg_status report_json(const struct compare_row *rows, size_t count);
 /* {"type":"table","rows":[...]}. NULL: out of memory */

@@ -65,6 +65,7 @@ const char help_compare[] =
     "  --accumulate (1)    --lr-scale (none)  --precision (fp32)\n"
     "  --link  --driver    --timeout (60)  --log-every (50)  --codec-threads (1)\n"
     "  --overlap (full)    --fusion (25M)  --nodes N, auto  --clock virtual  --tau\n"
+    "  --sim-only          with --clock virtual and --tau: times, and no accuracy\n"
     "Example:\n"
     "  telegrad compare --link 20mbit,10ms --steps 300 --dense-timed 20 \\\n"
     "    --run 'name=dense' --run 'name=CD-SGD;method=2bit;strategy=cd:k=5' \\\n"

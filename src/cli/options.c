@@ -70,7 +70,7 @@ static const struct option_def table[] = {
     {"clock", "real|virtual", BOTH, FORM_CLOCK, AT(virtual_clock), TG_KIND_COUNT, 0, 0},
     {"tau", "measured|TIME|FILE", BOTH, FORM_TAU, AT(tau), TG_KIND_COUNT, 0, 0},
     {"slow", "RANK:TIMESx", BOTH, FORM_SLOW, AT(slow), TG_KIND_COUNT, 0, 0},
-    {"sim-only", NULL, OPT_TRAIN, FORM_FLAG, AT(sim_only), TG_KIND_COUNT, 0, 0},
+    {"sim-only", NULL, BOTH, FORM_FLAG, AT(sim_only), TG_KIND_COUNT, 0, 0},
     {"jitter", "PERCENT%", BOTH, FORM_JITTER, AT(jitter), TG_KIND_COUNT, 0, 0},
     {"steps", "N", EVERY, FORM_COUNT, AT(steps), TG_KIND_COUNT, 1, 1e12},
     {"epochs", "N", BOTH, FORM_COUNT, AT(epochs), TG_KIND_COUNT, 0, 1e9},
@@ -215,8 +215,11 @@ static tg_status set_workers(uint64_t *workers, const struct option_def *option,
 {
     struct option_def simulated = *option;
     simulated.max = TG_SIM_WORLD_MAX;
-    return set_number(workers, &simulated, value) == TG_OK ? TG_OK
-                                                           : set_number(workers, option, value);
+    if (set_number(workers, &simulated, value) == TG_OK)
+        return TG_OK;
+    return tg_fail(TG_E_SPEC,
+                   "--%s \"%.64s\": allowed: 1 to %.0f, or with --clock virtual --sim-only to %d",
+                   option->name, value, option->max, TG_SIM_WORLD_MAX);
 }
 
 static tg_status set_driver(tg_driver *driver, const struct option_def *option, const char *value)

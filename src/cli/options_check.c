@@ -1,5 +1,6 @@
 #include "cli/options_check.h"
 #include "cli/launch.h"
+#include "cli/outfile.h"
 #include <inttypes.h>
 
 /* What needs gradients, weights or ranks that there are not. */
@@ -11,8 +12,8 @@ static tg_status check_sim_only(const struct run_options *o)
         return o->workers <= 4096
                    ? TG_OK
                    : tg_fail(TG_E_SPEC,
-                             "--workers %" PRIu64 ": allowed: 1 <= workers <= 4096, or with "
-                             "--clock virtual --sim-only 1 to %d",
+                             "--workers %" PRIu64 ": allowed: 1 to 4096, or with --clock virtual "
+                             "--sim-only to %d",
                              o->workers, TG_SIM_WORLD_MAX);
     if (!o->virtual_clock || !options_given(o, "tau"))
         return tg_fail(TG_E_SPEC, "--sim-only: allowed: with --clock virtual and --tau measured, "
@@ -48,6 +49,28 @@ static tg_status check_clock(const struct run_options *o, bool mpi)
         if (o->links_of[i].rank >= o->workers)
             return tg_fail(TG_E_SPEC, "--link-of %" PRIu64 "=...: allowed: ranks 0 to %" PRIu64,
                            o->links_of[i].rank, o->workers - 1);
+    return TG_OK;
+}
+
+/* What a file that is written takes the place of. Folders hold files of other names. */
+static tg_status check_files(const struct run_options *o)
+{
+    const struct {
+        const char *option, *path;
+    } files[] = {{"out", o->out},
+                 {"trace", o->trace},
+                 {"save", o->save_dir},
+                 {"dump-gradients", o->dump_gradients},
+                 {"resume", o->resume_dir},
+                 {"init", o->init},
+                 {"tau", o->tau_ns == 0 ? o->tau : NULL}};
+    enum { WRITTEN = 2 }; /* as files: the first ones */
+    for (size_t i = 0; i < WRITTEN; i++)
+        for (size_t k = i + 1; files[i].path && k < sizeof files / sizeof files[0]; k++)
+            if (files[k].path && outfile_same(files[i].path, files[k].path))
+                return tg_fail(TG_E_SPEC,
+                               "--%s \"%.64s\": it is that of --%s: allowed: one of its own",
+                               files[i].option, files[i].path, files[k].option);
     return TG_OK;
 }
 
@@ -115,5 +138,6 @@ tg_status options_check(const struct run_options *o, bool mpi)
                        "--dump-every %" PRIu64
                        " without --dump-gradients: allowed: with --dump-gradients DIR",
                        o->dump_every);
+    TG_TRY(check_files(o));
     return check_session(o);
 }

@@ -1,6 +1,9 @@
 #include "cli/outfile.h"
 #include "cli/stop.h"
+#include <limits.h>
 #include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
 
 static tg_status name_option(tg_status status, const char *option)
 {
@@ -33,4 +36,34 @@ void outfile_abandon(tg__newfile *f)
 tg_status outfile_check(const char *option, const char *path, bool alone)
 {
     return name_option(tg__newfile_check(path, alone), option);
+}
+
+/* The folder that a name is in, and what follows but for slashes at its end. */
+static const char *split(const char *path, char folder[PATH_MAX], char name[PATH_MAX])
+{
+    size_t len = (size_t)snprintf(name, PATH_MAX, "%s", path);
+    while (len > 1 && len < PATH_MAX && name[len - 1] == '/')
+        name[--len] = '\0';
+    const char *slash = strrchr(name, '/');
+    snprintf(folder, PATH_MAX, "%.*s", slash ? (int)(slash - name) + 1 : 1, slash ? name : ".");
+    return slash ? slash + 1 : name;
+}
+
+static bool same_inode(const struct stat *a, const struct stat *b)
+{
+    return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
+}
+
+bool outfile_same(const char *a, const char *b)
+{
+    struct stat x, y;
+    char folder[2][PATH_MAX], name[2][PATH_MAX];
+    const bool is_a = stat(a, &x) == 0, is_b = stat(b, &y) == 0;
+    if (is_a || is_b) /* a pipe or terminal may be shared */
+        return is_a && is_b && same_inode(&x, &y) && (S_ISREG(x.st_mode) || S_ISDIR(x.st_mode));
+    if (strcmp(split(a, folder[0], name[0]), split(b, folder[1], name[1])) != 0)
+        return false;
+    if (stat(folder[0], &x) == 0 && stat(folder[1], &y) == 0)
+        return same_inode(&x, &y);
+    return strcmp(a, b) == 0;
 }

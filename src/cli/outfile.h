@@ -11,5 +11,7 @@ TG_NODISCARD tg_status outfile_commit(tg__newfile *f, const char *option);
 void outfile_abandon(tg__newfile *f);
 /* See tg__newfile_check */
 TG_NODISCARD tg_status outfile_check(const char *option, const char *path, bool alone);
+/* Whether two names are of one regular file or folder, or will be: neither is there yet. */
+bool outfile_same(const char *a, const char *b);
 
 #endif

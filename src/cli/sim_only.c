@@ -13,7 +13,7 @@ struct watch {
     const struct run_about *about;
     struct records *records;
     struct run_result result;
-    size_t samples; /* images or tokens to train on; 0: not known */
+    const struct sim_only_data *data;
     double epoch_steps;
     const char *slowest; /* the link that stands for all, if they differ; else NULL */
 };
@@ -149,7 +149,7 @@ static tg_status print(const struct watch *w)
 static size_t samples_of(const struct watch *w, const train_sim *s)
 {
     const size_t context = train_sim_about(s).context;
-    return context > 0 ? w->samples / context : w->samples;
+    return context > 0 ? w->data->samples / context : w->data->samples;
 }
 
 static tg_status run(struct watch *w, const train_sim *s, const train_job *job, const tg_link *link)
@@ -163,7 +163,7 @@ static tg_status run(struct watch *w, const train_sim *s, const train_job *job, 
     return records_end(w->records, &w->result);
 }
 
-static tg_status simulate(struct watch *w, const char *data_name)
+static tg_status simulate(struct watch *w)
 {
     const struct run_options *o = w->about->options;
     train_job job = run_job_of(o, NULL);
@@ -175,7 +175,7 @@ static tg_status simulate(struct watch *w, const char *data_name)
     job.times = &given;
     tg_status status = slowest_link(o, &link, &w->slowest);
     if (status == TG_OK)
-        status = train_sim_create(&job, data_name, &s);
+        status = train_sim_create(&job, w->data->name, &s);
     if (status == TG_OK)
         status = run(w, s, &job, &link);
     train_sim_destroy(s);
@@ -183,22 +183,41 @@ static tg_status simulate(struct watch *w, const char *data_name)
     return status;
 }
 
+tg_status sim_only_run(const struct run_about *about, const struct sim_only_data *data,
+                       struct records *records, struct run_result *result_p)
+{
+    struct watch w = {.about = about, .records = records, .data = data};
+    const tg_status status = simulate(&w);
+    if (status != TG_OK) {
+        run_result_free(&w.result);
+        return status;
+    }
+    *result_p = w.result;
+    return TG_OK;
+}
+
+tg_status sim_only_find(const struct run_options *o, struct sim_only_data *data_p)
+{
+    struct sim_only_data data = {.name = run_data_name(o)};
+    const tg_status status = train_data_samples(data.name, (size_t)o->holdout, &data.samples);
+    if (status == TG_E_IO && o->steps > 0) /* its number of samples is all that is missing */
+        console_remark("data: %s is not here; how long an epoch takes is not known", data.name);
+    else
+        TG_TRY(status);
+    *data_p = data;
+    return TG_OK;
+}
+
 tg_status sim_only(const struct launch *l, const struct run_options *o, int *exit_status_p)
 {
     struct records *records = NULL;
-    size_t samples = 0;
-    const char *name = run_data_name(o);
-    tg_status status = train_data_samples(name, (size_t)o->holdout, &samples);
-    if (status == TG_E_IO && o->steps > 0) { /* its number of samples is all that is missing */
-        console_remark("data: %s is not here; how long an epoch takes is not known", name);
-        status = TG_OK;
-    }
-    if (status == TG_OK && o->out)
-        status = records_open(o->out, &records);
+    struct sim_only_data data;
+    TG_TRY(sim_only_find(o, &data));
+    if (o->out)
+        TG_TRY(records_open(o->out, &records));
     const struct run_about about = {NULL, l, o, NULL};
-    struct watch w = {.about = &about, .records = records, .samples = samples};
-    if (status == TG_OK)
-        status = simulate(&w, name);
+    struct watch w = {.about = &about, .records = records, .data = &data};
+    tg_status status = simulate(&w);
     if (status == TG_OK) {
         status = records_commit(records);
         records = NULL;

@@ -1,4 +1,5 @@
 #include "cli/step_times.h"
+#include "cli/clock_options.h"
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -158,8 +159,8 @@ static tg_status find(FILE *file, const struct run_options *o, train_times *time
     size_t room = 0;
     tg_status status =
         tg_fail(TG_E_CORRUPT,
-                "--tau %s: allowed: measured, a time as 150ms, or the records (train --out) "
-                "of a run by a virtual clock, of which this file has none",
+                "--tau %s: allowed: " CLOCK_OPTIONS_TAU ", or a FILE of records (train --out) of "
+                "a run by a virtual clock, of which this file has none",
                 path);
     for (bool found = false; !found && getline(&line, &room, file) > 0;) {
         json_t *record = json_loads(line, 0, NULL);
@@ -181,9 +182,8 @@ tg_status step_times_read(const struct run_options *o, train_times *times_p)
     FILE *file = fopen(path, "r");
     if (!file)
         return tg_fail(TG_E_IO,
-                       "--tau %s: allowed: measured, a time as 150ms, or the records of a run by a "
-                       "virtual clock: %s",
-                       path, strerror(errno));
+                       "--tau %s: allowed: " CLOCK_OPTIONS_TAU ", or a FILE of records: %s", path,
+                       strerror(errno));
     const tg_status status = find(file, o, times_p);
     fclose(file);
     return status;

@@ -14,7 +14,8 @@ const char *const advice_methods[] = {
     "1bit",  "topk:density=0.01",        "dgc"};
 const size_t advice_method_count = TRAIN_COUNT(advice_methods);
 
-/* How far from plain SGD: of the strategy, of the method. */
+/* How far from plain SGD: of the strategy, of the method. Each doubling of k, D or H adds 1, as
+ * much as a coded method in the place of a dense one. */
 static const double distance_of_family[] = {
     [ADVICE_SSGD] = 0, [ADVICE_OD] = 2, [ADVICE_CD] = 2, [ADVICE_DGA] = 3, [ADVICE_LOCAL] = 4};
 static const double distance_of_method[] = {0, 0, 0.1, 1, 1, 1, 1, 1};
@@ -189,6 +190,8 @@ tg_status advice_predict(const advice *a, const tg_link *link, advice_way *w)
         TG_TRY(least_step(a, link, w, &least));
     w->step_s = fmax((h.end_ns - h.begin_ns) / 1e9 / (double)steps, least);
     w->bytes = h.bytes / (double)steps;
+    w->distance =
+        distance_of_family[w->family] + log2((double)period) + distance_of_method[w->method];
     return TG_OK;
 }
 
@@ -236,17 +239,22 @@ static int by_step(const void *a, const void *b)
     return (x->step_s > y->step_s) - (x->step_s < y->step_s);
 }
 
-static double distance(const advice_way *w)
+static bool better(const advice_way *a, const advice_way *b)
 {
-    return distance_of_family[w->family] + distance_of_method[w->method];
+    return advice_as_far(a, b) ? a->bytes < b->bytes : a->distance < b->distance;
 }
 
-/* way (count) sorted: the recommended one comes to the front. */
-static void put_recommended_first(advice_way *way, size_t count)
+bool advice_as_far(const advice_way *a, const advice_way *b)
+{
+    return fabs(a->distance - b->distance) < 1e-6;
+}
+
+void advice_sort(advice_way *way, size_t count)
 {
     size_t best = 0;
+    qsort(way, count, sizeof *way, by_step);
     for (size_t i = 1; i < count && way[i].step_s <= ADVICE_NEAR * way[0].step_s; i++)
-        if (distance(&way[i]) < distance(&way[best]))
+        if (better(&way[i], &way[best]))
             best = i;
     const advice_way taken = way[best];
     for (size_t i = best; i > 0; i--)
@@ -270,8 +278,7 @@ tg_status advice_list(const advice *a, const tg_link *link, advice_way *way, siz
             const bool same = (f == ADVICE_CD || f == ADVICE_LOCAL) && w->number == 1;
             count += status == TG_OK && !same;
         }
-    qsort(way, count, sizeof *way, by_step);
-    put_recommended_first(way, count);
+    advice_sort(way, count);
     *count_p = count;
     return TG_OK;
 }

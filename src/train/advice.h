@@ -33,7 +33,8 @@ double advice_cd(const advice_times *t, unsigned k);
 #define ADVICE_PAYS 0.9
 /* The wire is hidden where a step takes no more than this many times the best that can be. */
 #define ADVICE_HIDDEN 1.1
-/* Of steps within this factor of the fastest, the one nearest to plain SGD is recommended. */
+/* Of steps within this factor of the fastest, the one nearest to plain SGD is recommended; of those
+ * as near the one that sends least. */
 #define ADVICE_NEAR 1.25
 #define ADVICE_MOST_D 64 /* of dga that are looked at */
 
@@ -64,6 +65,7 @@ typedef struct advice_way {
     char strategy[32]; /* "cd:k=5" */
     const char *method_text;
     double step_s, bytes; /* of a step; bytes a rank sends */
+    double distance;      /* from plain SGD, by strategy, number and method; 0: it is that */
 } advice_way;
 
 /* The methods that are compared: first the plain one, then others that are as exact, from
@@ -85,13 +87,18 @@ TG_NODISCARD tg_status advice_exchange(const advice *a, size_t method, const tg_
 TG_NODISCARD tg_status advice_take_times(const advice *a, size_t method, const tg_link *link,
                                          advice_times *t_p);
 
-/* Complete w, of which family, number and method are set, over such links: strategy, step_s, bytes.
- * Errors TG_E_UNSUPPORTED, TG_E_SPEC (they do not go together), TG_E_NOMEM */
+/* Complete w, of which family, number and method are set, over such links: strategy, step_s, bytes,
+ * distance. Errors TG_E_UNSUPPORTED, TG_E_SPEC (they do not go together), TG_E_NOMEM */
 TG_NODISCARD tg_status advice_predict(const advice *a, const tg_link *link, advice_way *w);
 /* Whether that is to say: they do not go together. */
 bool advice_refused(tg_status status);
 
-/* All ways that go together: the recommended one first, then the fastest. way (room): room for
+bool advice_as_far(const advice_way *a, const advice_way *b); /* equal distances */
+/* way (count > 0), of which step_s, bytes and distance are set: the recommended one first, then by
+ * their steps. */
+void advice_sort(advice_way *way, size_t count);
+
+/* All ways that go together, as advice_sort has them. way (room): room for
  * ADVICE_FAMILIES * advice_method_count. */
 TG_NODISCARD tg_status advice_list(const advice *a, const tg_link *link, advice_way *way,
                                    size_t *count_p);

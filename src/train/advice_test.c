@@ -112,6 +112,93 @@ static void recommends(void **state)
     advice_destroy(a);
 }
 
+/* Made up: steps, bytes and distances as such ways have. */
+static void nearest_first(void **state)
+{
+    (void)state;
+    enum { LATE_2, LATE_1, APART, OTHER, PLAIN, WAYS };
+    static const advice_way made[WAYS] = {[LATE_2] = {.step_s = 20.5, .bytes = 91e3, .distance = 5},
+                                          [LATE_1] = {.step_s = 20.9, .bytes = 8e3, .distance = 4},
+                                          [APART] = {.step_s = 22.3, .bytes = 6e3, .distance = 8.8},
+                                          [OTHER] = {.step_s = 25.0, .bytes = 9e3, .distance = 4},
+                                          [PLAIN] = {.step_s = 282, .bytes = 3e6}};
+    static const int order[WAYS] = {LATE_1, LATE_2, APART, OTHER, PLAIN};
+    advice_way way[WAYS];
+    for (size_t i = 0; i < WAYS; i++) /* in another order */
+        way[i] = made[(2 * i + 3) % WAYS];
+    advice_sort(way, WAYS);
+    for (size_t i = 0; i < WAYS; i++)
+        is(way[i].step_s, made[order[i]].step_s);
+    for (size_t i = 0; i < WAYS; i++) /* as far, and sends less */
+        if (way[i].step_s >= 25 && way[i].step_s < 26)
+            way[i].bytes = 7e3;
+    advice_sort(way, WAYS);
+    is(way[0].step_s, 25);
+    for (size_t i = 0; i < WAYS; i++) /* it is too slow */
+        if (way[i].step_s >= 25 && way[i].step_s < 26)
+            way[i].step_s = 25.7;
+    advice_sort(way, WAYS);
+    is(way[0].step_s, 20.9);
+}
+
+/* Fewer steps late or apart are nearer; a doubling counts as a coded method does. */
+static void distances(void **state)
+{
+    (void)state;
+    advice *a = make(TG_DRIVER_AUTO);
+    const tg_link l = link_of("50mbit,80ms");
+    static const struct {
+        advice_way way;
+        double distance;
+    } known[] = {
+        {{.family = ADVICE_SSGD}, 0},
+        {{.family = ADVICE_SSGD, .method = 4}, 1},
+        {{.family = ADVICE_OD}, 2},
+        {{.family = ADVICE_CD, .number = 4, .method = 4}, 5},
+        {{.family = ADVICE_DGA, .number = 1, .method = 4}, 4},
+        {{.family = ADVICE_DGA, .number = 2, .method = 4}, 5},
+        {{.family = ADVICE_LOCAL, .number = 16}, 8},
+        {{.family = ADVICE_LOCAL, .number = 8, .method = 4}, 8},
+    };
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+        advice_way w = known[i].way;
+        OK(advice_predict(a, &l, &w));
+        is(w.distance, known[i].distance);
+    }
+    advice_destroy(a);
+}
+
+/* A way as fast that is less late or apart, or sends less, is not passed over. */
+static void takes_the_fresher(void **state)
+{
+    (void)state;
+    static const struct {
+        int world;
+        const char *strategy, *method;
+    } taken[] = {{2, "dga:delay=1", "dgc"}, {8, "dga:delay=1", "dgc"}, {1000, NULL, "powersgd"}};
+    const train_job job = {.model = "lenet5",
+                           .method = "dense",
+                           .strategy = "ssgd",
+                           .optimizer = "sgd:lr=0.1",
+                           .batch = 32,
+                           .overlap = TG_OVERLAP_FULL,
+                           .tau_ns = 20000000};
+    const tg_link l = link_of("100mbit,20ms");
+    for (size_t i = 0; i < sizeof taken / sizeof taken[0]; i++) {
+        const advice_request request = {
+            .job = &job, .world = taken[i].world, .coding_is_free = true};
+        advice_way way[64];
+        size_t count;
+        advice *a = NULL;
+        OK(advice_create(&request, &a));
+        OK(advice_list(a, &l, way, &count));
+        assert_string_equal(way[0].method_text, taken[i].method);
+        if (taken[i].strategy)
+            assert_string_equal(way[0].strategy, taken[i].strategy);
+        advice_destroy(a);
+    }
+}
+
 static double fastest(const advice *a, const tg_link *l, advice_family family, size_t from,
                       size_t to)
 {
@@ -268,9 +355,12 @@ static void refuses(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(equations),  cmocka_unit_test(numbers),       cmocka_unit_test(recommends),
-        cmocka_unit_test(crossings),  cmocka_unit_test(finds_ranges),  cmocka_unit_test(look_fails),
-        cmocka_unit_test(many_ranks), cmocka_unit_test(input_of_data), cmocka_unit_test(refuses),
+        cmocka_unit_test(equations),     cmocka_unit_test(numbers),
+        cmocka_unit_test(recommends),    cmocka_unit_test(nearest_first),
+        cmocka_unit_test(distances),     cmocka_unit_test(takes_the_fresher),
+        cmocka_unit_test(crossings),     cmocka_unit_test(finds_ranges),
+        cmocka_unit_test(look_fails),    cmocka_unit_test(many_ranks),
+        cmocka_unit_test(input_of_data), cmocka_unit_test(refuses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -50,6 +50,31 @@ class Advise(CliTest):
         self.assertIsNone(above[1])
         self.assertTrue(20e6 < below[1] < a["compression"]["looked_at"][1] and 1e-6 < above[0] < 0.05)
 
+    def test_choice_agrees_with_the_table(self):
+        """The nearest to plain SGD of the ways within 25 % of the fastest, of those as near the one that sends least."""
+        for workers in ("2", "8", "1000"):
+            args = ["advise", "--model", "lenet5", "--tau", "20ms", "--link", "100mbit,20ms", "--workers", workers]
+            a = json.loads(self.ok(*args, "--json"))
+            taken, fastest = a["recommended"], min(w["step_ms"] for w in a["ways"])
+            near = [w for w in a["ways"] if w["step_ms"] <= 1.25 * fastest]
+            self.assertEqual(taken, min(near, key=lambda w: (round(w["distance"], 6), w["bytes_per_step"])))
+            self.assertIn("within 25 % of the fastest it is the nearest to plain SGD", a["why"])
+
+    def test_table_has_every_strategy(self):
+        args = ["advise", "--model", "lenet5", "--tau", "20ms", "--link", "100mbit,20ms", "--workers", "8"]
+        ways = json.loads(self.ok(*args, "--json"))["ways"]
+        lines = self.ok(*args).splitlines()
+        first = next(i for i, line in enumerate(lines) if line.startswith("strategy"))
+        last = next(i for i, line in enumerate(lines) if line.startswith("The 2 fastest of each strategy"))
+        rows = [line.split()[:2] for line in lines[first + 2:last]]
+        for strategy in ("ssgd", "od", "cd", "dga", "local"):
+            of_it = [row for row in rows if row[0].split(":")[0] == strategy]
+            self.assertTrue(2 <= len(of_it) <= 3, (strategy, rows))
+        self.assertIn(["ssgd", "dgc"], rows)
+        self.assertIn(["ssgd", "dense"], rows)
+        self.assertIn("--json lists %d others" % (len(ways) - len(rows)), lines[last])
+        self.assertLess(len(lines), 45)
+
     def test_k_that_gains_nothing(self):
         self.assertIn("cd gains nothing here: it is od\n", self.ok(*ADVISE, "--link", "100gbit,1us", "--workers", "4"))
         model = self.answer("--link", "100gbit,1us", "--workers", "4")["time_model"]
@@ -93,8 +118,12 @@ class Advise(CliTest):
         self.refused(2, ["--link", "100mbit,20ms"], *ADVISE)
         self.refused(2, ["fast"], *ADVISE, "--link", "fast")
         self.refused(2, ["--workers 1", "nothing to exchange", "2 to"], *ADVISE, *link, "--workers", "1")
-        self.refused(2, ["workers", "0"], *ADVISE, *link, "--workers", "0")
-        self.refused(2, ["tau", "150ms"], "advise", *link, "--tau", "soon")
+        for bad in ("soon", "-5ms", "nan", "150", "3601s", ""):
+            said = self.refused(2, ['--tau "%s"' % bad, "allowed: measured, or a time as 150ms", "3600s"], "advise", *link, "--tau=" + bad)
+            self.assertNotIn("FILE", said)
+        for bad in ("0", "1000001", "x"):
+            self.refused(2, ['--workers "%s": allowed: 2 to 1000000' % bad], *ADVISE, *link, "--workers", bad)
+        self.refused(2, ["--svg has no value"], *ADVISE, *link, "--svg", "")
         self.refused(1, ["--svg"], *ADVISE, *link, "--svg", self.path("no/such/folder.svg"))
 
 

@@ -1,4 +1,5 @@
 """Training that is only simulated: the times of a run by the virtual clock, without computing; what it refuses."""
+import json
 import os
 import signal
 import time
@@ -75,6 +76,28 @@ class SimOnly(CliTest):
         run = self.last("--workers", "10000", "--steps", "50", "--link", "30ms", "--slow", "9999:2x", "--link-of", "5000=50ms",
                         "--sim-only")
         self.assertAlmostEqual(run[-1]["seconds"], 50 * 0.140, 6)
+
+    def test_compare(self):
+        """The runs that train --sim-only has, in one table without accuracies."""
+        out = self.path("all.jsonl")
+        args = ["compare", *MODEL[1:], *VIRTUAL, "--sim-only", "--workers", "10000", "--steps", "24", "--link", "100mbit,20ms",
+                "--run", "name=all", "--run", "name=few;method=topk;strategy=local:every=6", "--run", "name=long;steps=48"]
+        rows = [json.loads(line) for line in self.ok(*args, "--json", "--out", out).splitlines()]
+        self.assertEqual([(row["run"], row["steps"], row["test_accuracy"]) for row in rows],
+                         [("all", 24, None), ("few", 24, None), ("long", 48, None)])
+        alone = self.last("--sim-only", "--workers", "10000", "--steps", "24", "--link", "100mbit,20ms")[-1]
+        self.assertEqual((rows[0]["time_to_finish"], rows[0]["bytes_per_step"]), (alone["seconds"], alone["bytes_per_step"]))
+        self.assertEqual(records(out)[-1], {"type": "table", "rows": rows})
+        starts = [r for r in records(out) if r["type"] == "start"]
+        self.assertEqual([(r["run"], r["sim_only"], r["world"]) for r in starts],
+                         [("all", True, 10000), ("few", True, 10000), ("long", True, 10000)])
+        caption, *lines = self.ok(*args).splitlines()
+        self.assertEqual(caption, "mlp:hidden=32 on glyphs:train=640,test=16; 10000 workers (simulated), batch 4, link 100mbit,20ms")
+        self.assertEqual(len(lines), 5)
+        self.refused(2, ["--dense-timed with --sim-only"], *args, "--dense-timed", "3")
+        self.refused(2, ["--run 1", "--sim-only with --nodes"], *args, "--nodes", "2")
+        self.refused(2, ["--run 1", "--sim-only: allowed: with --clock virtual"], "compare", "--sim-only", "--run", "name=a")
+        self.refused(2, ["1000001", "--sim-only to 1000000"], *args, "--workers", "1000001")
 
     def test_interrupt(self):
         """What was played is written, as of a run that computes."""

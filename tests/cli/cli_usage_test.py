@@ -9,10 +9,10 @@ TRAIN = [
     (["--no-such-option"], ["unrecognized option '--no-such-option'"]),
     (["word"], ["Too many arguments"]),
     (["--steps"], ["'--steps' requires an argument"]),
-    (["--workers", "0"], ["--workers=0", "allowed: 1 <= workers <= 4096"]),
-    (["--workers", "-1"], ["--workers=-1", "allowed: 1 <= workers"]),
-    (["--workers", "2x"], ["--workers=2x", "not a whole number"]),
-    (["--workers", "1,batch=3"], ["--workers", "1,batch=3", "allowed: a number"]),
+    (["--workers", "0"], ['--workers "0"', "allowed: 1 to 4096, or with --clock virtual --sim-only to 1000000"]),
+    (["--workers", "-1"], ['--workers "-1"', "allowed: 1 to 4096"]),
+    (["--workers", "2x"], ['--workers "2x"', "allowed: 1 to 4096"]),
+    (["--workers", "1,batch=3"], ["--workers", "1,batch=3", "allowed: 1 to 4096"]),
     (["--workers", ""], ["--workers", "no value"]),
     (["--batch", "0"], ["--batch=0", "allowed: 1 <= batch"]),
     (["--steps", "0"], ["--steps=0", "allowed: 1 <= steps"]),
@@ -133,6 +133,28 @@ class Usage(CliTest):
         self.refused(1, ["--trace", "cannot write in"], "train", *TINY, "--trace", none + "/t.json")
         self.refused(1, [none], "train", *TINY, "--steps", "1", "--resume", none)
         self.assertEqual(os.listdir(self.folder), [])
+
+    def test_one_file_for_two(self):
+        """The records of a run would be lost with its trace in their place, or what is read with them."""
+        here, folder = self.path("x"), self.path("y")
+        os.mkdir(folder)
+        with open(self.path("old"), "w", encoding="utf-8") as file:
+            file.write("a: method=dense\n")
+        os.symlink(self.path("old"), self.path("link"))
+        base = ["train", *TINY, "--steps", "1"]
+        for more in (["--out", here, "--trace", here], ["--out", here, "--trace", folder + "/../x"], ["--out", here, "--save", here + "/"],
+                     ["--out", folder, "--save", self.folder + "/./y"], ["--trace", here, "--dump-gradients", here],
+                     ["--out", self.path("old"), "--trace", self.path("link")], ["--out", self.path("link"), "--init", self.path("old")],
+                     ["--clock", "virtual", "--tau", self.path("old"), "--out", self.path("old")]):
+            with self.subTest(more=more):
+                self.refused(2, ["it is that of --", "allowed: one of its own"], *base, *more)
+        old = self.path("old")
+        self.refused(2, ["--out", "--spec"], "compare", *TINY, "--steps", "1", "--out", old, "--spec", old)
+        self.refused(2, ["--logits", "--weights"], "eval", "--weights", old, "--logits", self.path("link"))
+        with open(old, encoding="utf-8") as file:
+            self.assertEqual(file.read(), "a: method=dense\n")
+        self.assertEqual(sorted(os.listdir(self.folder)), ["link", "old", "y"])
+        self.ok(*base, "--out", "/dev/null", "--trace", "/dev/null", "--save", folder, "--no-eval")
 
     def test_failure_leaves_no_records(self):
         out = self.path("run.jsonl")

@@ -131,6 +131,9 @@ class SimulatedTime(CliTest):
         self.refused(2, ["--link-of", "2=5mbit,80ms"], *MODEL, "--link-of", "20ms")
         self.refused(2, ["mpirun"], *MODEL, *VIRTUAL, OMPI_COMM_WORLD_SIZE="1", OMPI_COMM_WORLD_RANK="0")
         self.refused(1, ["--tau", "150ms", "No such file"], *MODEL, "--clock", "virtual", "--tau", self.path("nothing"))
+        for bad in ("-5ms", "+5ms", "nan", "-inf", "1e30s", "999999999s", "3601s", "150", "0ms", ".5"):
+            self.refused(2, ['--tau "%s"' % bad, "allowed: measured, or a time as 150ms", "3600s", "or a FILE of records"], *MODEL,
+                         "--clock", "virtual", "--tau=" + bad)
         other = self.path("other.jsonl")
         self.ok("train", "--model", "lenet5", *TINY, "--no-eval", "--steps", "1", *VIRTUAL, "--out", other)
         self.refused(1, ["--model lenet5", "mlp:hidden=32"], *MODEL, "--clock", "virtual", "--tau", other)
