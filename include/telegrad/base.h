@@ -231,7 +231,8 @@ TG_API const char *tg_spec_word(const tg_spec *spec, const char *key);
 /* ---- trace ----------------------------------------------------------------------------------- */
 
 /* A ring of time spans, written as Chrome trace JSON (chrome://tracing, ui.perfetto.dev): one
- * process per rank, one row per kind of work. */
+ * process per rank, one row per kind of work. Exchanges may run side by side, and have as many rows
+ * as that takes; spans of any other row nest, or follow each other. */
 typedef enum tg_trace_row {
     TG_ROW_COMPUTE = 0,
     TG_ROW_ENCODE = 1,

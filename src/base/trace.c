@@ -23,6 +23,12 @@ typedef struct kept_name {
     char text[];
 } kept_name;
 
+/* A span of the file, and where it stands there. */
+typedef struct placed {
+    const span *s;
+    size_t lane;
+} placed;
+
 typedef struct ring {
     span *spans;                /* (capacity of the trace) */
     atomic_uint_least64_t next; /* ticket */
@@ -134,12 +140,19 @@ static void print_us(FILE *file, int64_t ns)
     fprintf(file, "%s%" PRIu64 ".%03" PRIu64, ns < 0 ? "-" : "", size / 1000, size % 1000);
 }
 
-static void print_span(FILE *file, const span *s)
+/* Of a kind's further lanes the numbers are those behind the rows. */
+static size_t tid_of(size_t row, size_t lane)
 {
+    return lane == 0 ? row : TG__COUNT(row_names) + lane - 1;
+}
+
+static void print_span(FILE *file, const placed *p)
+{
+    const span *s = p->s;
     /* The difference of any two times fits the unsigned type. */
     uint64_t dur = s->end_ns > s->begin_ns ? (uint64_t)s->end_ns - (uint64_t)s->begin_ns : 0;
-    fprintf(file, ",\n{\"ph\":\"X\",\"pid\":%d,\"tid\":%d,\"cat\":\"%s\",\"name\":", s->rank,
-            (int)s->row, row_names[s->row]);
+    fprintf(file, ",\n{\"ph\":\"X\",\"pid\":%d,\"tid\":%zu,\"cat\":\"%s\",\"name\":", s->rank,
+            tid_of(s->row, p->lane), row_names[s->row]);
     print_text(file, s->name);
     fputs(",\"ts\":", file);
     print_us(file, s->begin_ns);
@@ -148,38 +161,77 @@ static void print_span(FILE *file, const span *s)
     fprintf(file, ",\"args\":{\"step\":%" PRIu64 ",\"bucket\":%" PRIu32 "}}", s->step, s->bucket);
 }
 
-/* The first events of the file, so the only ones that decide about a comma. */
-static void print_rank(FILE *file, int rank, bool first)
+/* One track. sort: its place among those of its rank */
+static void print_track(FILE *file, int rank, size_t row, size_t lane, size_t sort)
+{
+    const size_t tid = tid_of(row, lane);
+    fprintf(file,
+            ",\n{\"ph\":\"M\",\"pid\":%d,\"tid\":%zu,\"name\":\"thread_name\",\"args\":"
+            "{\"name\":\"%s",
+            rank, tid, row_names[row]);
+    if (lane > 0)
+        fprintf(file, " %zu", lane + 1);
+    fprintf(file,
+            "\"}},\n{\"ph\":\"M\",\"pid\":%d,\"tid\":%zu,\"name\":\"thread_sort_index\","
+            "\"args\":{\"sort_index\":%zu}}",
+            rank, tid, sort);
+}
+
+/* The first events of the file, so the only ones that decide about a comma. lanes: of exchanges */
+static void print_rank(FILE *file, int rank, size_t lanes, bool first)
 {
     fprintf(file,
             "%s{\"ph\":\"M\",\"pid\":%d,\"name\":\"process_name\",\"args\":{\"name\":\"rank "
             "%d\"}},\n{\"ph\":\"M\",\"pid\":%d,\"name\":\"process_sort_index\",\"args\":"
             "{\"sort_index\":%d}}",
             first ? "" : ",\n", rank, rank, rank, rank);
-    for (size_t row = 0; row < TG__COUNT(row_names); row++)
-        fprintf(file,
-                ",\n{\"ph\":\"M\",\"pid\":%d,\"tid\":%zu,\"name\":\"thread_name\",\"args\":"
-                "{\"name\":\"%s\"}},\n{\"ph\":\"M\",\"pid\":%d,\"tid\":%zu,\"name\":"
-                "\"thread_sort_index\",\"args\":{\"sort_index\":%zu}}",
-                rank, row, row_names[row], rank, row, row);
+    for (size_t row = 0, sort = 0; row < TG__COUNT(row_names); row++)
+        for (size_t lane = 0; lane < (row == TG_ROW_EXCHANGE ? lanes : 1); lane++)
+            print_track(file, rank, row, lane, sort++);
 }
 
-static int compare_int(const void *a, const void *b)
+/* By rank, row and beginning; of equal ones the order in which they were recorded. */
+static int by_place(const void *a, const void *b)
 {
-    int x = *(const int *)a, y = *(const int *)b;
-    return (x > y) - (x < y);
+    const span *x = ((const placed *)a)->s, *y = ((const placed *)b)->s;
+    if (x->rank != y->rank)
+        return x->rank < y->rank ? -1 : 1;
+    if (x->row != y->row)
+        return x->row < y->row ? -1 : 1;
+    if (x->begin_ns != y->begin_ns)
+        return x->begin_ns < y->begin_ns ? -1 : 1;
+    return (x->ticket > y->ticket) - (x->ticket < y->ticket);
 }
 
-/* From the oldest span on. */
-static void print_ring(FILE *file, const ring *r, size_t capacity)
+/* Exchanges run side by side, but slices of one track may only nest: each takes the first lane that
+ * is free when it begins. p (n): of one rank, sorted; busy_until: scratch (n). Returns the number
+ * of lanes, at least 1. */
+static size_t place_exchanges(placed *p, size_t n, int64_t *busy_until)
 {
-    const uint64_t next = atomic_load_explicit(&r->next, memory_order_relaxed);
-    const size_t oldest = next > capacity ? (size_t)(next % capacity) : 0;
-    for (size_t i = 0; i < capacity; i++) {
-        const span *s = &r->spans[(oldest + i) % capacity];
-        if (s->name)
-            print_span(file, s);
+    size_t lanes = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (p[i].s->row != TG_ROW_EXCHANGE)
+            continue;
+        size_t lane = 0;
+        while (lane < lanes && busy_until[lane] > p[i].s->begin_ns)
+            lane++;
+        p[i].lane = lane;
+        busy_until[lane] = TG__MAX(p[i].s->begin_ns, p[i].s->end_ns);
+        lanes = TG__MAX(lanes, lane + 1);
     }
+    return TG__MAX(lanes, 1);
+}
+
+static void print_events(FILE *file, placed *p, size_t n, int64_t *scratch)
+{
+    for (size_t from = 0, to; from < n; from = to) {
+        for (to = from; to < n && p[to].s->rank == p[from].s->rank;)
+            to++;
+        const size_t lanes = place_exchanges(p + from, to - from, scratch);
+        print_rank(file, p[from].s->rank, lanes, from == 0);
+    }
+    for (size_t i = 0; i < n; i++)
+        print_span(file, &p[i]);
 }
 
 tg_status tg_trace_write(const tg_trace *trace, const char *path)
@@ -187,34 +239,33 @@ tg_status tg_trace_write(const tg_trace *trace, const char *path)
     if (!trace || !path)
         return tg_fail(TG_E_ARG, "tg_trace_write: %s is NULL", trace ? "path" : "trace");
     uint64_t recorded = 0;
-    int *ranks = NULL;
+    placed *p = NULL;
+    int64_t *scratch = NULL;
     size_t kept = 0;
-    TG_TRY(tg__alloc(RINGS * trace->capacity, sizeof *ranks, &ranks));
+    TG_TRY(tg__alloc(RINGS * trace->capacity, sizeof *p, &p));
     for (int k = 0; k < RINGS; k++) {
         const ring *r = &trace->rings[k];
         recorded += atomic_load_explicit(&r->next, memory_order_acquire);
         for (size_t i = 0; i < trace->capacity; i++)
             if (r->spans[i].name)
-                ranks[kept++] = r->spans[i].rank;
+                p[kept++].s = &r->spans[i];
     }
-    qsort(ranks, kept, sizeof *ranks, compare_int);
+    qsort(p, kept, sizeof *p, by_place);
 
     tg__newfile out;
-    tg_status status = tg__newfile_open(&out, path);
+    tg_status status = tg__alloc(kept, sizeof *scratch, &scratch);
+    if (status == TG_OK)
+        status = tg__newfile_open(&out, path);
     if (status == TG_OK) {
         fprintf(out.file,
                 "{\"displayTimeUnit\":\"ms\",\n\"otherData\":{\"producer\":\"telegrad %s\","
                 "\"dropped\":%" PRIu64 "},\n\"traceEvents\":[\n",
                 tg_version(), recorded - kept);
-        for (size_t i = 0; i < kept; i++) {
-            if (i == 0 || ranks[i] != ranks[i - 1])
-                print_rank(out.file, ranks[i], i == 0);
-        }
-        for (int k = 0; k < RINGS; k++)
-            print_ring(out.file, &trace->rings[k], trace->capacity);
+        print_events(out.file, p, kept, scratch);
         fputs("\n]}\n", out.file);
         status = tg__newfile_commit(&out);
     }
-    free(ranks);
+    free(scratch);
+    free(p);
     return status;
 }

@@ -191,6 +191,54 @@ static void layers_drive_out_no_others(void **state)
     tg_trace_destroy(trace);
 }
 
+/* Each exchange in the first lane that is free when it begins; one that ends when another begins
+ * frees its lane. Recorded as they end. */
+static void exchanges_have_lanes(void **state)
+{
+    (void)state;
+    static const struct {
+        int begin, end, tid;
+    } spans[] = {{10, 30, 6}, {0, 40, 2}, {20, 50, 7}, {30, 60, 6}, {40, 70, 2}, {70, 70, 2}};
+    tg_trace *trace = NULL;
+    assert_int_equal(tg_trace_create(100, &trace), TG_OK);
+    for (size_t i = 0; i < TG__COUNT(spans); i++)
+        tg_trace_span(trace, 3, TG_ROW_EXCHANGE, "x", spans[i].begin, spans[i].end, i, 0);
+    tg_trace_span(trace, 4, TG_ROW_EXCHANGE, "x", 5, 6, 99, 0); /* of another rank */
+    char *text = written(trace), want[160];
+    assert_json(text);
+    for (size_t i = 0; i < TG__COUNT(spans); i++) {
+        snprintf(want, sizeof want,
+                 "\"pid\":3,\"tid\":%d,\"cat\":\"exchange\",\"name\":\"x\",\"ts\":0.%03d,"
+                 "\"dur\":0.%03d,\"args\":{\"step\":%zu,",
+                 spans[i].tid, spans[i].begin, spans[i].end - spans[i].begin, i);
+        assert_int_equal(count(text, want), 1);
+    }
+    assert_int_equal(count(text, "\"pid\":4,\"tid\":2,\"cat\":\"exchange\""), 1);
+    assert_int_equal(count(text, "\"name\":\"thread_name\""), 6 + 2 + 6);
+    static const struct {
+        int tid;
+        const char *name;
+        int sort;
+    } tracks[] = {{2, "exchange", 2},
+                  {6, "exchange 2", 3},
+                  {7, "exchange 3", 4},
+                  {3, "apply", 5},
+                  {5, "layers", 7}};
+    for (size_t i = 0; i < TG__COUNT(tracks); i++) {
+        snprintf(want, sizeof want,
+                 "\"pid\":3,\"tid\":%d,\"name\":\"thread_name\",\"args\":{\"name\":\"%s\"}}",
+                 tracks[i].tid, tracks[i].name);
+        assert_int_equal(count(text, want), 1);
+        snprintf(want, sizeof want,
+                 "\"pid\":3,\"tid\":%d,\"name\":\"thread_sort_index\",\"args\":"
+                 "{\"sort_index\":%d}}",
+                 tracks[i].tid, tracks[i].sort);
+        assert_int_equal(count(text, want), 1);
+    }
+    free(text);
+    tg_trace_destroy(trace);
+}
+
 static void refuses(void **state)
 {
     (void)state;
@@ -295,13 +343,10 @@ static void test_names(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_names),
-        cmocka_unit_test(content),
-        cmocka_unit_test(oldest_are_dropped),
-        cmocka_unit_test(layers_drive_out_no_others),
-        cmocka_unit_test(refuses),
-        cmocka_unit_test(threads_lose_nothing),
-        cmocka_unit_test(threads_meet),
+        cmocka_unit_test(test_names),           cmocka_unit_test(content),
+        cmocka_unit_test(oldest_are_dropped),   cmocka_unit_test(layers_drive_out_no_others),
+        cmocka_unit_test(exchanges_have_lanes), cmocka_unit_test(refuses),
+        cmocka_unit_test(threads_lose_nothing), cmocka_unit_test(threads_meet),
     };
     return cmocka_run_group_tests(tests, make_path, remove_path);
 }

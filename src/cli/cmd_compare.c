@@ -163,7 +163,6 @@ static tg_status add_failed(struct work *w, const struct compare_row *run, tg_st
 {
     static const train_end_info nothing = {.test_accuracy = NAN,
                                            .seconds = NAN,
-                                           .step_ms_median = NAN,
                                            .bytes_per_step = NAN,
                                            .ratio = NAN,
                                            .ratio_wire = NAN};

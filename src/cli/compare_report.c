@@ -1,6 +1,6 @@
 /* time to finish = seconds of training; if timed: median step over the link * steps
- * speed-up = time per step of the first dense S-SGD run / time per step,
- * time per step = time to finish / steps: runs may differ in their steps */
+ * time per step = time to finish / steps: runs may differ in their steps
+ * speed-up = time per step of the first dense S-SGD run / time per step */
 #include "cli/compare_report.h"
 #include "cli/cli_run.h"
 #include "cli/format.h"
@@ -10,11 +10,6 @@
 #include <stdlib.h>
 
 #define REASON_MOST 60 /* characters of a failure in the table */
-
-static double step_ms(const struct compare_row *row)
-{
-    return row->timed_steps ? row->timed_ms : row->result.end.step_ms_median;
-}
 
 static double time_to_finish(const struct compare_row *row)
 {
@@ -76,7 +71,7 @@ static void fill_row(struct table *t, const struct compare_row *rows, size_t cou
     table_cell(t, text);
     table_cell(t, format_bytes(result->end.bytes_per_step).text);
     table_cell(t, format_ratio(result->end.ratio, "x").text);
-    snprintf(text, sizeof text, "%s%s", format_ratio(step_ms(row), "").text, mark);
+    snprintf(text, sizeof text, "%s%s", format_ratio(1e3 * step_seconds(row), "").text, mark);
     table_cell(t, text);
     snprintf(text, sizeof text, "%s%s", format_seconds(time_to_finish(row)).text, mark);
     table_cell(t, text);
@@ -149,7 +144,7 @@ static json_t *row_json(const struct compare_row *rows, size_t count, const stru
         "steps", (json_int_t)end->steps, "test_accuracy", records_real(end->test_accuracy), /**/
         "bytes_per_step", records_real(end->bytes_per_step),                                /**/
         "ratio", records_real(end->ratio), "ratio_wire", records_real(end->ratio_wire),     /**/
-        "step_ms", records_real(step_ms(row)),                                              /**/
+        "step_ms", records_real(1e3 * step_seconds(row)),                                   /**/
         "time_to_finish", records_real(time_to_finish(row)),                                /**/
         "speed_up", records_real(speed_up(rows, count, row)),                               /**/
         "extrapolated", (int)(row->timed_steps > 0),                                        /**/

@@ -503,11 +503,25 @@ tg_status records_failed(struct records *r, const char *why)
              : TG_OK;
 }
 
+static json_t *end_means(const train_end_info *end)
+{
+    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o}",                   /**/
+                     "step_ms_mean", records_real(end->step_ms_mean),         /**/
+                     "compute_ms_mean", records_real(end->compute_ms_mean),   /**/
+                     "encode_ms_mean", records_real(end->encode_ms_mean),     /**/
+                     "exchange_ms_mean", records_real(end->exchange_ms_mean), /**/
+                     "decode_ms_mean", records_real(end->decode_ms_mean),     /**/
+                     "apply_ms_mean", records_real(end->apply_ms_mean),       /**/
+                     "wait_ms_mean", records_real(end->wait_ms_mean));
+}
+
 tg_status records_end(struct records *r, const struct run_result *result)
 {
     if (!r)
         return TG_OK;
-    return records_add(r,
-                       join(join(join(begin(r, "end"), end_quality(r, result)), end_cost(result)),
-                            json_pack("{s:s}", "clock", r->clock)));
+    json_t *record = join(begin(r, "end"), end_quality(r, result));
+    record = join(record, end_cost(result));
+    record = join(record, end_means(&result->end));
+    record = join(record, json_pack("{s:s}", "clock", r->clock));
+    return records_add(r, record);
 }

@@ -25,7 +25,7 @@ const CHARTS = [
 ];
 
 /* Next to an axis: as many digits as its steps need. */
-const tickOf = v => Math.abs(v) < 1e-4 && v !== 0 ? v.toExponential() : plain(v);
+const tickOf = v => v !== 0 && (Math.abs(v) < 1e-4 || Math.abs(v) >= 1e7) ? (+v.toPrecision(6)).toExponential().replace("e+", "e") : plain(v);
 
 const drawn = []; /* {spec, place, plot} */
 
@@ -68,6 +68,22 @@ function linesOf(spec) {
 function below(v) {
     const power = 10 ** Math.floor(Math.log10(v) + 1e-9), first = v / power;
     return power * (first >= 5 ? 5 : first >= 2 ? 2 : 1);
+}
+
+/* Some 8 ticks at most: multiples of 1, 2 or 5 times a power of ten. */
+function evenTicks(min, max) {
+    const step = below((max - min) / 3), list = [];
+    for (let k = Math.ceil(min / step); k * step <= max; k++) list.push(k * step);
+    return list;
+}
+
+/* Powers of ten; over few decades 2 and 5 times them as well. */
+function logTicks(min, max) {
+    const decades = Math.log10(max / min), every = Math.ceil(decades / 8), factors = decades > 2.6 ? [1] : [1, 2, 5], list = [];
+    if (decades < 1) return evenTicks(min, max);
+    for (let power = Math.floor(Math.log10(min) / every) * every; power <= Math.log10(max); power += every)
+        list.push(...factors.map(factor => factor * 10 ** power));
+    return list.filter(v => v >= min * (1 - 1e-9) && v <= max);
 }
 
 /* The nearest value of each line to where the cursor is, none if that is far away. */
@@ -117,10 +133,11 @@ function options(spec, lines, place) {
     const log = spec.log && least > 0 && most / least > spec.log;
     const axis = {stroke: css("--soft"), font: "12px system-ui, sans-serif", grid: {stroke: css("--grid"), width: 1},
         ticks: {stroke: css("--line"), width: 1, size: 5}};
-    const tick = (format, log) => (plot, splits) => splits.map(v => {
-        const power = Math.log10(v);
-        return v == null || (log && most / least > 1e3 && Math.abs(power - Math.round(power)) > 1e-6) ? "" : format(v);
-    });
+    const tick = format => (plot, splits) => splits.map(v => v == null ? "" : format(v));
+    /* Ticks of our own: uPlot's are too many over many decades, and none where no increment that it knows is large enough. */
+    const ticks = log ? logTicks : most - least > 1e14 ? evenTicks : null;
+    const own = ticks ? {splits: (plot, axis, min, max) => ticks(min, max), filter: (plot, splits) => splits,
+        incrs: (plot, axis, min, max) => [Math.max(5, max - min)]} : {};
     const many = lines.filter(line => !line.faint).length > 12;
     return {
         width: place.clientWidth, height: place.clientHeight, legend: {show: false},
@@ -134,9 +151,9 @@ function options(spec, lines, place) {
         },
         axes: [
             {...axis, label: X[xKind].label, labelFont: "12px system-ui, sans-serif", labelSize: 18, size: 30, space: 84,
-                values: tick(X[xKind].format, false)},
-            {...axis, size: (plot, list) => 16 + 7 * Math.max(3, ...(list || []).map(text => text.length)), space: 34,
-                values: tick(tickOf, log)},
+                values: tick(X[xKind].format)},
+            {...axis, ...own, size: (plot, list) => 16 + 7 * Math.max(3, ...(list || []).map(text => text.length)), space: 34,
+                values: tick(tickOf)},
         ],
         series: [{}, ...lines.map(line => ({
             label: line.run.label, stroke: colour(line.run.group), dash: dash(line.run.group), spanGaps: true,

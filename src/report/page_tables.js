@@ -91,7 +91,7 @@ function runTable() {
         n("train loss", "nats", run => finalOf(run, "train_loss"), fixed(4), "least"),
         n("steps", "", stepsOf, count),
         n("time", clocks, run => lastMark(run, 1), seconds, "least", finished),
-        n("step", "ms", run => endOf(run, "step_ms_median") ?? run.means.step_ms ?? null, v => digits(v), "least"),
+        n("step", "ms", run => endOf(run, "step_ms_mean") ?? endOf(run, "step_ms_median") ?? run.means.step_ms ?? null, v => digits(v), "least"),
         n("sent/step", "rank 0", run => endOf(run, "bytes_per_step") ?? sentPerStep(run), bytes, "least"),
         n("ratio", "coded", run => endOf(run, "ratio"), times, "most"),
         n("ratio", "all sent", run => endOf(run, "ratio_wire"), times, "most"),
@@ -102,11 +102,18 @@ function runTable() {
 const PARTS = [["compute", "compute_ms"], ["wait", "wait_ms"], ["apply", "apply_ms"], ["rest", null]];
 const BESIDE = [["encode", "encode_ms"], ["exchange", "exchange_ms"]];
 
+/* Over all steps, where the record of the end says it. */
+const saysMeans = run => endOf(run, "step_ms_mean") != null;
+const meanTime = (run, name) => saysMeans(run) ? endOf(run, name + "_mean") : run.means[name] ?? null;
+
 function timeTable() {
-    const rows = runs.filter(run => isNumber(run.means.step_ms));
+    const rows = runs.filter(run => isNumber(meanTime(run, "step_ms")));
     if (!rows.length) return null;
-    const of = (run, part) => part[1] ? run.means[part[1]] || 0
-        : Math.max(0, run.means.step_ms - PARTS.reduce((sum, p) => sum + (p[1] ? run.means[p[1]] || 0 : 0), 0));
+    const of = (run, part) => {
+        if (part[1]) return meanTime(run, part[1]) || 0;
+        const step = meanTime(run, "step_ms"), rest = PARTS.reduce((left, p) => left - (p[1] ? meanTime(run, p[1]) || 0 : 0), step);
+        return rest > 1e-6 * step ? rest : 0; /* less is what the sums were rounded by */
+    };
     const whole = Math.max(...rows.map(run => Math.max(PARTS.reduce((sum, p) => sum + of(run, p), 0),
         BESIDE.reduce((sum, p) => sum + of(run, p), 0))));
     const track = (run, parts) => el("div", {class: "track"}, ...parts.map(part => {
@@ -118,10 +125,10 @@ function timeTable() {
     const ms = (head, value) => ({head, unit: "ms", of: value, show: v => digits(v), kind: "n"});
     const columns = [
         {head: "Run", of: run => run.label, show: label},
-        {head: "Step", unit: "above: computing thread; below: network", kind: "bars", of: run => run.means.step_ms,
+        {head: "Step", unit: "above: computing thread; below: network", kind: "bars", of: run => meanTime(run, "step_ms"),
             show: (v, run) => el("div", {}, track(run, PARTS), track(run, BESIDE))},
-        ...PARTS.map(part => ms(part[0], run => of(run, part))), ms("step", run => run.means.step_ms),
-        ...BESIDE.map(part => ms(part[0], run => of(run, part))), ms("of it: decode", run => run.means.decode_ms ?? null),
+        ...PARTS.map(part => ms(part[0], run => of(run, part))), ms("step", run => meanTime(run, "step_ms")),
+        ...BESIDE.map(part => ms(part[0], run => of(run, part))), ms("of it: decode", run => meanTime(run, "decode_ms")),
     ];
     const table = sortableTable(columns, rows, "Time of a step");
     table.classList.add("times");
@@ -130,8 +137,10 @@ function timeTable() {
         box.style.background = `var(--${part[0]})`;
         return el("span", {}, box, part[0]);
     }));
-    return [swatches, table, el("p", {class: "quiet"}, "Means over the second half of the records, each of which is a median of the steps since " +
-        "the one before. Encoding and exchanges run beside computing; what of them the computing thread waits for is in wait.")];
+    const older = rows.filter(run => !saysMeans(run)), over = "over the second half of the records, each of which is a median of the steps since the one before";
+    const means = !older.length ? "Means over all steps" : older.length === rows.length ? `Means ${over}` :
+        `Means over all steps; of ${older.map(run => run.label).join(", ")}, whose records do not say them, ${over}`;
+    return [swatches, table, el("p", {class: "quiet"}, means + ". Encoding and exchanges run beside computing; what of them the computing thread waits for is in wait.")];
 }
 
 function settingsPart() {

@@ -68,12 +68,17 @@ static inline uint64_t run_sent(const run *r)
     return tg_session_bytes_sent(r->session) - tg_session_bytes_near(r->session);
 }
 
-/* Training time of this run so far, without evaluation and saving; by simulated time, of the runs
- * before it as well. */
+/* By simulated time: training time of the runs that this one goes on from. */
+static inline double run_before(const run *r)
+{
+    return r->job->times ? r->before_s : 0;
+}
+
+/* Training time so far, without tests and writing files; by simulated time, of the runs before this
+ * one as well. */
 static inline double run_seconds(const run *r)
 {
-    const double before = r->job->times ? r->before_s : 0;
-    return before + (double)(run_now(r) - r->start_ns - r->evaluation_ns) / 1e9;
+    return run_before(r) + (double)(run_now(r) - r->start_ns - r->evaluation_ns) / 1e9;
 }
 
 /* Tokens in a sample: what the job asks for, else the model's spec, else 35 (as PyTorch's

@@ -115,7 +115,31 @@ static double ratio_of(const run_stats *s, size_t nparams, double *scratch)
     return ratio;
 }
 
-tg_status run_stats_figures(const run_stats *s, size_t nparams, double sent, train_end_info *end)
+/* Of all steps, those too in which nothing was exchanged. */
+static void set_means(const run_stats *s, double seconds, train_end_info *end)
+{
+    run_step sum = {0};
+    const double n = s->count > 0 ? (double)s->count : (double)NAN;
+    for (size_t i = 0; i < s->count; i++) {
+        const run_step *step = &s->steps[i];
+        sum.compute_ms += step->compute_ms;
+        sum.encode_ns += step->encode_ns;
+        sum.exchange_ms += step->exchange_ms;
+        sum.decode_ns += step->decode_ns;
+        sum.apply_ms += step->apply_ms;
+        sum.wait_ms += step->wait_ms;
+    }
+    end->step_ms_mean = 1e3 * seconds / n;
+    end->compute_ms_mean = sum.compute_ms / n;
+    end->encode_ms_mean = sum.encode_ns / 1e6 / n;
+    end->exchange_ms_mean = sum.exchange_ms / n;
+    end->decode_ms_mean = sum.decode_ns / 1e6 / n;
+    end->apply_ms_mean = sum.apply_ms / n;
+    end->wait_ms_mean = sum.wait_ms / n;
+}
+
+tg_status run_stats_figures(const run_stats *s, size_t nparams, double seconds, double sent,
+                            train_end_info *end)
 {
     double *scratch, dense = 0, late = 0;
     TG_TRY(train_alloc(s->count, sizeof *scratch, &scratch));
@@ -128,6 +152,7 @@ tg_status run_stats_figures(const run_stats *s, size_t nparams, double sent, tra
     end->encode_ns_element = median_of(s, half, encode_element, scratch);
     end->decode_ns_element = median_of(s, half, decode_element, scratch);
     free(scratch);
+    set_means(s, seconds, end);
     double kept = 0, elements = 0;
     for (size_t i = half; i < s->count; i++) {
         kept += s->steps[i].coded ? (double)s->steps[i].kept : 0;

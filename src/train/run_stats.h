@@ -5,7 +5,7 @@
 #include "train/train.h"
 
 typedef struct run_step {
-    double step_ms, compute_ms, exchange_ms;
+    double step_ms, compute_ms, exchange_ms, apply_ms, wait_ms;
     uint64_t bytes_sent; /* since the last step, without sums and saves */
     uint64_t bytes_dense, coded_bytes;
     uint64_t elements, kept; /* of what was delivered in this step */
@@ -23,10 +23,10 @@ typedef struct run_stats {
 TG_NODISCARD tg_status run_stats_add(run_stats *s, const run_step *step);
 void run_stats_free(run_stats *s);
 
-/* Set the figures of *end that are drawn from steps: medians, ratios, bytes_per_step. nparams:
- * parameters of the model; sent: bytes of training, drain included, sums and saves not. Figures of
- * which no step tells anything are NAN. Errors TG_E_NOMEM */
-TG_NODISCARD tg_status run_stats_figures(const run_stats *s, size_t nparams, double sent,
-                                         train_end_info *end);
+/* Set the figures of *end that are drawn from steps: medians, means, ratios, bytes_per_step.
+ * nparams: parameters of the model; seconds, sent: of training in this run, drain included, sums
+ * and saves not. Figures of which no step tells anything are NAN. Errors TG_E_NOMEM */
+TG_NODISCARD tg_status run_stats_figures(const run_stats *s, size_t nparams, double seconds,
+                                         double sent, train_end_info *end);
 
 #endif

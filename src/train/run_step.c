@@ -177,6 +177,8 @@ tg_status run_step_once(run *r, tg_step_info *info)
     const run_step record = {.step_ms = ms(end - start),
                              .compute_ms = ms(compute_ns),
                              .exchange_ms = ms(info->exchange_ns),
+                             .apply_ms = ms(info->apply_ns),
+                             .wait_ms = ms(info->wait_ns),
                              .bytes_sent = info->bytes_sent - info->bytes_near - apart,
                              .bytes_dense = info->bytes_dense,
                              .coded_bytes = info->coded_bytes,

@@ -183,6 +183,10 @@ typedef struct train_end_info {
      * (Under a strategy that delays, a save's kilobyte a peer counts too.) NAN if nothing was sent
      * (one rank, or exchange=none). */
     double ratio_wire;
+    /* Means over all steps of this run: seconds, which hold what was in flight at the end, over
+     * their number; and what of it train_step_info says of each step. */
+    double step_ms_mean, compute_ms_mean, encode_ms_mean, exchange_ms_mean, decode_ms_mean,
+        apply_ms_mean, wait_ms_mean;
     double step_coded_ms_median; /* steps whose awaited exchange was coded; NAN if none */
     double exchange_ms_median;
     /* Of the coded steps of the second half, as ratio: fraction of the elements that was kept, and

@@ -71,6 +71,8 @@ static tg_status on_step(void *arg, const tg_sim_step *x)
     const run_step record = {.step_ms = ms(x->end_ns - x->begin_ns),
                              .compute_ms = ms(x->compute_ns),
                              .exchange_ms = ms(x->exchange_ns),
+                             .apply_ms = ms(x->apply_ns),
+                             .wait_ms = ms(x->wait_ns),
                              .bytes_sent = (uint64_t)x->bytes_sent,
                              .bytes_dense = (uint64_t)x->bytes_dense,
                              .coded_bytes = (uint64_t)x->coded_bytes,
@@ -200,7 +202,7 @@ static tg_status play(told *w, const train_sim *s, tg_simulation *sim, int world
                             .train_loss = NAN,
                             .seconds = last.ns / 1e9,
                             .bytes_sent = (uint64_t)fmin(last.bytes, MOST_BYTES)};
-    return run_stats_figures(&w->stats, about.params, last.bytes, end);
+    return run_stats_figures(&w->stats, about.params, last.ns / 1e9, last.bytes, end);
 }
 
 static tg_status simulate(told *w, const train_sim *s, tg_simulation *sim, int world,

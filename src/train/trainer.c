@@ -129,7 +129,8 @@ static tg_status run_all(run *r)
     end->world = r->transport->size;
     end->steps = r->step;
     end->epochs = r->step / r->steps_per_epoch;
-    TG_TRY(run_stats_figures(&r->stats, r->model->params_total, (double)r->traffic.trained, end));
+    TG_TRY(run_stats_figures(&r->stats, r->model->params_total, end->seconds - run_before(r),
+                             (double)r->traffic.trained, end));
     end->skipped_nonfinite = tg_session_skipped(r->session);
     TG_TRY(tg_session_params_hash(r->session, &end->params_hash));
     end->bytes_sent = tg_session_bytes_sent(r->session);
