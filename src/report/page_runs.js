@@ -30,7 +30,7 @@ function digits(v, n = 3) {
     return String(+v.toPrecision(n));
 }
 const count = v => isNumber(v) ? Math.round(v).toLocaleString("en-US") : "\u2013";
-const fixed = n => v => isNumber(v) ? v.toFixed(n) : "\u2013";
+const fixed = n => v => isNumber(v) && Math.abs(v) < 1e6 ? v.toFixed(n) : digits(v);
 const plain = v => v.toLocaleString("en-US", {maximumSignificantDigits: 6});
 const times = v => isNumber(v) ? digits(v) + "\u00d7" : "\u2013";
 function bytes(v) {

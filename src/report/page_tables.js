@@ -140,7 +140,7 @@ function timeTable() {
     const older = rows.filter(run => !saysMeans(run)), over = "over the second half of the records, each of which is a median of the steps since the one before";
     const means = !older.length ? "Means over all steps" : older.length === rows.length ? `Means ${over}` :
         `Means over all steps; of ${older.map(run => run.label).join(", ")}, whose records do not say them, ${over}`;
-    return [swatches, table, el("p", {class: "quiet"}, means + ". Encoding and exchanges run beside computing; what of them the computing thread waits for is in wait.")];
+    return [swatches, table, el("p", {class: "quiet"}, means + ". Encoding and exchanges run beside computing, those of several steps at once where a strategy delays them; what of them the computing thread waits for is in wait.")];
 }
 
 function settingsPart() {

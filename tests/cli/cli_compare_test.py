@@ -35,6 +35,8 @@ class Compare(CliTest):
         self.assertEqual((rows[0]["speed_up"], rows[0]["extrapolated"]), (1.0, False))
         self.assertAlmostEqual(rows[0]["ratio"], 1, places=2)
         self.assertGreater(rows[1]["ratio"], 50)
+        for row in rows:
+            self.assertAlmostEqual(row["step_ms"], 1000 * row["time_to_finish"] / row["steps"])
         lines = records(out)
         self.assertEqual(lines[-1], {"type": "table", "rows": rows})
         for row in rows:

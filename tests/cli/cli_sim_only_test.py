@@ -36,6 +36,8 @@ class SimOnly(CliTest):
             error = sim["seconds"] / real["seconds"] - 1
             self.assertTrue(-0.02 < error < too_long, (other, sim["seconds"], real["seconds"]))
             self.assertAlmostEqual(sim["compute_ms_median"], real["compute_ms_median"], 4)
+            self.assertAlmostEqual(sim["compute_ms_mean"], real["compute_ms_mean"], 4)
+            self.assertAlmostEqual(sim["step_ms_mean"], 1000 * sim["seconds"] / 8)
 
     def test_links_that_differ(self):
         job = ["--workers", "3", "--steps", "4", "--sim-only"]

@@ -51,7 +51,10 @@ setTimeout(() => {
         setTimeout(end, 20); // when what was shown again is drawn
         setTimeout(() => {
             tip = document.querySelector(".tip").textContent;
-            const saw = {wrong, sorts, best, about: document.querySelector(".about").textContent, samples: runs.map(run => X.samples.of(run, 60)), over,
+            const times = document.querySelector(".times table"), texts = row => [...row.cells].slice(2).map(cell => (cell.querySelector("button") || cell).textContent);
+            const saw = {wrong, sorts, best, times: times && [times.tHead.rows[0], ...times.tBodies[0].rows].map(texts),
+                timesAbout: times && document.querySelector(".times + p").textContent,
+                ticks: Object.fromEntries(drawn.filter(c => c.plot).map(c => [c.spec.title, c.plot.axes[1]._values])), about: document.querySelector(".about").textContent, samples: runs.map(run => X.samples.of(run, 60)), over,
                 chip: chip && [before, after], tip, title: document.title, wide: document.documentElement.scrollWidth,
                 images: document.images.length, notes: [...document.querySelectorAll(".notes li")].map(li => li.textContent)};
             const pre = document.createElement("pre");
@@ -182,6 +185,54 @@ class Report(CliTest):
         self.assertEqual(sorts["test loss"][0][1], ["0.1000", "\u2013", "\u2013"])
         self.assertEqual([cell.count("not finite") for cell in sorts["Run"][0][1]], [1, 1, 0])
         self.assertEqual({head for head, _ in saw["best"]}, {"test acc.", "best", "train loss", "step"}) # no test loss, no time
+
+    def test_time_of_a_step(self):
+        """The parts add up to seconds / steps, whichever steps were logged; the floating-point rest of them is none."""
+        new, old = write_run(self.path("new.jsonl")), write_run(self.path("old.jsonl"))
+        with open(new, encoding="utf-8") as file:
+            lines = [json.loads(line) for line in file]
+        lines[-1].update(step_ms_mean=0.6, compute_ms_mean=0.1, wait_ms_mean=0.2, apply_ms_mean=0.3 - 1e-12, encode_ms_mean=1,
+                         exchange_ms_mean=8, decode_ms_mean=0)
+        with open(new, "w", encoding="utf-8") as file:
+            file.writelines(json.dumps(line) + "\n" for line in lines)
+        saw = self.look(self.page(new, old))
+        head, *rows = saw["times"]
+        self.assertEqual(head, ["compute", "wait", "apply", "rest", "step", "encode", "exchange", "of it: decode"])
+        self.assertEqual(rows, [["0.1", "0.2", "0.3", "0", "0.6", "1", "8", "0"], ["60", "20", "5", "5.5", "90.5", "3", "40", "2"]])
+        self.assertEqual(dict((head, both) for head, both in saw["sorts"])["step"][0][1], ["0.6", "90"])
+        self.assertIn("Means over all steps; of run (" + old, saw["timesAbout"])
+
+    def test_time_of_a_step_whose_steps_differ(self):
+        run = self.path("run.jsonl")
+        self.ok("train", "--workers", "2", *TINY, "--model", "mlp", "--steps", "80", "--log-every", "5", "--no-eval", "--clock", "virtual",
+                "--tau", "5ms", "--link", "100mbit,5ms", "--strategy", "local:every=8", "--out", run)
+        with open(run, encoding="utf-8") as file:
+            end = [json.loads(line) for line in file][-1]
+        step = 1000 * end["seconds"] / end["steps"]
+        self.assertAlmostEqual(end["step_ms_mean"], step)
+        self.assertEqual((end["step_ms_median"], end["compute_ms_mean"]), (5, 5))
+        self.assertAlmostEqual(end["compute_ms_mean"] + end["wait_ms_mean"] + end["apply_ms_mean"], step, 6)
+        self.assertAlmostEqual(end["exchange_ms_mean"], step - 5, 6)
+        row = [float(cell) for cell in self.look(self.page(run))["times"][1]]
+        self.assertAlmostEqual(row[4], step, 1)
+        self.assertAlmostEqual(sum(row[:4]), row[4], 1)
+
+    def test_ticks_of_a_run_that_diverges(self):
+        path = write_run(self.path("run.jsonl"))
+        with open(path, encoding="utf-8") as file:
+            lines = [json.loads(line) for line in file]
+        for line in lines:
+            if line["type"] == "step":
+                line.update(loss=0.1 * 10 ** (line["step"] / 1.9), grad_norm=10 ** (line["step"] / 3), lr=1e-3 * 2 ** (line["step"] / 60),
+                            residual_norm=max(0, 10.0 ** line["step"] / 1e20 - 1))
+        with open(path, "w", encoding="utf-8") as file:
+            file.writelines(json.dumps(line) + "\n" for line in lines)
+        ticks = self.look(self.page(path))["ticks"]
+        self.assertEqual(ticks["Training loss"], ["1", "10,000", "1e8", "1e12", "1e16", "1e20", "1e24", "1e28"])
+        self.assertEqual(ticks["Gradient"][-2:], ["1e15", "1e18"])
+        self.assertEqual(ticks["Residual"][:2], ["0", "2e39"]) # no logarithm of 0
+        for title, texts in ticks.items():
+            self.assertTrue(3 <= len(texts) <= 9 and max(map(len, texts)) < 10, (title, texts))
 
     def test_real_and_simulated_time(self):
         paths = [write_run(self.path(clock + ".jsonl"), clock=clock, train_samples=n) for clock, n in (("real", 60000), ("virtual", 512))]

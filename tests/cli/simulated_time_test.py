@@ -36,6 +36,7 @@ class SimulatedTime(CliTest):
         self.train(*VIRTUAL, "--steps", "4", "--save", folder)
         run = self.train(*VIRTUAL, "--steps", "6", "--resume", folder)
         self.assertEqual(run[0]["first_step"], 4)
+        self.assertAlmostEqual(run[-1]["step_ms_mean"], 20, 9)  # of this run's steps
         self.assertAlmostEqual(run[-1]["seconds"], 0.12, 9)
 
     def test_the_length_of_epochs_does_not_matter(self):
