@@ -111,7 +111,7 @@ class Data(CliTest):
     def test_refused(self):
         self.refused(2, ["data set pets", "allowed: mnist"], "data", "pets")
         self.refused(2, ['unknown shard "zipf"', "allowed: iid, dirichlet, label"], "data", GLYPHS, "--shard", "zipf")
-        self.refused(2, ["--workers=0"], "data", GLYPHS, "--workers", "0")
+        self.refused(2, ["--workers \"0\": allowed: 1 to 4096"], "data", GLYPHS, "--workers", "0")
         self.refused(2, ["1000 samples", "allowed"], "data", GLYPHS, "--shard", "label:classes=101", "--workers", "10")
         for model in "gpt", "lstm:hidden=4":
             self.refused(2, [f"model {model} reads texts, the data are images", "allowed: --data text, shakespeare, words, "
