@@ -64,7 +64,7 @@ typedef enum tg_overlap {
 
 typedef struct tg_session_config {
     size_t struct_size;    /* sizeof(tg_session_config) */
-    const char *method;    /* NULL: "dense" */
+    const char *method;    /* NULL: the strategy's, tg_registry_strategy_method: mostly "dense" */
     const char *strategy;  /* NULL: "ssgd" */
     const char *optimizer; /* NULL: "sgd:lr=0.01" */
     uint64_t seed;

@@ -69,7 +69,7 @@ static tg_status on_gradient(void *arg, uint64_t step, const train_gradient *ten
 train_job run_job_of(const struct run_options *o, tg_trace *trace)
 {
     return (train_job){.model = o->model,
-                       .method = o->method,
+                       .method = options_method(o),
                        .rules = o->rules,
                        .nrules = o->rule_count,
                        .strategy = o->strategy,

@@ -104,7 +104,7 @@ struct work {
 static bool is_dense_ssgd(const struct run_options *o)
 {
     tg_spec *method = NULL, *strategy = NULL;
-    bool is = tg_registry_parse(TG_KIND_METHOD, o->method, &method) == TG_OK &&
+    bool is = tg_registry_parse(TG_KIND_METHOD, options_method(o), &method) == TG_OK &&
               tg_registry_parse(TG_KIND_STRATEGY, o->strategy, &strategy) == TG_OK &&
               strcmp(tg_spec_name(method), "dense") == 0 &&
               strcmp(tg_spec_word(method, "exchange"), "none") != 0 &&

@@ -124,6 +124,8 @@ void print_entry(int kind, const tg_entry *entry)
     printf("  %s: %s\n", entry->name, entry->summary);
     if (kind == TG_KIND_METHOD)
         methods_card_print(tg_registry_method_card(entry->name));
+    if (kind == TG_KIND_STRATEGY)
+        printf("      method where none is named: %s\n", tg_registry_strategy_method(entry->name));
     for (const tg_key *key = entry->keys; key && key->name; key++) {
         printf("      %s%s%s  (", key->name, key->def ? "=" : "", key->def ? key->def : "");
         print_allowed(key);
@@ -227,6 +229,9 @@ tg_status entry_json(int kind, const tg_entry *entry, json_t **object_p)
     if (kind == TG_KIND_METHOD)
         object = join(object, json_pack("{s:o}", "card",
                                         methods_card_json(tg_registry_method_card(entry->name))));
+    if (kind == TG_KIND_STRATEGY)
+        object =
+            join(object, json_pack("{s:s}", "method", tg_registry_strategy_method(entry->name)));
     if (!object)
         return tg_fail(TG_E_NOMEM, "out of memory: %s", entry->name);
     *object_p = object;

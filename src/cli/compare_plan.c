@@ -84,7 +84,7 @@ static tg_status append_word(char **text, const char *word)
 static tg_status make_name(struct planned_run *run)
 {
     const struct run_options *o = &run->options;
-    run->name = strdup(o->method);
+    run->name = strdup(options_method(o));
     if (!run->name)
         return tg_fail(TG_E_NOMEM, "out of memory: name of a run");
     for (size_t i = 0; i < o->rule_count; i++)

@@ -138,7 +138,7 @@ static json_t *row_json(const struct compare_row *rows, size_t count, const stru
     return json_pack(
         "{s:s, s:s, s:o, s:s, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:b, s:I, s:o}",      /**/
         "run", row->name,                                                                   /**/
-        "method", row->failed ? o->method : row->result.method,                             /**/
+        "method", row->failed ? options_method(o) : row->result.method,                     /**/
         "rules", records_rules(o),                                                          /**/
         "strategy", row->failed ? o->strategy : row->result.strategy,                       /**/
         "steps", (json_int_t)end->steps, "test_accuracy", records_real(end->test_accuracy), /**/

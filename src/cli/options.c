@@ -106,6 +106,11 @@ static const char *const driver_names[] = {
 static const char *const overlap_names[] = {
     [TG_OVERLAP_BACKWARD] = "backward", [TG_OVERLAP_FULL] = "full", [TG_OVERLAP_NONE] = "none"};
 
+const char *options_method(const struct run_options *o)
+{
+    return o->method ? o->method : tg_registry_strategy_method(o->strategy);
+}
+
 double options_timeout(const struct run_options *o)
 {
     return o->timeout > 0 ? o->timeout : o->virtual_clock ? MAX_TIMEOUT : 60;
@@ -124,7 +129,6 @@ const char *options_overlap_name(tg_overlap overlap)
 void options_defaults(struct run_options *o, uint64_t workers)
 {
     *o = (struct run_options){.model = "lenet5",
-                              .method = "dense",
                               .strategy = "ssgd",
                               .optimizer = "sgd:lr=0.05,momentum=0.9",
                               .lr_schedule = "constant",

@@ -28,9 +28,10 @@ struct run_link_of {
 
 /* Strings are borrowed from whoever set them; NULL: not given and without a default. */
 struct run_options {
-    const char *model, *data, *method, *strategy, *optimizer, *lr_schedule;
-    const char *link;  /* NULL: not shaped */
-    const char *shard; /* NULL: iid */
+    const char *model, *data, *strategy, *optimizer, *lr_schedule;
+    const char *method; /* NULL: not given, see options_method */
+    const char *link;   /* NULL: not shaped */
+    const char *shard;  /* NULL: iid */
     const char *out, *save_dir, *resume_dir, *trace, *init;
     uint64_t holdout, workers, batch, context, epochs, steps, seed, log_every, save_every;
     double timeout; /* seconds; 0: not given, see options_timeout */
@@ -76,10 +77,12 @@ TG_NODISCARD tg_status options_precision(const char *name, const char *value,
 
 bool options_given(const struct run_options *o, const char *name);
 
-/* "thread" for TG_DRIVER_THREAD, "full" for TG_OVERLAP_FULL; never NULL. */
 /* Seconds that a rank is waited for: by a virtual clock, whose waits cost nothing and whose links
  * may be slow, the most that may be given. */
 double options_timeout(const struct run_options *o);
+/* --method, or the one that the strategy has without. */
+const char *options_method(const struct run_options *o);
+/* "thread" for TG_DRIVER_THREAD, "full" for TG_OVERLAP_FULL; never NULL. */
 const char *options_driver_name(tg_driver driver);
 const char *options_overlap_name(tg_overlap overlap);
 

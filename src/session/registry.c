@@ -31,6 +31,11 @@ const tg_method_card *tg_registry_method_card(const char *method)
     return NULL;
 }
 
+const char *tg_registry_strategy_method(const char *strategy)
+{
+    return tg__strategy_method(strategy);
+}
+
 static bool valid(tg_kind kind)
 {
     return (unsigned)kind < TG_KIND_COUNT;

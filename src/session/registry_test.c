@@ -40,8 +40,27 @@ static void test_every_method_has_a_card(void **state)
     assert_null(tg_registry_method_card("no such method"));
 }
 
+/* Published pairs of a strategy and a method need one name. */
+static void test_methods_of_strategies(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *strategy, *method;
+    } cases[] = {
+        {"demo", "dct"},     {"sparseloco", "blocktopk"}, {"sparseloco:every=4", "blocktopk"},
+        {"sparse", "dense"}, {"ssgd", "dense"},           {"cd:k=5", "dense"},
+        {"", "dense"}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        assert_string_equal(tg_registry_strategy_method(cases[i].strategy), cases[i].method);
+    size_t count;
+    const tg_entry *const *strategies = tg_registry_entries(TG_KIND_STRATEGY, &count);
+    for (size_t i = 0; i < count; i++)
+        assert_non_null(tg_registry_method_card(tg_registry_strategy_method(strategies[i]->name)));
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_method_has_a_card)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_method_has_a_card),
+                                       cmocka_unit_test(test_methods_of_strategies)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -51,8 +51,8 @@ static tg_status copy_config(tg_session *s, const tg_session_config *config)
     s->config = *config;
     s->config.buckets = NULL;
     s->config.method = s->config.strategy = s->config.optimizer = s->config.job = NULL;
-    TG_TRY(copy_string(config->method, "dense", &s->config.method));
     TG_TRY(copy_string(config->strategy, "ssgd", &s->config.strategy));
+    TG_TRY(copy_string(config->method, tg__strategy_method(s->config.strategy), &s->config.method));
     TG_TRY(copy_string(config->optimizer, "sgd:lr=0.01", &s->config.optimizer));
     TG_TRY(copy_string(config->job, "", &s->config.job));
     TG_TRY(copy_buckets(s, config));

@@ -33,6 +33,16 @@ const tg_entry *const *tg__strategy_entries(size_t *count_p)
     return entries;
 }
 
+const char *tg__strategy_method(const char *spec)
+{
+    const size_t len = strcspn(spec, ":");
+    for (size_t i = 0; i < TG__COUNT(all); i++)
+        if (strlen(all[i]->entry.name) == len && strncmp(all[i]->entry.name, spec, len) == 0 &&
+            all[i]->method != NULL)
+            return all[i]->method;
+    return "dense";
+}
+
 /* On failure ops stays NULL: there is nothing to end. */
 static tg_status init(tg__strategy *s, const char *text)
 {

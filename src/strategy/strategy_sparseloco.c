@@ -25,6 +25,7 @@ static tg_status init(tg__strategy *s)
 const tg__strategy_ops tg__strategy_sparseloco = {
     .entry = {"sparseloco", "many own steps, then one along the mean of what they changed",
               "Sarfi et al. 2025, arXiv:2508.15706", keys},
+    .method = "blocktopk",
     .init = init,
     TG__OUTER_OPS,
 };

@@ -91,8 +91,9 @@ static tg_status plan_steps(run *r)
 static tg_status parse_specs(run *r)
 {
     const train_job *job = r->job;
-    TG_TRY(tg_registry_parse(TG_KIND_METHOD, either(job->method, "dense"), &r->method));
     TG_TRY(tg_registry_parse(TG_KIND_STRATEGY, either(job->strategy, "ssgd"), &r->strategy));
+    const char *own = tg_registry_strategy_method(tg_spec_text(r->strategy));
+    TG_TRY(tg_registry_parse(TG_KIND_METHOD, either(job->method, own), &r->method));
     TG_TRY(shard_parse(either(job->shard, "iid"), &r->shard));
     TG_TRY(tg_optimizer_create(either(job->optimizer, "sgd:lr=0.01"), &r->optimizer));
     TG_TRY(tg_lr_schedule_create(either(job->lr_schedule, "constant"),

@@ -3,7 +3,7 @@ import json
 import pathlib
 import re
 import unittest
-from cli_tool import CliTest, refuse_constant
+from cli_tool import TINY, CliTest, refuse_constant
 
 KINDS = {"method", "codec", "feedback", "exchange", "strategy", "optimizer", "lr-schedule", "model"}
 
@@ -54,6 +54,26 @@ class Methods(CliTest):
                     optimizer = [] if kind == "optimizer" else ["--optimizer", "sgd:lr=0.1"]
                     self.refused(1, ["--out"], "train", *optimizer, options[kind], entry["name"], "--out",
                                  self.path("none/x"))
+
+    def test_methods_of_strategies(self):
+        """Two published pairs need no --method; it is the same run as with it, and another may be named."""
+        own = {entry["name"]: entry["method"] for entry in self.all()["strategy"]}
+        self.assertEqual({name: method for name, method in own.items() if method != "dense"},
+                         {"demo": "dct", "sparseloco": "blocktopk"})
+        self.assertIn("method where none is named: dct", self.ok("methods", "demo"))
+        base = [*TINY, "--model", "mlp:hidden=8", "--workers", "2", "--steps", "4", "--no-eval", "--optimizer",
+                "sgd:lr=0.001", "--json"]
+        for strategy in ("demo", "sparseloco:every=2"):
+            sim = ["--clock", "virtual", "--sim-only", "--tau", "1ms", "--link", "1gbit,1ms"]
+            for more in ([], sim):
+                method = own[strategy.split(":")[0]]
+                rows = [json.loads(line) for line in self.ok(
+                    "compare", *base, *more, "--strategy", strategy, "--run", "name=none", "--run",
+                    f"name=same;method={method}", "--run", "name=other;method=dense").splitlines()]
+                self.assertTrue(rows[0]["method"].startswith(method + ":"), rows[0])
+                self.assertEqual(rows[0]["method"], rows[1]["method"])
+                self.assertEqual(rows[0]["bytes_per_step"], rows[1]["bytes_per_step"])
+                self.assertNotEqual(rows[0]["bytes_per_step"], rows[2]["bytes_per_step"])
 
     def test_all_of_a_kind(self):
         listed = json.loads(self.ok("methods", "--json", "optimizer", "cosine"))
