@@ -141,8 +141,10 @@ static tg_status make_lane(tg__method *m, program *p, lane *l)
                                &l->coded));
     l->coded->pool = s->pool;
     TG_TRY(make_room(m, p, l));
-    if (twoway)
+    if (twoway && p->twoway == NULL)
         TG_TRY(tg__twoway_create(s, p->segments, p->codec, l->coded, &p->twoway));
+    if (twoway)
+        tg__twoway_hook(p->twoway, l->coded);
     if (s->pushes && s->size > 1)
         TG_TRY(tg__exchange_create(tg__exchange_find("push"), s->rank, s->size, m->n, p->f32,
                                    &tg__combine_mean, &l->dense));
@@ -312,7 +314,8 @@ static tg_status default_begin(tg__method *m, tg__task *task, tg__exchange **x_p
     task->coded_bytes = task->kept = 0;
     task->fell_back = false;
     bool rests = task->coded && task->no_update && p->eta != NULL;
-    tg__twoway_rest(p->twoway, rests);
+    if (task->coded)
+        tg__twoway_rest(p->twoway, rests);
     if (task->coded && !task->nonfinite)
         rescale(m, p, task->eta);
     l->eta = p->eta == NULL ? 0 : *p->eta;

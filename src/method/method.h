@@ -21,9 +21,10 @@ typedef struct tg__method_setup {
     const size_t *rows, *cols; /* (count) matrix views */
     const size_t *dims;        /* (count) dimensions; NULL: not known */
     size_t count;
-    size_t lanes;    /* exchanges of this bucket that may be under way at once */
-    bool may_bypass; /* the strategy will ask for dense uncompressed steps */
-    bool pushes;     /* ... each to one rank: task.hop */
+    size_t lanes;       /* exchanges of this bucket that may be under way at once */
+    size_t coded_lanes; /* coded ones of those; 0: all */
+    bool may_bypass;    /* the strategy will ask for dense uncompressed steps */
+    bool pushes;        /* ... each to one rank: task.hop */
     double momentum; /* the optimizer's, which a method that owns momentum takes over; NAN: none */
     int nesterov;    /* the optimizer's: 1, 0; -1: it names none */
     const char *exchange; /* what exchange=auto is; NULL: the one of specs that name none */
@@ -64,8 +65,8 @@ typedef struct tg__method tg__method;
 struct tg__rehearsal;
 typedef struct tg__program_ops {
     unsigned rounds;    /* most exchanges that one task runs */
-    unsigned max_lanes; /* most tasks of a bucket under way at once; 0: any. 1 where the memory
-                           needs the result, or changes in a later round */
+    unsigned max_lanes; /* most coded tasks of a bucket under way at once; 0: any. 1 where the
+                           memory needs the result, or changes in a later round */
     bool defers;        /* the memory is updated by the first `next`, not by begin */
     tg_status (*init)(tg__method *m);
     void (*fini)(tg__method *m);

@@ -6,21 +6,33 @@
 #include <stdlib.h>
 #include <string.h>
 
+typedef struct lane {
+    tg__exchange *dense; /* of all n; NULL: never wanted */
+    tg__exchange *running;
+    float *aggregate; /* (n) */
+} lane;
+
+/* One coded task at a time, beside which others may go dense. */
 typedef struct program {
     tg_codec *f32;
     tg__lowrank low;
     bool warm;
-    uint64_t start;                /* steps that go dense */
-    tg__exchange *first, *second;  /* of nfirst, of low.nright elements; NULL: there are none */
-    tg__exchange *dense, *running; /* of all n; NULL: never wanted */
+    uint64_t start;               /* steps that go dense */
+    tg__exchange *first, *second; /* of nfirst, of low.nright elements; NULL: no matrices */
     size_t nfirst;
-    float *mixed;     /* (nfirst) p of the matrices, then the other tensors */
-    float *aggregate; /* (n) */
+    float *mixed; /* (nfirst) p of the matrices, then the other tensors */
+    lane *lanes;
 } program;
+
+static lane *lane_of(const tg__method *m, const tg__task *task)
+{
+    return &((const program *)m->impl)->lanes[task->lane];
+}
 
 static bool is_coded(const tg__method *m, const tg__task *task)
 {
-    return task->coded && task->step >= ((const program *)m->impl)->start;
+    const program *p = m->impl;
+    return p->low.count > 0 && task->coded && task->step >= p->start;
 }
 
 static tg_status make_exchange(tg__method *m, size_t n, tg__exchange **x_p)
@@ -29,6 +41,15 @@ static tg_status make_exchange(tg__method *m, size_t n, tg__exchange **x_p)
                                ((program *)m->impl)->f32, &tg__combine_mean, x_p));
     (*x_p)->pool = m->setup.pool;
     return TG_OK;
+}
+
+static tg_status make_lane(tg__method *m, lane *l)
+{
+    const program *p = m->impl;
+    TG_TRY(tg__alloc(m->n, sizeof *l->aggregate, &l->aggregate));
+    return p->low.count == 0 || m->setup.may_bypass || p->start > 0
+               ? make_exchange(m, m->n, &l->dense)
+               : TG_OK;
 }
 
 static tg_status init(tg__method *m)
@@ -47,15 +68,14 @@ static tg_status init(tg__method *m)
     p->nfirst = m->n + p->low.nleft;
     for (size_t i = 0; i < p->low.count; i++)
         p->nfirst -= p->low.matrix[i].rows * p->low.matrix[i].cols;
-    TG_TRY(tg__alloc(m->n, sizeof *p->aggregate, &p->aggregate));
+    TG_TRY(tg__alloc(s->lanes, sizeof *p->lanes, &p->lanes));
+    for (size_t i = 0; i < s->lanes; i++)
+        TG_TRY(make_lane(m, &p->lanes[i]));
+    if (p->low.count == 0)
+        return TG_OK;
+    TG_TRY(tg__alloc(p->nfirst, sizeof *p->mixed, &p->mixed));
     TG_TRY(make_exchange(m, p->nfirst, &p->first));
-    if (p->low.count > 0) {
-        TG_TRY(tg__alloc(p->nfirst, sizeof *p->mixed, &p->mixed));
-        TG_TRY(make_exchange(m, p->low.nright, &p->second));
-    }
-    if (p->low.count > 0 && (s->may_bypass || p->start > 0))
-        return make_exchange(m, m->n, &p->dense);
-    return TG_OK;
+    return make_exchange(m, p->low.nright, &p->second);
 }
 
 static void foresee(const tg_spec *spec, const tg__method_setup *setup, tg__rehearsal *r)
@@ -79,10 +99,13 @@ static void fini(tg__method *m)
     program *p = m->impl;
     tg__exchange_destroy(p->first);
     tg__exchange_destroy(p->second);
-    tg__exchange_destroy(p->dense);
+    for (size_t i = 0; p->lanes != NULL && i < m->setup.lanes; i++) {
+        tg__exchange_destroy(p->lanes[i].dense);
+        free(p->lanes[i].aggregate);
+    }
+    free(p->lanes);
     tg__lowrank_fini(&p->low);
     free(p->mixed);
-    free(p->aggregate);
     tg_codec_destroy(p->f32);
     free(p);
     m->impl = NULL;
@@ -121,7 +144,7 @@ static void scatter_others(const program *p, float *out, size_t n)
 /* Put values (n of the exchange) into it; NULL: zeros. Counted. */
 static tg_status put(tg__method *m, tg__task *task, tg__exchange *x, const float *values)
 {
-    ((program *)m->impl)->running = x;
+    lane_of(m, task)->running = x;
     return tg__put_values(x, values, task);
 }
 
@@ -138,33 +161,33 @@ static tg_status put_products(tg__method *m, tg__task *task)
 static tg_status begin(tg__method *m, tg__task *task, tg__exchange **x_p)
 {
     program *p = m->impl;
+    lane *l = lane_of(m, task);
     task->density = 1;
     task->coded_bytes = task->kept = 0;
     task->fell_back = false;
-    if (p->low.count == 0) {
-        TG_TRY(put(m, task, p->first, task->nonfinite ? NULL : task->g));
-    } else if (!is_coded(m, task)) {
-        TG_TRY(put(m, task, p->dense, task->nonfinite ? NULL : task->g));
+    if (!is_coded(m, task)) {
+        TG_TRY(put(m, task, l->dense, task->nonfinite ? NULL : task->g));
     } else if (task->nonfinite) {
-        tg__lowrank_settle(&p->low, p->aggregate); /* left may change now */
+        tg__lowrank_settle(&p->low, l->aggregate); /* left may change now */
         TG_TRY(put(m, task, p->first, NULL));
     } else {
         TG_TRY(put_products(m, task));
     }
-    *x_p = p->running;
+    *x_p = l->running;
     return TG_OK;
 }
 
 static tg_status next(tg__method *m, tg__task *task, tg__exchange **x_p)
 {
     program *p = m->impl;
-    tg__exchange *x = p->running;
+    const lane *l = lane_of(m, task);
+    tg__exchange *x = l->running;
     *x_p = NULL;
-    if (p->low.count == 0 || x == p->dense) {
-        x->ops->result(x, p->aggregate);
+    if (x == l->dense) {
+        x->ops->result(x, l->aggregate);
     } else if (x == p->first) {
         x->ops->result(x, p->mixed);
-        scatter_others(p, p->aggregate, m->n);
+        scatter_others(p, l->aggregate, m->n);
         tg__lowrank_agree(&p->low, p->mixed);
         if (!task->nonfinite)
             tg__lowrank_project(&p->low);
@@ -173,21 +196,20 @@ static tg_status next(tg__method *m, tg__task *task, tg__exchange **x_p)
     } else {
         memcpy(p->low.before, p->low.basis, p->low.nright * sizeof *p->low.basis);
         x->ops->result(x, p->low.basis);
-        tg__lowrank_expand(&p->low, p->aggregate);
+        tg__lowrank_expand(&p->low, l->aggregate);
     }
     return TG_OK;
 }
 
 static const float *aggregate(tg__method *m, const tg__task *task)
 {
-    (void)task;
-    return ((program *)m->impl)->aggregate;
+    return lane_of(m, task)->aggregate;
 }
 
 static tg_status undo(tg__method *m, const tg__task *task)
 {
     program *p = m->impl;
-    if (p->low.count > 0 && is_coded(m, task))
+    if (is_coded(m, task))
         tg__lowrank_undo(&p->low);
     return TG_OK;
 }

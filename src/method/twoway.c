@@ -90,13 +90,14 @@ static tg_status fill(tg__twoway *t, const tg__method_setup *setup, const tg_seg
 }
 
 tg_status tg__twoway_create(const tg__method_setup *setup, const tg_segment *segments,
-                            tg_codec *codec, tg__exchange *x, tg__twoway **t_p)
+                            tg_codec *codec, const tg__exchange *x, tg__twoway **t_p)
 {
     const tg__part *own = &x->parts[x->rank];
-    if (setup->lanes > 1)
+    const size_t lanes = setup->coded_lanes != 0 ? setup->coded_lanes : setup->lanes;
+    if (lanes > 1)
         return tg_fail(TG_E_UNSUPPORTED,
                        "twoway=yes with %zu exchanges in flight: the owner's residual allows 1",
-                       setup->lanes);
+                       lanes);
     tg__twoway *t;
     TG_TRY(tg__alloc(1, sizeof *t, &t));
     t->codec = codec;
@@ -107,10 +108,14 @@ tg_status tg__twoway_create(const tg__method_setup *setup, const tg_segment *seg
         tg__twoway_destroy(t);
         return status;
     }
-    x->recode = recode;
-    x->recode_arg = t;
     *t_p = t;
     return TG_OK;
+}
+
+void tg__twoway_hook(tg__twoway *t, tg__exchange *x)
+{
+    x->recode = recode;
+    x->recode_arg = t;
 }
 
 void tg__twoway_destroy(tg__twoway *t)

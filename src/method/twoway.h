@@ -7,10 +7,12 @@
 
 typedef struct tg__twoway tg__twoway;
 
-/* Make the owner's slot for this rank's block of x, and hook into x. segments (count): the bucket's
- * tensors; borrowed codec. Errors TG_E_NOMEM, TG_E_UNSUPPORTED (more than one lane) */
+/* Make the owner's slot for this rank's block of x. segments (count): the bucket's tensors;
+ * borrowed codec. Errors TG_E_NOMEM, TG_E_UNSUPPORTED (more than one coded lane) */
 TG_NODISCARD tg_status tg__twoway_create(const tg__method_setup *setup, const tg_segment *segments,
-                                         tg_codec *codec, tg__exchange *x, tg__twoway **t_p);
+                                         tg_codec *codec, const tg__exchange *x, tg__twoway **t_p);
+/* From now on x, which has the same blocks, goes both ways. */
+void tg__twoway_hook(tg__twoway *t, tg__exchange *x);
 void tg__twoway_destroy(tg__twoway *t); /* NULL is fine; not the slot */
 
 /* Whether the coming step changes no parameters: then the owner sends zeros and keeps what it has.

@@ -180,19 +180,14 @@ static tg_status make_method(tg_session *s, uint32_t index)
     const tg__method_setup setup = {.rank = s->transport->rank,
                                     .size = s->transport->size,
                                     .lanes = s->lanes,
+                                    .coded_lanes = s->strategy->coded_in_flight,
                                     .may_bypass = s->strategy->ops->bypasses,
                                     .pushes = s->strategy->pushes,
                                     .exchange = b->exchange,
                                     .state = s->state,
                                     .pool = s->pool,
                                     .nodes = s->nodes};
-    TG_TRY(tg__session_method(s, b, index, setup, &b->method));
-    const unsigned most = b->method->def->program->max_lanes;
-    if (most != 0 && s->lanes > most)
-        return tg_fail(TG_E_UNSUPPORTED,
-                       "strategy \"%s\" has %zu exchanges in flight, method \"%s\" allows %u",
-                       s->config.strategy, s->lanes, s->rules.rule[b->rule].method, most);
-    return TG_OK;
+    return tg__session_method(s, b, index, setup, &b->method);
 }
 
 /* The strategy's vectors: one block a name, sliced by tensor, a bucket's tensors side by side. */

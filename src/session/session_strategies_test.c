@@ -97,6 +97,72 @@ static void test_same_bits_and_resume(void **state)
     assert_int_equal(rmdir(dir), 0);
 }
 
+/* One coded exchange at a time, beside which the optimizer's state is averaged as it is. */
+static void test_state_beside_one_lane(void **state)
+{
+    (void)state;
+    static const char *const one[] = {"powersgd:rank=2", "powersgd:rank=2,start=4",
+                                      "cltk:density=0.1", "1bit:twoway=yes"};
+    char dir[] = "/tmp/telegrad-one-lane-XXXXXX", command[64];
+    assert_non_null(mkdtemp(dir));
+    for (size_t m = 0; m < sizeof one / sizeof *one; m++)
+        for (int adaptive = 0; adaptive < 2; adaptive++) {
+            fixture_job job = job_of(0, (size_t)adaptive);
+            job.method = one[m];
+            job.strategy = "local:every=2,momentum=average";
+            job.steps = 13;
+            job.nan_rank = 1;
+            job.nan_step = 5;
+            run(&job);
+            const uint64_t hash = result[0].hash;
+            job.driver = TG_DRIVER_INLINE;
+            job.save_dir = dir;
+            job.save_at = 6 + m % 2;
+            run(&job);
+            assert_true(result[0].hash == hash);
+            job.driver = TG_DRIVER_AUTO;
+            job.save_dir = NULL;
+            job.load_dir = dir;
+            run(&job);
+            assert_true(result[0].hash == hash);
+            snprintf(command, sizeof command, "rm -r %s/*", dir);
+            assert_int_equal(system(command), 0);
+        }
+    assert_int_equal(rmdir(dir), 0);
+}
+
+/* Without an optimizer's memory there is no state: nothing else than with momentum=keep. A method
+ * that loses nothing averages as dense does, with state beside it too. */
+static void test_state_changes_nothing_else(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *method[2], *strategy[2], *optimizer;
+    } pairs[] = {{{"powersgd:rank=2", "powersgd:rank=2"},
+                  {"local:every=2,momentum=average", "local:every=2"},
+                  "sgd:lr=0.25"},
+                 {{"powersgd:rank=2,start=1000", "dense:exchange=allgather"},
+                  {"local:every=2,momentum=average", "local:every=2,momentum=average"},
+                  "adamw:lr=0.1"},
+                 {{"cltk:density=1", "dense:exchange=allgather"},
+                  {"local:every=2,momentum=average", "local:every=2,momentum=average"},
+                  "sgd:lr=0.25,momentum=0.5"}};
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+        uint64_t hash[2];
+        for (int which = 0; which < 2; which++) {
+            fixture_job job = job_of(0, 0);
+            job.method = pairs[i].method[which];
+            job.strategy = pairs[i].strategy[which];
+            job.optimizer = pairs[i].optimizer;
+            job.world = 2; /* sums of two are the same in any order */
+            run(&job);
+            hash[which] = result[0].hash;
+        }
+        if (hash[0] != hash[1])
+            fail_msg("%s and %s part", pairs[i].method[0], pairs[i].method[1]);
+    }
+}
+
 /* With nothing cut and nothing left, the mean is that of dense, and the round DiLoCo's without
  * momentum. */
 static void test_sparseloco_limits(void **state)
@@ -254,6 +320,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_same_bits_and_resume),
+        cmocka_unit_test(test_state_beside_one_lane),
+        cmocka_unit_test(test_state_changes_nothing_else),
         cmocka_unit_test(test_sparseloco_limits),
         cmocka_unit_test(test_nonfinite),
         cmocka_unit_test(test_nonfinite_fails),

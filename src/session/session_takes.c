@@ -86,10 +86,24 @@ static tg_status takes_pushes(const tg_session *s, const tg__rule *rule)
     return TG_OK;
 }
 
+/* Some methods remember what one exchange did until the next. */
+static tg_status takes_lanes(const tg_session *s, const tg__rule *rule)
+{
+    const tg__strategy *y = s->strategy;
+    const size_t lanes = y->coded_in_flight != 0 ? y->coded_in_flight : y->in_flight;
+    const unsigned most = rule->def->program->max_lanes;
+    if (most == 0 || lanes <= most)
+        return TG_OK;
+    return tg_fail(TG_E_UNSUPPORTED,
+                   "strategy \"%s\" has %zu exchanges in flight, method \"%s\" allows %u",
+                   tg_spec_text(y->spec), lanes, rule->method, most);
+}
+
 tg_status tg__session_takes(const tg_session *s, const tg__rule *rule)
 {
     TG_TRY(takes_updates(s, rule));
     TG_TRY(takes_weights(s, rule));
     TG_TRY(takes_decay(s, rule));
+    TG_TRY(takes_lanes(s, rule));
     return takes_pushes(s, rule);
 }

@@ -49,7 +49,6 @@ static tg_status check_methods(const tg_session *s, int world)
     const tg__strategy *y = s->strategy;
     for (size_t b = 0; b < s->nbuckets; b++) {
         const tg__rule *rule = &s->rules.rule[s->bucket[b].rule];
-        const unsigned most = rule->def->program->max_lanes;
         TG_TRY(tg__session_takes(s, rule));
         if (y->needs_mean && world > 1 && tg_spec_has(rule->spec, "exchange") &&
             strcmp(tg_spec_word(rule->spec, "exchange"), "none") == 0)
@@ -57,10 +56,6 @@ static tg_status check_methods(const tg_session *s, int world)
                            "strategy \"%s\" needs the mean over ranks; with exchange=none each has "
                            "only its own: allowed: another exchange",
                            tg_spec_name(y->spec));
-        if (most != 0 && y->in_flight > most)
-            return tg_fail(TG_E_UNSUPPORTED,
-                           "strategy \"%s\" has %zu exchanges in flight, method \"%s\" allows %u",
-                           tg_spec_text(y->spec), y->in_flight, rule->method, most);
     }
     return TG_OK;
 }

@@ -143,8 +143,10 @@ tg_status tg__outer_init(tg__strategy *s, const tg__outer *config)
     s->weighted = config->weighted;
     s->needs_mean = s->some_absent || s->weighted;
     s->tags = OF_STATE + (uint32_t)tg_optimizer_slots(s->optimizer);
-    if (config->state == TG__OUTER_AVERAGE)
+    if (config->state == TG__OUTER_AVERAGE) {
         s->in_flight = 1 + tg_optimizer_slots(s->optimizer);
+        s->coded_in_flight = 1;
+    }
     tg_status status = add_slots(s, o);
     if (status != TG_OK)
         tg__outer_fini(s);

@@ -131,11 +131,12 @@ struct tg__strategy {
     size_t ntensors;
     size_t
         in_flight; /* most exchanges of one bucket that can be under way: 1 unless init says more */
-    bool sends_updates; /* buffers of its own go through the method's codec */
-    bool some_absent;   /* ranks may be absent from exchanges */
-    bool weighted;      /* by samples: one without any is absent */
-    bool decays_apart;  /* weight decay is no part of what is exchanged */
-    bool pushes;        /* uncoded exchanges of its buffers go to one rank: hop */
+    size_t coded_in_flight; /* most of them that are coded; 0: all may be */
+    bool sends_updates;     /* buffers of its own go through the method's codec */
+    bool some_absent;       /* ranks may be absent from exchanges */
+    bool weighted;          /* by samples: one without any is absent */
+    bool decays_apart;      /* weight decay is no part of what is exchanged */
+    bool pushes;            /* uncoded exchanges of its buffers go to one rank: hop */
     /* Rounds of so many steps (0: no deadline): a rank that has been at one for longer than
      * deadline_ns when a step begins sits out the rest of it. The owner looks at the clock, and
      * says finite = false of a step that is sat out. */
