@@ -96,7 +96,8 @@ tg_status tg__twoway_create(const tg__method_setup *setup, const tg_segment *seg
     const size_t lanes = setup->coded_lanes != 0 ? setup->coded_lanes : setup->lanes;
     if (lanes > 1)
         return tg_fail(TG_E_UNSUPPORTED,
-                       "twoway=yes with %zu exchanges in flight: the owner's residual allows 1",
+                       "twoway=yes with %zu exchanges in flight: owners encode one mean after the "
+                       "other: allowed: 1 in flight, or twoway=no",
                        lanes);
     tg__twoway *t;
     TG_TRY(tg__alloc(1, sizeof *t, &t));

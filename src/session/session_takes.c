@@ -94,16 +94,18 @@ static tg_status takes_lanes(const tg_session *s, const tg__rule *rule)
     const unsigned most = rule->def->program->max_lanes;
     if (most == 0 || lanes <= most)
         return TG_OK;
-    return tg_fail(TG_E_UNSUPPORTED,
-                   "strategy \"%s\" has %zu exchanges in flight, method \"%s\" allows %u",
-                   tg_spec_text(y->spec), lanes, rule->method, most);
+    return tg_fail(
+        TG_E_UNSUPPORTED,
+        "strategy \"%s\" has %zu exchanges in flight; method \"%s\" needs the mean of "
+        "one before it encodes the next: allowed: %u in flight, or another method (topk)",
+        tg_spec_text(y->spec), lanes, rule->method, most);
 }
 
 tg_status tg__session_takes(const tg_session *s, const tg__rule *rule)
 {
+    TG_TRY(takes_pushes(s, rule));
     TG_TRY(takes_updates(s, rule));
     TG_TRY(takes_weights(s, rule));
     TG_TRY(takes_decay(s, rule));
-    TG_TRY(takes_lanes(s, rule));
-    return takes_pushes(s, rule);
+    return takes_lanes(s, rule);
 }
