@@ -54,10 +54,14 @@ static inline size_t fixture_cases(fixture_case *cases)
  * shows in its bits. */
 static inline float fixture_value(int rank, uint64_t step, size_t i)
 {
-    uint64_t key[3] = {(uint64_t)rank, step, i};
-    uint64_t h = tg__hash(TG__HASH_START, key, sizeof key);
+    static const float scale[8] = {0x1p-6f, 0x1p-5f, 0x1p-4f, 0x1p-3f, 0x1p-2f, 0x1p-1f, 1, 2};
+    uint64_t h = (uint64_t)rank << 48 ^ step << 40 ^ i; /* splitmix64 of it */
+    h = (h + 1) * UINT64_C(0x9e3779b97f4a7c15);
+    h = (h ^ h >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    h = (h ^ h >> 27) * UINT64_C(0x94d049bb133111eb);
+    h ^= h >> 31;
     float mantissa = (float)(h & 0xffffff) / 16777216.0f + 0.5f;
-    return ldexpf(h >> 40 & 1 ? -mantissa : mantissa, (int)(h >> 41 & 7) - 6);
+    return (h >> 40 & 1 ? -mantissa : mantissa) * scale[h >> 41 & 7];
 }
 
 static inline float *fixture_vector(int rank, uint64_t step, size_t n)

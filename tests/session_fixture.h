@@ -92,22 +92,40 @@ static inline void fixture_initial(float *w)
         w[i] = (float)(floor(tg_rng_uniform(&key, i) * 64) / 16 - 2);
 }
 
+/* (FIXTURE_N) normal, of a rank's step. Kept, because most of a test's time would go into drawing
+ * the same numbers again: a rank's are drawn by one thread at a time. */
+static inline const double *fixture_noise(int rank, uint64_t t)
+{
+    enum { RANKS = 8, STEPS = 64 };
+    static double kept[RANKS][STEPS][FIXTURE_N];
+    static bool drawn[RANKS][STEPS];
+    static _Thread_local double other[FIXTURE_N];
+    const bool keep = rank < RANKS && t < STEPS;
+    double *noise = keep ? kept[rank][t] : other;
+    if (keep && drawn[rank][t])
+        return noise;
+    const tg_rng_key key = {
+        .seed = 5, .purpose = TG_PURPOSE_TEST, .rank = (uint32_t)rank, .step = t};
+    for (size_t i = 0; i < FIXTURE_N; i++)
+        noise[i] = tg_rng_normal(&key, i);
+    if (keep)
+        drawn[rank][t] = true;
+    return noise;
+}
+
 /* The gradient that rank computes at w in step t: of a quadratic bowl whose centre moves by rank
  * and step. */
 static inline void fixture_gradient(const fixture_job *job, int rank, uint64_t t, const float *w,
                                     float *g)
 {
-    tg_rng_key key = {.seed = 5, .purpose = TG_PURPOSE_TEST, .rank = (uint32_t)rank, .step = t};
-    for (size_t i = 0; i < FIXTURE_N; i++) {
-        double noise = tg_rng_normal(&key, i);
-        if (job->quiet_from != 0 && t >= job->quiet_from) {
-            g[i] = 0;
-            continue;
-        }
-        if (job->dyadic) /* does not depend on w: exact in every order */
-            g[i] = (float)(floor(noise * 8) / 8);
-        else
-            g[i] = 0.5f * w[i] * (float)(1 + i % 7) / 7 + (float)noise;
+    if (job->quiet_from != 0 && t >= job->quiet_from) {
+        memset(g, 0, FIXTURE_N * sizeof *g);
+    } else {
+        const double *noise = fixture_noise(rank, t);
+        for (size_t i = 0; i < FIXTURE_N; i++)
+            g[i] = job->dyadic /* does not depend on w: exact in every order */
+                       ? (float)(floor(noise[i] * 8) / 8)
+                       : 0.5f * w[i] * (float)(1 + i % 7) / 7 + (float)noise[i];
     }
     if (rank == job->nan_rank && t == job->nan_step)
         g[FIXTURE_N / 2] = NAN;

@@ -94,15 +94,18 @@ static void cut_tensors(tg_segment seg[4], size_t n)
 }
 
 /* What the next gradient is like: alike for a while, then of all kinds, so that hints hit and miss.
- */
-static void next_gradient(size_t n, unsigned step)
+ * Each step's, of which a shorter one is the beginning. */
+static float gradient[STEPS][MAX_N];
+
+static void make_gradients(void)
 {
     static const enum test_vector kinds[STEPS] = {TEST_GRADIENT, TEST_GRADIENT, TEST_GRADIENT,
                                                   TEST_TIES,     TEST_GRADIENT, TEST_ZERO,
                                                   TEST_EQUAL,    TEST_RARE,     TEST_GRADIENT};
-    test_vector(g, n, kinds[step], step);
-    for (size_t i = 0; step == 4 && i < n; i++)
-        g[i] *= 300;
+    for (unsigned step = 0; step < STEPS; step++)
+        test_vector(gradient[step], MAX_N, kinds[step], step);
+    for (size_t i = 0; i < MAX_N; i++)
+        gradient[4][i] *= 300;
 }
 
 static void compare(const char *feedback, const char *codec, tg__feedback_params params)
@@ -127,7 +130,7 @@ static void compare(const char *feedback, const char *codec, tg__feedback_params
                 tg_encode_context ctx_b = ctx;
                 ctx.memory = a.memory;
                 ctx_b.memory = b.memory;
-                next_gradient(n, step);
+                memcpy(g, gradient[step], n * sizeof *g);
                 cut(&a, n, nparts);
                 cut(&b, n, nparts);
                 stepwise(&a, &ctx, g, n, nparts);
@@ -337,6 +340,7 @@ int main(int argc, char **argv)
     each_level(argv);
     if (tg__pool_create(2, &pool) != TG_OK)
         return 1;
+    make_gradients();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(residual_topk),
         cmocka_unit_test(velocity_topk),

@@ -29,16 +29,26 @@ typedef struct rank {
     uint64_t hash;
 } rank;
 
-static void gradient(int of, uint64_t step, float *g)
+static float drawn[P][STEPS][N]; /* drawing takes longer than all else */
+
+static void draw(uint32_t of, uint64_t step, float *g)
 {
-    const tg_rng_key key = {
-        .seed = 4, .purpose = TG_PURPOSE_TEST, .rank = (uint32_t)of, .step = step};
+    const tg_rng_key key = {.seed = 4, .purpose = TG_PURPOSE_TEST, .rank = of, .step = step};
     for (size_t i = 0; i < N; i += 4) {
         uint32_t r[4];
         tg_rng_block(&key, i, r);
         for (size_t j = 0; j < 4 && i + j < N; j++)
             g[i + j] = ((float)(r[j] >> 8) * 0x1p-23f - 1) * (float)(1 + i % 5);
     }
+}
+
+static int draw_all(void **state)
+{
+    (void)state;
+    for (uint32_t r = 0; r < P; r++)
+        for (uint64_t step = 0; step < STEPS; step++)
+            draw(r, step, drawn[r][step]);
+    return 0;
 }
 
 static unsigned cores(const rank *r)
@@ -67,7 +77,7 @@ static tg_status train(const rank *r, tg_session *s, float *w, float *g, uint64_
         tg_step_info info = {.struct_size = sizeof info, .want_residual_norm = true};
         for (size_t i = 0; i < TENSORS; i++)
             TG_TRY(tg_grad_wait(s, id[i]));
-        gradient(r->transport->rank, step, g);
+        memcpy(g, drawn[r->transport->rank][step], sizeof drawn[0][0]);
         for (size_t i = TENSORS; i-- > 0;)
             TG_TRY(tg_grad_ready(s, id[i]));
         TG_TRY(tg_step(s, &info));
@@ -101,7 +111,7 @@ static tg_status reduce(const rank *r, tg_reducer *reducer, float *g, float *mea
 {
     *hash_p = UINT64_C(0xcbf29ce484222325);
     for (uint64_t step = 0; step < STEPS; step++) {
-        gradient(r->transport->rank, step, g);
+        memcpy(g, drawn[r->transport->rank][step], sizeof drawn[0][0]);
         TG_TRY(tg_reducer_mean(reducer, g, mean));
         for (size_t i = 0; i < N; i++) {
             uint32_t bits;
@@ -224,5 +234,5 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(in_a_session),
                                        cmocka_unit_test(in_a_reducer), cmocka_unit_test(too_many)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, draw_all, NULL);
 }
