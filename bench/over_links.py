@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""How long runs that trained without a link would take over links: over_links.py [--write FOLDER] LINK... -- RUN-SEED.jsonl ...
-prints a Markdown table.
+"""How long runs that trained without a link would take over links: over_links.py [--epoch] [--write FOLDER] LINK... -- RUN-SEED.jsonl ...
+prints a Markdown table, with --epoch of the mean epoch in the place of all.
 
 A LINK is NAME=LINK of telegrad ("wifi=50mbit,10ms"). Of each row the first seed's settings are taken; computing and coding are measured here,
 alone, once a row, which needs a quiet machine; all steps are then simulated (`train --clock virtual --sim-only`). Beside each time: how many times faster
@@ -69,6 +69,8 @@ def clock(s):
 
 def main():
     args = sys.argv[1:]
+    epoch = args[:1] == ["--epoch"]
+    args = args[epoch:]
     folder = args[1] if args[:1] == ["--write"] and len(args) > 1 else None
     args = args[2 if folder else 0:]
     if "--" not in args[1:-1] or any("=" not in link for link in args[:args.index("--")]):
@@ -82,7 +84,8 @@ def main():
         with tempfile.TemporaryDirectory() as times:
             tau, took = seconds(runs[0][0], links, times)
         base = base or took
-        print(f"| {row} | {tau:.1f} | " + " | ".join(f"{clock(s)} = {b / s:.2f}x" for s, b in zip(took, base)) + " |", flush=True)
+        part = runs[0][0]["steps"] / runs[0][0]["steps_per_epoch"] if epoch else 1
+        print(f"| {row} | {tau:.1f} | " + " | ".join(f"{clock(s / part)} = {b / s:.2f}x" for s, b in zip(took, base)) + " |", flush=True)
         if folder:
             for name, total in zip(names, took):
                 write(folder, name, row, runs[0], total)

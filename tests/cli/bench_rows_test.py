@@ -82,6 +82,10 @@ class Rows(CliTest):
         dense, dgc = ([cell.split(" = ") for cell in line.split(" | ")[2:]] for line in lines[2:])
         self.assertEqual([cell[1].rstrip(" |") for cell in dense], ["1.00x", "1.00x"])
         self.assertGreater(float(dgc[0][1].rstrip("x |")), 1, "less over a slow link takes less time")
+        epoch = self.table("over_links.py", "--epoch", "slow=20mbit,50ms", "--", *runs).stdout.splitlines()
+        seconds = epoch[-1].split(" | ")[2].split(" = ")[0]
+        minutes = float(dense[0][0].removesuffix(" min"))
+        self.assertAlmostEqual(float(seconds.removesuffix(" s")) * 3000 / 16 / 60 / minutes, 1, delta=0.1)
 
         # the same run with the link's seconds, in one part
         slow = records(os.path.join(self.path("linked"), "slow", "dgc-1.jsonl"))
