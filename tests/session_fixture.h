@@ -93,23 +93,29 @@ static inline void fixture_initial(float *w)
 }
 
 /* (FIXTURE_N) normal, of a rank's step. Kept, because most of a test's time would go into drawing
- * the same numbers again: a rank's are drawn by one thread at a time. */
+ * the same numbers again; by any number of threads. */
 static inline const double *fixture_noise(int rank, uint64_t t)
 {
     enum { RANKS = 8, STEPS = 64 };
     static double kept[RANKS][STEPS][FIXTURE_N];
     static bool drawn[RANKS][STEPS];
+    static pthread_mutex_t lock[RANKS] = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_MUTEX_INITIALIZER,
+                                          PTHREAD_MUTEX_INITIALIZER, PTHREAD_MUTEX_INITIALIZER,
+                                          PTHREAD_MUTEX_INITIALIZER, PTHREAD_MUTEX_INITIALIZER,
+                                          PTHREAD_MUTEX_INITIALIZER, PTHREAD_MUTEX_INITIALIZER};
     static _Thread_local double other[FIXTURE_N];
     const bool keep = rank < RANKS && t < STEPS;
     double *noise = keep ? kept[rank][t] : other;
-    if (keep && drawn[rank][t])
-        return noise;
     const tg_rng_key key = {
         .seed = 5, .purpose = TG_PURPOSE_TEST, .rank = (uint32_t)rank, .step = t};
-    for (size_t i = 0; i < FIXTURE_N; i++)
-        noise[i] = tg_rng_normal(&key, i);
     if (keep)
+        pthread_mutex_lock(&lock[rank]);
+    for (size_t i = 0; !(keep && drawn[rank][t]) && i < FIXTURE_N; i++)
+        noise[i] = tg_rng_normal(&key, i);
+    if (keep) {
         drawn[rank][t] = true;
+        pthread_mutex_unlock(&lock[rank]);
+    }
     return noise;
 }
 

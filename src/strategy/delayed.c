@@ -84,7 +84,8 @@ static tg_status read_spec(tg__strategy *s, delayed *d)
                              &d->warmup));
     d->lambda = (float)tg_spec_real(s->spec, "lambda");
     d->local = compensates ? local_dcasgd : strcmp(local, "sgd") == 0 ? local_sgd : local_preview;
-    if (tg_spec_given(s->spec, "lambda") && !compensates)
+    /* The normal form names the default. */
+    if (tg_spec_real(s->spec, "lambda") != strtod(TG__DCASGD_LAMBDA, NULL) && !compensates)
         return tg_fail(TG_E_SPEC, "strategy \"%s\": lambda with local=%s: allowed: local=dcasgd",
                        tg_spec_name(s->spec), local);
     d->share = tg_spec_flag(s->spec, "scaled") ? 1.0f / (float)s->size : 1;

@@ -16,6 +16,7 @@ void tg__delayed_drained(tg__strategy *s, uint64_t t, tg__actions *out);
 const float *tg__delayed_global(const tg__strategy *s, size_t i);
 
 /* The keys that both have. */
+#define TG__DCASGD_LAMBDA "0.04"
 #define TG__DELAYED_KEYS(warmup_steps)                                                           \
     {.name = "warmup",                                                                           \
      .type = TG_KEY_DURATION,                                                                    \
@@ -33,7 +34,7 @@ const float *tg__delayed_global(const tg__strategy *s, size_t i);
          .help = "local update: plain, as the optimizer would do, or delay-compensated"},        \
         {.name = "lambda",                                                                       \
          .type = TG_KEY_REAL,                                                                    \
-         .def = "0.04",                                                                          \
+         .def = TG__DCASGD_LAMBDA,                                                               \
          .max = 1e30,                                                                            \
          .help = "local=dcasgd: weight of the compensation"},                                    \
     {                                                                                            \

@@ -75,6 +75,13 @@ class Methods(CliTest):
                 self.assertEqual(rows[0]["bytes_per_step"], rows[1]["bytes_per_step"])
                 self.assertNotEqual(rows[0]["bytes_per_step"], rows[2]["bytes_per_step"])
 
+    def test_normal_forms_of_strategies_are_accepted(self):
+        for entry in self.all()["strategy"]:
+            optimizer = "sgd:lr=0.1" if entry["name"] == "demo" else "sgd:lr=0.1,momentum=0.9"
+            with self.subTest(strategy=entry["spec"]):
+                self.ok("train", *TINY, "--model", "mlp:hidden=8", "--workers", "2", "--steps", "1", "--fusion", "20K", "--no-eval",
+                        "--optimizer", optimizer, "--strategy", entry["spec"])
+
     def test_all_of_a_kind(self):
         listed = json.loads(self.ok("methods", "--json", "optimizer", "cosine"))
         self.assertEqual([e["name"] for e in listed["optimizer"]], ["sgd", "adam", "adamw", "lars"])
