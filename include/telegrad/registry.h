@@ -34,8 +34,8 @@ typedef struct tg_method_card {
 TG_API const tg_method_card *tg_registry_method_card(const char *method);
 
 /* The method that a strategy has where none is named: that of its paper ("dct" for "demo",
- * "blocktopk" for "sparseloco"), and "dense" for the others. `strategy` is a name or a spec string.
- * Static. Threads any */
+ * "blocktopk" for "sparseloco"), and "dense" for the others. `strategy` is a name or a spec string,
+ * or NULL. Static. Threads any */
 TG_API const char *tg_registry_strategy_method(const char *strategy);
 
 /* "method", "codec", ...; "?" for a number that is none. */

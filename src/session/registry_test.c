@@ -46,10 +46,14 @@ static void test_methods_of_strategies(void **state)
     (void)state;
     static const struct {
         const char *strategy, *method;
-    } cases[] = {
-        {"demo", "dct"},     {"sparseloco", "blocktopk"}, {"sparseloco:every=4", "blocktopk"},
-        {"sparse", "dense"}, {"ssgd", "dense"},           {"cd:k=5", "dense"},
-        {"", "dense"}};
+    } cases[] = {{"demo", "dct"},
+                 {"sparseloco", "blocktopk"},
+                 {"sparseloco:every=4", "blocktopk"},
+                 {"sparse", "dense"},
+                 {"ssgd", "dense"},
+                 {"cd:k=5", "dense"},
+                 {"", "dense"},
+                 {NULL, "dense"}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         assert_string_equal(tg_registry_strategy_method(cases[i].strategy), cases[i].method);
     size_t count;

@@ -62,10 +62,34 @@ static bool goes_with(const char *method, const char *strategy)
     return strncmp(strategy, "gossip", 6) != 0 || strcmp(method, "dense") == 0;
 }
 
+/* In threads, inline, and resumed from a checkpoint of the inline run: the same end. */
+static void check_resume(fixture_job job, uint64_t save_at, const char *dir)
+{
+    char command[64];
+    run(&job);
+    const uint64_t hash = result[0].hash;
+    job.driver = TG_DRIVER_INLINE;
+    job.save_dir = dir;
+    job.save_at = save_at;
+    run(&job);
+    if (result[0].hash != hash)
+        fail_msg("%s, %s: inline, saved after %d steps, it ends elsewhere", job.method,
+                 job.strategy, (int)save_at);
+    job.driver = TG_DRIVER_AUTO;
+    job.save_dir = NULL;
+    job.load_dir = dir;
+    run(&job);
+    if (result[0].hash != hash)
+        fail_msg("%s, %s: resumed after %d steps, it ends elsewhere", job.method, job.strategy,
+                 (int)save_at);
+    snprintf(command, sizeof command, "rm -r %s/*", dir);
+    assert_int_equal(system(command), 0);
+}
+
 static void test_same_bits_and_resume(void **state)
 {
     (void)state;
-    char dir[] = "/tmp/telegrad-strategies-XXXXXX", command[64];
+    char dir[] = "/tmp/telegrad-strategies-XXXXXX";
     assert_non_null(mkdtemp(dir));
     for (size_t m = 0; m < sizeof methods / sizeof *methods; m++)
         for (size_t s = 0; s < sizeof strategies / sizeof *strategies; s++) {
@@ -75,24 +99,7 @@ static void test_same_bits_and_resume(void **state)
             job.steps = 13; /* in the middle of a round */
             job.nan_rank = 1;
             job.nan_step = 5;
-            run(&job);
-            const uint64_t hash = result[0].hash;
-            job.driver = TG_DRIVER_INLINE;
-            job.save_dir = dir;
-            job.save_at = 6 + (m + s) % 4;
-            run(&job);
-            if (result[0].hash != hash)
-                fail_msg("%s, %s: inline, saved after %d steps, it ends elsewhere", job.method,
-                         job.strategy, (int)job.save_at);
-            job.driver = TG_DRIVER_AUTO;
-            job.save_dir = NULL;
-            job.load_dir = dir;
-            run(&job);
-            if (result[0].hash != hash)
-                fail_msg("%s, %s: resumed after %d steps, it ends elsewhere", job.method,
-                         job.strategy, (int)job.save_at);
-            snprintf(command, sizeof command, "rm -r %s/*", dir);
-            assert_int_equal(system(command), 0);
+            check_resume(job, 6 + (m + s) % 4, dir);
         }
     assert_int_equal(rmdir(dir), 0);
 }
@@ -103,7 +110,7 @@ static void test_state_beside_one_lane(void **state)
     (void)state;
     static const char *const one[] = {"powersgd:rank=2", "powersgd:rank=2,start=4",
                                       "cltk:density=0.1", "1bit:twoway=yes"};
-    char dir[] = "/tmp/telegrad-one-lane-XXXXXX", command[64];
+    char dir[] = "/tmp/telegrad-one-lane-XXXXXX";
     assert_non_null(mkdtemp(dir));
     for (size_t m = 0; m < sizeof one / sizeof *one; m++)
         for (int adaptive = 0; adaptive < 2; adaptive++) {
@@ -113,20 +120,7 @@ static void test_state_beside_one_lane(void **state)
             job.steps = 13;
             job.nan_rank = 1;
             job.nan_step = 5;
-            run(&job);
-            const uint64_t hash = result[0].hash;
-            job.driver = TG_DRIVER_INLINE;
-            job.save_dir = dir;
-            job.save_at = 6 + m % 2;
-            run(&job);
-            assert_true(result[0].hash == hash);
-            job.driver = TG_DRIVER_AUTO;
-            job.save_dir = NULL;
-            job.load_dir = dir;
-            run(&job);
-            assert_true(result[0].hash == hash);
-            snprintf(command, sizeof command, "rm -r %s/*", dir);
-            assert_int_equal(system(command), 0);
+            check_resume(job, 6 + m % 2, dir);
         }
     assert_int_equal(rmdir(dir), 0);
 }

@@ -35,8 +35,8 @@ const tg_entry *const *tg__strategy_entries(size_t *count_p)
 
 const char *tg__strategy_method(const char *spec)
 {
-    const size_t len = strcspn(spec, ":");
-    for (size_t i = 0; i < TG__COUNT(all); i++)
+    const size_t len = spec == NULL ? 0 : strcspn(spec, ":");
+    for (size_t i = 0; len > 0 && i < TG__COUNT(all); i++)
         if (strlen(all[i]->entry.name) == len && strncmp(all[i]->entry.name, spec, len) == 0 &&
             all[i]->method != NULL)
             return all[i]->method;
