@@ -42,10 +42,13 @@ for shard in iid dirichlet:alpha=0.5; do
     done
     images "dga20-5-$kind" 4 32 --strategy dga:delay=20,every=5 --shard $shard
 done
-for every in 5 10 20; do
-    text "gpt-fedavg$every" --strategy fedavg:every=$every
+for shard in iid contiguous; do
+    [ $shard = iid ] || text "gpt-ssgd-$shard" --shard $shard
+    for every in 5 10 20; do
+        text "gpt-fedavg$every-$shard" --strategy fedavg:every=$every --shard $shard
+    done
+    text "gpt-dga20-5-$shard" --strategy dga:delay=20,every=5 --shard $shard
 done
-text gpt-dga20-5 --strategy dga:delay=20,every=5
 
 # CD-SGD and what it is made of.
 images od 4 32 --strategy od:warmup=1ep

@@ -3,9 +3,10 @@
 prints a Markdown table, with --epoch of the mean epoch in the place of all.
 
 A LINK is NAME=LINK of telegrad ("wifi=50mbit,10ms"). Of each row the first seed's settings are taken; computing and coding are measured here,
-alone, once a row, which needs a quiet machine; all steps are then simulated (`train --clock virtual --sim-only`). Beside each time: how many times faster
-that is than the first row's. With --write FOLDER the first seed of each row is also written to FOLDER/NAME/ROW-SEED.jsonl, joined where it
-was resumed, its epochs' seconds those of the link (all steps alike): for curves.py and `telegrad report`.
+alone, once a row, which needs a quiet machine; of rows that compute the same, the least disturbed computing counts for all. Then all steps
+are simulated (`train --clock virtual --sim-only`). Beside each time: how many times faster that is than the first row's. With --write FOLDER
+the first seed of each row is also written to FOLDER/NAME/ROW-SEED.jsonl, joined where it was resumed, its epochs' seconds those of the link
+(all steps alike): for curves.py and `telegrad report`.
 TELEGRAD=build/release/telegrad"""
 import json
 import os
@@ -16,6 +17,7 @@ import tempfile
 from runs import by_row, joined
 
 TELEGRAD = os.environ.get("TELEGRAD", pathlib.Path(__file__).parent / "../build/release/telegrad")
+COMPUTING = ("model", "data_spec", "workers", "batch", "accumulate", "context", "precision")
 SETTINGS = ("model", "method", "strategy", "optimizer", "lr_schedule", "workers", "batch", "epochs", "accumulate", "precision", "seed", "overlap", "shard")
 
 
@@ -45,11 +47,23 @@ def simulate(answer, start, *args):
     return end["seconds"]
 
 
-def seconds(start, links, folder):
-    """Computing of a step in ms, and seconds of all steps over each link."""
-    times, answer = f"{folder}/times.jsonl", f"{folder}/answer.jsonl"
-    tau = train(times, *options(start), "--steps", "1")[0]["tau_ms"]
-    return tau, [simulate(answer, start, "--tau", times, "--link", link) for link in links]
+def measure(rows, folder):
+    """{row: the start record of a short run}, with the computing of the fastest of the rows that compute the same."""
+    measured = {row: train(f"{folder}/times.jsonl", *options(start), "--steps", "1")[0] for row, start in rows.items()}
+    for row, start in rows.items():
+        alike = [measured[name] for name, other in rows.items() if all(other[key] == start[key] for key in COMPUTING)]
+        least = min(alike, key=lambda record: record["tau_ms"])
+        times = {**least["times"], "buckets": measured[row]["times"]["buckets"]}
+        measured[row] = {**measured[row], "times": times, "tau_ms": least["tau_ms"]}
+    return measured
+
+
+def seconds(start, measured, links, folder):
+    """Of all steps over each link."""
+    times = f"{folder}/times.jsonl"
+    with open(times, "w", encoding="utf-8") as file:
+        file.write(json.dumps(measured) + "\n")
+    return [simulate(f"{folder}/answer.jsonl", start, "--tau", times, "--link", link) for link in links]
 
 
 def write(folder, name, row, records, total):
@@ -77,18 +91,21 @@ def main():
         sys.exit(__doc__)
     cut = args.index("--")
     names, links = zip(*(text.split("=", 1) for text in args[:cut]))
-    base = None
+    rows, base = by_row(args[cut + 1:]), None
+    starts = {row: runs[0][0] for row, runs in rows.items()}
     print("| run | computing, ms a step | " + " | ".join(f"{name}: {link}" for name, link in zip(names, links)) + " |")
     print("|---|---|" + "---|" * len(links))
-    for row, runs in by_row(args[cut + 1:]).items():
-        with tempfile.TemporaryDirectory() as times:
-            tau, took = seconds(runs[0][0], links, times)
-        base = base or took
-        part = runs[0][0]["steps"] / runs[0][0]["steps_per_epoch"] if epoch else 1
-        print(f"| {row} | {tau:.1f} | " + " | ".join(f"{clock(s / part)} = {b / s:.2f}x" for s, b in zip(took, base)) + " |", flush=True)
-        if folder:
-            for name, total in zip(names, took):
-                write(folder, name, row, runs[0], total)
+    with tempfile.TemporaryDirectory() as folder_of_times:
+        measured = measure(starts, folder_of_times)
+        for row, start in starts.items():
+            took = seconds(start, measured[row], links, folder_of_times)
+            base = base or took
+            part = start["steps"] / start["steps_per_epoch"] if epoch else 1
+            cells = " | ".join(f"{clock(s / part)} = {b / s:.2f}x" for s, b in zip(took, base))
+            print(f"| {row} | {measured[row]['tau_ms']:.1f} | {cells} |", flush=True)
+            if folder:
+                for name, total in zip(names, took):
+                    write(folder, name, row, rows[row][0], total)
 
 
 main()

@@ -107,15 +107,12 @@ static tg_status count_shards(const struct data_options *o, const train_data *d,
                               uint64_t **counts_p)
 {
     *counts_p = NULL;
-    const char *shard = o->common.shard ? o->common.shard : "iid";
-    if (train_data_unit(d) != TRAIN_IMAGES && strcmp(shard, "iid") == 0)
-        return TG_OK;
     uint64_t *counts = calloc(o->common.workers * train_data_classes(d), sizeof *counts);
     if (counts == NULL)
         return no_memory();
     const tg_status status =
         train_data_shards(d, o->common.shard, o->common.seed, (int)o->common.workers, counts);
-    if (status != TG_OK) {
+    if (status != TG_OK || train_data_unit(d) != TRAIN_IMAGES) {
         free(counts);
         return status;
     }

@@ -128,7 +128,7 @@ const char help_data[] =
     "  text:FILE, shakespeare           characters: file=, split=0.9, unit=bytes\n"
     "  words:DIR, wikitext-2            words: dir=, eval=test|valid\n"
     "What each of several workers would train on:\n"
-    "  --shard SPEC    iid, dirichlet:alpha=0.5, label:classes=2; with\n"
+    "  --shard SPEC    iid, dirichlet:alpha=0.5, label:classes=2, contiguous; with\n"
     "  --workers N     (4)                               --seed N  (1)\n"
     "  --holdout N     test on the last N training images\n"
     "  --json          as JSON\n"

@@ -244,11 +244,11 @@ json_t *records_counts(const uint64_t *counts, size_t rows, size_t columns)
     return all;
 }
 
-/* Training images by rank and class; null where all ranks draw from all. */
+/* Training images by rank and class; null where all ranks draw from all, and of a text. */
 static json_t *shards(const struct run_about *a, const train_start_info *info)
 {
     const size_t world = (size_t)info->world, classes = train_data_classes(a->data);
-    if (strcmp(info->shard, "iid") == 0)
+    if (train_data_unit(a->data) != TRAIN_IMAGES || strcmp(info->shard, "iid") == 0)
         return json_null();
     uint64_t *counts = calloc(world * classes, sizeof *counts);
     json_t *all = NULL;

@@ -38,8 +38,8 @@ bool train_data_find(const char *name, const char **path_p);
 TG_NODISCARD tg_status train_data_samples(const char *spec, size_t holdout, size_t *count_p);
 
 /* How many training images of each class each rank gets by `shard` ("dirichlet:alpha=0.5"; NULL:
- * "iid", from which every rank draws the same), counts (world, classes).
- * Errors TG_E_SPEC, TG_E_ARG (more ranks than samples; no images), TG_E_NOMEM */
+ * "iid", from which every rank draws the same), counts (world, classes); of a text, which has none,
+ * 0. Errors TG_E_SPEC, TG_E_ARG (more ranks than samples; classes of a text), TG_E_NOMEM */
 TG_NODISCARD tg_status train_data_shards(const train_data *d, const char *shard, uint64_t seed,
                                          int world, uint64_t *counts);
 
@@ -92,7 +92,7 @@ typedef struct train_job {
     uint32_t accumulate; /* parts, whose mean gradient is exchanged; 0: one */
     train_precision precision;
     size_t context;    /* tokens in a sample; 0: what the model's spec says, else 35 */
-    const char *shard; /* which rank has which images; NULL: "iid" */
+    const char *shard; /* which rank has which data; NULL: "iid" */
     uint64_t epochs;   /* ignored if steps > 0 */
     uint64_t steps;    /* total steps; 0: epochs decides */
     uint64_t seed;

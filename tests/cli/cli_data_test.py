@@ -87,14 +87,19 @@ class Data(CliTest):
         plan = json.loads(self.ok("train", "--data", "cifar10:/nowhere", "--model", "mlp", "--dry-run", "--json"))
         self.assertEqual(plan["tensors"][0]["shape"], [128, 32 * 32 * 3])
 
-    def test_iid_texts(self):
+    def test_sharded_texts(self):
         """What train accepts is shown."""
         with open(self.path("t"), "w", encoding="utf-8") as file:
             file.write("to be or not to be: " * 20)
         spec = "text:" + self.path("t")
-        self.assertEqual(self.show(spec, "--shard", "iid"), self.show(spec))
-        self.ok("train", "--data", spec, "--model", "lstm:hidden=4,embed=4", "--batch", "2", "--context", "5", "--steps", "1",
-                "--shard", "iid")
+        for shard in "iid", "contiguous":
+            self.assertEqual(self.show(spec, "--shard", shard), self.show(spec))
+            for model in "lstm:hidden=4,embed=4", "gpt:layers=1,heads=1,embed=4":
+                out = self.path("out")
+                self.ok("train", "--data", spec, "--model", model, "--batch", "2", "--context", "5", "--steps", "1", "--workers", "2",
+                        "--shard", shard, "--out", out)
+                start = records(out)[0]
+                self.assertEqual((start["shard"], start["shards"]), (shard, None))
 
     def test_warning(self):
         """Batches cut between two images are named, by a path that does not command the terminal."""
@@ -110,7 +115,7 @@ class Data(CliTest):
 
     def test_refused(self):
         self.refused(2, ["data set pets", "allowed: mnist"], "data", "pets")
-        self.refused(2, ['unknown shard "zipf"', "allowed: iid, dirichlet, label"], "data", GLYPHS, "--shard", "zipf")
+        self.refused(2, ['unknown shard "zipf"', "allowed: iid, dirichlet, label, contiguous"], "data", GLYPHS, "--shard", "zipf")
         self.refused(2, ["--workers \"0\": allowed: 1 to 4096"], "data", GLYPHS, "--workers", "0")
         self.refused(2, ["1000 samples", "allowed"], "data", GLYPHS, "--shard", "label:classes=101", "--workers", "10")
         for model in "gpt", "lstm:hidden=4":
@@ -121,7 +126,7 @@ class Data(CliTest):
             file.write("to be or not to be: " * 20)
         self.refused(2, ["model lenet5 reads images, the data are a text", "allowed: --data mnist, fashion-mnist, glyphs, cifar10"],
                      "train", "--data", "text:" + self.path("t"))
-        self.refused(2, ["shard=label", "allowed: iid; a text has no classes"], "data", "text:" + self.path("t"), "--shard", "label")
+        self.refused(2, ["shard=label", "allowed: iid, contiguous; a text has no classes"], "data", "text:" + self.path("t"), "--shard", "label")
 
 
 if __name__ == "__main__":

@@ -19,6 +19,8 @@ struct batcher {
     /* Testing: samples begin..end are this rank's. */
     size_t begin, end;
     size_t row; /* stream: labels in a row */
+    /* Windows: where they begin, and the end of their labels. */
+    size_t first, last;
 };
 
 static bool is_images(const train_data *d)
@@ -121,6 +123,18 @@ static tg_status plan_images(batcher *b, const tg_spec *shard)
                         parts_of(c), &b->order);
 }
 
+static tg_status plan_text(batcher *b, const tg_spec *shard)
+{
+    const loader_config *c = &b->config;
+    const size_t labels = labels_of(b->data, DATA_TRAIN);
+    bool contiguous;
+    TG_TRY(shard_text(shard, b->data->set->entry->name, &contiguous));
+    b->row = labels / (c->batch * (size_t)c->world);
+    b->first = contiguous ? shard_begin(labels, c->world, c->rank) : 0;
+    b->last = contiguous ? shard_begin(labels, c->world, c->rank + 1) : labels;
+    return TG_OK;
+}
+
 static tg_status plan_training(batcher *b)
 {
     const loader_config *c = &b->config;
@@ -129,15 +143,8 @@ static tg_status plan_training(batcher *b)
     TG_TRY(batcher_steps(b->data, c, &steps));
     b->per_epoch = steps * parts_of(c);
     TG_TRY(shard_parse(c->shard ? c->shard : "iid", &shard));
-    tg_status status = TG_OK;
-    if (is_images(b->data))
-        status = plan_images(b, shard);
-    else if (!shard_is_iid(shard))
-        status = tg_fail(TG_E_ARG, "shard=%s: data set %s: allowed: iid; a text has no classes",
-                         tg_spec_text(shard), b->data->set->entry->name);
+    const tg_status status = is_images(b->data) ? plan_images(b, shard) : plan_text(b, shard);
     tg_spec_free(shard);
-    if (!is_images(b->data))
-        b->row = labels_of(b->data, DATA_TRAIN) / (c->batch * (size_t)c->world);
     return status;
 }
 
@@ -173,12 +180,12 @@ static void fill_row(const batcher *b, size_t row, size_t at, size_t end, batch_
 static void fill_windows(const batcher *b, uint64_t number, batch_arrays *a)
 {
     const loader_config *c = &b->config;
-    const size_t labels = labels_of(b->data, DATA_TRAIN), places = labels - c->context + 1;
+    const size_t places = b->last - b->first - c->context + 1;
     const tg_rng_key key = {
         .seed = c->seed, .purpose = TG_PURPOSE_SHUFFLE, .step = number, .tensor = STREAM_WINDOW};
     for (size_t i = 0; i < c->batch; i++) {
         const double u = tg_rng_uniform(&key, (size_t)c->rank * c->batch + i);
-        fill_row(b, i, (size_t)(u * (double)places), labels, a);
+        fill_row(b, i, b->first + (size_t)(u * (double)places), b->last, a);
     }
 }
 

@@ -8,7 +8,8 @@
  *   stream   the text is cut into world * batch rows of equal length; batch t of an epoch is the
  *            t-th `context` tokens of each row, and row b of rank r is row r * batch + b of all. A
  *            model that carries state reads each row from its start to its end.
- *   else     windows at random places of the text, a function of (seed, number, rank, row).
+ *   else     windows at random places of the text (contiguous: of this rank's piece of it), a
+ *            function of (seed, number, rank, row).
  * Labels are the next tokens.
  *
  * Testing: every image once, every token but the first predicted once, over all ranks together.
@@ -35,7 +36,7 @@ typedef struct loader_config {
 
 typedef struct batcher batcher;
 
-/* Errors TG_E_ARG (an epoch has no whole step; tokens cannot be sharded), TG_E_SPEC, TG_E_NOMEM */
+/* Errors TG_E_ARG (an epoch has no whole step; tokens have no classes), TG_E_SPEC, TG_E_NOMEM */
 TG_NODISCARD tg_status batcher_create(const train_data *d, data_split split,
                                       const loader_config *config, batcher **b_p);
 void batcher_destroy(batcher *b); /* NULL is fine */

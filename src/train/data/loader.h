@@ -8,7 +8,7 @@
 typedef struct loader loader;
 
 /* d must outlive it. The thread starts with the first loader_next.
- * Errors   TG_E_ARG (an epoch has no whole step; tokens cannot be sharded), TG_E_SPEC, TG_E_NOMEM
+ * Errors   TG_E_ARG (an epoch has no whole step; tokens have no classes), TG_E_SPEC, TG_E_NOMEM
  * Threads  one for a loader */
 TG_NODISCARD tg_status loader_create(const train_data *d, data_split split,
                                      const loader_config *config, loader **l_p);

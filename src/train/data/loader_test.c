@@ -319,6 +319,32 @@ static void test_windows(void **state)
     assert_int_equal(places, N - CONTEXT);
 }
 
+/* Contiguous: a rank's windows lie in its piece of the text, labels too, anywhere. */
+static void test_pieces(void **state)
+{
+    (void)state;
+    enum { N = 101, P = 3, CONTEXT = 10, PIECE = (N - 1) / P };
+    const train_data text = text_of(N);
+    for (int r = 0; r < P; r++) {
+        const int begin = (N - 1) * r / P, end = (N - 1) * (r + 1) / P; /* of labels */
+        loader *l =
+            make(&text, DATA_TRAIN,
+                 (loader_config){
+                     .batch = 1, .context = CONTEXT, .rank = r, .world = P, .shard = "contiguous"});
+        int least = N, most = 0;
+        for (int step = 0; step < 500; step++) {
+            const model_batch b = next(l);
+            for (int i = 0; i < CONTEXT; i++)
+                assert_int_equal(b.labels[i], b.tokens[0] + i + 1);
+            least = b.tokens[0] < least ? b.tokens[0] : least;
+            most = b.labels[CONTEXT - 1] > most ? b.labels[CONTEXT - 1] : most;
+        }
+        assert_int_equal(least, begin);
+        assert_int_equal(most, end);
+        loader_destroy(l);
+    }
+}
+
 /* Every token but the first is predicted once, from the one before it. */
 static void predict_all(size_t n, size_t batch, size_t context, int world, bool stream)
 {
@@ -411,7 +437,8 @@ int main(void)
         cmocka_unit_test(test_shutdown), cmocka_unit_test(test_testing),
         cmocka_unit_test(test_augment),  cmocka_unit_test(test_shards),
         cmocka_unit_test(test_stream),   cmocka_unit_test(test_windows),
-        cmocka_unit_test(test_predict),  cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_pieces),   cmocka_unit_test(test_predict),
+        cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests(tests, open_images, close_images);
 }

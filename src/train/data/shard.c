@@ -37,7 +37,11 @@ static const tg_entry label = {.name = "label",
                                .source = "McMahan et al. 2017, arXiv:1602.05629, sec. 3",
                                .keys = label_keys};
 
-static const tg_entry *const entries[] = {&iid, &dirichlet, &label};
+static const tg_entry contiguous = {.name = "contiguous",
+                                    .summary = "each rank has a piece, in the order of the data",
+                                    .source = ""};
+
+static const tg_entry *const entries[] = {&iid, &dirichlet, &label, &contiguous};
 
 tg_status shard_parse(const char *text, tg_spec **spec_p)
 {
@@ -47,6 +51,21 @@ tg_status shard_parse(const char *text, tg_spec **spec_p)
 bool shard_is_iid(const tg_spec *spec)
 {
     return tg_spec_entry(spec) == &iid;
+}
+
+tg_status shard_text(const tg_spec *spec, const char *name, bool *contiguous_p)
+{
+    *contiguous_p = tg_spec_entry(spec) == &contiguous;
+    if (!*contiguous_p && !shard_is_iid(spec))
+        return tg_fail(TG_E_ARG,
+                       "shard=%s: data set %s: allowed: iid, contiguous; a text has no classes",
+                       tg_spec_text(spec), name);
+    return TG_OK;
+}
+
+size_t shard_begin(size_t samples, int world, int rank)
+{
+    return samples * (size_t)rank / (size_t)world;
 }
 
 /* What the streams of random numbers are for (tg_rng_key.tensor; 0 and 1 are order.c's). */
@@ -179,8 +198,20 @@ static tg_status assign_dirichlet(plan *p, double alpha)
 /* ---- any ----------------------------------------------------------------------------------------
  */
 
+static tg_status assign_pieces(plan *p)
+{
+    for (size_t r = 0; r < p->world; r++) {
+        const size_t end = shard_begin(p->samples, (int)p->world, (int)r + 1);
+        for (size_t i = shard_begin(p->samples, (int)p->world, (int)r); i < end; i++)
+            p->owner[i] = (uint32_t)r;
+    }
+    return TG_OK;
+}
+
 static tg_status assign(plan *p, const tg_spec *spec)
 {
+    if (tg_spec_entry(spec) == &contiguous)
+        return assign_pieces(p);
     TG_TRY(train_alloc(p->samples, sizeof *p->sorted, &p->sorted));
     TG_TRY(train_alloc(p->classes + 1, sizeof *p->begin, &p->begin));
     TG_TRY(sort_by_class(p));
@@ -216,20 +247,22 @@ tg_status train_data_shards(const train_data *d, const char *shard, uint64_t see
     const size_t classes = d->set->classes;
     tg_spec *spec;
     uint32_t *owner = NULL;
-    if (d->set->unit != TRAIN_IMAGES)
-        return tg_fail(TG_E_ARG, "shard=%s: data set %s: allowed: iid; a text has no classes",
-                       shard ? shard : "iid", d->set->entry->name);
     TG_TRY(shard_parse(shard ? shard : "iid", &spec));
-    tg_status status = train_alloc(p->count, sizeof *owner, &owner);
+    memset(counts, 0, (size_t)world * classes * sizeof *counts);
+    tg_status status;
+    if (d->set->unit != TRAIN_IMAGES) {
+        bool pieces;
+        status = shard_text(spec, d->set->entry->name, &pieces);
+        tg_spec_free(spec);
+        return status;
+    }
+    status = train_alloc(p->count, sizeof *owner, &owner);
     if (status == TG_OK && !shard_is_iid(spec))
         status = shard_assign(spec, p->labels, p->count, classes, seed, world, owner);
-    if (status == TG_OK) {
-        memset(counts, 0, (size_t)world * classes * sizeof *counts);
-        for (size_t i = 0; i < p->count; i++) {
-            for (int r = 0; r < world; r++)
-                counts[(size_t)r * classes + p->labels[i]] +=
-                    shard_is_iid(spec) || owner[i] == (uint32_t)r;
-        }
+    for (size_t i = 0; i < p->count && status == TG_OK; i++) {
+        for (int r = 0; r < world; r++)
+            counts[(size_t)r * classes + p->labels[i]] +=
+                shard_is_iid(spec) || owner[i] == (uint32_t)r;
     }
     free(owner);
     tg_spec_free(spec);

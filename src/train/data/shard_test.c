@@ -100,6 +100,18 @@ static void test_label(void **state)
     assert_in_range(total(counts[0]), 7 * 190, 7 * 191);
 }
 
+static void test_contiguous(void **state)
+{
+    (void)state;
+    enum { P = 7 };
+    size_t counts[P][CLASSES];
+    assign("contiguous", 5, P, counts);
+    for (int r = 0; r < P; r++)
+        assert_in_range(total(counts[r]), SAMPLES / P, SAMPLES / P + 1);
+    for (size_t i = 1; i < SAMPLES; i++)
+        assert_true(owner[i] >= owner[i - 1]);
+}
+
 static void refused(const char *text, size_t samples, int world, const char *says)
 {
     tg_spec *spec;
@@ -184,9 +196,10 @@ static void test_gamma(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_dirichlet), cmocka_unit_test(test_label),
-        cmocka_unit_test(test_refused),   cmocka_unit_test(test_of_data),
-        cmocka_unit_test(test_exact),     cmocka_unit_test(test_gamma),
+        cmocka_unit_test(test_dirichlet),  cmocka_unit_test(test_label),
+        cmocka_unit_test(test_contiguous), cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_of_data),    cmocka_unit_test(test_exact),
+        cmocka_unit_test(test_gamma),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
