@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """Training by a virtual clock beside the same over emulated links in real time.
 
-    bench/virtual_clock.py [--links LINK...] [--seconds S] [--workers P] [--lab LAB_DIR] [--out FILE.jsonl]
+    bench/virtual_clock.py [--links LINK...] [--runs NAME...] [--seconds S] [--workers P] [--lab LAB_DIR] [--out FILE.jsonl]
 
 LeNet-5 on generated digits, all ranks in this process ($TELEGRAD, or build/release/telegrad), for each link and strategy three
 times: by the virtual clock, which measures and records what computing and coding take alone; by the real one; and by the virtual
 clock again with what was recorded, computing as much longer as it took in the real run (ranks share cores there, and
 other programs run). So the comparison is of everything else: when exchanges start, what they overlap, the links. Milliseconds a step: of the
-median of many blocks of five steps (CD-SGD's fifth is dense), and computing as in that block; the machine must be quiet. The table goes to stdout as Markdown, what it is of
+median of many blocks of five steps (of which CD-SGD has one dense step, local SGD one exchange), and computing as in that block; the machine must be quiet. The table goes to stdout as Markdown, what it is of
 to FILE.jsonl. With LAB_DIR (bench/lab.py says what that is) the real run is over TCP, its ranks processes of their own."""
 import argparse
 import contextlib
@@ -28,7 +28,9 @@ ROWS = [("ssgd, dense", ["--method", "dense"]),
         ("ssgd, dgc", ["--method", "dgc:density=0.001,warmup=0"]),
         ("ssgd, 2bit", ["--method", "2bit:threshold=auto"]),
         ("od, dense", ["--method", "dense", "--strategy", "od:warmup=0"]),
-        ("cd, 2bit", ["--method", "2bit:threshold=auto", "--strategy", f"cd:k={BLOCK},warmup=0"])]
+        ("cd, 2bit", ["--method", "2bit:threshold=auto", "--strategy", f"cd:k={BLOCK},warmup=0"]),
+        ("dga, dense", ["--method", "dense", "--strategy", "dga:delay=4"]),
+        ("local, dense", ["--method", "dense", "--strategy", f"local:every={BLOCK}"])]
 
 
 JOB = [TELEGRAD, "train", "--model", "lenet5", "--data", "glyphs:train=6400,test=100", "--no-eval", "--log-every", str(BLOCK)]
@@ -80,6 +82,7 @@ def compare(link, args, seconds, workers, laboratory, folder):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--links", nargs="+", default=LINKS)
+    parser.add_argument("--runs", nargs="+", metavar="NAME", default=[name for name, _ in ROWS], choices=[name for name, _ in ROWS])
     parser.add_argument("--seconds", type=float, default=15, help="of each real run, if computing is as fast as alone")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--lab")
@@ -89,7 +92,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         for link in args.links:
             with lab.network(args.lab, args.workers, link) if args.lab else contextlib.nullcontext():
-                for name, job in ROWS:
+                for name, job in ((name, job) for name, job in ROWS if name in args.runs):
                     rows.append({"run": name, **compare(link, job, args.seconds, args.workers, args.lab, folder)})
                     print(rows[-1], file=sys.stderr)
     print("| link | run | computing, alone | in the real run | step, real | step, virtual | error |\n|---|---|---|---|---|---|---|")

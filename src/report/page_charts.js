@@ -127,10 +127,14 @@ function tooltip(spec, lines) {
     return {hooks: {init: plot => plot.over.append(tip), setCursor: place}};
 }
 
-function options(spec, lines, place) {
-    const values = lines.flatMap(line => line.y);
-    const least = Math.min(...values), most = Math.max(...values);
-    const log = spec.log && least > 0 && most / least > spec.log;
+/* Values that lie far apart; such an axis has no 0. */
+function isLog(spec, lines) {
+    const values = lines.flatMap(line => line.y).filter(v => v !== 0), least = Math.min(...values);
+    return spec.log && least > 0 && Math.max(...values) / least > spec.log;
+}
+
+function options(spec, lines, log, place) {
+    const values = lines.flatMap(line => line.y), least = Math.min(...values), most = Math.max(...values);
     const axis = {stroke: css("--soft"), font: "12px system-ui, sans-serif", grid: {stroke: css("--grid"), width: 1},
         ticks: {stroke: css("--line"), width: 1, size: 5}};
     const tick = format => (plot, splits) => splits.map(v => v == null ? "" : format(v));
@@ -193,8 +197,8 @@ function draw(chart) {
     place.setAttribute("aria-label", `${spec.title} over ${X[xKind].label}: ` + (lines.length ? lines.filter(line => !line.faint)
         .map(line => `${line.run.label} ends at ${spec.format(last(line.y))}`).join(", ") : "no run is shown"));
     if (!lines.length) return;
-    const table = uPlot.join(lines.map(line => [line.x, line.y]));
-    chart.plot = new uPlot(options(spec, lines, place), table, place);
+    const log = isLog(spec, lines), table = uPlot.join(lines.map(line => [line.x, log ? line.y.map(v => v === 0 ? null : v) : line.y]));
+    chart.plot = new uPlot(options(spec, lines, log, place), table, place);
 }
 const drawAll = () => drawn.forEach(draw);
 
