@@ -79,6 +79,14 @@ class SimOnly(CliTest):
                         "--sim-only")
         self.assertAlmostEqual(run[-1]["seconds"], 50 * 0.140, 6)
 
+    def test_many_clients(self):
+        """Likewise where each worker is looked at in each step: who takes part is drawn once a round, not for each of them."""
+        for deadline, steps in ((0, 10), (0.07, 4)): # a round's; none begins after 70 ms
+            run = self.last("--workers", "60000", "--steps", "20", "--link", "30ms", "--sim-only", "--jitter", "1%",
+                            "--strategy", "fedavg:every=10,clients=0.1,deadline=%g" % deadline)
+            least = 2 * (steps * 0.020 + 0.060)
+            self.assertTrue(least < run[-1]["seconds"] < least + 2 * steps * 0.0002, (deadline, run[-1]["seconds"]))
+
     def test_compare(self):
         """The runs that train --sim-only has, in one table without accuracies."""
         out = self.path("all.jsonl")
