@@ -67,7 +67,7 @@ static tg_status set(struct command *c, int key, const char *arg)
     else if (*arg)
         c->svg = arg;
     else
-        return tg_fail(TG_E_SPEC, "--svg has no value: allowed: FILE");
+        return tg_fail(TG_E_SPEC, "--svg has no value: allowed: FILE.svg");
     return TG_OK;
 }
 
@@ -101,7 +101,10 @@ static tg_status check(const struct command *c, bool mpi)
                        o->workers, TG_SIM_WORLD_MAX);
     if (!o->link && !c->measure)
         return tg_fail(TG_E_SPEC, "no --link: allowed: --link RATE,DELAY, as 100mbit,20ms");
-    return c->svg ? outfile_check("--svg", c->svg, false) : TG_OK;
+    if (!c->svg)
+        return TG_OK;
+    TG_TRY(outfile_check_ending("--svg", c->svg, ".svg", NULL));
+    return outfile_check("--svg", c->svg, false);
 }
 
 static tg_status answer(const struct command *c, struct advise_answer *a)

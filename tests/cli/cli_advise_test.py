@@ -126,6 +126,16 @@ class Advise(CliTest):
         self.refused(2, ["--svg has no value"], *ADVISE, *link, "--svg", "")
         self.refused(1, ["--svg"], *ADVISE, *link, "--svg", self.path("no/such/folder.svg"))
 
+    def test_picture_takes_no_place_of_records(self):
+        keep = self.path("keep.jsonl")
+        with open(keep, "w", encoding="utf-8") as file:
+            file.write("{}\n")
+        for name in (keep, self.path("x.png"), self.path("svg"), "/dev/null"):
+            self.refused(2, ['--svg "%s": allowed: a name that ends in .svg' % name[:64]], *ADVISE, "--link", "20mbit", "--svg", name)
+        with open(keep, encoding="utf-8") as file:
+            self.assertEqual(file.read(), "{}\n")
+        self.assertEqual(os.listdir(self.folder), ["keep.jsonl"])
+
 
 if __name__ == "__main__":
     unittest.main()
