@@ -52,7 +52,8 @@ static tg_status set_common(struct run_options *o, int key, const char *arg)
     if (key == WORKERS && status != TG_OK)
         return tg_fail(TG_E_SPEC, "--workers \"%.64s\": allowed: 2 to %d", arg, TG_SIM_WORLD_MAX);
     if (key == TAU && (status != TG_OK || (o->tau && o->tau_ns == 0)))
-        return tg_fail(TG_E_SPEC, "--tau \"%.64s\": allowed: " CLOCK_OPTIONS_TAU, arg);
+        return tg_fail(TG_E_SPEC, "--tau \"%.64s\": allowed: measured, or " CLOCK_OPTIONS_TIME,
+                       arg);
     return status;
 }
 
