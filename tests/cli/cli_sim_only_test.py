@@ -28,6 +28,16 @@ class SimOnly(CliTest):
                 real, sim = self.last(*job)[-1], self.last(*job, "--sim-only")[-1]
                 self.assertLess(abs(sim["seconds"] / real["seconds"] - 1), 0.1, (job, sim["seconds"], real["seconds"]))
 
+    def test_bytes(self):
+        """Those of the steps are the same; of the run, parameters and handshake are left out."""
+        for method in ("dense", "qsgd:bits=4", "dgc:density=0.01,warmup=0"):
+            job = ["--workers", "4", "--steps", "12", "--method", method]
+            real, sim = self.last(*job), self.last(*job, "--sim-only")
+            self.assertLess(abs(sim[-1]["bytes_per_step"] / real[-1]["bytes_per_step"] - 1), 0.01, method)
+            self.assertAlmostEqual(sim[-1]["bytes_sent"] / sim[-1]["bytes_per_step"], 12, 9)
+            besides = real[-1]["bytes_sent"] - 12 * real[-1]["bytes_per_step"]
+            self.assertTrue(0 < besides - 3 * 4 * real[0]["params"] < 3 * 3000, (method, besides))
+
     def test_ranks_that_differ(self):
         job = ["--workers", "3", "--steps", "8", "--link", "50mbit,10ms", "--slow", "2:2x@3-6", "--jitter", "20%"]
         # The slowest link stands for all: too long where only one rank has a tenth of the rate.
