@@ -67,12 +67,15 @@ class Advise(CliTest):
         first = next(i for i, line in enumerate(lines) if line.startswith("strategy"))
         last = next(i for i, line in enumerate(lines) if line.startswith("The 2 fastest of each strategy"))
         rows = [line.split()[:2] for line in lines[first + 2:last]]
-        for strategy in ("ssgd", "od", "cd", "dga", "local"):
+        for strategy in ("ssgd", "od", "cd", "dga", "local", "streaming"):
             of_it = [row for row in rows if row[0].split(":")[0] == strategy]
             self.assertTrue(2 <= len(of_it) <= 3, (strategy, rows))
+        methods = {way["method"] for way in ways if way["strategy"].startswith("streaming:every=")}
+        self.assertLessEqual({"dense", "qsgd:bits=4", "topk:density=0.01"}, methods)
         self.assertIn(["ssgd", "dgc"], rows)
         self.assertIn(["ssgd", "dense"], rows)
         self.assertIn("--json lists %d others" % (len(ways) - len(rows)), lines[last])
+        self.assertIn("(od, dga with delay=64) pay", "".join(lines[last:]))
         self.assertLess(len(lines), 45)
 
     def test_k_that_gains_nothing(self):

@@ -10,7 +10,7 @@ MODEL = ["train", "--model", "mlp:hidden=32", "--data", "glyphs:train=640,test=1
 VIRTUAL = ["--clock", "virtual", "--tau", "20ms"]
 LINKS = ("100mbit,20ms", "10mbit,2ms")
 WAYS = (("ssgd", "powersgd"), ("cd:k=3,warmup=2", "2bit:threshold=0.01"), ("dga:delay=2", "dense"),
-        ("local:every=3", "topk:density=0.05"))
+        ("local:every=3", "topk:density=0.05"), ("streaming:every=4", "qsgd:bits=4"))
 
 
 class SimOnly(CliTest):
