@@ -148,10 +148,11 @@ static tg_status print_table(const struct advise_answer *a)
     table_destroy(t);
     if (failed)
         return tg_fail(TG_E_IO, "the table cannot be written to standard output");
-    printf("The %d fastest of each strategy, the one recommended and plain SGD; --json lists %zu "
-           "others.\nDistance is from plain SGD: od and cd 2, dga 3, local 4; 1 more for each "
-           "doubling of k, delay\nor every, 1 for a coded method, 0.1 for fp16.\n",
-           ROWS, a->ways - shown);
+    printf(
+        "The %d fastest of each strategy, the one recommended and plain SGD; --json lists %zu "
+        "others.\nDistance is from plain SGD: od and cd 2, dga 3, local 4, streaming 5; 1 more for "
+        "each doubling of\nk, delay or every, 1 for a coded method, 0.1 for fp16.\n",
+        ROWS, a->ways - shown);
     return TG_OK;
 }
 
@@ -174,7 +175,7 @@ static void print_crossings(const struct advise_answer *a)
 {
     printf("\nCompression pays ");
     print_ranges(&a->compression, rate_text);
-    printf(" at this delay; delayed averages (od, dga) pay ");
+    printf(" at this delay; delayed averages (od, dga with delay=%d) pay ", ADVICE_MOST_D);
     print_ranges(&a->delay, delay_text);
     printf(" at this rate\n");
     printf("(pays: more than 10 %% off the step). k, delay and every above are the smallest that "

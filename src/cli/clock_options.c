@@ -1,4 +1,5 @@
 #include "cli/clock_options.h"
+#include "base/number.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,19 +28,30 @@ tg_status clock_options_tau(struct run_options *o, const char *value)
     if (o->tau == NULL || (!is_time && names_file(value)))
         return TG_OK;
     if (!is_time || time.delay_ns < 1)
-        return tg_fail(TG_E_SPEC,
-                       "--tau \"%.64s\": allowed: " CLOCK_OPTIONS_TAU ", or a FILE of "
-                       "records",
-                       value);
+        return tg_fail(TG_E_SPEC, "--tau \"%.64s\": allowed: " CLOCK_OPTIONS_TAU, value);
     o->tau_ns = time.delay_ns;
     return TG_OK;
 }
 
+/* A number, 0 or above, up to the character that follows; what is behind that. */
+static bool read_real(const char *value, char follows, double *v_p, const char **rest_p)
+{
+    char text[64];
+    const char *end = strchr(value, follows);
+    const size_t len = end ? (size_t)(end - value) : sizeof text;
+    if (len >= sizeof text)
+        return false;
+    memcpy(text, value, len);
+    text[len] = '\0';
+    *rest_p = end + 1;
+    return *value != '-' && tg__real_parse(text, v_p);
+}
+
 tg_status clock_options_jitter(struct run_options *o, const char *value)
 {
-    char *end = NULL;
-    const double percent = strtod(value, &end);
-    if (*value < '0' || *value > '9' || strcmp(end, "%") != 0 || !(percent <= 1000))
+    double percent;
+    const char *rest;
+    if (!read_real(value, '%', &percent, &rest) || *rest || percent > 1000)
         return tg_fail(TG_E_SPEC, "--jitter \"%.64s\": allowed: 0%% to 1000%%", value);
     o->jitter = percent / 100;
     return TG_OK;
@@ -60,17 +72,17 @@ static bool read_rank(const char *value, char follows, uint64_t *rank_p, const c
 /* "2.5x", "2.5x@100-200" */
 static bool read_slow(const char *text, train_slow *s)
 {
-    char *end = NULL;
-    s->times = strtod(text, &end);
-    if (*text < '0' || *text > '9' || *end != 'x' || !(s->times > 0 && s->times <= 1e6))
+    const char *rest;
+    if (!read_real(text, 'x', &s->times, &rest) || !(s->times > 0 && s->times <= 1e6))
         return false;
     s->from = 1;
     s->to = UINT64_MAX;
-    if (*++end == '\0')
+    if (*rest == '\0')
         return true;
-    if (*end != '@' || end[1] < '0' || end[1] > '9')
+    if (*rest != '@' || rest[1] < '0' || rest[1] > '9')
         return false;
-    s->from = strtoull(end + 1, &end, 10);
+    char *end = NULL;
+    s->from = strtoull(rest + 1, &end, 10);
     if (*end != '-' || end[1] < '0' || end[1] > '9')
         return false;
     s->to = strtoull(end + 1, &end, 10);
@@ -84,8 +96,8 @@ tg_status clock_options_slow(struct run_options *o, const char *value)
     const char *rest;
     if (!read_rank(value, ':', &rank, &rest) || !read_slow(rest, &s))
         return tg_fail(TG_E_SPEC,
-                       "--slow \"%.64s\": allowed: RANK:TIMESx, or in some steps "
-                       "RANK:TIMESx@FROM-TO, e.g. 3:2.5x@100-200",
+                       "--slow \"%.64s\": allowed: RANK:TIMESx, TIMES above 0 and up to 1e6, or "
+                       "in some steps RANK:TIMESx@FROM-TO, e.g. 3:2.5x@100-200",
                        value);
     if (o->slow_count == OPT_MAX_SLOW)
         return tg_fail(TG_E_SPEC, "--slow \"%.64s\": allowed: %d of them", value, OPT_MAX_SLOW);

@@ -4,8 +4,11 @@
 
 #include "cli/options.h"
 
-/* What --tau may be, and of a run also a FILE of records. */
-#define CLOCK_OPTIONS_TAU "measured, or a time as 150ms, above 0 and up to 3600s"
+/* What --tau may be of a run. */
+#define CLOCK_OPTIONS_TIME "a time as 150ms (above 0, up to 3600s)"
+#define CLOCK_OPTIONS_TAU                   \
+    "measured, " CLOCK_OPTIONS_TIME ", or " \
+    "a FILE of records that train --clock virtual --out wrote"
 
 /* Take over a value (borrowed) of --tau, --jitter; add one of --slow, --link-of.
  * Errors TG_E_SPEC: names the value and what is allowed */

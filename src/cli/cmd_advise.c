@@ -52,7 +52,8 @@ static tg_status set_common(struct run_options *o, int key, const char *arg)
     if (key == WORKERS && status != TG_OK)
         return tg_fail(TG_E_SPEC, "--workers \"%.64s\": allowed: 2 to %d", arg, TG_SIM_WORLD_MAX);
     if (key == TAU && (status != TG_OK || (o->tau && o->tau_ns == 0)))
-        return tg_fail(TG_E_SPEC, "--tau \"%.64s\": allowed: " CLOCK_OPTIONS_TAU, arg);
+        return tg_fail(TG_E_SPEC, "--tau \"%.64s\": allowed: measured, or " CLOCK_OPTIONS_TIME,
+                       arg);
     return status;
 }
 
@@ -67,7 +68,7 @@ static tg_status set(struct command *c, int key, const char *arg)
     else if (*arg)
         c->svg = arg;
     else
-        return tg_fail(TG_E_SPEC, "--svg has no value: allowed: FILE");
+        return tg_fail(TG_E_SPEC, "--svg has no value: allowed: FILE.svg");
     return TG_OK;
 }
 
@@ -101,7 +102,10 @@ static tg_status check(const struct command *c, bool mpi)
                        o->workers, TG_SIM_WORLD_MAX);
     if (!o->link && !c->measure)
         return tg_fail(TG_E_SPEC, "no --link: allowed: --link RATE,DELAY, as 100mbit,20ms");
-    return c->svg ? outfile_check("--svg", c->svg, false) : TG_OK;
+    if (!c->svg)
+        return TG_OK;
+    TG_TRY(outfile_check_ending("--svg", c->svg, ".svg", NULL));
+    return outfile_check("--svg", c->svg, false);
 }
 
 static tg_status answer(const struct command *c, struct advise_answer *a)

@@ -68,22 +68,13 @@ static tg_status read_steps(const char *text, report_timeline_job *job)
     return TG_OK;
 }
 
-static bool ends_in(const char *path, const char *ending)
-{
-    const size_t len = strlen(path), n = strlen(ending);
-    return len >= n && strcmp(path + len - n, ending) == 0;
-}
-
-/* By its name, so that a file of records that stands behind -o by mistake is not overwritten. */
 static tg_status check_out(const struct report_options *o)
 {
     if (!o->out)
         return tg_fail(TG_E_SPEC, "no -o: allowed: -o report.html, or with --timeline -o "
                                   "picture.svg");
-    if (ends_in(o->out, ".html") || (o->timeline && ends_in(o->out, ".svg")))
-        return TG_OK;
-    return tg_fail(TG_E_SPEC, "-o \"%.64s\": allowed: a name that ends in %s", o->out,
-                   o->timeline ? ".svg or .html" : ".html");
+    return outfile_check_ending("-o", o->out, o->timeline ? ".svg" : ".html",
+                                o->timeline ? ".html" : NULL);
 }
 
 static tg_status check_apart(const char *out, const char *in)
@@ -106,7 +97,7 @@ static tg_status make_timeline(struct report_options *o, report_timeline_job *jo
         TG_TRY(read_steps(o->steps, job));
     for (size_t i = 0; i < job->count; i++)
         TG_TRY(check_apart(o->out, job->path[i]));
-    job->html = ends_in(o->out, ".html");
+    job->html = outfile_ends_in(o->out, ".html");
     return TG_OK;
 }
 

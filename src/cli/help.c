@@ -168,7 +168,7 @@ const char help_advise[] =
     "  --measure           first measure all of that between the workers, which are\n"
     "                      threads behind emulated links, or processes of mpirun;\n"
     "                      then --link may be left out    --data SPEC  to train on\n"
-    "  --svg FILE          a picture: step time against rate and against delay\n"
+    "  --svg FILE.svg      a picture: step time against rate and against delay\n"
     "  --json              all of it as one JSON object\n"
     "What a choice costs in accuracy is not known here: docs/advise.md.\n"
     "Example:\n"

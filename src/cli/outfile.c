@@ -38,6 +38,21 @@ tg_status outfile_check(const char *option, const char *path, bool alone)
     return name_option(tg__newfile_check(path, alone), option);
 }
 
+bool outfile_ends_in(const char *path, const char *ending)
+{
+    const size_t len = strlen(path), n = strlen(ending);
+    return len >= n && strcmp(path + len - n, ending) == 0;
+}
+
+tg_status outfile_check_ending(const char *option, const char *path, const char *ending,
+                               const char *other)
+{
+    if (outfile_ends_in(path, ending) || (other && outfile_ends_in(path, other)))
+        return TG_OK;
+    return tg_fail(TG_E_SPEC, "%s \"%.64s\": allowed: a name that ends in %s%s%s", option, path,
+                   ending, other ? " or " : "", other ? other : "");
+}
+
 /* The folder that a name is in, and what follows but for slashes at its end. */
 static const char *split(const char *path, char folder[PATH_MAX], char name[PATH_MAX])
 {

@@ -11,6 +11,11 @@ TG_NODISCARD tg_status outfile_commit(tg__newfile *f, const char *option);
 void outfile_abandon(tg__newfile *f);
 /* See tg__newfile_check */
 TG_NODISCARD tg_status outfile_check(const char *option, const char *path, bool alone);
+/* By its name, so that a file of records that stands behind an option by mistake is not
+ * overwritten: it has to end in `ending`, or in `other` if that is not NULL. Errors TG_E_SPEC */
+TG_NODISCARD tg_status outfile_check_ending(const char *option, const char *path,
+                                            const char *ending, const char *other);
+bool outfile_ends_in(const char *path, const char *ending);
 /* Whether two names are of one regular file or folder, or will be: neither is there yet. */
 bool outfile_same(const char *a, const char *b);
 

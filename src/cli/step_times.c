@@ -157,11 +157,8 @@ static tg_status find(FILE *file, const struct run_options *o, train_times *time
     const char *path = o->tau;
     char *line = NULL;
     size_t room = 0;
-    tg_status status =
-        tg_fail(TG_E_CORRUPT,
-                "--tau %s: allowed: " CLOCK_OPTIONS_TAU ", or a FILE of records (train --out) of "
-                "a run by a virtual clock, of which this file has none",
-                path);
+    tg_status status = tg_fail(
+        TG_E_CORRUPT, "--tau %s: no record with times is in it: allowed: " CLOCK_OPTIONS_TAU, path);
     for (bool found = false; !found && getline(&line, &room, file) > 0;) {
         json_t *record = json_loads(line, 0, NULL);
         const json_t *times = json_object_get(record, "times");
@@ -181,8 +178,7 @@ tg_status step_times_read(const struct run_options *o, train_times *times_p)
     const char *path = o->tau;
     FILE *file = fopen(path, "r");
     if (!file)
-        return tg_fail(TG_E_IO,
-                       "--tau %s: allowed: " CLOCK_OPTIONS_TAU ", or a FILE of records: %s", path,
+        return tg_fail(TG_E_IO, "--tau %s: cannot be read: %s: allowed: " CLOCK_OPTIONS_TAU, path,
                        strerror(errno));
     const tg_status status = find(file, o, times_p);
     fclose(file);

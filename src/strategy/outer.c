@@ -32,7 +32,12 @@ enum { OF_GRADIENT = 0, OF_UPDATE = 1, OF_STATE = 2 }; /* tags; OF_STATE + optim
 typedef struct outer {
     tg__outer c;
     size_t global, sent, velocity; /* slots; velocity: momentum > 0 */
-    uint32_t *order;               /* (ranks) scratch for drawing clients */
+    /* Who takes part in a round, which is asked for in each of its steps, and for each rank where
+     * one object plays them all: drawn once. */
+    uint64_t drawn;    /* 1 + the round; 0: none yet */
+    uint32_t *order;   /* (ranks) those that take part come first */
+    uint64_t *counted; /* (ranks) samples; 0: takes no part */
+    uint64_t all;      /* their sum */
 } outer;
 
 static float *global_of(const tg__strategy *s, size_t i)
@@ -59,31 +64,32 @@ static uint64_t samples_of(const tg__strategy *s, int rank)
     return s->samples == NULL ? 1 : s->samples[rank];
 }
 
-/* The ranks of the round come first in o->order; how many they are. */
-static int draw(const tg__strategy *s, uint64_t round)
+static void draw(const tg__strategy *s, uint64_t round)
 {
-    const outer *o = s->impl;
+    outer *o = s->impl;
     const tg_rng_key key = {.seed = s->seed, .purpose = TG_PURPOSE_CLIENTS, .step = round};
-    const int count = (int)(o->c.clients * s->size + 0.5);
+    const int count = TG__MAX((int)(o->c.clients * s->size + 0.5), 1);
+    if (o->drawn == round + 1)
+        return;
     tg_rng_permutation(&key, o->order, (size_t)s->size);
-    return count < 1 ? 1 : count;
+    memset(o->counted, 0, (size_t)s->size * sizeof *o->counted);
+    o->all = 0;
+    for (int i = 0; i < count; i++) {
+        const uint32_t rank = o->order[i];
+        o->counted[rank] = o->c.weighted ? samples_of(s, (int)rank) : 1;
+        o->all += o->counted[rank];
+    }
+    o->drawn = round + 1;
 }
 
 /* What this rank's D is multiplied with in that round; 0: it takes no part. */
 static double weight_in(const tg__strategy *s, uint64_t round)
 {
     const outer *o = s->impl;
-    uint64_t own = 0, all = 0;
     if (o->c.clients == 1 && !o->c.weighted)
         return 1;
-    const int count = draw(s, round);
-    for (int i = 0; i < count; i++) {
-        const int rank = (int)o->order[i];
-        const uint64_t samples = o->c.weighted ? samples_of(s, rank) : 1;
-        own += rank == s->rank ? samples : 0;
-        all += samples;
-    }
-    return all == 0 ? 0 : (double)s->size * (double)own / (double)all;
+    draw(s, round);
+    return o->all == 0 ? 0 : (double)s->size * (double)o->counted[s->rank] / (double)o->all;
 }
 
 double tg__outer_weight(const tg__strategy *s, uint64_t t)
@@ -121,13 +127,15 @@ static tg_status add_slots(tg__strategy *s, outer *o)
     TG_TRY(tg__strategy_add_slot(s, "sent", TG__ROLE_RANK, &o->sent));
     if (o->c.momentum > 0)
         TG_TRY(tg__strategy_add_slot(s, "velocity", TG__ROLE_REPLICATED, &o->velocity));
-    return tg__alloc((size_t)s->size, sizeof *o->order, &o->order);
+    TG_TRY(tg__alloc((size_t)s->size, sizeof *o->order, &o->order));
+    return tg__alloc((size_t)s->size, sizeof *o->counted, &o->counted);
 }
 
 void tg__outer_fini(tg__strategy *s)
 {
     outer *o = s->impl;
     free(o->order);
+    free(o->counted);
     free(o);
 }
 

@@ -460,6 +460,33 @@ static void clients_by_turns(void **state)
     assert_true(took_part[0] && took_part[1] && took_part[2]);
 }
 
+/* One object that is asked for every rank, as a simulation does, and for rounds back and forth,
+ * says what each rank's own says of one round alone. */
+static void one_draws_for_all(void **state)
+{
+    (void)state;
+    static const uint64_t samples[] = {10, 0, 60, 5, 25}, rounds[] = {3, 0, 3, 4, 4, 1, 0};
+    play p, fresh;
+    play_create(&p, "fedavg:every=2,clients=0.6", "sgd:lr=0.125", PLAY_RANKS);
+    tg__strategy *one = p.rank[0].s;
+    one->samples = samples;
+    for (size_t i = 0; i < TG__COUNT(rounds); i++) {
+        double sum = 0;
+        play_create(&fresh, "fedavg:every=2,clients=0.6", "sgd:lr=0.125", PLAY_RANKS);
+        for (int j = 0; j < PLAY_RANKS; j++) {
+            tg__strategy *own = fresh.rank[j].s;
+            own->samples = samples;
+            one->rank = j;
+            const double weight = one->ops->weight(one, 2 * rounds[i]);
+            assert_true(weight == own->ops->weight(own, 2 * rounds[i] + 1));
+            sum += weight;
+        }
+        assert_true(fabs(sum - PLAY_RANKS) < 1e-9);
+        play_destroy(&fresh);
+    }
+    play_destroy(&p);
+}
+
 /* A rank whose parameters are lost is back after the round. */
 static void lost_rounds(void **state)
 {
@@ -504,6 +531,7 @@ int main(void)
         cmocka_unit_test(eager_begins_anew),
         cmocka_unit_test(lost_memory),
         cmocka_unit_test(clients_by_turns),
+        cmocka_unit_test(one_draws_for_all),
         cmocka_unit_test(lost_rounds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

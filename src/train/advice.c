@@ -10,15 +10,25 @@
 enum { MOST_K = 64, MOST_H = 500, LEAST_STEPS = 24 };
 
 const char *const advice_methods[] = {
-    "dense", "dense:exchange=allgather", "fp16", "powersgd", "2bit",
-    "1bit",  "topk:density=0.01",        "dgc"};
+    "dense", "dense:exchange=allgather", "fp16", "powersgd",   "2bit",
+    "1bit",  "topk:density=0.01",        "dgc",  "qsgd:bits=4"};
 const size_t advice_method_count = TRAIN_COUNT(advice_methods);
 
-/* How far from plain SGD: of the strategy, of the method. Each doubling of k, D or H adds 1, as
+/* distance: how far from plain SGD; so has the method one. Each doubling of k, D or H adds 1, as
  * much as a coded method in the place of a dense one. */
-static const double distance_of_family[] = {
-    [ADVICE_SSGD] = 0, [ADVICE_OD] = 2, [ADVICE_CD] = 2, [ADVICE_DGA] = 3, [ADVICE_LOCAL] = 4};
-static const double distance_of_method[] = {0, 0, 0.1, 1, 1, 1, 1, 1};
+static const struct {
+    const char *form, *more; /* its number follows form; more: no warm-up, which is not asked */
+    unsigned least, most;    /* numbers that are looked at; 0: it has none */
+    double distance;
+} families[ADVICE_FAMILIES] = {
+    [ADVICE_SSGD] = {"ssgd", "", 0, 0, 0},
+    [ADVICE_OD] = {"od", ":warmup=0", 0, 0, 2},
+    [ADVICE_CD] = {"cd:k=", ",warmup=0", 1, MOST_K, 2},
+    [ADVICE_DGA] = {"dga:delay=", "", 1, ADVICE_MOST_D, 3},
+    [ADVICE_LOCAL] = {"local:every=", "", 1, MOST_H, 4},
+    [ADVICE_STREAMING] = {"streaming:every=", "", 2, MOST_H, 5}, /* its mean comes a step late */
+};
+static const double distance_of_method[] = {0, 0, 0.1, 1, 1, 1, 1, 1, 1};
 
 struct advice {
     train_sim *steps;
@@ -130,27 +140,17 @@ static tg_status on_step(void *arg, const tg_sim_step *x)
     return TG_OK;
 }
 
-/* text: as a user would write it; spec: without warm-up, which is not what is asked. */
+/* text: as a user would write it; spec: without warm-up, which is not what is asked. The steps
+ * after which all is as it was. */
 static uint64_t name_way(const advice_way *w, char text[32], char spec[48])
 {
-    static const char *const form[] = {[ADVICE_SSGD] = "ssgd",
-                                       [ADVICE_OD] = "od",
-                                       [ADVICE_CD] = "cd:k=%u",
-                                       [ADVICE_DGA] = "dga:delay=%u",
-                                       [ADVICE_LOCAL] = "local:every=%u"};
-    static const char *const more[] = {[ADVICE_SSGD] = "",
-                                       [ADVICE_OD] = ":warmup=0",
-                                       [ADVICE_CD] = ",warmup=0",
-                                       [ADVICE_DGA] = "",
-                                       [ADVICE_LOCAL] = ""};
-    const char *head = form[w->family];
-    const int len = (int)strcspn(head, "%");
+    const bool numbered = families[w->family].most > 0;
     char number[16] = "";
-    if (head[len] != '\0')
+    if (numbered)
         snprintf(number, sizeof number, "%u", w->number);
-    snprintf(text, 32, "%.*s%s", len, head, number);
-    snprintf(spec, 48, "%s%s", text, more[w->family]);
-    return w->family == ADVICE_SSGD || w->family == ADVICE_OD || w->number == 0 ? 1 : w->number;
+    snprintf(text, 32, "%s%s", families[w->family].form, number);
+    snprintf(spec, 48, "%s%s", text, families[w->family].more);
+    return numbered && w->number > 0 ? w->number : 1;
 }
 
 /* Where several exchanges may be under way, steps go on for a while at a pace that the wire, or the
@@ -191,18 +191,17 @@ tg_status advice_predict(const advice *a, const tg_link *link, advice_way *w)
     w->step_s = fmax((h.end_ns - h.begin_ns) / 1e9 / (double)steps, least);
     w->bytes = h.bytes / (double)steps;
     w->distance =
-        distance_of_family[w->family] + log2((double)period) + distance_of_method[w->method];
+        families[w->family].distance + log2((double)period) + distance_of_method[w->method];
     return TG_OK;
 }
 
 /* ---- k, D, H --------------------------------------------------------------------------------- */
 
-/* Steps only get shorter with the number. The smallest for which it is no longer than `enough`;
- * `most` if none is. */
-static tg_status smallest(const advice *a, const tg_link *link, advice_way *w, unsigned most,
-                          double enough)
+/* Steps only get shorter with the number. The smallest for which it is no longer than `enough`; the
+ * largest if none is. */
+static tg_status smallest(const advice *a, const tg_link *link, advice_way *w, double enough)
 {
-    unsigned low = 1, high = most;
+    unsigned low = families[w->family].least, high = families[w->family].most;
     while (low < high) {
         w->number = low + (high - low) / 2;
         TG_TRY(advice_predict(a, link, w));
@@ -217,13 +216,9 @@ static tg_status smallest(const advice *a, const tg_link *link, advice_way *w, u
 
 static tg_status choose_number(const advice *a, const tg_link *link, advice_way *w)
 {
-    static const unsigned most[] = {
-        [ADVICE_CD] = MOST_K, [ADVICE_DGA] = ADVICE_MOST_D, [ADVICE_LOCAL] = MOST_H};
-    if (w->family == ADVICE_SSGD || w->family == ADVICE_OD)
-        return advice_predict(a, link, w);
-    w->number = most[w->family];
+    w->number = families[w->family].most;
     TG_TRY(advice_predict(a, link, w));
-    return smallest(a, link, w, most[w->family], ADVICE_HIDDEN * w->step_s);
+    return w->number == 0 ? TG_OK : smallest(a, link, w, ADVICE_HIDDEN * w->step_s);
 }
 
 /* ---- the list -------------------------------------------------------------------------------- */

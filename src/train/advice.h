@@ -52,15 +52,17 @@ typedef struct advice_request {
 typedef enum advice_family {
     ADVICE_SSGD = 0,
     ADVICE_OD,
-    ADVICE_CD,   /* number: k */
-    ADVICE_DGA,  /* number: D */
-    ADVICE_LOCAL /* number: H */
+    ADVICE_CD,       /* number: k */
+    ADVICE_DGA,      /* number: D */
+    ADVICE_LOCAL,    /* number: H */
+    ADVICE_STREAMING /* number: H, 2 or more; fragments and overlap as they are unasked */
 } advice_family;
-#define ADVICE_FAMILIES 5
+#define ADVICE_FAMILIES 6
 
 typedef struct advice_way {
     advice_family family;
-    unsigned number;   /* of it, k, D or H: the smallest that hides the wire, or changes nothing */
+    unsigned number;   /* of it, k, D or H (else 0): the smallest that hides the wire, or changes
+                          nothing */
     size_t method;     /* index */
     char strategy[32]; /* "cd:k=5" */
     const char *method_text;
@@ -123,7 +125,8 @@ TG_NODISCARD tg_status advice_look(advice_pays_fn *pays, void *arg, double low, 
                                    advice_ranges *r_p);
 
 /* compression_p: the rates at which some coded method makes ssgd's steps pay, at the link's delay;
- * delay_p: the one-way delays at which od or dga pay beside the fastest ssgd, at the link's rates.
+ * delay_p: the one-way delays at which od, or dga with ADVICE_MOST_D, pay beside the fastest
+ * ssgd, at the link's rates.
  * What is looked at includes the link's own: rates from a 10,000th of it to as many times as much,
  * but within 1 kbit/s to 1 Tbit/s; delays 1 us to 10 s. Errors TG_E_NOMEM */
 TG_NODISCARD tg_status advice_crossings(const advice *a, const tg_link *link,

@@ -80,15 +80,38 @@ static void numbers(void **state)
         assert_true(w->step_s >= 0.1 - 1e-9);
         if (i >= 2)
             assert_true(w->step_s >= way[i - 1].step_s);
-        if (w->family < ADVICE_CD || w->number == 1)
+        if (w->family < ADVICE_CD || w->number == (w->family == ADVICE_STREAMING ? 2 : 1))
             continue;
-        const unsigned most = w->family == ADVICE_LOCAL ? 500 : 64;
+        const unsigned most = w->family >= ADVICE_LOCAL ? 500 : 64;
         const double enough = 1.1 * step_of(a, &l, w->family, most, w->method);
         assert_true(w->step_s <= enough);
         assert_true(step_of(a, &l, w->family, w->number - 1, w->method) > enough);
         chosen++;
     }
     assert_true(chosen > 3);
+    advice_destroy(a);
+}
+
+/* What a round exchanges costs local its time once a round; streaming what is left of that behind a
+ * step of computing. Both send as much. */
+static void streaming_overlaps(void **state)
+{
+    (void)state;
+    advice *a = make(TG_DRIVER_AUTO);
+    const tg_link hidden = link_of("30ms"), longer = link_of("80ms");
+    const size_t methods[] = {0, 8};
+    for (size_t i = 0; i < 2; i++) { /* 30 ms a delay; a dense exchange has two, qsgd one */
+        advice_way local = {.family = ADVICE_LOCAL, .number = 10, .method = methods[i]},
+                   streaming = {.family = ADVICE_STREAMING, .number = 10, .method = methods[i]};
+        OK(advice_predict(a, &hidden, &local));
+        OK(advice_predict(a, &hidden, &streaming));
+        is(local.step_s, 0.1 + (i == 0 ? 0.06 : 0.03) / 10);
+        is(streaming.step_s, 0.1);
+        is(streaming.bytes, local.bytes);
+        assert_string_equal(streaming.strategy, "streaming:every=10");
+        assert_string_equal(streaming.method_text, i == 0 ? "dense" : "qsgd:bits=4");
+    }
+    is(step_of(a, &longer, ADVICE_STREAMING, 10, 0), 0.1 + (0.16 - 0.1) / 10);
     advice_destroy(a);
 }
 
@@ -159,6 +182,8 @@ static void distances(void **state)
         {{.family = ADVICE_DGA, .number = 2, .method = 4}, 5},
         {{.family = ADVICE_LOCAL, .number = 16}, 8},
         {{.family = ADVICE_LOCAL, .number = 8, .method = 4}, 8},
+        {{.family = ADVICE_STREAMING, .number = 8}, 8},
+        {{.family = ADVICE_STREAMING, .number = 8, .method = 8}, 9},
     };
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
         advice_way w = known[i].way;
@@ -355,12 +380,19 @@ static void refuses(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(equations),     cmocka_unit_test(numbers),
-        cmocka_unit_test(recommends),    cmocka_unit_test(nearest_first),
-        cmocka_unit_test(distances),     cmocka_unit_test(takes_the_fresher),
-        cmocka_unit_test(crossings),     cmocka_unit_test(finds_ranges),
-        cmocka_unit_test(look_fails),    cmocka_unit_test(many_ranks),
-        cmocka_unit_test(input_of_data), cmocka_unit_test(refuses),
+        cmocka_unit_test(equations),
+        cmocka_unit_test(numbers),
+        cmocka_unit_test(streaming_overlaps),
+        cmocka_unit_test(recommends),
+        cmocka_unit_test(nearest_first),
+        cmocka_unit_test(distances),
+        cmocka_unit_test(takes_the_fresher),
+        cmocka_unit_test(crossings),
+        cmocka_unit_test(finds_ranges),
+        cmocka_unit_test(look_fails),
+        cmocka_unit_test(many_ranks),
+        cmocka_unit_test(input_of_data),
+        cmocka_unit_test(refuses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -67,12 +67,15 @@ class Advise(CliTest):
         first = next(i for i, line in enumerate(lines) if line.startswith("strategy"))
         last = next(i for i, line in enumerate(lines) if line.startswith("The 2 fastest of each strategy"))
         rows = [line.split()[:2] for line in lines[first + 2:last]]
-        for strategy in ("ssgd", "od", "cd", "dga", "local"):
+        for strategy in ("ssgd", "od", "cd", "dga", "local", "streaming"):
             of_it = [row for row in rows if row[0].split(":")[0] == strategy]
             self.assertTrue(2 <= len(of_it) <= 3, (strategy, rows))
+        methods = {way["method"] for way in ways if way["strategy"].startswith("streaming:every=")}
+        self.assertLessEqual({"dense", "qsgd:bits=4", "topk:density=0.01"}, methods)
         self.assertIn(["ssgd", "dgc"], rows)
         self.assertIn(["ssgd", "dense"], rows)
         self.assertIn("--json lists %d others" % (len(ways) - len(rows)), lines[last])
+        self.assertIn("(od, dga with delay=64) pay", "".join(lines[last:]))
         self.assertLess(len(lines), 45)
 
     def test_k_that_gains_nothing(self):
@@ -125,6 +128,16 @@ class Advise(CliTest):
             self.refused(2, ['--workers "%s": allowed: 2 to 1000000' % bad], *ADVISE, *link, "--workers", bad)
         self.refused(2, ["--svg has no value"], *ADVISE, *link, "--svg", "")
         self.refused(1, ["--svg"], *ADVISE, *link, "--svg", self.path("no/such/folder.svg"))
+
+    def test_picture_takes_no_place_of_records(self):
+        keep = self.path("keep.jsonl")
+        with open(keep, "w", encoding="utf-8") as file:
+            file.write("{}\n")
+        for name in (keep, self.path("x.png"), self.path("svg"), "/dev/null"):
+            self.refused(2, ['--svg "%s": allowed: a name that ends in .svg' % name[:64]], *ADVISE, "--link", "20mbit", "--svg", name)
+        with open(keep, encoding="utf-8") as file:
+            self.assertEqual(file.read(), "{}\n")
+        self.assertEqual(os.listdir(self.folder), ["keep.jsonl"])
 
 
 if __name__ == "__main__":

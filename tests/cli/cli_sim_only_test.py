@@ -10,7 +10,7 @@ MODEL = ["train", "--model", "mlp:hidden=32", "--data", "glyphs:train=640,test=1
 VIRTUAL = ["--clock", "virtual", "--tau", "20ms"]
 LINKS = ("100mbit,20ms", "10mbit,2ms")
 WAYS = (("ssgd", "powersgd"), ("cd:k=3,warmup=2", "2bit:threshold=0.01"), ("dga:delay=2", "dense"),
-        ("local:every=3", "topk:density=0.05"))
+        ("local:every=3", "topk:density=0.05"), ("streaming:every=4", "qsgd:bits=4"))
 
 
 class SimOnly(CliTest):
@@ -27,6 +27,16 @@ class SimOnly(CliTest):
                 job = ["--workers", "4", "--steps", "12", "--link", link, "--strategy", strategy, "--method", method]
                 real, sim = self.last(*job)[-1], self.last(*job, "--sim-only")[-1]
                 self.assertLess(abs(sim["seconds"] / real["seconds"] - 1), 0.1, (job, sim["seconds"], real["seconds"]))
+
+    def test_bytes(self):
+        """Those of the steps are the same; of the run, parameters and handshake are left out."""
+        for method in ("dense", "qsgd:bits=4", "dgc:density=0.01,warmup=0"):
+            job = ["--workers", "4", "--steps", "12", "--method", method]
+            real, sim = self.last(*job), self.last(*job, "--sim-only")
+            self.assertLess(abs(sim[-1]["bytes_per_step"] / real[-1]["bytes_per_step"] - 1), 0.01, method)
+            self.assertAlmostEqual(sim[-1]["bytes_sent"] / sim[-1]["bytes_per_step"], 12, 9)
+            besides = real[-1]["bytes_sent"] - 12 * real[-1]["bytes_per_step"]
+            self.assertTrue(0 < besides - 3 * 4 * real[0]["params"] < 3 * 3000, (method, besides))
 
     def test_ranks_that_differ(self):
         job = ["--workers", "3", "--steps", "8", "--link", "50mbit,10ms", "--slow", "2:2x@3-6", "--jitter", "20%"]
@@ -78,6 +88,14 @@ class SimOnly(CliTest):
         run = self.last("--workers", "10000", "--steps", "50", "--link", "30ms", "--slow", "9999:2x", "--link-of", "5000=50ms",
                         "--sim-only")
         self.assertAlmostEqual(run[-1]["seconds"], 50 * 0.140, 6)
+
+    def test_many_clients(self):
+        """Likewise where each worker is looked at in each step: who takes part is drawn once a round, not for each of them."""
+        for deadline, steps in ((0, 10), (0.07, 4)): # a round's; none begins after 70 ms
+            run = self.last("--workers", "60000", "--steps", "20", "--link", "30ms", "--sim-only", "--jitter", "1%",
+                            "--strategy", "fedavg:every=10,clients=0.1,deadline=%g" % deadline)
+            least = 2 * (steps * 0.020 + 0.060)
+            self.assertTrue(least < run[-1]["seconds"] < least + 2 * steps * 0.0002, (deadline, run[-1]["seconds"]))
 
     def test_compare(self):
         """The runs that train --sim-only has, in one table without accuracies."""

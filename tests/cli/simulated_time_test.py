@@ -125,16 +125,19 @@ class SimulatedTime(CliTest):
     def test_refusals(self):
         self.refused(2, ["--tau", "--clock virtual"], *MODEL, "--tau", "20ms")
         self.refused(2, ["--slow", "3", "ranks 0 to 1"], *MODEL, "--workers", "2", *VIRTUAL, "--slow", "3:2x")
-        for bad in ("1:2", "1=2x", "1:0x", "1:2x@5", "1:2x@5-4", "x"):
-            self.refused(2, ["--slow", "3:2.5x@100-200"], *MODEL, "--workers", "2", *VIRTUAL, "--slow", bad)
-        self.refused(2, ["--jitter", "0% to 1000%"], *MODEL, *VIRTUAL, "--jitter", "0.1")
+        for bad in ("1:2", "1=2x", "1:0x", "1:-1x", "1:0x10x", "1:1e7x", "1:2xx", "1:nanx", "1:%sx" % ("0" * 99), "1:2x@5", "1:2x@5-4", "x"):
+            self.refused(2, ['--slow "%s' % bad[:64], "above 0 and up to 1e6", "3:2.5x@100-200"], *MODEL, "--workers", "2", *VIRTUAL,
+                         "--slow", bad)
+        for bad in ("0.1", "0x10%", "-1%", "1001%", "1%%", "%"):
+            self.refused(2, ["--jitter", "0% to 1000%"], *MODEL, *VIRTUAL, "--jitter=" + bad)
         self.refused(2, ["--clock", "real, virtual"], *MODEL, "--clock", "sundial")
         self.refused(2, ["--link-of", "2=5mbit,80ms"], *MODEL, "--link-of", "20ms")
         self.refused(2, ["mpirun"], *MODEL, *VIRTUAL, OMPI_COMM_WORLD_SIZE="1", OMPI_COMM_WORLD_RANK="0")
-        self.refused(1, ["--tau", "150ms", "No such file"], *MODEL, "--clock", "virtual", "--tau", self.path("nothing"))
+        none = self.path("nothing")
+        allowed = "allowed: measured, a time as 150ms (above 0, up to 3600s), or a FILE of records that train --clock virtual --out wrote"
+        self.refused(1, ["--tau %s: cannot be read: No such file or directory: %s" % (none, allowed)], *MODEL, "--clock", "virtual", "--tau", none)
         for bad in ("-5ms", "+5ms", "nan", "-inf", "1e30s", "999999999s", "3601s", "150", "0ms", ".5"):
-            self.refused(2, ['--tau "%s"' % bad, "allowed: measured, or a time as 150ms", "3600s", "or a FILE of records"], *MODEL,
-                         "--clock", "virtual", "--tau=" + bad)
+            self.refused(2, ['--tau "%s": %s' % (bad, allowed)], *MODEL, "--clock", "virtual", "--tau=" + bad)
         other = self.path("other.jsonl")
         self.ok("train", "--model", "lenet5", *TINY, "--no-eval", "--steps", "1", *VIRTUAL, "--out", other)
         self.refused(1, ["--model lenet5", "mlp:hidden=32"], *MODEL, "--clock", "virtual", "--tau", other)
@@ -147,7 +150,7 @@ class SimulatedTime(CliTest):
         self.refused(1, ["damaged"], *MODEL, "--clock", "virtual", "--tau", other)
         with open(other, "w", encoding="utf-8") as file:
             file.write("no record\n")
-        self.refused(1, ["--tau", "150ms"], *MODEL, "--clock", "virtual", "--tau", other)
+        self.refused(1, ["no record with times is in it: " + allowed], *MODEL, "--clock", "virtual", "--tau", other)
 
     def test_deadlines_are_of_simulated_time(self):
         """A rank that stalls is named after the timeout, which takes no time in fact."""
