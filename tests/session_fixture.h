@@ -62,7 +62,8 @@ typedef struct fixture_job {
 typedef struct fixture_result {
     tg_status status;
     char error[512];
-    uint64_t hash, steps, skipped, stopped_after, bytes, idle;
+    uint64_t hash, skipped, stopped_after, bytes, idle;
+    uint64_t steps;             /* all that were done, also when it ended with an error */
     float w[FIXTURE_N];         /* global parameters at the end */
     float evaluated[FIXTURE_N]; /* ... at the last evaluation */
     float trail[64][FIXTURE_N]; /* parameters of the next forward pass after each step */
@@ -257,6 +258,7 @@ static inline tg_status fixture_train(fixture_rank *r, tg_session *s, float *w, 
         for (int i = 0; !idle && i < FIXTURE_TENSORS; i++) /* ranks may differ in the order */
             TG_TRY(tg_grad_ready(s, id[r->rank % 2 ? i : FIXTURE_TENSORS - 1 - i]));
         TG_TRY(tg_step(s, &info));
+        r->out->steps = t + 1;
         if (t < 64) {
             if (job->overlap != TG_OVERLAP_FULL)
                 memcpy(r->out->trail[t], w, FIXTURE_N * sizeof *w);
@@ -279,7 +281,6 @@ static inline tg_status fixture_train(fixture_rank *r, tg_session *s, float *w, 
     TG_TRY(fixture_forward(r, s, id, w));
     TG_TRY(tg_session_finish(s));
     TG_TRY(tg_session_params_hash(s, &r->out->hash));
-    r->out->steps = tg_session_steps(s);
     r->out->skipped = tg_session_skipped(s);
     r->out->bytes = tg_session_bytes_sent(s);
     memcpy(r->out->w, w, FIXTURE_N * sizeof *w);

@@ -68,6 +68,32 @@ static void uncorrected_it_is_plain_delay(void **state)
         assert_same_runs("dga:delay=3,correct=no", "pipe:width=4", optimizers[o], 2, 10);
 }
 
+/* One rank: SGD, with any optimizer, by the gradient of width - 1 steps ago. */
+static void pipe_alone_is_late(void **state)
+{
+    (void)state;
+    enum { WIDTH = 3 };
+    for (size_t o = 0; o < TG__COUNT(optimizers); o++) {
+        float g[WIDTH][PLAY_N];
+        play p, sequential;
+        play_create(&p, "pipe:width=3", optimizers[o], 1);
+        play_create(&sequential, "ssgd", optimizers[o], 1);
+        play_begin_run(&p);
+        play_begin_run(&sequential);
+        for (uint64_t t = 0; t < 9; t++) {
+            play_step(&p);
+            memcpy(g[t % WIDTH], p.rank[0].g, sizeof p.rank[0].g);
+            if (t + 1 >= WIDTH) {
+                memcpy(sequential.rank[0].g, g[(t + 1) % WIDTH], sizeof g[0]);
+                play_step_on(&sequential);
+            }
+            assert_same_bits(p.rank[0].w, sequential.rank[0].w);
+        }
+        play_destroy(&p);
+        play_destroy(&sequential);
+    }
+}
+
 /* A delay longer than the run: each rank trains by itself; drained, all are where their averages
  * are. */
 static void long_delay_is_local(void **state)
@@ -279,10 +305,15 @@ static void several_are_under_way(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(without_delay_it_is_ssgd),      cmocka_unit_test(one_step_of_delay_is_od),
-        cmocka_unit_test(uncorrected_it_is_plain_delay), cmocka_unit_test(long_delay_is_local),
-        cmocka_unit_test(closed_form_on_quadratics),     cmocka_unit_test(blocks_on_quadratics),
-        cmocka_unit_test(dropped_steps_leave_nothing),   cmocka_unit_test(a_lost_rank_comes_back),
+        cmocka_unit_test(without_delay_it_is_ssgd),
+        cmocka_unit_test(one_step_of_delay_is_od),
+        cmocka_unit_test(uncorrected_it_is_plain_delay),
+        cmocka_unit_test(pipe_alone_is_late),
+        cmocka_unit_test(long_delay_is_local),
+        cmocka_unit_test(closed_form_on_quadratics),
+        cmocka_unit_test(blocks_on_quadratics),
+        cmocka_unit_test(dropped_steps_leave_nothing),
+        cmocka_unit_test(a_lost_rank_comes_back),
         cmocka_unit_test(several_are_under_way),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

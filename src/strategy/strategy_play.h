@@ -260,4 +260,15 @@ static void assert_same_bits(const float *a, const float *b)
     assert_memory_equal(a, b, PLAY_N * sizeof *a);
 }
 
+/* The largest difference; what is not finite is far from everything. */
+static inline double play_distance(const float *a, const float *b)
+{
+    double most = 0;
+    for (size_t e = 0; e < PLAY_N; e++) {
+        const double d = fabs((double)a[e] - (double)b[e]);
+        most = fmax(most, isfinite(d) ? d : INFINITY);
+    }
+    return most;
+}
+
 #endif

@@ -185,6 +185,86 @@ static void ssgd_events_and_skips(void **state)
     play_destroy(&p);
 }
 
+/* The first PLAIN of them remember nothing. */
+static const char *const optimizers[] = {"sgd:lr=0.1", "sgd:lr=0.1,weight_decay=0.01",
+                                         "sgd:lr=0.1,momentum=0.9,weight_decay=0.01,nesterov=yes",
+                                         "adamw:lr=0.1,weight_decay=0.1"};
+enum { PLAIN = 2, ALL = TG__COUNT(optimizers) };
+
+/* How far one rank comes from what it would be with ssgd, in any step and when drained, over a step
+ * that is dropped, at a rate that changes. near_one: all parameters stay between 1 and 2. */
+static double from_ssgd(const char *strategy, const char *optimizer, bool near_one)
+{
+    play x, y;
+    double most = 0;
+    play_create(&x, strategy, optimizer, 1);
+    play_create(&y, "ssgd", optimizer, 1);
+    for (size_t e = 0; near_one && e < PLAY_N; e++)
+        x.rank[0].w[e] = y.rank[0].w[e] = 1.25f + (float)e / 140;
+    play_begin_run(&x);
+    play_begin_run(&y);
+    for (uint64_t t = 0; t < 15; t++) {
+        x.lr = y.lr = (near_one ? 0.004 : 0.1) / (t < 6 ? 1 : 2);
+        x.bad_rank = y.bad_rank = t == 4 ? 0 : -1;
+        play_step(&x);
+        play_step(&y);
+        most = fmax(most, play_distance(x.rank[0].w, y.rank[0].w));
+    }
+    play_drain(&x);
+    most = fmax(most, play_distance(x.rank[0].w, y.rank[0].w));
+    most = fmax(most, play_distance(play_global(&x, 0), y.rank[0].w));
+    play_destroy(&x);
+    play_destroy(&y);
+    return most;
+}
+
+/* One rank's mean is its own gradient, or change. That change is a difference of parameters, and
+ * comes off again: between 1 and 2 both are exact, elsewhere they round. */
+static void alone_they_are_sequential(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *strategy;
+        size_t optimizers; /* with so many of them */
+    } cases[] = {{"dga:delay=1", ALL},
+                 {"dga:delay=3", ALL},
+                 {"dga:delay=4,every=2", ALL},
+                 {"local:every=4", ALL},
+                 {"local:every=4,momentum=average", ALL},
+                 {"local:every=4,momentum=reset", PLAIN},
+                 {"fedavg:every=4", PLAIN},
+                 {"diloco:every=4,lr=1,momentum=0", ALL},
+                 {"streaming:every=4,fragments=2,overlap=0,lr=1,momentum=0", ALL},
+                 {"streaming:every=4,fragments=2,overlap=2,alpha=1,lr=1,momentum=0", ALL},
+                 {"eager:every=4,lr=1,momentum=0", ALL},
+                 {"sparseloco:every=4,lr=1", ALL}};
+    for (size_t c = 0; c < TG__COUNT(cases); c++)
+        for (size_t o = 0; o < cases[c].optimizers; o++) {
+            const double exact = from_ssgd(cases[c].strategy, optimizers[o], true);
+            const double rounds = from_ssgd(cases[c].strategy, optimizers[o], false);
+            if (exact != 0 || rounds > 1e-6)
+                fail_msg("%s, %s: %g, %g", cases[c].strategy, optimizers[o], exact, rounds);
+        }
+}
+
+/* What is late, forgotten, given up or taken further is no sequential training, alone neither. */
+static void alone_they_are_not_sequential(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *strategy, *optimizer;
+    } cases[] = {{"pipe:width=2", "sgd:lr=0.1"},
+                 {"fedavg:every=4", "sgd:lr=0.1,momentum=0.9"},
+                 {"local:every=4,momentum=reset", "sgd:lr=0.1,momentum=0.9"},
+                 {"diloco:every=4", "sgd:lr=0.1"},
+                 {"streaming:every=4,fragments=2,overlap=2,lr=1,momentum=0", "sgd:lr=0.1"},
+                 {"eager:every=4", "sgd:lr=0.1"},
+                 {"demo", "sgd:lr=0.1"}};
+    for (size_t c = 0; c < TG__COUNT(cases); c++)
+        if (from_ssgd(cases[c].strategy, cases[c].optimizer, false) < 0.01)
+            fail_msg("%s, %s", cases[c].strategy, cases[c].optimizer);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -194,6 +274,8 @@ int main(void)
         cmocka_unit_test(ssgd_is_sgd_on_the_mean),
         cmocka_unit_test(ssgd_is_any_optimizer_on_the_mean),
         cmocka_unit_test(ssgd_events_and_skips),
+        cmocka_unit_test(alone_they_are_sequential),
+        cmocka_unit_test(alone_they_are_not_sequential),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

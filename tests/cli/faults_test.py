@@ -1,6 +1,7 @@
 """Ranks that stall, die, or are started differently: every other rank ends with an error that names them, within the
 deadline, and checkpoints stay whole."""
 import os
+import re
 import signal
 import time
 import unittest
@@ -8,13 +9,23 @@ import mpi_tool
 from cli_tool import CliTest, TINY, records, run, start
 
 JOB = ["train", "--model", "mlp:hidden=32", *TINY, "--no-eval", "--method", "topk"]
+STRATEGIES = ("ssgd", "dga:delay=3", "local:every=4")
+ENDLESS = ["--steps", "10000000", "--timeout", "2"]
+
+
+def last_saved(folder):
+    return max(int(n[5:]) for n in os.listdir(folder) if n[5:].isdigit())
+
+
+def hash_of(output):
+    return re.search(r"params hash +(\w{16})", output)[1]
 
 
 class Faults(CliTest):
     def test_in_process(self):
         for fault, words in (("stall=30", r"rank 2 sent nothing for 1\.0 s|this rank \(2\) may be cut off"), ("kill=30", "kill"),
                              ("corrupt=0.2", "rank 2"), ("truncate=0.2", "rank 2"), ("garbage=0.2", "rank 2"),
-                             ("oversize=0.2", "rank 2"), ("replay=0.2", "rank 2"), ("drop=0.3", "sent nothing for 1.0 s")):
+                             ("oversize=0.2", "rank 2"), ("drop=0.3", "sent nothing for 1.0 s")):
             begin = time.time()
             done = run(*JOB, "--workers", "4", "--steps", "400", "--timeout", "1", "--fault", "2=fault:" + fault,
                        "--out", self.path("run.jsonl"))
@@ -23,6 +34,29 @@ class Faults(CliTest):
             self.assertLess(time.time() - begin, 30)
             for name in os.listdir(self.folder):
                 self.assertEqual((name, records(self.path(name))[-1]["type"]), ("run.jsonl", "failed"), fault)
+
+    def test_dead_rank(self):
+        """The others end long before their deadline, and what they have saved leads where nobody has died."""
+        for strategy in STRATEGIES:
+            args = [*JOB, "--workers", "3", "--strategy", strategy, "--steps", "150"]
+            begin = time.time()
+            died = run(*args, "--save", self.path(strategy), "--save-every", "10", "--timeout", "50",
+                       "--fault", "2=fault:kill=150")
+            self.assertEqual(died.returncode, 1, strategy)
+            self.assertIn("rank 2: killed by fault", died.stderr.splitlines()[0], strategy)
+            self.assertLess(time.time() - begin, 40, strategy)
+            resumed = self.ok(*args, "--resume", self.path(strategy))
+            self.assertEqual(hash_of(resumed), hash_of(self.ok(*args)), strategy)
+
+    def test_replay(self):
+        """What comes again, long after the set-up, is known to be of a step before."""
+        for strategy in STRATEGIES:
+            done = run(*JOB, "--workers", "4", "--steps", "400", "--timeout", "1", "--strategy", strategy,
+                       "--fault", "2=fault:replay=0.005")
+            self.assertEqual(done.returncode, 1, strategy)
+            told = re.match(r"telegrad: message from rank 2: step=(\d+): expected (\d+)", done.stderr)
+            self.assertTrue(told, (strategy, done.stderr))
+            self.assertLess(int(told[1]), int(told[2]), strategy)
 
     @unittest.skipUnless(mpi_tool.AVAILABLE, mpi_tool.WHY)
     def test_started_differently(self):
@@ -56,9 +90,8 @@ class Faults(CliTest):
         self.assertEqual(job.returncode, 130, errors)
         self.assertTrue(records(self.path("run.jsonl"))[-1]["interrupted"])
 
-    def job_under_way(self, folder):
-        job = mpi_tool.mpirun((3, [*JOB, "--steps", "10000000", "--timeout", "2", "--save", folder,
-                                   "--save-every", "200"]), start=True)
+    def job_under_way(self, folder, *args):
+        job = mpi_tool.mpirun((3, [*JOB, *args, "--save", folder, "--save-every", "100"]), start=True)
         deadline = time.time() + 60
         while time.time() < deadline and not (os.path.isdir(folder) and any(
                 not n.endswith(".tmp") for n in os.listdir(folder))):
@@ -67,40 +100,59 @@ class Faults(CliTest):
         self.assertEqual(len(ranks), 3)
         return job, ranks
 
-    def resumes(self, folder):
-        step = max(int(n[5:]) for n in os.listdir(folder) if n[5:].isdigit())
-        done = mpi_tool.mpirun((3, [*JOB, "--steps", str(step + 3), "--resume", folder]))
-        self.assertEqual(done.returncode, 0, done.stderr)
-
-    @unittest.skipUnless(mpi_tool.AVAILABLE, mpi_tool.WHY)
-    def test_stopped_rank(self):
-        folder = self.path("ck")
-        job, ranks = self.job_under_way(folder)
-        os.kill(ranks[1], signal.SIGSTOP)
+    def outcome(self, job, ranks):
+        """Exit status and output; nothing is left of it."""
         try:
             output = job.communicate(timeout=30)[0]
         finally:
             if job.poll() is None:
                 os.killpg(job.pid, signal.SIGKILL)
-            try:
-                os.kill(ranks[1], signal.SIGKILL)
-            except ProcessLookupError:
-                pass
-        self.assertNotEqual(job.returncode, 0)
+            for rank in ranks:
+                try:
+                    os.kill(rank, signal.SIGKILL)
+                except ProcessLookupError:
+                    pass
+        return job.returncode, output
+
+    def resumes(self, folder):
+        done = mpi_tool.mpirun((3, [*JOB, "--steps", str(last_saved(folder) + 3), "--resume", folder]))
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+    @unittest.skipUnless(mpi_tool.AVAILABLE, mpi_tool.WHY)
+    def test_stopped_rank(self):
+        folder = self.path("ck")
+        job, ranks = self.job_under_way(folder, *ENDLESS)
+        os.kill(ranks[1], signal.SIGSTOP)
+        status, output = self.outcome(job, ranks)
+        self.assertNotEqual(status, 0)
         self.assertRegex(output, r"rank [012] (sent|took) nothing for")
         self.resumes(folder)
 
     @unittest.skipUnless(mpi_tool.AVAILABLE, mpi_tool.WHY)
+    def test_rank_that_returns_in_time(self):
+        """Nothing but time is lost: the hash is that of a run in which nobody was away."""
+        for strategy in (*STRATEGIES, "gossip:mean=10"):
+            args = ["--strategy", strategy, "--steps", "400", "--timeout", "10",
+                    *(["--method", "dense"] if "gossip" in strategy else [])]
+            folder = self.path(strategy)
+            job, ranks = self.job_under_way(folder, *args)
+            os.kill(ranks[1], signal.SIGSTOP)
+            back = time.time() + 1
+            calm = run(*JOB, *args, "--workers", "3")
+            time.sleep(max(0, back - time.time()))
+            saved = last_saved(folder)
+            os.kill(ranks[1], signal.SIGCONT)
+            status, output = self.outcome(job, ranks)
+            self.assertLess(saved, 400, "over before the rank was stopped")
+            self.assertEqual(status, 0, (strategy, output))
+            self.assertEqual(hash_of(output), hash_of(calm.stdout), strategy)
+
+    @unittest.skipUnless(mpi_tool.AVAILABLE, mpi_tool.WHY)
     def test_killed_rank(self):
         folder = self.path("ck")
-        job, ranks = self.job_under_way(folder)
+        job, ranks = self.job_under_way(folder, *ENDLESS)
         os.kill(ranks[2], signal.SIGKILL)
-        try:
-            job.communicate(timeout=30)
-        finally:
-            if job.poll() is None:
-                os.killpg(job.pid, signal.SIGKILL)
-        self.assertNotEqual(job.returncode, 0)
+        self.assertNotEqual(self.outcome(job, ranks)[0], 0)
         self.resumes(folder)
 
 
