@@ -1,13 +1,16 @@
 #!/usr/bin/env python3
-"""How long runs that trained without a link would take over links: over_links.py [--epoch] [--write FOLDER] LINK... -- RUN-SEED.jsonl ...
+"""How long runs that trained without a link would take over links:
+    over_links.py [--epoch] [--tau TIME] [--write FOLDER] LINK... -- RUN-SEED.jsonl ...
 prints a Markdown table, with --epoch of the mean epoch in the place of all.
 
 A LINK is NAME=LINK of telegrad ("wifi=50mbit,10ms"). Of each row the first seed's settings are taken; computing and coding are measured here,
-alone, once a row, which needs a quiet machine; of rows that compute the same, the least disturbed computing counts for all. Then all steps
-are simulated (`train --clock virtual --sim-only`). Beside each time: how many times faster that is than the first row's. With --write FOLDER
-the first seed of each row is also written to FOLDER/NAME/ROW-SEED.jsonl, joined where it was resumed, its epochs' seconds those of the link
-(all steps alike): for curves.py and `telegrad report`.
+alone, once a row, which needs a quiet machine; of rows that compute the same, the least disturbed computing counts for all. With --tau ("43ms")
+nothing is measured: computing of a step takes that, coding no time. Then all steps are simulated (`train --clock virtual --sim-only`). Beside
+each time: how many times faster that is than the first row's. With --write FOLDER the first seed of each row is also written to
+FOLDER/NAME/ROW-SEED.jsonl, joined where it was resumed, its epochs' seconds those of the link (all steps alike): for curves.py and
+`telegrad report`.
 TELEGRAD=build/release/telegrad"""
+import argparse
 import json
 import os
 import pathlib
@@ -36,7 +39,9 @@ def options(start):
 
 
 def train(out, *args):
-    subprocess.run([TELEGRAD, "train", "--clock", "virtual", "--no-eval", "--out", out, *args], check=True, stdout=subprocess.DEVNULL)
+    done = subprocess.run([TELEGRAD, "train", "--clock", "virtual", "--no-eval", "--out", out, *args], check=False, stdout=subprocess.DEVNULL)
+    if done.returncode != 0:
+        sys.exit(f"over_links.py: {' '.join(args)}: exit status {done.returncode}")
     return [json.loads(line) for line in open(out, encoding="utf-8")]
 
 
@@ -58,12 +63,12 @@ def measure(rows, folder):
     return measured
 
 
-def seconds(start, measured, links, folder):
-    """Of all steps over each link."""
+def written(measured, folder):
+    """A file for --tau."""
     times = f"{folder}/times.jsonl"
     with open(times, "w", encoding="utf-8") as file:
         file.write(json.dumps(measured) + "\n")
-    return [simulate(f"{folder}/answer.jsonl", start, "--tau", times, "--link", link) for link in links]
+    return times
 
 
 def write(folder, name, row, records, total):
@@ -81,31 +86,40 @@ def clock(s):
     return f"{s:.1f} s" if s < 60 else f"{s / 60:.1f} min" if s < 3600 else f"{s / 3600:.1f} h"
 
 
+def arguments():
+    words = sys.argv[1:]
+    cut = words.index("--") if "--" in words else len(words)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--epoch", action="store_true")
+    parser.add_argument("--tau", metavar="TIME")
+    parser.add_argument("--write", metavar="FOLDER")
+    parser.add_argument("links", nargs="+", metavar="NAME=LINK")
+    args = parser.parse_args(words[:cut])
+    args.runs = words[cut + 1:]
+    if not args.runs or any("=" not in link for link in args.links):
+        parser.error("allowed: NAME=LINK... -- RUN-SEED.jsonl ...")
+    return args
+
+
 def main():
-    args = sys.argv[1:]
-    epoch = args[:1] == ["--epoch"]
-    args = args[epoch:]
-    folder = args[1] if args[:1] == ["--write"] and len(args) > 1 else None
-    args = args[2 if folder else 0:]
-    if "--" not in args[1:-1] or any("=" not in link for link in args[:args.index("--")]):
-        sys.exit(__doc__)
-    cut = args.index("--")
-    names, links = zip(*(text.split("=", 1) for text in args[:cut]))
-    rows, base = by_row(args[cut + 1:]), None
+    args = arguments()
+    names, links = zip(*(text.split("=", 1) for text in args.links))
+    rows, base = by_row(args.runs), None
     starts = {row: runs[0][0] for row, runs in rows.items()}
-    print("| run | computing, ms a step | " + " | ".join(f"{name}: {link}" for name, link in zip(names, links)) + " |")
-    print("|---|---|" + "---|" * len(links))
-    with tempfile.TemporaryDirectory() as folder_of_times:
-        measured = measure(starts, folder_of_times)
+    print(("| run |" if args.tau else "| run | computing, ms a step |") + "".join(f" {text.replace('=', ': ')} |" for text in args.links))
+    print("|---|" + "---|" * (len(links) + (not args.tau)))
+    with tempfile.TemporaryDirectory() as folder:
+        measured = None if args.tau else measure(starts, folder)
         for row, start in starts.items():
-            took = seconds(start, measured[row], links, folder_of_times)
+            tau = args.tau or written(measured[row], folder)
+            took = [simulate(f"{folder}/answer.jsonl", start, "--tau", tau, "--link", link) for link in links]
             base = base or took
-            part = start["steps"] / start["steps_per_epoch"] if epoch else 1
-            cells = " | ".join(f"{clock(s / part)} = {b / s:.2f}x" for s, b in zip(took, base))
-            print(f"| {row} | {measured[row]['tau_ms']:.1f} | {cells} |", flush=True)
-            if folder:
+            part = start["steps"] / start["steps_per_epoch"] if args.epoch else 1
+            cells = ([] if args.tau else [f"{measured[row]['tau_ms']:.1f}"]) + [f"{clock(s / part)} = {b / s:.2f}x" for s, b in zip(took, base)]
+            print(f"| {row} | {' | '.join(cells)} |", flush=True)
+            if args.write:
                 for name, total in zip(names, took):
-                    write(folder, name, row, rows[row][0], total)
+                    write(args.write, name, row, rows[row][0], total)
 
 
 main()

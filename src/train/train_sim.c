@@ -150,8 +150,8 @@ static tg_status create(train_sim *s, const train_job *job, const char *data)
 {
     model_input in;
     TG_TRY(input_of(job, data, &in));
-    in.bf16 = job->precision == TRAIN_BF16;
     const bool measured = job->tau_ns == 0 && !(job->times && job->times->layers > 0);
+    in.bf16 = measured && job->precision == TRAIN_BF16; /* otherwise this CPU need not have it */
     TG_TRY(model_create(job->model, &in, measured ? job->batch : 1, job->seed, &s->model));
     TG_TRY(list_tensors(s));
     return walk(s, job);

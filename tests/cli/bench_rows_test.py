@@ -86,6 +86,9 @@ class Rows(CliTest):
         seconds = epoch[-1].split(" | ")[2].split(" = ")[0]
         minutes = float(dense[0][0].removesuffix(" min"))
         self.assertAlmostEqual(float(seconds.removesuffix(" s")) * 3000 / 16 / 60 / minutes, 1, delta=0.1)
+        told = [self.table("over_links.py", "--tau", "7ms", "slow=20mbit,50ms", "--", *runs).stdout for _ in range(2)]
+        self.assertEqual(told[0], told[1])
+        self.assertEqual(told[0].splitlines()[0], "| run | slow: 20mbit,50ms |")
 
         # the same run with the link's seconds, in one part
         slow = records(os.path.join(self.path("linked"), "slow", "dgc-1.jsonl"))

@@ -4,7 +4,7 @@ import os
 import signal
 import time
 import unittest
-from cli_tool import CliTest, records, start
+from cli_tool import CliTest, records, run, start
 
 MODEL = ["train", "--model", "mlp:hidden=32", "--data", "glyphs:train=640,test=16", "--batch", "4", "--no-eval"]
 VIRTUAL = ["--clock", "virtual", "--tau", "20ms"]
@@ -88,6 +88,14 @@ class SimOnly(CliTest):
         run = self.last("--workers", "10000", "--steps", "50", "--link", "30ms", "--slow", "9999:2x", "--link-of", "5000=50ms",
                         "--sim-only")
         self.assertAlmostEqual(run[-1]["seconds"], 50 * 0.140, 6)
+
+    def test_precision(self):
+        """Of a CPU that this one need not be, if it has not to be measured."""
+        job = [*MODEL, "--sim-only", "--clock", "virtual", "--steps", "4", "--precision", "bf16"]
+        self.assertEqual(run(*job, "--tau", "5ms", TG_CPU="ref").returncode, 0)
+        refused = run(*job, "--tau", "measured", TG_CPU="ref")
+        self.assertEqual(refused.returncode, 2)
+        self.assertIn("precision bf16", refused.stderr)
 
     def test_many_clients(self):
         """Likewise where each worker is looked at in each step: who takes part is drawn once a round, not for each of them."""
