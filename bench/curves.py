@@ -49,7 +49,7 @@ def draw(axes, panel):
     else:
         axes.xaxis.get_major_locator().set_params(integer=True)
     axes.grid(alpha=0.3)
-    axes.legend(frameon=False, fontsize=8)
+    axes.legend(frameon=True, framealpha=0.85, edgecolor="none", fontsize=8)
 
 
 def main():

@@ -25,4 +25,4 @@ records=$(files "$results/delays/gpt-" -1.jsonl.gz $gpt)
 # shellcheck disable=SC2086
 "$python" "$here/curves.py" "${1:-$results/delays.svg}" "GPT, tiny Shakespeare:test_loss=$records" "GPT, tiny Shakespeare:test_loss@bytes=$records" \
     "GPT over $link:test_loss@seconds=$(files "$folder/at/gpt-" -1.jsonl $gpt)" \
-    "ResNet-20, CIFAR-10:test_accuracy=$results/compression/resnet20-dense-fp32-1.jsonl.gz,$(files "$results/delays/dga" -1.jsonl.gz 5 10 15 20 5-plain 10-plain 15-plain 20-plain)"
+    "ResNet-20, CIFAR-10:test_accuracy=$results/compression/resnet20-dense-fp32-1.jsonl.gz,$(files "$results/delays/dga" -1.jsonl.gz 5 10 15 20 5-plain 20-plain)"
