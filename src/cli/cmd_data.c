@@ -106,13 +106,16 @@ static tg_status list_json(void)
 static tg_status count_shards(const struct data_options *o, const train_data *d,
                               uint64_t **counts_p)
 {
+    const char *shard = o->common.shard;
+    const int workers = (int)o->common.workers;
     *counts_p = NULL;
+    if (train_data_unit(d) != TRAIN_IMAGES) /* whether it can be sharded so */
+        return train_data_shards(d, shard, o->common.seed, workers, NULL);
     uint64_t *counts = calloc(o->common.workers * train_data_classes(d), sizeof *counts);
     if (counts == NULL)
         return no_memory();
-    const tg_status status =
-        train_data_shards(d, o->common.shard, o->common.seed, (int)o->common.workers, counts);
-    if (status != TG_OK || train_data_unit(d) != TRAIN_IMAGES) {
+    const tg_status status = train_data_shards(d, shard, o->common.seed, workers, counts);
+    if (status != TG_OK) {
         free(counts);
         return status;
     }

@@ -39,7 +39,8 @@ TG_NODISCARD tg_status train_data_samples(const char *spec, size_t holdout, size
 
 /* How many training images of each class each rank gets by `shard` ("dirichlet:alpha=0.5"; NULL:
  * "iid", from which every rank draws the same), counts (world, classes); of a text, which has none,
- * 0. Errors TG_E_SPEC, TG_E_ARG (more ranks than samples; classes of a text), TG_E_NOMEM */
+ * it is left alone and may be NULL. Errors TG_E_SPEC, TG_E_ARG (more ranks than samples; classes of
+ * a text), TG_E_NOMEM */
 TG_NODISCARD tg_status train_data_shards(const train_data *d, const char *shard, uint64_t seed,
                                          int world, uint64_t *counts);
 

@@ -248,7 +248,6 @@ tg_status train_data_shards(const train_data *d, const char *shard, uint64_t see
     tg_spec *spec;
     uint32_t *owner = NULL;
     TG_TRY(shard_parse(shard ? shard : "iid", &spec));
-    memset(counts, 0, (size_t)world * classes * sizeof *counts);
     tg_status status;
     if (d->set->unit != TRAIN_IMAGES) {
         bool pieces;
@@ -256,6 +255,7 @@ tg_status train_data_shards(const train_data *d, const char *shard, uint64_t see
         tg_spec_free(spec);
         return status;
     }
+    memset(counts, 0, (size_t)world * classes * sizeof *counts);
     status = train_alloc(p->count, sizeof *owner, &owner);
     if (status == TG_OK && !shard_is_iid(spec))
         status = shard_assign(spec, p->labels, p->count, classes, seed, world, owner);
