@@ -1,0 +1,159 @@
+/* Memory of exchanges in flight: that of so many as the strategy says, however many steps there
+ * are and however late the link makes them. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "telegrad/telegrad.h"
+
+#include <malloc.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { P = 2, N = 1 << 14, STEPS = 64 };
+
+#if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
+enum { COUNTS = false }; /* their heap does not say what it holds */
+#else
+enum { COUNTS = true };
+#endif
+
+/* Bytes that the program holds, of all threads. */
+static size_t heap(void)
+{
+    const struct mallinfo2 info = mallinfo2();
+    return info.uordblks + info.hblkhd;
+}
+
+typedef struct rank {
+    const char *method, *strategy;
+    tg_transport *transport;
+    size_t *used; /* (STEPS) bytes of the heap after each step, of all ranks; NULL: not asked */
+    tg_status status;
+    char error[512];
+} rank;
+
+static tg_status train(rank *r, tg_session *s, float *w, float *g)
+{
+    static const size_t shape[1] = {N};
+    const tg_tensor tensor = {.struct_size = sizeof tensor,
+                              .name = "w",
+                              .shape = shape,
+                              .ndim = 1,
+                              .param = tg_array_f32(w, N),
+                              .grad = tg_array_f32(g, N)};
+    uint32_t id;
+    TG_TRY(tg_session_add(s, &tensor, &id));
+    TG_TRY(tg_session_begin(s));
+    for (size_t t = 0; t < STEPS; t++) {
+        TG_TRY(tg_grad_wait(s, id));
+        for (size_t i = 0; i < N; i++)
+            g[i] = (float)((i * 7 + t * 3) % 11) - 5;
+        TG_TRY(tg_grad_ready(s, id));
+        TG_TRY(tg_step(s, NULL));
+        if (r->used != NULL)
+            r->used[t] = heap();
+    }
+    return tg_session_finish(s);
+}
+
+static tg_status session(rank *r)
+{
+    tg_link link;
+    TG_TRY(tg_link_parse("1gbit,5ms", &link));
+    TG_TRY(tg_transport_shaped(r->transport, &link, &r->transport));
+    const tg_session_config config = {.struct_size = sizeof config,
+                                      .method = r->method,
+                                      .strategy = r->strategy,
+                                      .optimizer = "sgd:lr=0.1",
+                                      .timeout_ms = 60000};
+    tg_session *s;
+    TG_TRY(tg_session_create(&config, r->transport, &s));
+    float *w = calloc(N, sizeof *w), *g = calloc(N, sizeof *g);
+    const tg_status status = train(r, s, w, g);
+    tg_session_destroy(s);
+    free(w);
+    free(g);
+    return status;
+}
+
+static void *run_rank(void *arg)
+{
+    rank *r = arg;
+    r->status = session(r);
+    if (r->status != TG_OK)
+        snprintf(r->error, sizeof r->error, "%s", tg_error());
+    tg_transport_destroy(r->transport);
+    return NULL;
+}
+
+static void run(const char *method, const char *strategy, size_t *used)
+{
+    rank r[P];
+    tg_transport *transport[P];
+    pthread_t thread[P];
+    assert_int_equal(tg_transport_inproc(P, transport), TG_OK);
+    for (int i = 0; i < P; i++) {
+        r[i] = (rank){.method = method,
+                      .strategy = strategy,
+                      .transport = transport[i],
+                      .used = i == 0 ? used : NULL};
+        assert_int_equal(pthread_create(&thread[i], NULL, run_rank, &r[i]), 0);
+    }
+    for (int i = 0; i < P; i++)
+        pthread_join(thread[i], NULL);
+    for (int i = 0; i < P; i++)
+        if (r[i].status != TG_OK)
+            fail_msg("%s, %s, rank %d: %s", method, strategy, i, r[i].error);
+}
+
+static size_t most(const size_t *used, size_t from, size_t to)
+{
+    size_t peak = 0;
+    for (size_t t = from; t < to; t++)
+        peak = used[t] > peak ? used[t] : peak;
+    return peak;
+}
+
+/* Gradients' worth of memory that a rank holds, at most, in the later half of a run: what is under
+ * way by then is all that there will be. */
+static double held(const char *method, const char *strategy)
+{
+    static size_t used[STEPS];
+    const size_t before = heap(), gradient = N * sizeof(float);
+    run(method, strategy, used);
+    const size_t early = most(used, 0, STEPS / 2), late = most(used, STEPS / 2, STEPS);
+    if (late > early + gradient)
+        fail_msg("%s, %s: %zu bytes, then %zu", method, strategy, early, late);
+    return (double)(late - before) / (double)gradient / P;
+}
+
+/* docs/strategies.md says what a step of delay holds. */
+static void test_memory_by_delay(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *method;
+        double least, most;
+    } cases[] = {{"dense", 4.9, 5.1}, {"2bit", 3.1, 3.3}};
+    if (!COUNTS)
+        skip();
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        const double few = held(cases[c].method, "dga:delay=4"),
+                     many = held(cases[c].method, "dga:delay=16"), each = (many - few) / 12,
+                     rounds = held(cases[c].method, "dga:delay=16,every=4");
+        if (each < cases[c].least || each > cases[c].most)
+            fail_msg("%s: %g gradients for a step of delay", cases[c].method, each);
+        assert_true(rounds < few + 2); /* four under way, and a block that fills */
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_memory_by_delay)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
