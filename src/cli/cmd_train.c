@@ -62,10 +62,13 @@ static void print_cost(const struct run_result *result)
         printf("sent in node   %s in all\n", format_bytes((double)end->bytes_near).text);
     printf("ratio          %s of the gradient, %s of the traffic of a dense exchange\n",
            format_ratio(end->ratio, "x").text, format_ratio(end->ratio_wire, "x").text);
-    if (isfinite(end->kept))
-        printf("coding         %.3g %% of the elements kept; %.3g ns an element to encode, %.3g to "
-               "decode\n",
-               100 * end->kept, end->encode_ns_element, end->decode_ns_element);
+    if (!isfinite(end->kept))
+        return;
+    printf("coding         %.3g %% of the elements kept", 100 * end->kept);
+    if (end->encode_ns_element > 0) /* not on a virtual clock where coding takes no time */
+        printf("; %.3g ns an element to encode, %.3g to decode", end->encode_ns_element,
+               end->decode_ns_element);
+    putchar('\n');
 }
 
 static int print_result(const struct run_about *about, const struct run_result *result)

@@ -290,7 +290,7 @@ static void test_refused(void **state)
         {"signsgd", "gossip", "what method \"signsgd\" leaves out of them would be missing"},
         {"topk", "gossip", "what method \"topk\" leaves out of them would be missing"},
         {"dense", "gossip:mean=0", "mean=0: allowed: at least 1 step"},
-        {"dense", "streaming:fragments=7", "fragments=7, but there are 1 buckets"},
+        {"dense", "streaming:fragments=7", "fragments=7 with a bucket count of 1"},
         {"dense", "local:every=2,after=2x", "after=2x"},
     };
     for (size_t c = 0; c <= sizeof cases / sizeof *cases; c++) {

@@ -105,7 +105,7 @@ static tg_status check(const tg__strategy *s, const tg__outer *c)
     const char *name = tg_spec_name(s->spec);
     if (c->fragments > s->nbuckets)
         return tg_fail(TG_E_SPEC,
-                       "strategy \"%s\": fragments=%u, but there are %zu buckets: allowed: at most "
+                       "strategy \"%s\": fragments=%u with a bucket count of %zu: allowed: at most "
                        "so many; a smaller bucket_bytes (--fusion) makes more buckets",
                        name, c->fragments, s->nbuckets);
     if (c->fragments > c->every)
