@@ -31,6 +31,11 @@ class SimulatedTime(CliTest):
         self.assertEqual(run[-1]["compute_ms_median"], 20)
         self.assertEqual(self.seconds("--steps", "3", "--accumulate", "2"), 0.12)
 
+    def test_coding_is_told_where_it_takes_time(self):
+        job = [*MODEL, "--workers", "2", "--steps", "2", "--no-eval", "--clock", "virtual"]
+        self.assertRegex(self.ok(*job, "--tau", "20ms"), r"\ncoding +100 % of the elements kept\n")
+        self.assertRegex(self.ok(*job), r"\ncoding +100 % of the elements kept; [0-9.e-]+ ns an element to encode, [0-9.e-]+ to decode\n")
+
     def test_resuming_goes_on(self):
         folder = self.path("saved")
         self.train(*VIRTUAL, "--steps", "4", "--save", folder)
