@@ -8,7 +8,7 @@ from cli_tool import CliTest, TINY
 WARMUP, STEPS, K = 2, 11, 3
 JOB = ["--model", "mlp:hidden=8", *TINY, "--workers", "2", "--steps", str(STEPS), "--no-eval"]
 BIT = ["--method", "2bit:threshold=auto"]
-CLOCKS = {"real": ["--link", "100mbit,150ms"], "virtual": ["--clock", "virtual", "--tau", "5ms", "--link", "100mbit,60ms"]}
+CLOCKS = {"real": ["--link", "100mbit,300ms"], "virtual": ["--clock", "virtual", "--tau", "5ms", "--link", "100mbit,60ms"]}
 
 
 class EventOrder(CliTest):
@@ -80,7 +80,7 @@ class EventOrder(CliTest):
         """S-SGD and BIT-SGD wait in each step for its own mean."""
         for clock, options in CLOCKS.items():
             for method in ([], BIT):
-                for at, _ in self.events(*options, *method):
+                for at, _ in self.events(*options, "--link", "100mbit,20ms", *method):
                     with self.subTest(clock=clock, method=method):
                         self.check_each_step(at)
                         for t in range(1, STEPS):

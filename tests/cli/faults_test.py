@@ -1,5 +1,6 @@
 """Ranks that stall, die, or are started differently: every other rank ends with an error that names them, within the
 deadline, and checkpoints stay whole."""
+import contextlib
 import os
 import re
 import signal
@@ -96,9 +97,7 @@ class Faults(CliTest):
         while time.time() < deadline and not (os.path.isdir(folder) and any(
                 not n.endswith(".tmp") for n in os.listdir(folder))):
             time.sleep(0.01)
-        ranks = mpi_tool.ranks_of(job)
-        self.assertEqual(len(ranks), 3)
-        return job, ranks
+        return job, mpi_tool.ranks_of(job)
 
     def outcome(self, job, ranks):
         """Exit status and output; nothing is left of it."""
@@ -122,35 +121,43 @@ class Faults(CliTest):
     def test_stopped_rank(self):
         folder = self.path("ck")
         job, ranks = self.job_under_way(folder, *ENDLESS)
+        self.assertEqual(len(ranks), 3)
         os.kill(ranks[1], signal.SIGSTOP)
         status, output = self.outcome(job, ranks)
         self.assertNotEqual(status, 0)
         self.assertRegex(output, r"rank [012] (sent|took) nothing for")
         self.resumes(folder)
 
+    def away_for_a_second(self, folder, args):
+        """The last step saved while a rank of a job with such arguments was away, and the job's exit status and output."""
+        job, ranks = self.job_under_way(folder, *args)
+        with contextlib.suppress(IndexError, ProcessLookupError):  # over already
+            os.kill(ranks[1], signal.SIGSTOP)
+            time.sleep(1)
+        saved = last_saved(folder)
+        with contextlib.suppress(IndexError, ProcessLookupError):
+            os.kill(ranks[1], signal.SIGCONT)
+        return saved, *self.outcome(job, ranks)
+
     @unittest.skipUnless(mpi_tool.AVAILABLE, mpi_tool.WHY)
     def test_rank_that_returns_in_time(self):
         """Nothing but time is lost: the hash is that of a run in which nobody was away."""
         for strategy in (*STRATEGIES, "gossip:mean=10"):
-            args = ["--strategy", strategy, "--steps", "400", "--timeout", "10",
-                    *(["--method", "dense"] if "gossip" in strategy else [])]
-            folder = self.path(strategy)
-            job, ranks = self.job_under_way(folder, *args)
-            os.kill(ranks[1], signal.SIGSTOP)
-            back = time.time() + 1
-            calm = run(*JOB, *args, "--workers", "3")
-            time.sleep(max(0, back - time.time()))
-            saved = last_saved(folder)
-            os.kill(ranks[1], signal.SIGCONT)
-            status, output = self.outcome(job, ranks)
-            self.assertLess(saved, 400, "over before the rank was stopped")
-            self.assertEqual(status, 0, (strategy, output))
-            self.assertEqual(hash_of(output), hash_of(calm.stdout), strategy)
+            for steps in (400, 3200, 25600):  # where the job was over before its rank was stopped, a longer one
+                args = ["--strategy", strategy, "--steps", str(steps), "--timeout", "10",
+                        *(["--method", "dense"] if "gossip" in strategy else [])]
+                saved, status, output = self.away_for_a_second(self.path("%s-%d" % (strategy, steps)), args)
+                self.assertEqual(status, 0, (strategy, output))
+                if saved < steps:
+                    break
+            self.assertLess(saved, steps, "over before the rank was stopped")
+            self.assertEqual(hash_of(output), hash_of(self.ok(*JOB, *args, "--workers", "3")), strategy)
 
     @unittest.skipUnless(mpi_tool.AVAILABLE, mpi_tool.WHY)
     def test_killed_rank(self):
         folder = self.path("ck")
         job, ranks = self.job_under_way(folder, *ENDLESS)
+        self.assertEqual(len(ranks), 3)
         os.kill(ranks[2], signal.SIGKILL)
         self.assertNotEqual(self.outcome(job, ranks)[0], 0)
         self.resumes(folder)
