@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """How long runs that trained without a link would take over links:
     over_links.py [--epoch] [--tau TIME] [--write FOLDER] LINK... -- RUN-SEED.jsonl ...
-prints a Markdown table, with --epoch of the mean epoch in the place of all.
+prints a Markdown table, with --epoch of the last epoch, when all warm-ups are over, in the place of all.
 
 A LINK is NAME=LINK of telegrad ("wifi=50mbit,10ms"). Of each row the first seed's settings are taken; computing and coding are measured here,
 alone, once a row, which needs a quiet machine; of rows that compute the same, the least disturbed computing counts for all. With --tau ("43ms")
@@ -45,10 +45,10 @@ def train(out, *args):
     return [json.loads(line) for line in open(out, encoding="utf-8")]
 
 
-def simulate(answer, start, *args):
-    """Seconds of all its steps, which --steps may have said."""
-    end = train(answer, *options(start), "--sim-only", "--steps", str(start["steps"]), *args)[-1]
-    assert end["steps"] == start["steps"], "other steps"
+def simulate(answer, start, steps, *args):
+    """Seconds of so many of its steps."""
+    end = train(answer, *options(start), "--sim-only", "--steps", str(steps), *args)[-1]
+    assert end["steps"] == steps, "other steps"
     return end["seconds"]
 
 
@@ -112,10 +112,13 @@ def main():
         measured = None if args.tau else measure(starts, folder)
         for row, start in starts.items():
             tau = args.tau or written(measured[row], folder)
-            took = [simulate(f"{folder}/answer.jsonl", start, "--tau", tau, "--link", link) for link in links]
-            base = base or took
-            part = start["steps"] / start["steps_per_epoch"] if args.epoch else 1
-            cells = ([] if args.tau else [f"{measured[row]['tau_ms']:.1f}"]) + [f"{clock(s / part)} = {b / s:.2f}x" for s, b in zip(took, base)]
+            def over(steps, start=start, tau=tau):
+                return [simulate(f"{folder}/answer.jsonl", start, steps, "--tau", tau, "--link", link) for link in links]
+            took = shown = over(start["steps"])
+            if args.epoch:
+                shown = [t - b for t, b in zip(took, over(start["steps"] - start["steps_per_epoch"]))]
+            base = base or shown
+            cells = ([] if args.tau else [f"{measured[row]['tau_ms']:.1f}"]) + [f"{clock(s)} = {b / s:.2f}x" for s, b in zip(shown, base)]
             print(f"| {row} | {' | '.join(cells)} |", flush=True)
             if args.write:
                 for name, total in zip(names, took):

@@ -158,8 +158,11 @@ static tg_status run(struct watch *w, const train_sim *s, const train_job *job, 
     const size_t samples = samples_of(w, s);
     w->epoch_steps = (double)samples /
                      ((double)job->batch * job->accumulate * (double)w->about->options->workers);
-    TG_TRY(train_simulate(s, job, samples, (int)w->about->options->workers, link, &events,
-                          &w->result.end));
+    const tg_status status = train_simulate(s, job, samples, (int)w->about->options->workers, link,
+                                            &events, &w->result.end);
+    if (status == TG_E_SPEC && samples == 0)
+        return tg_fail(status, "%s, or with the data (%s is not here)", tg_error(), w->data->name);
+    TG_TRY(status);
     return records_end(w->records, &w->result);
 }
 

@@ -137,8 +137,9 @@ typedef struct train_start_info {
     size_t params, tensors;
     size_t context; /* of tokens; 0: images */
     const char *shard;
-    uint64_t steps, steps_per_epoch, first_step; /* first_step > 0 after a resume */
-    const train_times *times;                    /* the job's, known; NULL: time is measured */
+    uint64_t steps, first_step; /* first_step > 0 after a resume */
+    uint64_t steps_per_epoch;   /* 0: not known (train_simulate) */
+    const train_times *times;   /* the job's, known; NULL: time is measured */
 } train_start_info;
 
 typedef struct train_step_info {
@@ -306,8 +307,9 @@ TG_NODISCARD tg_status train_sim_exchanges(const train_sim *s, const train_job *
 /* What train_run would tell rank 0 of `world` ranks, all behind the link, by a clock of simulated
  * time, but for losses, hashes and evaluations: nothing is computed. Coding takes what job->times
  * says, nothing with tau_ns, else what is measured here.
- * samples  of an epoch; 0: an epoch is a step
- * Errors   those of the simulation; TG_E_UNSUPPORTED (nodes) */
+ * samples  of an epoch; 0: not known, and job->steps is given
+ * Errors   those of the simulation; TG_E_SPEC (durations in epochs that are not known),
+ *          TG_E_UNSUPPORTED (nodes) */
 TG_NODISCARD tg_status train_simulate(const train_sim *s, const train_job *job, size_t samples,
                                       int world, const tg_link *link, const train_events *events,
                                       train_end_info *end_p);

@@ -24,6 +24,11 @@ static int64_t whole(double ns)
     return llround(fmin(ns, MOST_NS));
 }
 
+static uint64_t epochs(const told *w, uint64_t steps)
+{
+    return w->steps_per_epoch ? steps / w->steps_per_epoch : 0;
+}
+
 static double ms(double ns)
 {
     return ns / 1e6;
@@ -35,7 +40,7 @@ static tg_status tell(const told *w, const tg_sim_step *x, const run_step *recor
         return TG_OK;
     const train_step_info info = {
         .step = x->step + 1,
-        .epoch = x->step / w->steps_per_epoch,
+        .epoch = epochs(w, x->step),
         .loss = NAN,
         .lr = tg_lr_at(w->lr, x->step),
         .tg = {.struct_size = sizeof info.tg,
@@ -195,7 +200,7 @@ static tg_status play(told *w, const train_sim *s, tg_simulation *sim, int world
         TG_TRY(status);
     *end = (train_end_info){.world = world,
                             .steps = w->done,
-                            .epochs = w->done / w->steps_per_epoch,
+                            .epochs = epochs(w, w->done),
                             .interrupted = w->stopped,
                             .test_accuracy = NAN,
                             .test_loss = NAN,
@@ -221,12 +226,32 @@ static tg_status simulate(told *w, const train_sim *s, tg_simulation *sim, int w
     return status;
 }
 
+/* Where the length of an epoch is not known, the strategy counts steps. What methods send is that
+ * after all warm-ups. */
+static tg_status exchanges(const told *w, const train_sim *s, tg_simulation **sim_p)
+{
+    if (w->steps_per_epoch > 0)
+        return train_sim_exchanges(s, w->job, w->steps_per_epoch, sim_p);
+    tg_spec *spec;
+    TG_TRY(tg_registry_parse(TG_KIND_STRATEGY, w->job->strategy, &spec));
+    tg_status status = TG_OK;
+    for (const tg_key *key = tg_spec_entry(spec)->keys; key && key->name; key++)
+        if (status == TG_OK && key->type == TG_KEY_DURATION)
+            status =
+                tg_duration_steps(tg_spec_duration(spec, key->name), 0, key->name, &(uint64_t){0});
+    tg_spec_free(spec);
+    TG_TRY(status);
+    return train_sim_exchanges(s, w->job, 1, sim_p);
+}
+
 tg_status train_simulate(const train_sim *s, const train_job *job, size_t samples, int world,
                          const tg_link *link, const train_events *events, train_end_info *end_p)
 {
     const double step = (double)job->batch * (job->accumulate ? job->accumulate : 1) * world;
     told w = {.job = job, .events = events};
-    w.steps_per_epoch = (double)samples >= step ? (uint64_t)((double)samples / step) : 1;
+    w.steps_per_epoch = samples == 0             ? 0
+                        : (double)samples < step ? 1
+                                                 : (uint64_t)((double)samples / step);
     const uint64_t steps = w.steps = job->steps ? job->steps : job->epochs * w.steps_per_epoch;
     tg_optimizer *optimizer;
     tg_lr_schedule *lr = NULL;
@@ -238,7 +263,7 @@ tg_status train_simulate(const train_sim *s, const train_job *job, size_t sample
                               steps, w.steps_per_epoch, &lr);
     w.lr = lr;
     if (status == TG_OK)
-        status = train_sim_exchanges(s, job, w.steps_per_epoch, &sim);
+        status = exchanges(&w, s, &sim);
     if (status == TG_OK)
         status = simulate(&w, s, sim, world, link, steps, &end);
     run_stats_free(&w.stats);

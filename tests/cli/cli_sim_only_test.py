@@ -97,6 +97,20 @@ class SimOnly(CliTest):
         self.assertEqual(refused.returncode, 2)
         self.assertIn("precision bf16", refused.stderr)
 
+    def test_data_that_are_not_here(self):
+        """How many steps an epoch has is not known then: durations are in steps, or the run is refused, not played with another one."""
+        job = ["train", "--model", "lenet5", "--data", "cifar10:train=1-4,test=5", "--clock", "virtual", "--sim-only", "--tau", "5ms", "--link", "10mbit,5ms",
+               "--steps", "400"]
+        out = self.path("run.jsonl")
+        for way in (["--strategy", "cd:k=4,warmup=100"], ["--method", "dgc:warmup=4ep"], ["--strategy", "gossip"]):
+            self.ok(*job, *way, "--out", out, TELEGRAD_DATA=self.path("none"))
+            start, *steps, end = records(out)
+            self.assertEqual((start["steps_per_epoch"], {s["epoch"] for s in steps}, end["steps"]), (None, {0}, 400), way)
+        for way in (["--strategy", "cd:k=4,warmup=1ep"], ["--strategy", "local:every=4,after=.5ep"], ["--strategy", "gossip:mean=1ep"],
+                    ["--lr-schedule", "cosine:warmup=1ep"]):
+            self.refused(2, [way[1].split("=")[-1], "in steps, or with the data (cifar10:train=1-4,test=5 is not here)"], *job, *way,
+                         TELEGRAD_DATA=self.path("none"))
+
     def test_many_clients(self):
         """Likewise where each worker is looked at in each step: who takes part is drawn once a round, not for each of them."""
         for deadline, steps in ((0, 10), (0.07, 4)): # a round's; none begins after 70 ms
