@@ -60,7 +60,6 @@ for k in 2 5 10 20; do
     images "x2-cd$k" 2 64 --method 2bit:threshold=auto --strategy cd:k=$k,warmup=1ep
     images "x2-cd$k-preview" 2 64 --method 2bit:threshold=auto --strategy cd:k=$k,warmup=1ep,local=preview
 done
-images x2-cd5-eta0.4 2 64 --method 2bit:threshold=auto --strategy cd:k=5,warmup=1ep,eta_loc=0.4
 for workers in 2 4; do
     digits "lenet5-x$workers-ssgd" $workers
     digits "lenet5-x$workers-od" $workers --strategy od:warmup=200
