@@ -115,7 +115,7 @@ def main():
             def over(steps, start=start, tau=tau):
                 return [simulate(f"{folder}/answer.jsonl", start, steps, "--tau", tau, "--link", link) for link in links]
             took = shown = over(start["steps"])
-            if args.epoch:
+            if args.epoch and start["steps"] > start["steps_per_epoch"]:
                 shown = [t - b for t, b in zip(took, over(start["steps"] - start["steps_per_epoch"]))]
             base = base or shown
             cells = ([] if args.tau else [f"{measured[row]['tau_ms']:.1f}"]) + [f"{clock(s)} = {b / s:.2f}x" for s, b in zip(shown, base)]

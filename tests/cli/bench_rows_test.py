@@ -1,4 +1,5 @@
 """What the scripts of bench/ that train rows of a table share: rows.sh goes on where it was stopped; its runs as tables."""
+import json
 import os
 import signal
 import subprocess
@@ -89,6 +90,12 @@ class Rows(CliTest):
         told = [self.table("over_links.py", "--tau", "7ms", "slow=20mbit,50ms", "--", *runs).stdout for _ in range(2)]
         self.assertEqual(told[0], told[1])
         self.assertEqual(told[0].splitlines()[0], "| run | slow: 20mbit,50ms |")
+        one = os.path.join(self.out, "one-1.jsonl")
+        start, *rest = records(runs[1])
+        with open(one, "w", encoding="utf-8") as file:
+            file.writelines(json.dumps(record) + "\n" for record in ({**start, "steps": 16}, *rest))
+        all_of_it, last_epoch = (self.table("over_links.py", *epoch, "--tau", "7ms", "slow=20mbit,50ms", "--", one).stdout for epoch in ([], ["--epoch"]))
+        self.assertEqual(all_of_it, last_epoch)
 
         # the same run with the link's seconds, in one part
         slow = records(os.path.join(self.path("linked"), "slow", "dgc-1.jsonl"))
