@@ -6,6 +6,7 @@
 
 typedef struct gather {
     size_t cap, *len; /* len (size) */
+    size_t *expected; /* (size) SIZE_MAX: any length up to cap */
     uint8_t **msg;    /* (size) envelope room + cap bytes */
     int told, sent, received;
 } gather;
@@ -19,6 +20,7 @@ static void gather_fini(tg__exchange *x)
         free(g->msg[r]);
     free(g->msg);
     free(g->len);
+    free(g->expected);
     free(g);
     x->impl = NULL;
 }
@@ -56,6 +58,9 @@ static tg_status gather_done(tg__exchange *x, uint32_t id, size_t len)
     if (id >= (uint32_t)x->size) {
         g->sent++;
     } else {
+        if (g->expected[id] != SIZE_MAX && g->expected[id] != len)
+            return tg_fail(TG_E_CORRUPT, "rank %u sent %zu bytes where %zu were expected", id, len,
+                           g->expected[id]);
         g->len[id] = len;
         g->received++;
     }
@@ -85,8 +90,11 @@ static tg_status fill(tg__exchange *x, size_t cap)
     g->cap = cap;
     TG_TRY(tg__alloc((size_t)x->size, sizeof *g->len, &g->len));
     TG_TRY(tg__alloc((size_t)x->size, sizeof *g->msg, &g->msg));
-    for (int r = 0; r < x->size; r++)
+    TG_TRY(tg__alloc((size_t)x->size, sizeof *g->expected, &g->expected));
+    for (int r = 0; r < x->size; r++) {
+        g->expected[r] = SIZE_MAX;
         TG_TRY(tg__alloc(TG__ENVELOPE_BYTES + cap, 1, &g->msg[r]));
+    }
     return TG_OK;
 }
 
@@ -118,6 +126,12 @@ void tg__gather_say_all(tg__exchange *x)
 {
     gather *g = x->impl;
     g->len[x->rank] = g->cap;
+}
+
+void tg__gather_expect(tg__exchange *x, int rank, size_t len)
+{
+    gather *g = x->impl;
+    g->expected[rank] = len;
 }
 
 const uint8_t *tg__gather_get(const tg__exchange *x, int rank, size_t *len_p)

@@ -283,6 +283,7 @@ static void free_given(tg__engine *e)
     }
 }
 
+/* The engine has failed with op not done: keep it for as long as the transport may write to it. */
 static void keep(tg__engine *e, tg__op *op)
 {
     pthread_mutex_lock(&e->lock);
@@ -305,9 +306,9 @@ static void keep(tg__engine *e, tg__op *op)
     e->given = op;
 }
 
-void tg__op_release(tg__engine *e, tg__op *op, tg_status status)
+void tg__op_release(tg__engine *e, tg__op *op)
 {
-    if (status != TG_OK && op->state != TG__OP_IDLE) {
+    if (!tg__engine_is_done(e, op)) {
         keep(e, op);
         return;
     }

@@ -53,10 +53,10 @@ TG_NODISCARD tg_status tg__engine_create(tg_transport *transport, tg_driver driv
  * failure), then they must live until the process ends. */
 bool tg__engine_destroy(tg__engine *e);
 
-/* Free op and its bare exchange, both made by malloc. status: what submit or wait returned. After a
- * failure the transport may still write to the buffers: then the engine keeps them until it can
- * free them. */
-void tg__op_release(tg__engine *e, tg__op *op, tg_status status);
+/* Free op and its bare exchange, both made by malloc. op is DONE, was never submitted, or is what
+ * the engine failed with: then the transport may still write to the buffers, and the engine keeps
+ * them until it can free them. */
+void tg__op_release(tg__engine *e, tg__op *op);
 
 /* The hash that envelopes carry from now on; nothing may be under way. */
 void tg__engine_set_session(tg__engine *e, uint64_t hash);

@@ -8,24 +8,33 @@
 
 #define TEXT_CAP 65536u /* longer texts end in a hash of the rest */
 
-static tg_status run(tg__engine *e, const void *own, size_t len, size_t cap, tg__op *op)
+/* What this rank says, len of at most cap bytes; the lowest `full` ranks say cap. */
+typedef struct speech {
+    const void *own;
+    size_t len, cap;
+    int full;
+} speech;
+
+static tg_status run(tg__engine *e, const speech *s, tg__op *op)
 {
     tg_transport *t = tg__engine_transport(e);
-    TG_TRY(tg__gather_create(t->rank, t->size, cap, &op->x));
-    tg__gather_set(op->x, own, len);
+    TG_TRY(tg__gather_create(t->rank, t->size, s->cap, &op->x));
+    tg__gather_set(op->x, s->own, s->len);
+    for (int rank = 0; rank < s->full; rank++)
+        tg__gather_expect(op->x, rank, s->cap);
     TG_TRY(tg__engine_submit(e, op));
     return tg__engine_wait(e, op);
 }
 
-static tg_status gather(tg__engine *e, const void *own, size_t len, size_t cap, tg__op **op_p)
+static tg_status gather(tg__engine *e, const speech *s, tg__op **op_p)
 {
     tg__op *op;
     TG_TRY(tg__alloc(1, sizeof *op, &op));
-    tg_status status = run(e, own, len, cap, op);
+    tg_status status = run(e, s, op);
     if (status == TG_OK)
         *op_p = op;
     else
-        tg__op_release(e, op, status);
+        tg__op_release(e, op);
     return status;
 }
 
@@ -82,7 +91,7 @@ tg_status tg__handshake(tg__engine *e, const char *text)
         return tg_fail(TG_E_NOMEM, "out of memory in the handshake");
     tg_transport *t = tg__engine_transport(e);
     tg__op *op = NULL;
-    tg_status status = gather(e, own, len, TEXT_CAP, &op);
+    tg_status status = gather(e, &(speech){.own = own, .len = len, .cap = TEXT_CAP}, &op);
     for (int rank = 0; status == TG_OK && rank < t->size; rank++) {
         size_t other_len;
         const char *other = (const char *)tg__gather_get(op->x, rank, &other_len);
@@ -90,7 +99,7 @@ tg_status tg__handshake(tg__engine *e, const char *text)
             status = compare(own, len, other, other_len, t->rank, rank);
     }
     if (op != NULL)
-        tg__op_release(e, op, TG_OK);
+        tg__op_release(e, op);
     if (status == TG_OK)
         tg__engine_set_session(e, tg__hash(TG__HASH_START, own, len));
     free(own);
@@ -99,38 +108,26 @@ tg_status tg__handshake(tg__engine *e, const char *text)
 
 tg_status tg__gather_all(tg__engine *e, const void *own, size_t len, void *all)
 {
-    tg_transport *t = tg__engine_transport(e);
+    const int size = tg__engine_transport(e)->size;
     tg__op *op = NULL;
-    TG_TRY(gather(e, own, len, len, &op));
-    tg_status status = TG_OK;
-    for (int rank = 0; rank < t->size; rank++) {
-        size_t got;
-        const uint8_t *bytes = tg__gather_get(op->x, rank, &got);
-        if (got != len) {
-            status = tg_fail(TG_E_CORRUPT, "rank %d sent %zu bytes where %zu were expected", rank,
-                             got, len);
-            break;
-        }
+    TG_TRY(gather(e, &(speech){.own = own, .len = len, .cap = len, .full = size}, &op));
+    for (int rank = 0; rank < size; rank++) {
+        const uint8_t *bytes = tg__gather_get(op->x, rank, &len);
         memcpy((uint8_t *)all + (size_t)rank * len, bytes, len);
     }
-    tg__op_release(e, op, TG_OK);
-    return status;
+    tg__op_release(e, op);
+    return TG_OK;
 }
 
 tg_status tg__share(tg__engine *e, void *data, size_t len)
 {
     const bool says = tg__engine_transport(e)->rank == 0;
     tg__op *op = NULL;
-    size_t got;
-    TG_TRY(gather(e, data, says ? len : 0, len, &op));
-    const uint8_t *bytes = tg__gather_get(op->x, 0, &got);
-    tg_status status = TG_OK;
-    if (got == len)
-        memcpy(data, bytes, len);
-    else
-        status = tg_fail(TG_E_CORRUPT, "rank 0 sent %zu bytes where %zu were expected", got, len);
-    tg__op_release(e, op, TG_OK);
-    return status;
+    TG_TRY(gather(e, &(speech){.own = data, .len = says ? len : 0, .cap = len, .full = 1}, &op));
+    const uint8_t *bytes = tg__gather_get(op->x, 0, &len);
+    memcpy(data, bytes, len);
+    tg__op_release(e, op);
+    return TG_OK;
 }
 
 typedef struct verdict { /* of one rank, sent to all */

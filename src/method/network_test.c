@@ -5,9 +5,11 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include "hostile_transport.h"
 #include "method/handshake.h"
 #include "method/network.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -125,9 +127,53 @@ static void without_a_link(void **state)
     assert_true(ranks[0].net.delay == 0 && ranks[0].net.byte == 0);
 }
 
+/* Rank 1 of 3 says the seconds that it took (8 bytes, after the 9 exchanges of a measurement with 2
+ * messages each) in another length, or nonsense. */
+typedef struct lie {
+    size_t len;
+    double seconds;
+} lie;
+
+static void tell_a_lie(void *arg, uint64_t number, uint16_t *flags_p, uint8_t *payload,
+                       size_t *len_p)
+{
+    const lie *l = arg;
+    (void)flags_p;
+    if (number < 18 || number > 19)
+        return;
+    assert_int_equal(*len_p, sizeof l->seconds);
+    *len_p = l->len;
+    memcpy(payload, &l->seconds, sizeof l->seconds);
+}
+
+static void no_nonsense(void **state)
+{
+    static const tg_driver drivers[] = {TG_DRIVER_THREAD, TG_DRIVER_INLINE};
+    lie lies[] = {{7, 0.1}, {0, 0.1}, {9, 0.1}, {8, -1}, {8, (double)NAN}, {8, (double)INFINITY}};
+    (void)state;
+    for (size_t i = 0; i < sizeof lies / sizeof *lies; i++)
+        for (size_t d = 0; d < 2; d++) {
+            tg_transport *t[3];
+            pthread_t thread[3];
+            memset(ranks, 0, sizeof ranks);
+            assert_int_equal(tg_transport_inproc(3, t), TG_OK);
+            t[1] = hostile_transport(t[1], tell_a_lie, &lies[i]);
+            for (int r = 0; r < 3; r++) {
+                ranks[r] =
+                    (rank){.t = t[r], .driver = drivers[d], .timeout_ns = INT64_C(20000000000)};
+                assert_int_equal(pthread_create(&thread[r], NULL, run_rank, &ranks[r]), 0);
+            }
+            for (int r = 0; r < 3; r++)
+                pthread_join(thread[r], NULL);
+            for (int r = 0; r < 3; r += 2)
+                if (ranks[r].status == TG_OK || strstr(ranks[r].error, "rank 1") == NULL)
+                    fail_msg("lie %zu, rank %d: %s", i, r, ranks[r].error);
+        }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(as_the_link),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(as_the_link), cmocka_unit_test(no_nonsense),
                                        cmocka_unit_test(between_nodes),
                                        cmocka_unit_test(without_a_link)};
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -368,7 +368,7 @@ tg_status tg__session_broadcast(tg_session *s, float *data, size_t n)
     tg_status status = tg__alloc(1, sizeof *op, &op);
     if (status == TG_OK) {
         status = broadcast(s, data, n, codec, op);
-        tg__op_release(s->engine, op, status);
+        tg__op_release(s->engine, op);
     }
     tg_codec_destroy(codec);
     return status;
