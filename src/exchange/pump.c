@@ -377,10 +377,14 @@ static tg_status run(tg__pump *p, int64_t deadline_ns)
     TG_TRY(move_all(p, &finished));
     if (finished > 0 || !p->active)
         return TG_OK;
-    TG_TRY(tg__late_check(p, tg_now_ns(t->clock), &due));
-    tg_status status = t->ops->poll(t, TG__MIN(deadline_ns, due));
+    const int64_t now = tg__late_ran(p, 0);
+    TG_TRY(tg__late_check(p, now, &due));
+    /* A short sleep, so that it shows if the process did not run in it. */
+    const int64_t until = TG__MIN(TG__MIN(deadline_ns, due), now + tg__late_slack_ns(p));
+    tg_status status = t->ops->poll(t, until);
     if (status != TG_OK)
         return status;
+    (void)tg__late_ran(p, until);
     /* Back to the caller even if nothing finished: the poll may have ended because somebody called
      * wake. */
     return move_all(p, &finished);
@@ -390,11 +394,8 @@ tg_status tg__pump_run(tg__pump *p, int64_t deadline_ns)
 {
     if (p->status != TG_OK)
         return dead(p);
-    int64_t now = tg_now_ns(p->transport->clock);
-    if (p->left_ns != 0 && now - p->left_ns > p->timeout_ns / 4)
-        tg__late_forgive(p, p->left_ns, now);
+    (void)tg__late_ran(p, 0);
     tg_status status = run(p, deadline_ns);
-    p->left_ns = tg_now_ns(p->transport->clock);
     return status == TG_OK ? TG_OK : fail(p, status);
 }
 

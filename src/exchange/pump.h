@@ -66,7 +66,7 @@ typedef struct tg__pump {
     int64_t *heard_ns;   /* (2 size), see pump_late.c */
     size_t *under_way; /* (size) bytes given to the transport for that peer, and not sent yet ... */
     size_t total_under_way; /* ... and for all: see TG__PUMP_WINDOW */
-    int64_t left_ns;        /* when tg__pump_run returned last */
+    int64_t ran_ns;         /* when this rank is known to have run last; 0: never */
     tg_status status;       /* first failure: the pump is dead from then on */
     int culprit;            /* of it, a rank; -1: nobody in particular */
     int suspect;            /* ... if that rank blames this one: who is late too; -1: nobody */
@@ -93,8 +93,9 @@ TG_NODISCARD tg_status tg__pump_launch(tg__pump *p, tg__flight *f);
  * stays away for timeout_ns: TG_E_PEER "rank 2 sent nothing for 10.0 s (step 7, bucket 0, exchange
  * direct, round 0)"; transport failures and damaged messages likewise. A failure shuts the
  * transport. The wait for a message begins when all earlier rounds are complete, and anew with
- * every message from the same rank; a pause between two calls longer than a quarter of timeout_ns
- * does not count: then it was this rank that did not listen. */
+ * every message from the same rank. Time in which this rank did not listen is no lateness of a
+ * peer: what passes between two calls, or in one while the process does not run (stopped, frozen,
+ * the machine suspended), does not count if it is more than 1/64 of timeout_ns at a stretch. */
 TG_NODISCARD tg_status tg__pump_run(tg__pump *p, int64_t deadline_ns);
 
 /* Launch and run until f is finished: for handshakes and tests. */

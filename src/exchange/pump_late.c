@@ -158,7 +158,8 @@ tg_status tg__late_blame(tg__pump *p, const tg__flight *f, const tg__post *m, tg
     return tg_fail(status, "%s%s " TG__WHERE, tg_error(), hint, TG__WHERE_ARGS(f, m->order));
 }
 
-void tg__late_forgive(tg__pump *p, int64_t since, int64_t now)
+/* From `since` to now nobody can have been late. */
+static void forgive(tg__pump *p, int64_t since, int64_t now)
 {
     int64_t away = now - since;
     for (size_t i = 0; p->heard_ns && i < 2 * (size_t)p->transport->size; i++)
@@ -168,4 +169,13 @@ void tg__late_forgive(tg__pump *p, int64_t since, int64_t now)
         for (size_t i = 0; i < f->posts->used; i++)
             f->posts->slot[i].since_ns = TG__MIN(now, f->posts->slot[i].since_ns + away);
     }
+}
+
+int64_t tg__late_ran(tg__pump *p, int64_t until_ns)
+{
+    const int64_t now = tg_now_ns(p->transport->clock), since = TG__MAX(p->ran_ns, until_ns);
+    if (p->ran_ns != 0 && now - since > tg__late_slack_ns(p))
+        forgive(p, since, now);
+    p->ran_ns = now;
+    return now;
 }

@@ -41,8 +41,17 @@ void tg__late_watch(tg__flight *f, int64_t now);
  */
 TG_NODISCARD tg_status tg__late_check(tg__pump *p, int64_t now, int64_t *due_ns_p);
 
-/* From `since` to now this rank did not listen: nobody can have been late. */
-void tg__late_forgive(tg__pump *p, int64_t since, int64_t now);
+/* Longest time at a stretch without a look at the clock that counts as if this rank had listened.
+ */
+static inline int64_t tg__late_slack_ns(const tg__pump *p)
+{
+    return p->timeout_ns / 64 + 1000000;
+}
+
+/* This rank runs, and has not chosen to sleep for longer than to until_ns (0: at all) since the
+ * last call. If it did not listen for longer than the slack, that is no lateness of a peer. Returns
+ * what time it is. */
+int64_t tg__late_ran(tg__pump *p, int64_t until_ns);
 
 /* Shut the transport after a failure (p->status, error, culprit), and tell the others who is to
  * blame; completes p->error with whom they blame. */
