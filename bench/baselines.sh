@@ -28,6 +28,6 @@ both lenet5-relu --model lenet5:act=relu --data mnist --batch 32 --epochs 10 --l
 both resnet20 --model resnet20 --data cifar10:train=1-4,test=5 --batch 128 --epochs 30 --log-every 100 \
     --optimizer sgd:lr=0.1,momentum=0.9,weight_decay=0.0005 --lr-schedule cosine:warmup=1ep
 both lstm --model lstm:dropout=0.2 --data wikitext-2 --batch 20 --context 35 --epochs 10 --log-every 500 \
-    --optimizer sgd:lr=20,clip=0.25 --lr-schedule cosine
+    --optimizer sgd:lr=20,momentum=0,clip=0.25 --lr-schedule cosine
 both gpt --model gpt --data shakespeare --batch 32 --context 128 --epochs 12 --log-every 100 \
     --optimizer adamw:lr=0.002,weight_decay=0.1,exempt=1d --lr-schedule cosine:warmup=100

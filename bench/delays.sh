@@ -17,7 +17,7 @@ digits() { # row, workers, options
     row=$1 workers=$2
     shift 2
     run "$row" --workers "$workers" --log-every 100 --model lenet5 --data mnist --batch 32 --epochs 10 \
-        --optimizer sgd:lr=0.1 --lr-schedule constant "$@"
+        --optimizer sgd:lr=0.1,momentum=0 --lr-schedule constant "$@"
 }
 
 text() { # row, options

@@ -18,7 +18,7 @@ from data import open_data
 from models import create, load_state, parse_spec
 
 OPTIMIZERS = {
-    "sgd": {"lr": 0.01, "momentum": 0, "weight_decay": 0, "nesterov": False},
+    "sgd": {"lr": 0.05, "momentum": 0.9, "weight_decay": 0, "nesterov": False},
     "adam": {"lr": 0.001, "beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "weight_decay": 0},
     "adamw": {"lr": 0.001, "beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "weight_decay": 0.01},
 }

@@ -38,6 +38,10 @@ TG_API const tg_method_card *tg_registry_method_card(const char *method);
  * or NULL. Static. Threads any */
 TG_API const char *tg_registry_strategy_method(const char *strategy);
 
+/* The optimizer that a strategy needs where none is named ("sgd:lr=0.001" for "demo", whose steps
+ * are signs); NULL: any. `strategy` is a name or a spec string, or NULL. Static. Threads any */
+TG_API const char *tg_registry_strategy_optimizer(const char *strategy);
+
 /* "method", "codec", ...; "?" for a number that is none. */
 TG_API const char *tg_kind_name(tg_kind kind);
 

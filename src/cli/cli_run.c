@@ -73,7 +73,7 @@ train_job run_job_of(const struct run_options *o, tg_trace *trace)
                        .rules = o->rules,
                        .nrules = o->rule_count,
                        .strategy = o->strategy,
-                       .optimizer = o->optimizer,
+                       .optimizer = options_optimizer(o),
                        .lr_schedule = o->lr_schedule,
                        .lr_scale = o->lr_scale,
                        .batch = (size_t)o->batch,

@@ -7,6 +7,7 @@
 #include "cli/dry_run.h"
 #include "cli/options_check.h"
 #include "cli/outfile.h"
+#include "cli/run_defaults.h"
 #include "cli/sim_only.h"
 #include "cli/stop.h"
 #include <inttypes.h>
@@ -202,7 +203,11 @@ int cmd_train(int argc, char **argv)
     int parsed = options_parse(options_argp(OPT_TRAIN), "train", help_train, argc, argv, &o);
     if (parsed >= 0)
         return parsed;
-    tg_status status = options_check(&o, launch_under_mpi(&rank));
+    tg_status status = options_check_length(&o);
+    if (status == TG_OK)
+        status = run_defaults_settle(&o);
+    if (status == TG_OK)
+        status = options_check(&o, launch_under_mpi(&rank));
     if (status == TG_OK)
         status = launch_open(&launch);
     if (status != TG_OK) {
@@ -210,6 +215,7 @@ int cmd_train(int argc, char **argv)
         return cli_exit_status(status);
     }
     stop_install();
+    run_defaults_say(&o, "");
     if (o.sim_only)
         status = sim_only(&launch, &o, &exit_status);
     else if (!o.dry_run)

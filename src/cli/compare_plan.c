@@ -1,6 +1,7 @@
 #include "cli/compare_plan.h"
 #include "cli/format.h"
 #include "cli/options_check.h"
+#include "cli/run_defaults.h"
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
@@ -123,11 +124,13 @@ static tg_status resolve(struct compare_plan *plan, size_t i, bool mpi)
             return tg_fail(TG_E_SPEC,
                            "name \"%.64s\" is that of %s already: allowed: a name of its own",
                            run->name, plan->runs[j].where);
+    TG_TRY(run_defaults_settle(&run->options));
     return options_check(&run->options, mpi);
 }
 
 tg_status plan_resolve(struct compare_plan *plan, const struct run_options *common, bool mpi)
 {
+    TG_TRY(options_check_length(common));
     for (size_t i = 0; i < plan->count; i++) {
         plan->runs[i].options = *common;
         tg_status status = resolve(plan, i, mpi);

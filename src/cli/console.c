@@ -87,6 +87,30 @@ void console_error(const char *format, ...)
     va_end(args);
 }
 
+static void print_unless_quiet(const char *prefix, const char *format, va_list args)
+{
+    pthread_mutex_lock(&mutex);
+    if (!quiet)
+        print(prefix, format, args);
+    pthread_mutex_unlock(&mutex);
+}
+
+void console_note(const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    print_unless_quiet("telegrad: ", format, args);
+    va_end(args);
+}
+
+void console_warning(const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    print_unless_quiet("telegrad: warning: ", format, args);
+    va_end(args);
+}
+
 void console_remark(const char *format, ...)
 {
     va_list args;

@@ -25,6 +25,10 @@ bool console_has_spoken(void);
 /* "telegrad: MESSAGE" on stderr, whatever it is. */
 void console_error(const char *format, ...) TG_PRINTF(1, 2);
 
+/* "telegrad: MESSAGE" and "telegrad: warning: MESSAGE" on stderr, whatever it is, unless quiet. */
+void console_note(const char *format, ...) TG_PRINTF(1, 2);
+void console_warning(const char *format, ...) TG_PRINTF(1, 2);
+
 /* A remark that only a person wants: terminals only. */
 void console_remark(const char *format, ...) TG_PRINTF(1, 2);
 

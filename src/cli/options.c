@@ -111,6 +111,11 @@ const char *options_method(const struct run_options *o)
     return o->method ? o->method : tg_registry_strategy_method(o->strategy);
 }
 
+const char *options_optimizer(const struct run_options *o)
+{
+    return o->settled.optimizer[0] ? o->settled.optimizer : o->optimizer;
+}
+
 double options_timeout(const struct run_options *o)
 {
     return o->timeout > 0 ? o->timeout : o->virtual_clock ? MAX_TIMEOUT : 60;
@@ -130,7 +135,7 @@ void options_defaults(struct run_options *o, uint64_t workers)
 {
     *o = (struct run_options){.model = "lenet5",
                               .strategy = "ssgd",
-                              .optimizer = "sgd:lr=0.05,momentum=0.9",
+                              .optimizer = OPT_OPTIMIZER,
                               .lr_schedule = "constant",
                               .workers = workers,
                               .batch = 32,

@@ -12,6 +12,7 @@ enum { OPT_TRAIN = 1, OPT_COMPARE = 2, OPT_RUN = 4, OPT_EVAL = 8 };
 #define OPT_MAX_FAULTS 16
 #define OPT_FUSION_AUTO UINT64_MAX
 #define OPT_NODES_AUTO UINT64_MAX
+#define OPT_OPTIMIZER "sgd:lr=0.05,momentum=0.9" /* where none is named */
 #define OPT_MAX_RULES 64
 #define OPT_MAX_SLOW 64
 #define OPT_MAX_LINKS 64
@@ -24,6 +25,13 @@ struct run_fault {
 struct run_link_of {
     uint64_t rank;
     const char *link; /* NULL: not shaped */
+};
+
+/* What the command settles where the command line leaves it open: run_defaults.h */
+struct run_settled {
+    char optimizer[512]; /* "": as options.optimizer says */
+    char note[512];      /* what was chosen and why, or is to be warned of; "": nothing to say */
+    bool warns;
 };
 
 /* Strings are borrowed from whoever set them; NULL: not given and without a default. */
@@ -59,7 +67,8 @@ struct run_options {
     size_t slow_count;
     bool sim_only;      /* train: by the virtual clock, and nothing is computed */
     bool dry_run, json; /* train: print the plan and do nothing else; as JSON */
-    uint64_t given;     /* bit i: entry i of the table was set, not only defaulted */
+    struct run_settled settled;
+    uint64_t given; /* bit i: entry i of the table was set, not only defaulted */
 };
 
 /* workers: 1 for train, 4 for compare. */
@@ -82,6 +91,8 @@ bool options_given(const struct run_options *o, const char *name);
 double options_timeout(const struct run_options *o);
 /* --method, or the one that the strategy has without. */
 const char *options_method(const struct run_options *o);
+/* --optimizer with what the command's default adds to it. */
+const char *options_optimizer(const struct run_options *o);
 /* "thread" for TG_DRIVER_THREAD, "full" for TG_OVERLAP_FULL; never NULL. */
 const char *options_driver_name(tg_driver driver);
 const char *options_overlap_name(tg_overlap overlap);

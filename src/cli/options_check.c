@@ -84,7 +84,7 @@ static tg_status check_session(const struct run_options *o)
                                 .rules = o->rules,
                                 .nrules = o->rule_count,
                                 .strategy = o->strategy,
-                                .optimizer = o->optimizer,
+                                .optimizer = options_optimizer(o),
                                 .seed = o->seed,
                                 .steps_per_epoch = 1000, /* any: for durations in epochs */
                                 .driver = TG_DRIVER_INLINE};
@@ -96,6 +96,17 @@ static tg_status check_session(const struct run_options *o)
         tg_session_destroy(s);
     tg_transport_destroy(t);
     return status;
+}
+
+tg_status options_check_length(const struct run_options *o)
+{
+    if (o->steps == 0 || o->epochs == 0 || !options_given(o, "steps") ||
+        !options_given(o, "epochs"))
+        return TG_OK;
+    return tg_fail(TG_E_SPEC,
+                   "--steps %" PRIu64 " with --epochs %" PRIu64
+                   ": each says how long the run is: allowed: one of the two",
+                   o->steps, o->epochs);
 }
 
 tg_status options_check(const struct run_options *o, bool mpi)

@@ -9,4 +9,8 @@
  * Errors   TG_E_SPEC, TG_E_NOMEM, TG_E_UNSUPPORTED */
 TG_NODISCARD tg_status options_check(const struct run_options *o, bool mpi);
 
+/* That one option at most says how long runs are. Not for a run of several, whose own steps take
+ * the place of common epochs. Errors TG_E_SPEC */
+TG_NODISCARD tg_status options_check_length(const struct run_options *o);
+
 #endif

@@ -45,7 +45,10 @@ static tg_status read_option(char *line, const struct run_options *given,
     /* Checked even if the command line overrules it. */
     struct run_options trial = *common;
     TG_TRY(options_set(&trial, OPT_COMPARE, name, value && *value ? value : NULL));
-    if (!options_given(given, name))
+    const char *same = strcmp(name, "steps") == 0    ? "epochs" /* either says how long runs are */
+                       : strcmp(name, "epochs") == 0 ? "steps"
+                                                     : name;
+    if (!options_given(given, name) && !options_given(given, same))
         *common = trial;
     return TG_OK;
 }

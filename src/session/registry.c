@@ -36,6 +36,11 @@ const char *tg_registry_strategy_method(const char *strategy)
     return tg__strategy_method(strategy);
 }
 
+const char *tg_registry_strategy_optimizer(const char *strategy)
+{
+    return tg__strategy_optimizer_spec(strategy);
+}
+
 static bool valid(tg_kind kind)
 {
     return (unsigned)kind < TG_KIND_COUNT;

@@ -62,9 +62,20 @@ static void test_methods_of_strategies(void **state)
         assert_non_null(tg_registry_method_card(tg_registry_strategy_method(strategies[i]->name)));
 }
 
+static void test_optimizers_of_strategies(void **state)
+{
+    (void)state;
+    assert_string_equal(tg_registry_strategy_optimizer("demo"), "sgd:lr=0.001");
+    assert_null(tg_registry_strategy_optimizer("ssgd"));
+    assert_null(tg_registry_strategy_optimizer("cd:k=5"));
+    assert_null(tg_registry_strategy_optimizer("demon"));
+    assert_null(tg_registry_strategy_optimizer(NULL));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_method_has_a_card),
-                                       cmocka_unit_test(test_methods_of_strategies)};
+                                       cmocka_unit_test(test_methods_of_strategies),
+                                       cmocka_unit_test(test_optimizers_of_strategies)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

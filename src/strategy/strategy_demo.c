@@ -69,6 +69,7 @@ const tg__strategy_ops tg__strategy_demo = {
     .entry = {"demo", "synchronous, the update is the sign of the mean",
               "Peng et al. 2024, arXiv:2411.19870", NULL},
     .method = "dct",
+    .optimizer = "sgd:lr=0.001",
     .init = init,
     .fini = tg__ssgd_nothing,
     .begin = tg__ssgd_nothing,

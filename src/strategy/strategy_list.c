@@ -33,14 +33,26 @@ const tg_entry *const *tg__strategy_entries(size_t *count_p)
     return entries;
 }
 
-const char *tg__strategy_method(const char *spec)
+/* Of a name or a spec string; NULL: none. */
+static const tg__strategy_ops *find(const char *spec)
 {
     const size_t len = spec == NULL ? 0 : strcspn(spec, ":");
     for (size_t i = 0; len > 0 && i < TG__COUNT(all); i++)
-        if (strlen(all[i]->entry.name) == len && strncmp(all[i]->entry.name, spec, len) == 0 &&
-            all[i]->method != NULL)
-            return all[i]->method;
-    return "dense";
+        if (strlen(all[i]->entry.name) == len && strncmp(all[i]->entry.name, spec, len) == 0)
+            return all[i];
+    return NULL;
+}
+
+const char *tg__strategy_method(const char *spec)
+{
+    const tg__strategy_ops *ops = find(spec);
+    return ops != NULL && ops->method != NULL ? ops->method : "dense";
+}
+
+const char *tg__strategy_optimizer_spec(const char *spec)
+{
+    const tg__strategy_ops *ops = find(spec);
+    return ops == NULL ? NULL : ops->optimizer;
 }
 
 /* On failure ops stays NULL: there is nothing to end. */

@@ -60,6 +60,7 @@ TRAIN = [
     (["--fault", "1"], ['--fault "1"', "allowed: RANK=SPEC"]),
     (["--fault", "0=fault:drop=2"], ["drop=2", "allowed: 0 <= drop <= 1"]),
     (["--workers", "2", "--fault", "2=fault:drop=0.1"], ["--fault 2=", "allowed: ranks 0 to 1"]),
+    (["--steps", "5", "--epochs", "3"], ["--steps 5 with --epochs 3", "allowed: one of the two"]),
     (["--epochs", "0"], ["--epochs 0 without --steps", "allowed: "]),
     (["--save-every", "5"], ["--save-every 5 without --save", "allowed: with --save DIR"]),
     (["--method", "dgc:momentum=0.9", "--optimizer", "sgd:lr=0.1,momentum=0.5"], ["0.9", "0.5", "momentum"]),
@@ -75,6 +76,7 @@ COMPARE = [
     (["--run", "name=a;name=b"], ["--run 1", "allowed: one name"]),
     (["--dense-timed", "0", "--run", "name=a"], ['--dense-timed "0"', "allowed: 1 to"]),
     (["--save", "x", "--run", "name=a"], ["unrecognized option '--save'"]),
+    (["--steps", "5", "--epochs", "3", "--run", "name=a"], ["--steps 5 with --epochs 3", "allowed: one of the two"]),
     (["--epochs", "0", "--run", "name=a"], ["--run 1", "--epochs 0 without --steps"]),
 ]
 
@@ -86,6 +88,7 @@ SPEC = [
     ("--batch\n", [":1:", "--batch has no value"]),
     ("a: method=dense\nb: method=magic\n", [":2:", 'unknown method "magic"']),
     ("a: method=dense\na: method=topk\n", [":2:", 'name "a"']),
+    ("--steps 5\n--epochs 3\na: method=dense\n", ["--steps 5 with --epochs 3"]),
     ("# nothing\n", ["nothing to compare"]),
 ]
 

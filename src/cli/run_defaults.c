@@ -1,0 +1,81 @@
+#include "cli/run_defaults.h"
+#include "cli/console.h"
+#include <stdio.h>
+#include <string.h>
+
+/* The momentum that the method names itself, which it has in the place of the optimizer's; else
+ * `usual`. */
+static double momentum_of(const struct run_options *o, double usual)
+{
+    tg_spec *spec;
+    if (tg_registry_parse(TG_KIND_METHOD, options_method(o), &spec) != TG_OK)
+        return usual; /* whoever makes the session says why */
+    const double momentum =
+        tg_spec_given(spec, "momentum") ? tg_spec_real(spec, "momentum") : usual;
+    tg_spec_free(spec);
+    return momentum;
+}
+
+static void add_key(char text[512], const char *key, double value)
+{
+    const size_t used = strlen(text);
+    snprintf(text + used, 512 - used, "%c%s=%.9g", strchr(text, ':') ? ',' : ':', key, value);
+}
+
+/* What `own` leaves open `usual` says: lr and momentum, which defaults name. */
+static tg_status complete(struct run_options *o, const tg_spec *own, const tg_spec *usual)
+{
+    static const char *const keys[] = {"lr", "momentum"}; /* with momentum_of */
+    char *text = o->settled.optimizer;
+    const char *written = options_given(o, "optimizer") ? o->optimizer : tg_spec_name(usual);
+    if (strlen(written) > sizeof o->settled.optimizer - 64)
+        return tg_fail(TG_E_SPEC, "--optimizer of %zu characters: allowed: %zu", strlen(written),
+                       sizeof o->settled.optimizer - 64);
+    snprintf(text, sizeof o->settled.optimizer, "%s", written);
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        const bool open = !own || !tg_spec_given(own, keys[i]);
+        if (!open || !tg_spec_given(usual, keys[i]))
+            continue;
+        const double value = tg_spec_real(usual, keys[i]);
+        add_key(text, keys[i], i == 1 ? momentum_of(o, value) : value);
+    }
+    return TG_OK;
+}
+
+static tg_status settle(struct run_options *o, const tg_spec *own, const char *needed)
+{
+    tg_spec *usual;
+    TG_TRY(tg_registry_parse(TG_KIND_OPTIMIZER, needed ? needed : OPT_OPTIMIZER, &usual));
+    tg_status status = TG_OK;
+    if (!own || strcmp(tg_spec_name(own), tg_spec_name(usual)) == 0)
+        status = complete(o, own, usual);
+    tg_spec_free(usual);
+    TG_TRY(status);
+    if (needed && !own)
+        snprintf(o->settled.note, sizeof o->settled.note,
+                 "strategy %.64s: optimizer %.300s, which it needs, in the place of %s",
+                 o->strategy, o->settled.optimizer, OPT_OPTIMIZER);
+    return TG_OK;
+}
+
+tg_status run_defaults_settle(struct run_options *o)
+{
+    tg_spec *own = NULL;
+    o->settled = (struct run_settled){.warns = false};
+    if (options_given(o, "optimizer"))
+        TG_TRY(tg_registry_parse(TG_KIND_OPTIMIZER, o->optimizer, &own));
+    const tg_status status = settle(o, own, tg_registry_strategy_optimizer(o->strategy));
+    tg_spec_free(own);
+    return status;
+}
+
+void run_defaults_say(const struct run_options *o, const char *title)
+{
+    const char *note = o->settled.note, *colon = title[0] ? ": " : "";
+    if (!note[0])
+        return;
+    if (o->settled.warns)
+        console_warning("%s%s%s", title, colon, note);
+    else
+        console_note("%s%s%s", title, colon, note);
+}

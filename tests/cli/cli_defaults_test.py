@@ -1,0 +1,54 @@
+"""What the command settles where the command line leaves it open, and says so."""
+import unittest
+
+from cli_tool import CliTest, TINY, records, run
+
+
+class Defaults(CliTest):
+    def started(self, *args, said=()):
+        """The start record; what was said on stderr has all the words, and without words nothing was."""
+        out = self.path("run.jsonl")
+        done = run("train", *TINY, "--model", "mlp:hidden=16", "--workers", "2", "--steps", "3", "--no-eval", "--out", out, *args)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(done.stderr != "", bool(said), done.stderr)
+        for word in said:
+            self.assertIn(word, done.stderr)
+        return records(out)[0]
+
+    def optimizer(self, *args, said=()):
+        return self.started(*args, said=said)["optimizer"]
+
+    def test_keys_that_are_not_given_are_those_of_the_default(self):
+        usual = "sgd:lr=0.05,momentum=0.9,weight_decay=0,nesterov=no,decoupled=no,exempt=none"
+        self.assertEqual(self.optimizer(), usual)
+        self.assertEqual(self.optimizer("--optimizer", "sgd"), usual)
+        self.assertEqual(self.optimizer("--optimizer", "sgd:lr=0.02"), usual.replace("0.05", "0.02"))
+        self.assertEqual(self.optimizer("--optimizer", "sgd:momentum=0"), usual.replace("momentum=0.9", "momentum=0"))
+        self.assertIn("momentum=0.9,weight_decay=0.001,nesterov=yes",
+                      self.optimizer("--optimizer", "sgd:weight_decay=0.001,nesterov=yes"))
+        self.assertIn("adam:lr=0.001,", self.optimizer("--optimizer", "adam"))
+
+    def test_a_methods_own_momentum_is_not_contradicted(self):
+        dgc = ["--method", "dgc:warmup=1,momentum=0.5"]
+        for args in ([], ["--optimizer", "sgd:lr=0.05"]):
+            self.assertIn("sgd:lr=0.05,momentum=0.5,", self.optimizer(*dgc, *args))
+        self.refused(2, ["dgc:momentum=0.5", "optimizer's momentum=0.9"], "train", *TINY, *dgc, "--optimizer", "sgd:momentum=0.9")
+
+    def test_a_strategy_that_needs_another_optimizer_has_it(self):
+        self.assertIn("sgd:lr=0.001,momentum=0,", self.optimizer("--strategy", "demo", said=["demo", "sgd:lr=0.001"]))
+        self.assertIn("sgd:lr=0.001,momentum=0,weight_decay=0.1,",
+                      self.optimizer("--strategy", "demo", "--optimizer", "sgd:weight_decay=0.1"))
+        done = run("compare", *TINY, "--model", "mlp:hidden=16", "--workers", "2", "--steps", "3", "--no-eval", "--run", "strategy=demo",
+                   "--out", self.path("c.jsonl"))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("sgd:lr=0.001", done.stderr)
+        self.assertIn("sgd:lr=0.001,momentum=0,", records(self.path("c.jsonl"))[0]["optimizer"])
+
+    def test_a_runs_own_steps_take_the_place_of_common_epochs(self):
+        self.ok("compare", *TINY, "--model", "mlp:hidden=16", "--workers", "2", "--epochs", "3", "--no-eval", "--run", "name=a;steps=2",
+                "--out", self.path("c.jsonl"))
+        self.assertEqual(records(self.path("c.jsonl"))[0]["steps"], 2)
+
+
+if __name__ == "__main__":
+    unittest.main()
