@@ -55,6 +55,20 @@ def sum_sq(x):
     return total
 
 
+def variance_of(x):
+    """About the mean: sums of distances from the first element, in 16 lanes. Beside NumPy's own."""
+    d = x.astype(np.float64) - np.float64(x[0])
+    total = 0.0
+    for lane in range(16):
+        part = 0.0
+        for v in d[lane::16]:
+            part += v
+        total += part
+    variance = (sum_sq(d) - total * total / len(x)) / len(x)
+    assert np.isclose(variance, np.var(x.astype(np.float64)), rtol=1e-12, atol=0)
+    return variance
+
+
 def unit_of(x, norm, levels):
     size = np.sqrt(sum_sq(x)) if norm == "l2" else float(np.abs(x).max())
     with np.errstate(over="ignore"):
@@ -149,8 +163,9 @@ def encode_terngrad(x, clip, rounds):
     if n == 0:
         return head("terngrad", 2, 0, 0, b"")
     scale = np.abs(x).max()
+    variance = variance_of(x)
     with np.errstate(over="ignore"):
-        limit = np.float32(clip * np.sqrt(sum_sq(x) / n)) if clip else np.float32(np.inf)
+        limit = np.float32(clip * np.sqrt(variance)) if clip and variance > 0 else np.float32(np.inf)
     scale = min(scale, limit)
     codes = np.zeros(n, np.int64)
     if scale >= 2.0**-100:

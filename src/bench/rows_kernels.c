@@ -41,6 +41,7 @@ KERNEL(scale, k->scale(v->out, 1.0f, v->n))
 KERNEL(abs_max, v->sink = k->abs_max(g, v->n))
 KERNEL(copy_stats, tg__stats s; k->copy_stats(v->out, g, v->n, &s); v->sink = s.sum_sq)
 KERNEL(look_stats, tg__stats s; k->copy_stats(NULL, g, v->n, &s); v->sink = s.sum_sq)
+KERNEL(moments, tg__moments s; k->moments(g, v->n, g[0], &s); v->sink = s.sum_sq)
 KERNEL(histogram, k->histogram(g, v->n, v->hist))
 KERNEL(select, v->sink = (double)k->select(g, v->n, v->threshold, v->idx, v->val, v->cap))
 KERNEL(add_select,
@@ -83,6 +84,7 @@ static const struct {
     ROW(abs_max, 4),
     ROW(copy_stats, 8),
     ROW(look_stats, 4),
+    ROW(moments, 4),
     ROW(histogram, 4),
     ROW(select, 4),
     ROW(add_select, 12),

@@ -1,6 +1,7 @@
 /* TernGrad: every element as -s, 0 or s, at random so that the mean is right, for each tensor:
  *
- *     c = x clipped to +-clip * sigma      s = max |c|, or what the ranks agreed on
+ *     c = x clipped to -clip * sigma .. clip * sigma, with sigma the tensor's standard deviation
+ *     s = max |c|, or what the ranks agreed on
  *     decoded = s * sign(c) * b, b = 1 with probability |c| / s, else 0      E[decoded] = c
  *
  * payload: u32 number of runs; for each u32 elements, f32 s; then codes of 2 bits (kernel/pack.h).
@@ -61,9 +62,12 @@ float tg__terngrad_limit(const float *x, size_t n, double clip)
 {
     if (clip == 0 || n == 0)
         return INFINITY;
-    tg__stats stats;
-    tg__kernel()->copy_stats(NULL, x, n, &stats);
-    return (float)(clip * sqrt(stats.sum_sq / (double)n));
+    /* From an element of x, not from 0: the square of the mean may be far larger than the variance,
+     * that of an element's distance from the mean is at most n times as large. */
+    tg__moments s;
+    tg__kernel()->moments(x, n, x[0], &s);
+    double variance = (s.sum_sq - s.sum * s.sum / (double)n) / (double)n;
+    return variance <= 0 ? INFINITY : (float)(clip * sqrt(variance));
 }
 
 typedef struct scaling {

@@ -184,6 +184,36 @@ static void ternary_vectors_are_exact(void **state)
     tg_codec_destroy(c);
 }
 
+/* Cut on either side of 0 at 2.5 standard deviations, whatever the mean; what does not deviate at
+ * all is not cut. */
+static void clipping_goes_by_the_deviation(void **state)
+{
+    (void)state;
+    enum { N = 2000 };
+    static const float mean[] = {0, 1, -1, 1e6f}, deviation[] = {3, 0.125f, 0.125f, 0.125f};
+    tg_codec *c = create("terngrad");
+    for (size_t i = 0; i < TG__COUNT(mean); i++) {
+        for (size_t j = 0; j < N; j++)
+            x[j] = mean[i] + (j % 2 ? deviation[i] : -deviation[i]);
+        x[0] = mean[i] + 200 * deviation[i]; /* the outlier is first, where sums begin */
+        x[1] = mean[i] - 200 * deviation[i];
+        double variance = ((N - 2.0) + 2 * 200.0 * 200) / N; /* in deviations */
+        float limit = (float)(2.5 * (double)deviation[i] * sqrt(variance));
+        assert_int_equal(decode(encode(c, NULL, N, frame), N), TG_OK);
+        float largest = 0;
+        for (size_t j = 0; j < N; j++)
+            largest = fmaxf(largest, fabsf(out[j]));
+        assert_true(fabsf(largest / limit - 1) < 1e-6f);
+    }
+    for (size_t j = 0; j < N; j++)
+        x[j] = -0.3f;
+    for (size_t n = 1; n <= N; n += N - 1) {
+        assert_int_equal(decode(encode(c, NULL, n, frame), n), TG_OK);
+        assert_memory_equal(out, x, n * sizeof *x);
+    }
+    tg_codec_destroy(c);
+}
+
 /* Units at the ends of the range. */
 static void tiny_and_huge(void **state)
 {
@@ -437,6 +467,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(lossless_on_levels),
         cmocka_unit_test(lossless_with_the_euclidean_norm),
         cmocka_unit_test(ternary_vectors_are_exact),
+        cmocka_unit_test(clipping_goes_by_the_deviation),
         cmocka_unit_test(tiny_and_huge),
         cmocka_unit_test(error_bounds),
         cmocka_unit_test(any_number_of_threads),

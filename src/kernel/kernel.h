@@ -22,6 +22,10 @@ typedef struct tg__stats {
     bool finite;    /* no NaN, no infinity */
 } tg__stats;
 
+typedef struct tg__moments {
+    double sum, sum_sq;
+} tg__moments;
+
 typedef struct tg__bins {
     double sum;   /* of the bins' maxima, in order */
     size_t count; /* bins that are not all 0 */
@@ -79,6 +83,8 @@ typedef struct tg__kernels {
     float (*abs_max)(const float *x, size_t n);
     /* Copy src to dst (dst may be NULL: only look) and say what was seen, in one pass. */
     void (*copy_stats)(float *dst, const float *src, size_t n, tg__stats *stats);
+    /* Sums of x - from and of its squares, in f64 lanes; both NaN unless all of x is finite. */
+    void (*moments)(const float *x, size_t n, float from, tg__moments *sums);
 
     /* Threshold and compact: indices (ascending) and values of the elements with |x| >= threshold
      * and x != 0. Stores the first `cap` of them and returns how many there are. NaN is never

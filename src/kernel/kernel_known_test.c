@@ -253,6 +253,31 @@ static void test_stats(void **state)
     assert_true(stats.sum_abs == 1 + 0x1p-47);
 }
 
+static void test_moments(void **state)
+{
+    (void)state;
+    static float x[65536 + 100];
+    enum { N = TG__COUNT(x) };
+    tg__moments sums;
+    for (size_t i = 0; i < N; i++)
+        x[i] = i % 2 ? 0.5f : -2;
+    k->moments(x, N, 0, &sums);
+    assert_true(sums.sum == N / 2 * -1.5 && sums.sum_sq == N / 2 * 4.25);
+    k->moments(x, N, 0.5f, &sums);
+    assert_true(sums.sum == N / 2 * -2.5 && sums.sum_sq == N / 2 * 6.25);
+    k->moments(x, 0, 1, &sums);
+    assert_true(sums.sum == 0 && sums.sum_sq == 0);
+    for (size_t i = 0; i < N; i++) /* their own squares would swallow the differences */
+        x[i] = i % 2 ? 0x1p100f : 0x1.000002p100f;
+    k->moments(x, N, x[1], &sums);
+    assert_true(sums.sum == N / 2 * 0x1p77 && sums.sum_sq == N / 2 * 0x1p154);
+    for (int i = 0; i < 2; i++) {
+        x[N - 1] = i ? NAN : -INFINITY;
+        k->moments(x, N, 0, &sums);
+        assert_true(isnan(sums.sum) && isnan(sums.sum_sq));
+    }
+}
+
 static void test_steps(void **state)
 {
     (void)state;
@@ -367,15 +392,11 @@ int main(int argc, char **argv)
         return show_choice();
     snprintf(program, sizeof(program), "%s", argv[0]);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_crc32c),
-        cmocka_unit_test(test_half),
-        cmocka_unit_test(test_twobit),
-        cmocka_unit_test(test_select),
-        cmocka_unit_test(test_dgc),
-        cmocka_unit_test(test_dgc_norm),
-        cmocka_unit_test(test_stats),
-        cmocka_unit_test(test_steps),
-        cmocka_unit_test(test_adaptive_steps),
+        cmocka_unit_test(test_crc32c), cmocka_unit_test(test_half),
+        cmocka_unit_test(test_twobit), cmocka_unit_test(test_select),
+        cmocka_unit_test(test_dgc),    cmocka_unit_test(test_dgc_norm),
+        cmocka_unit_test(test_stats),  cmocka_unit_test(test_moments),
+        cmocka_unit_test(test_steps),  cmocka_unit_test(test_adaptive_steps),
     };
     static const char *const levels[] = {"ref", "avx2", "avx512"};
     int failed = 0;

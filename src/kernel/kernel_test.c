@@ -279,6 +279,14 @@ static void run_copy_stats(const tg__kernels *k, world *w, unsigned v)
     w->result[2] = stats.finite;
 }
 
+static void run_moments(const tg__kernels *k, world *w, unsigned v)
+{
+    tg__moments sums;
+    k->moments(w->f[0], w->n, v ? 0.7f : 0, &sums);
+    memcpy(&w->result[0], &sums.sum, 8);
+    memcpy(&w->result[1], &sums.sum_sq, 8);
+}
+
 /* Valid for every second variant, then with one wrong bit somewhere. */
 static void run_twobit_valid(const tg__kernels *k, world *w, unsigned v)
 {
@@ -429,6 +437,7 @@ static const struct kernel_case {
     {"sub", run_sub, 1},
     {"abs_max", run_abs_max, 1},
     {"copy_stats", run_copy_stats, 2},
+    {"moments", run_moments, 2},
     {"histogram", run_histogram, 1},
     {"scatter_add", run_scatter_add, 1},
     {"select", run_select, TG__COUNT(thresholds)},

@@ -1,4 +1,4 @@
-/* The sums of one chunk in 16 virtual lanes: what the variants of copy_stats share. */
+/* The sums of one chunk in 16 virtual lanes: what the variants of copy_stats and moments share. */
 #ifndef TG_KERNEL_STATS_H
 #define TG_KERNEL_STATS_H
 
@@ -38,6 +38,40 @@ static inline void tg__stats_finish(double sum_sq, double sum_abs, tg__stats *st
     stats->finite = isfinite(sum_abs);
     stats->sum_sq = stats->finite ? sum_sq : (double)NAN;
     stats->sum_abs = stats->finite ? sum_abs : (double)NAN;
+}
+
+typedef struct tg__moment_lanes {
+    double sum[TG__LANES], sq[TG__LANES];
+} tg__moment_lanes;
+
+/* Add the elements begin .. end - 1 of the chunk x. */
+static inline void tg__moments_add(tg__moment_lanes *lanes, const float *x, size_t begin,
+                                   size_t end, double from)
+{
+    for (size_t i = begin; i < end; i++) {
+        double d = (double)x[i] - from;
+        lanes->sum[i % TG__LANES] += d;
+        lanes->sq[i % TG__LANES] += d * d;
+    }
+}
+
+/* Add a finished chunk to the totals. */
+static inline void tg__moments_sum(const tg__moment_lanes *lanes, tg__moments *total)
+{
+    double sum = 0, sq = 0;
+    for (size_t lane = 0; lane < TG__LANES; lane++) {
+        sum += lanes->sum[lane];
+        sq += lanes->sq[lane];
+    }
+    total->sum += sum;
+    total->sum_sq += sq;
+}
+
+/* Squares of floats cannot overflow a double either. */
+static inline void tg__moments_finish(tg__moments *total)
+{
+    if (!isfinite(total->sum_sq))
+        total->sum = total->sum_sq = (double)NAN;
 }
 
 #endif

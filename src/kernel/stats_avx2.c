@@ -63,6 +63,33 @@ static void copy_stats(float *dst, const float *src, size_t n, tg__stats *stats)
     tg__stats_finish(sum_sq, sum_abs, stats);
 }
 
+static void moments(const float *x, size_t n, float from, tg__moments *sums)
+{
+    const __m256d center = _mm256_set1_pd((double)from);
+    *sums = (tg__moments){0, 0};
+    for (size_t begin = 0; begin < n; begin += TG__CHUNK) {
+        size_t end = TG__MIN(n, begin + TG__CHUNK), i = begin;
+        __m256d sum[4], sq[4];
+        for (size_t j = 0; j < 4; j++)
+            sum[j] = sq[j] = _mm256_setzero_pd();
+        for (; i + 16 <= end; i += 16)
+            for (size_t j = 0; j < 4; j++) {
+                __m256d d = _mm256_cvtps_pd(_mm_loadu_ps(x + i + 4 * j));
+                d = _mm256_sub_pd(d, center);
+                sum[j] = _mm256_add_pd(sum[j], d);
+                sq[j] = _mm256_add_pd(sq[j], _mm256_mul_pd(d, d));
+            }
+        tg__moment_lanes lanes;
+        for (size_t j = 0; j < 4; j++) {
+            _mm256_storeu_pd(lanes.sum + 4 * j, sum[j]);
+            _mm256_storeu_pd(lanes.sq + 4 * j, sq[j]);
+        }
+        tg__moments_add(&lanes, x + begin, i - begin, end - begin, (double)from);
+        tg__moments_sum(&lanes, sums);
+    }
+    tg__moments_finish(sums);
+}
+
 /* Gradients crowd into few bins, and an increment waits for the last one of the same bin: four
  * histograms side by side for vectors long enough to pay for adding them up. */
 static void histogram(const float *x, size_t n, uint32_t *hist)
@@ -93,5 +120,6 @@ void tg__stats_avx2(tg__kernels *table)
 {
     table->abs_max = abs_max;
     table->copy_stats = copy_stats;
+    table->moments = moments;
     table->histogram = histogram;
 }

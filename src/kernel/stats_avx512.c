@@ -48,8 +48,35 @@ static void copy_stats(float *dst, const float *src, size_t n, tg__stats *stats)
     tg__stats_finish(sum_sq, sum_abs, stats);
 }
 
+static void moments(const float *x, size_t n, float from, tg__moments *sums)
+{
+    const __m512d center = _mm512_set1_pd((double)from);
+    *sums = (tg__moments){0, 0};
+    for (size_t begin = 0; begin < n; begin += TG__CHUNK) {
+        size_t end = TG__MIN(n, begin + TG__CHUNK), i = begin;
+        __m512d sum0 = _mm512_setzero_pd(), sum1 = sum0, sq0 = sum0, sq1 = sum0;
+        for (; i + 16 <= end; i += 16) {
+            __m512d d0 = _mm512_sub_pd(_mm512_cvtps_pd(_mm256_loadu_ps(x + i)), center);
+            __m512d d1 = _mm512_sub_pd(_mm512_cvtps_pd(_mm256_loadu_ps(x + i + 8)), center);
+            sum0 = _mm512_add_pd(sum0, d0);
+            sum1 = _mm512_add_pd(sum1, d1);
+            sq0 = _mm512_add_pd(sq0, _mm512_mul_pd(d0, d0));
+            sq1 = _mm512_add_pd(sq1, _mm512_mul_pd(d1, d1));
+        }
+        tg__moment_lanes lanes;
+        _mm512_storeu_pd(lanes.sum, sum0);
+        _mm512_storeu_pd(lanes.sum + 8, sum1);
+        _mm512_storeu_pd(lanes.sq, sq0);
+        _mm512_storeu_pd(lanes.sq + 8, sq1);
+        tg__moments_add(&lanes, x + begin, i - begin, end - begin, (double)from);
+        tg__moments_sum(&lanes, sums);
+    }
+    tg__moments_finish(sums);
+}
+
 void tg__stats_avx512(tg__kernels *table)
 {
     table->abs_max = abs_max;
     table->copy_stats = copy_stats;
+    table->moments = moments;
 }

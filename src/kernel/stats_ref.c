@@ -27,6 +27,17 @@ static void copy_stats(float *dst, const float *src, size_t n, tg__stats *stats)
     tg__stats_finish(sum_sq, sum_abs, stats);
 }
 
+static void moments(const float *x, size_t n, float from, tg__moments *sums)
+{
+    *sums = (tg__moments){0, 0};
+    for (size_t begin = 0; begin < n; begin += TG__CHUNK) {
+        tg__moment_lanes lanes = {{0}, {0}};
+        tg__moments_add(&lanes, x + begin, 0, TG__MIN(n - begin, (size_t)TG__CHUNK), (double)from);
+        tg__moments_sum(&lanes, sums);
+    }
+    tg__moments_finish(sums);
+}
+
 static void histogram(const float *x, size_t n, uint32_t *hist)
 {
     for (size_t i = 0; i < n; i++)
@@ -37,5 +48,6 @@ void tg__stats_ref(tg__kernels *table)
 {
     table->abs_max = abs_max;
     table->copy_stats = copy_stats;
+    table->moments = moments;
     table->histogram = histogram;
 }

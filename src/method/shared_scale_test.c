@@ -96,9 +96,11 @@ static void the_mean_is_right(void **state)
             double want = 0, s = 0;
             for (int r = 0; r < P; r++) {
                 size_t lo = i < FIRST ? 0 : FIRST, hi = i < FIRST ? FIRST : N;
-                double sq = 0;
+                double mean = 0, sq = 0;
                 for (size_t j = lo; j < hi; j++)
-                    sq += (double)ranks[r].g[j] * (double)ranks[r].g[j];
+                    mean += (double)ranks[r].g[j] / (double)(hi - lo);
+                for (size_t j = lo; j < hi; j++)
+                    sq += pow((double)ranks[r].g[j] - mean, 2);
                 double limit = 2.5 * sqrt(sq / (double)(hi - lo));
                 want += fmin(limit, fmax(-limit, (double)ranks[r].g[i])) / P;
                 s = fmax(s, limit);
