@@ -9,7 +9,8 @@
 #include <string.h>
 
 enum { LINES_MAX = 8, POINTS = 33 };
-enum { WIDTH = 1180, HEIGHT = 420, TOP = 64, PLOT_H = 280, PLOT_W = 300, LEFT = 64, PANEL = 590 };
+enum { HEIGHT = 420, TOP = 64, PLOT_H = 280, PLOT_W = 300, LEFT = 64, NAME = 18 };
+enum { CHARACTER = 7, BOLD = 8 }; /* of 12 pixels: as wide as wide ones are on the average */
 
 static const char *const colours[LINES_MAX] = {"#7a7a7a", "#2f86c9", "#d9641e", "#1f9c77",
                                                "#c2609a", "#b8860b", "#7d6fd0", "#c0453b"};
@@ -28,6 +29,8 @@ struct picture {
     size_t lines;
     struct panel panel[2];
     double low, high; /* of y, milliseconds */
+    char title[200];
+    int step, width; /* from one panel to the next; of the whole */
 };
 
 /* ---- what is drawn --------------------------------------------------------------------------- */
@@ -166,10 +169,28 @@ static void draw_lines(FILE *f, const struct picture *p, const struct panel *q, 
                 "\" class=\"l\" stroke=\"%s\"%s/><path d=\"M%d %.1f L%d %.1f\" class=\"c\" "
                 "stroke=\"%s\"/><text x=\"%d\" y=\"%.1f\" style=\"fill:%s\">%s, %s</text>\n",
                 colours[k], k > 0 ? "" : " stroke-dasharray=\"5 4\"", left + PLOT_W,
-                place_y(p, q->y[k][POINTS - 1]), left + PLOT_W + 14, at[k], colours[k],
-                left + PLOT_W + 18, at[k] + 4, colours[k], p->line[k].strategy,
+                place_y(p, q->y[k][POINTS - 1]), left + PLOT_W + NAME - 4, at[k], colours[k],
+                left + PLOT_W + NAME, at[k] + 4, colours[k], p->line[k].strategy,
                 p->line[k].method_text);
     }
+}
+
+/* Room for names and titles, however long they are. */
+static void measure(struct picture *p)
+{
+    const struct advise_answer *a = p->a;
+    size_t longest = 0;
+    for (size_t k = 0; k < p->lines; k++) {
+        const size_t n = strlen(p->line[k].strategy) + strlen(p->line[k].method_text) + 2;
+        longest = n > longest ? n : longest;
+    }
+    snprintf(p->title, sizeof p->title,
+             "Predicted time of a step: %zu parameters, %d workers, batch %" PRIu64
+             ", computing %.4g ms (dotted: the link that was asked for)",
+             advice_params(a->advice), a->workers, a->options->batch, 1e3 * advice_tau(a->advice));
+    p->step = LEFT + PLOT_W + NAME + CHARACTER * (int)longest;
+    const int title = LEFT + BOLD * (int)strlen(p->title);
+    p->width = title > 2 * p->step ? title : 2 * p->step;
 }
 
 static void draw(FILE *f, const struct picture *p)
@@ -177,21 +198,19 @@ static void draw(FILE *f, const struct picture *p)
     const struct advise_answer *a = p->a;
     fprintf(f,
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" width=\"%d\" "
-            "height=\"%d\" role=\"img\">\n<style>text{font:12px sans-serif;fill:#757575}"
+            "height=\"%d\" style=\"max-width:100%%;height:auto\" "
+            "role=\"img\">\n<style>text{font:12px sans-serif;fill:#757575}"
             ".h{font-weight:bold}.g{stroke:#888;stroke-opacity:.25;fill:none}"
             ".m{stroke:#888;stroke-dasharray:2 3;fill:none}.l{fill:none;stroke-width:2}"
             ".c{fill:none;stroke-opacity:.5}</style>\n",
-            WIDTH, HEIGHT, WIDTH, HEIGHT);
+            p->width, HEIGHT, p->width, HEIGHT);
     fprintf(f,
             "<title>Predicted time of a step, %d workers</title>\n"
-            "<text x=\"%d\" y=\"20\" class=\"h\">Predicted time of a step: %zu parameters, %d "
-            "workers, batch %" PRIu64 ", computing %.4g ms (dotted: the link that was asked "
-            "for)</text>\n",
-            a->workers, LEFT, advice_params(a->advice), a->workers, a->options->batch,
-            1e3 * advice_tau(a->advice));
+            "<text x=\"%d\" y=\"20\" class=\"h\">%s</text>\n",
+            a->workers, LEFT, p->title);
     for (int i = 0; i < 2; i++) {
-        draw_axes(f, p, &p->panel[i], LEFT + i * PANEL);
-        draw_lines(f, p, &p->panel[i], LEFT + i * PANEL);
+        draw_axes(f, p, &p->panel[i], LEFT + i * p->step);
+        draw_lines(f, p, &p->panel[i], LEFT + i * p->step);
     }
     fprintf(f, "</svg>\n");
 }
@@ -237,6 +256,7 @@ tg_status advise_draw(const struct advise_answer *a, const char *path)
         status = predict(p, &p->panel[1]);
     p->low *= 0.9;
     p->high *= 1.1;
+    measure(p);
     if (status == TG_OK)
         status = write_picture(p, path);
     free(p);

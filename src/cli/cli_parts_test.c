@@ -96,6 +96,49 @@ static void test_table(void **state)
 }
 
 /* A row that ends in one long text: it widens nothing. */
+static void test_table_fit(void **state)
+{
+    (void)state;
+    static const struct {
+        size_t most;
+        const char *text;
+    } cases[] = {
+        {31, "run                accuracy  ms\n"
+             "-------------------------------\n"
+             "a run with a name   98.00 %   7\n"
+             "other              failed: a reason\n"},
+        {26, "run           accuracy  ms\n"
+             "--------------------------\n"
+             "a run wit...   98.00 %   7\n"
+             "other         failed: a reason\n"},
+        {25, "a run with a name\n"
+             "  accuracy  98.00 %\n"
+             "  ms              7\n"
+             "\nother\n"
+             "  failed: a reason\n"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[512];
+        struct table *t = table_create(3);
+        assert_non_null(t);
+        table_fit(t, cases[i].most);
+        table_row(t);
+        table_cell(t, "run");
+        table_cell(t, "accuracy");
+        table_cell(t, "ms");
+        table_row(t);
+        table_cell(t, "a run with a name");
+        table_cell(t, "98.00 %");
+        table_cell(t, "7");
+        table_row(t);
+        table_cell(t, "other");
+        table_rest(t, "failed: a reason");
+        printed(t, text, sizeof text);
+        assert_string_equal(text, cases[i].text);
+        table_destroy(t);
+    }
+}
+
 static void test_table_rest(void **state)
 {
     (void)state;
@@ -217,7 +260,8 @@ int main(void)
         cmocka_unit_test(test_seconds),    cmocka_unit_test(test_ratio),
         cmocka_unit_test(test_table_rest), cmocka_unit_test(test_utf8),
         cmocka_unit_test(test_shorten),    cmocka_unit_test(test_table),
-        cmocka_unit_test(test_median),     cmocka_unit_test(test_fit),
+        cmocka_unit_test(test_table_fit),  cmocka_unit_test(test_median),
+        cmocka_unit_test(test_fit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,6 +3,7 @@
  * speed-up = time per step of the first dense S-SGD run / time per step */
 #include "cli/compare_report.h"
 #include "cli/cli_run.h"
+#include "cli/console.h"
 #include "cli/format.h"
 #include "cli/table.h"
 #include <inttypes.h>
@@ -117,6 +118,7 @@ tg_status report_table(const struct run_about *about, const char *simulated,
     struct table *t = table_create(columns);
     if (!t)
         return tg_fail(TG_E_NOMEM, "out of memory: the table");
+    table_fit(t, (size_t)console_out_columns());
     table_row(t);
     for (size_t i = 0; i < columns; i++)
         table_cell(t, heads[i]);

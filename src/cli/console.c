@@ -2,6 +2,7 @@
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -23,6 +24,19 @@ int console_columns(void)
     if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col >= 20)
         return size.ws_col;
     return 80;
+}
+
+int console_out_columns(void)
+{
+    const char *text = getenv("COLUMNS");
+    char *end = NULL;
+    const long columns = text ? strtol(text, &end, 10) : 0;
+    struct winsize size;
+    if (columns >= 20 && columns <= 10000 && *end == '\0')
+        return (int)columns;
+    if (isatty(STDOUT_FILENO) && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col >= 20)
+        return size.ws_col;
+    return 0;
 }
 
 void console_quiet(void)

@@ -12,6 +12,10 @@ bool console_terminal(void);
 /* Columns of that terminal; 80 if it does not say. */
 int console_columns(void);
 
+/* Columns to print a table of on standard output: the environment's COLUMNS (20 to 10000), else
+ * those of its terminal; 0, no limit: it is none. */
+int console_out_columns(void);
+
 /* No message but errors from here on: ranks other than 0 of an MPI job. */
 void console_quiet(void);
 

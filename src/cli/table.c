@@ -1,4 +1,5 @@
 #include "cli/table.h"
+#include "cli/format.h"
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +9,7 @@
 struct table {
     size_t columns, rows, room, next; /* next: column of the next cell */
     size_t printed;                   /* rows */
+    size_t most;                      /* characters of a line; 0: any */
     struct row {
         char *cells[MAX_COLUMNS];
         bool rest; /* the last one given takes the rest of the row */
@@ -90,11 +92,15 @@ static void pad(FILE *file, size_t n, char c)
         fputc(c, file);
 }
 
-int table_print(struct table *t, FILE *file)
+void table_fit(struct table *t, size_t most)
 {
-    size_t widest[MAX_COLUMNS] = {0}, total = 0;
-    if (t->failed)
-        return -1;
+    t->most = most;
+}
+
+/* Of each column, and of a line. */
+static size_t measure(const struct table *t, size_t widest[MAX_COLUMNS])
+{
+    size_t total = 0;
     for (size_t c = 0; c < t->columns; c++) {
         for (size_t r = 0; r < t->rows; r++) {
             const char *text = t->row[r].cells[c];
@@ -102,6 +108,58 @@ int table_print(struct table *t, FILE *file)
             widest[c] = w > widest[c] ? w : widest[c];
         }
         total += widest[c] + (c ? 2 : 0);
+    }
+    return total;
+}
+
+/* A row: its first cell, and below it the others, each behind its heading. */
+static int print_stacked(struct table *t, FILE *file)
+{
+    size_t head = 0, most = 0;
+    for (size_t c = 1; c < t->columns; c++) {
+        const char *text = t->row[0].cells[c];
+        head = text && width(text) > head ? width(text) : head;
+        for (size_t r = 1; r < t->rows; r++) {
+            const char *cell = t->row[r].cells[c];
+            const size_t w = cell && !is_rest(t, r, c) ? width(cell) : 0;
+            most = w > most ? w : most;
+        }
+    }
+    for (size_t r = t->printed > 0 ? t->printed : 1; r < t->rows; r++) {
+        fprintf(file, "%s%s\n", r > 1 ? "\n" : "", t->row[r].cells[0] ? t->row[r].cells[0] : "");
+        for (size_t c = 1; c < t->columns && t->row[r].cells[c]; c++) {
+            const char *name = t->row[0].cells[c] ? t->row[0].cells[c] : "";
+            const char *text = t->row[r].cells[c];
+            fputs("  ", file);
+            if (!is_rest(t, r, c)) {
+                const size_t space = head - width(name) + 2 + most - width(text);
+                fputs(name, file);
+                pad(file, space, ' ');
+            }
+            fprintf(file, "%s\n", text);
+        }
+    }
+    t->printed = t->rows;
+    return ferror(file) ? -1 : 0;
+}
+
+int table_print(struct table *t, FILE *file)
+{
+    enum { FIRST_LEAST = 12 };
+    size_t widest[MAX_COLUMNS] = {0}, total;
+    if (t->failed)
+        return -1;
+    total = measure(t, widest);
+    if (t->most > 0 && total > t->most) {
+        const size_t others = total - widest[0],
+                     least = widest[0] < FIRST_LEAST ? widest[0] : FIRST_LEAST;
+        if (t->rows == 0 || others + least > t->most)
+            return print_stacked(t, file);
+        for (size_t r = t->printed; r < t->rows; r++)
+            if (t->row[r].cells[0])
+                format_shorten(t->row[r].cells[0], t->most - others);
+        widest[0] = t->most - others;
+        total = t->most;
     }
     for (size_t r = t->printed; r < t->rows; r++) {
         for (size_t c = 0; c < t->columns; c++) {

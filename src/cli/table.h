@@ -19,6 +19,11 @@ void table_cell(struct table *t, const char *text);
 /* The rest of the row in one text, to the left; it may stand out over the last column. */
 void table_rest(struct table *t, const char *text);
 
+/* No line longer than `most` characters: the cells of the first column are cut ("...") to 12
+ * characters at the least; where that does not suffice each row is printed as lines of its own, a
+ * heading and a cell on each. 0, as it begins: as wide as it gets. Before the first table_print. */
+void table_fit(struct table *t, size_t most);
+
 /* Print the rows that were not printed yet, so that a long table may come out row by row: columns
  * are as wide as their widest cell so far. The first column to the left, the others to the right, a
  * rule under the heading. Returns 0, or -1 if memory ran out on the way or `file` could not be

@@ -12,7 +12,7 @@ const CHARTS = [
     {title: "Test accuracy", unit: "%", curve: run => run.tokens ? null : from("epochs", "test_accuracy", 100)(run), format: fixed(2), dots: true},
     {title: "Test perplexity", curve: from("epochs", "perplexity"), format: v => digits(v, 4), log: 20, dots: true},
     {title: "Test loss", unit: "nats", curve: from("epochs", "test_loss"), format: v => digits(v, 4), log: 50, dots: true},
-    {title: "Training loss", unit: "nats, of rank 0", curve: from("steps", "loss"), format: v => digits(v, 4), mean: from("steps", "loss_mean"), log: 1000},
+    {title: "Training loss", unit: "nats, of rank 0's batches" + (runs.some(run => run.steps.loss_mean) ? "; in front its mean over a tenth of the records" : ""), curve: from("steps", "loss"), format: v => digits(v, 4), mean: from("steps", "loss_mean"), log: 1000},
     {title: "Training loss, mean of an epoch", unit: "nats, of rank 0", curve: from("epochs", "train_loss"), format: v => digits(v, 4), dots: true,
         unless: run => run.steps.loss},
     {title: "Compression", unit: "bytes of the gradient over those coded", curve: from("steps", "ratio"), format: times, log: 20, varying: true},
@@ -127,9 +127,12 @@ function tooltip(spec, lines) {
     return {hooks: {init: plot => plot.over.append(tip), setCursor: place}};
 }
 
-/* Values that lie far apart; such an axis has no 0. */
+/* What is drawn in front, if anything is. */
+const front = lines => lines.some(line => !line.faint) ? lines.filter(line => !line.faint) : lines;
+
+/* Values that lie far apart; such an axis has no 0. A single batch of a small loss makes none. */
 function isLog(spec, lines) {
-    const values = lines.flatMap(line => line.y).filter(v => v !== 0), least = Math.min(...values);
+    const values = front(lines).flatMap(line => line.y).filter(v => v !== 0), least = Math.min(...values);
     return spec.log && least > 0 && Math.max(...values) / least > spec.log;
 }
 
@@ -142,6 +145,8 @@ function options(spec, lines, log, place) {
     const ticks = log ? logTicks : most - least > 1e14 ? evenTicks : null;
     const own = ticks ? {splits: (plot, axis, min, max) => ticks(min, max), filter: (plot, splits) => splits,
         incrs: (plot, axis, min, max) => [Math.max(5, max - min)]} : {};
+    /* There is no step 52.5. */
+    const whole = xKind === "steps" && !xLog ? {incrs: [...Array(15).keys()].flatMap(power => [1, 2, 5].map(factor => factor * 10 ** power))} : {};
     const many = lines.filter(line => !line.faint).length > 12;
     return {
         width: place.clientWidth, height: place.clientHeight, legend: {show: false},
@@ -154,7 +159,7 @@ function options(spec, lines, log, place) {
             }},
         },
         axes: [
-            {...axis, label: X[xKind].label, labelFont: "12px system-ui, sans-serif", labelSize: 18, size: 30, space: 84,
+            {...axis, ...whole, label: X[xKind].label, labelFont: "12px system-ui, sans-serif", labelSize: 18, size: 30, space: 84,
                 values: tick(X[xKind].format)},
             {...axis, ...own, size: (plot, list) => 16 + 7 * Math.max(3, ...(list || []).map(text => text.length)), space: 34,
                 values: tick(tickOf)},
@@ -168,6 +173,21 @@ function options(spec, lines, log, place) {
         cursor: {dataIdx: nearest, drag: {x: true, y: false}, points: {size: 7}, y: false},
         plugins: [tooltip(spec, lines)],
     };
+}
+
+/* Where each run tells of one point, as after its only epoch: a bar for each in the place of lone dots. */
+function bars(spec, lines) {
+    const list = front(lines), most = Math.max(...list.map(line => Math.abs(line.y[0])), spec.unit === "%" ? 100 : 0) || 1;
+    const format = X[xKind].format, places = unique(list.map(line => format(line.x[0])));
+    const at = place => xKind === "steps" || xKind === "samples" ? `${place} ${X[xKind].label}` : place;
+    return el("div", {class: "bars"}, el("p", {class: "quiet"}, places.length === 1 ? `one value, at ${at(places[0])}` : "one value of each run"),
+        ...list.map(line => {
+            const bar = el("i", {});
+            bar.style.width = 100 * Math.abs(line.y[0]) / most + "%";
+            bar.style.background = colour(line.run.group);
+            return el("div", {class: "lone", title: `${line.run.label}, at ${at(format(line.x[0]))}`},
+                el("span", {class: "name"}, line.run.label), el("b", {class: "num"}, spec.format(line.y[0])), el("div", {class: "rail"}, bar));
+        }));
 }
 
 /* Arrow keys move the cursor from point to point. */
@@ -192,11 +212,16 @@ function draw(chart) {
     const {spec, place} = chart;
     if (chart.plot) chart.plot.destroy();
     chart.plot = null;
+    place.replaceChildren();
     const lines = linesOf(spec);
     chart.figure.dataset.points = String(lines.reduce((sum, line) => sum + line.x.length, 0));
     place.setAttribute("aria-label", `${spec.title} over ${X[xKind].label}: ` + (lines.length ? lines.filter(line => !line.faint)
         .map(line => `${line.run.label} ends at ${spec.format(last(line.y))}`).join(", ") : "no run is shown"));
     if (!lines.length) return;
+    if (lines.every(line => line.x.length === 1)) {
+        place.append(bars(spec, lines));
+        return;
+    }
     const log = isLog(spec, lines), table = uPlot.join(lines.map(line => [line.x, log ? line.y.map(v => v === 0 ? null : v) : line.y]));
     chart.plot = new uPlot(options(spec, lines, log, place), table, place);
 }

@@ -5,7 +5,7 @@
 function sortableTable(columns, rows, caption) {
     const body = el("tbody", {});
     const order = {column: -1, up: true};
-    const heads = columns.map((column, c) => el("th", {scope: "col", class: column.kind === "n" ? "n" : null, "aria-sort": "none"},
+    const heads = columns.map((column, c) => el("th", {scope: "col", class: column.kind === "n" || column.kind === "bars" ? column.kind : null, "aria-sort": "none"},
         el("button", {type: "button", onclick: () => sort(c)}, column.head),
         column.unit ? el("div", {class: "unit"}, column.unit) : null));
     const rivals = columns.map(column => column.among ? column.among(rows) : rows);
@@ -34,7 +34,12 @@ function sortableTable(columns, rows, caption) {
         body.append(...cells.map(cell => cell.line));
     }
     body.append(...cells.map(cell => cell.line));
-    return el("div", {class: "scroll"}, el("table", {"aria-label": caption}, el("thead", {}, el("tr", {}, ...heads)), body));
+    const table = el("table", {"aria-label": caption}, el("thead", {}, el("tr", {}, ...heads)), body);
+    const frame = el("div", {class: "scroll", onscroll: () => mark()}, table);
+    const mark = () => frame.classList.toggle("more", frame.scrollLeft + frame.clientWidth < frame.scrollWidth - 1);
+    const watch = new ResizeObserver(mark);
+    [frame, table].forEach(part => watch.observe(part));
+    return frame;
 }
 
 const endOf = (run, name) => run.end && isNumber(run.end[name]) ? run.end[name] : null;

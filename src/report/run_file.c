@@ -310,6 +310,12 @@ static tg_status add_record(place *at, json_t *record)
     return TG_OK;
 }
 
+/* Whether it is the first line of a trace. */
+static bool is_trace(const char *line, size_t len)
+{
+    return memmem(line, len, "\"traceEvents\"", 13) || memmem(line, len, "\"displayTimeUnit\"", 17);
+}
+
 static tg_status add_line(place *at, const char *line, size_t len, bool whole)
 {
     json_error_t error;
@@ -319,6 +325,13 @@ static tg_status add_line(place *at, const char *line, size_t len, bool whole)
                                      "stopped while it was written.",
                                      at->path, (int)at->line));
         return TG_OK;
+    }
+    if (!at->any && is_trace(line, len)) {
+        json_decref(record);
+        return tg_fail(TG_E_CORRUPT,
+                       "%s: a trace, no records: allowed: the records of telegrad train --out; a "
+                       "trace is drawn by telegrad report --timeline %s -o timeline.svg",
+                       at->path, at->path);
     }
     if (!json_is_object(record)) {
         tg_status status =

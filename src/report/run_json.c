@@ -31,13 +31,14 @@ static json_t *curve(const run_rows *rows, size_t column, size_t most, size_t *k
     return json_pack("[o, o]", steps, values);
 }
 
-/* The mean of a long column over a twentieth of it around each point, of all rows. NULL: it is
- * short. */
+/* The mean of a column over a tenth of it around each point, and at least over two neighbours on
+ * either side, of all rows. NULL: it has less than 8 values. */
 static json_t *mean_curve(const run_rows *rows, size_t column, size_t most, size_t *kept)
 {
     const double *v = rows->v + column;
-    const size_t half = finite_count(v, rows->columns, rows->count) / 40;
-    if (half < 1)
+    const size_t finite = finite_count(v, rows->columns, rows->count);
+    const size_t half = finite < 40 ? 2 : finite / 20;
+    if (finite < 8)
         return NULL;
     const size_t count = thin_evenly(v, rows->columns, rows->count, most, kept);
     json_t *steps = json_array(), *values = json_array();

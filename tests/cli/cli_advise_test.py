@@ -100,6 +100,19 @@ class Advise(CliTest):
             marks = text.count('class="m"')
             self.assertEqual(marks, 1 if link.endswith("gbit") else 2, link)
 
+    def test_names_in_the_picture_have_room(self):
+        svg = self.path("steps.svg")
+        self.ok(*ADVISE, "--link", "20mbit,20ms", "--workers", "4", "--svg", svg)
+        root = xml.etree.ElementTree.parse(svg).getroot()
+        texts = [node for node in root.iter("{http://www.w3.org/2000/svg}text") if not node.get("text-anchor")]
+        lefts = sorted({int(node.get("x")) for node in texts if node.get("class") == "h"})
+        self.assertEqual(len(lefts), 2)
+        names = [node for node in texts if node.get("style")]
+        self.assertGreaterEqual(len(names), 8)
+        for node in names:  # labels of an axis begin 60 left of it
+            ends = int(root.get("width")) if int(node.get("x")) > lefts[1] else lefts[1] - 60
+            self.assertLessEqual(int(node.get("x")) + 7 * len(node.text), ends, node.text)
+
     def test_measured(self):
         """Over an emulated link: figures of it, and how far short runs are from the equations."""
         a = json.loads(self.ok("advise", "--measure", "--json", "--model", "mlp:hidden=16", "--data", "glyphs", "--workers", "2",

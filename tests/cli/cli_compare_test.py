@@ -27,6 +27,14 @@ class Compare(CliTest):
         self.assertTrue(lines[3].startswith("few "))
         self.assertTrue(lines[4].startswith("2bit:threshold=0.01 cd:k=2,warmup=2 "))
 
+    def test_columns(self):
+        run = ["--run", "name=a name that is far longer than all the other columns;method=fp16", *RUNS]
+        for columns in (80, 40):
+            text = self.ok("compare", *BASE, *run, COLUMNS=str(columns))
+            table = text[text.index("\n") + 1:]
+            self.assertLessEqual(max(map(len, table.splitlines())), max(columns, 57), table)
+            self.assertIn("..." if columns == 80 else "time to finish", table)
+
     def test_json_and_records(self):
         out = self.path("all.jsonl")
         text = self.ok("compare", *BASE, *RUNS, "--json", "--out", out)

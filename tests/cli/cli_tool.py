@@ -11,7 +11,7 @@ TINY = ["--data", "glyphs:train=512,test=128", "--batch", "16"]
 
 # Not as a rank of an MPI job or a task of Slurm, whatever started the tests; no data of the user's.
 LAUNCHERS = ("OMPI_", "PMI_", "PMIX_", "SLURM_")
-ENVIRONMENT = {k: v for k, v in os.environ.items() if not k.startswith((*LAUNCHERS, "TELEGRAD_"))}
+ENVIRONMENT = {k: v for k, v in os.environ.items() if not k.startswith((*LAUNCHERS, "TELEGRAD_", "COLUMNS"))}
 
 
 def run(*args, timeout=120, **more_environment):

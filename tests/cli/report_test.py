@@ -50,9 +50,12 @@ setTimeout(() => {
         const end = () => document.querySelector(".plot").dispatchEvent(new KeyboardEvent("keydown", {key: "End"}));
         setTimeout(end, 20); // when what was shown again is drawn
         setTimeout(() => {
-            tip = document.querySelector(".tip").textContent;
+            tip = (document.querySelector(".tip") || {}).textContent;
             const times = document.querySelector(".times table"), texts = row => [...row.cells].slice(2).map(cell => (cell.querySelector("button") || cell).textContent);
             const saw = {wrong, sorts, best, times: times && [times.tHead.rows[0], ...times.tBodies[0].rows].map(texts),
+                bars: Object.fromEntries([...document.querySelectorAll("figure")].filter(f => f.querySelector(".bars")).map(f => [f.querySelector("figcaption").firstChild.textContent,
+                    [...f.querySelectorAll(".lone")].map(lone => [...[...lone.children].slice(0, 2).map(part => part.textContent), lone.querySelector("i").style.width])])),
+                cropped: [...document.querySelectorAll(".scroll")].filter(part => part.scrollWidth > part.clientWidth).map(part => part.firstChild.getAttribute("aria-label")),
                 timesAbout: times && document.querySelector(".times + p").textContent,
                 ticks: Object.fromEntries(drawn.filter(c => c.plot).map(c => [c.spec.title, c.plot.axes[1]._values])), about: document.querySelector(".about").textContent, samples: runs.map(run => X.samples.of(run, 60)), over,
                 chip: chip && [before, after], tip, title: document.title, wide: document.documentElement.scrollWidth,
@@ -235,6 +238,14 @@ class Report(CliTest):
         for title, texts in ticks.items():
             self.assertTrue(3 <= len(texts) <= 9 and max(map(len, texts)) < 10, (title, texts))
 
+    def test_runs_of_one_epoch_are_bars(self):
+        saw = self.look(self.page(*(write_run(self.path(name + ".jsonl"), name=name, steps=20, method=name, quality=quality)
+                                    for name, quality in (("one", 0.9), ("other", 0.8)))))
+        self.assertEqual(saw["bars"]["Test accuracy"], [["one", "85.00", "85%"], ["other", "75.00", "75%"]])
+        self.assertNotIn("Training loss", saw["bars"])
+        self.assertIn("Training loss", saw["ticks"])
+        self.assertEqual(saw["cropped"], [])
+
     def test_real_and_simulated_time(self):
         paths = [write_run(self.path(clock + ".jsonl"), clock=clock, train_samples=n) for clock, n in (("real", 60000), ("virtual", 512))]
         saw = self.look(self.page(*paths))
@@ -315,6 +326,11 @@ class Report(CliTest):
         self.refused(2, ["--timeline"], "report", "--timeline", "a,,b", "-o", out)
         self.refused(1, [other + ":1:"], "report", run, other, "-o", out)
         self.refused(1, [other + ":1:"], "report", "--timeline", other, "-o", out)
+        trace = self.path("trace.json")
+        with open(trace, "w", encoding="utf-8") as file:
+            file.write('{"displayTimeUnit":"ms",\n"traceEvents":[\n]}\n')
+        self.refused(1, [f"telegrad report --timeline {trace} -o timeline.svg"], "report", trace, "-o", out)
+        os.unlink(trace)
         self.refused(1, ["nowhere", "No such file"], "report", self.path("nowhere"), "-o", out)
         self.refused(1, ["-o"], "report", run, "-o", self.path("no/such/folder.html"))
         self.assertEqual(sorted(os.listdir(self.folder)), ["other", "run.jsonl"])
