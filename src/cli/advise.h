@@ -7,7 +7,8 @@
 #include "train/advice.h"
 
 #define ADVISE_WAYS_MAX 64
-#define ADVISE_WHY 500 /* bytes of a reason */
+#define ADVISE_WHY 500   /* bytes of a reason */
+#define ADVISE_EPOCHS 10 /* of the command to paste, of which the first warms up */
 
 /* Figures of the transport as it is: --measure. Seconds. */
 struct advise_measured {
@@ -19,6 +20,7 @@ struct advise_answer {
     const struct run_options *options;
     const advice *advice;
     int workers;
+    bool mpi; /* under mpirun */
     tg_link link;
     const char *link_text;
     const struct advise_measured *measured; /* NULL: nothing was */
@@ -34,6 +36,10 @@ struct advise_answer {
 TG_NODISCARD tg_status advise_answer_make(struct advise_answer *a);
 /* Why way[0]: a sentence without its full stop. */
 void advise_why(const struct advise_answer *a, char *text, size_t room);
+
+/* The command that trains as recommended, warm-ups included, for a shell. text_p: the caller's, for
+ * free(). Errors TG_E_NOMEM */
+TG_NODISCARD tg_status advise_command(const struct advise_answer *a, char **text_p);
 
 /* To standard output. Errors TG_E_IO, TG_E_NOMEM */
 TG_NODISCARD tg_status advise_print(const struct advise_answer *a);

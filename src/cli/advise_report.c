@@ -1,9 +1,11 @@
 /* The answer of telegrad advise as text and as JSON. */
 #include "cli/advise.h"
+#include "cli/advise_known.h"
 #include "cli/format.h"
 #include "cli/records.h"
 #include "cli/table.h"
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { ROWS = 2 }; /* of a strategy in the table; --json has all */
@@ -194,6 +196,48 @@ static void print_residuals(const struct advise_answer *a)
         in_ms(m->bit), in_ms(m->bit - m->tau), 100 * ((m->bit - m->tau) / (m->delta + m->psi) - 1));
 }
 
+/* What docs/results knows of the choice's accuracy, and what it does not. */
+static void print_accuracy(const struct advise_answer *a)
+{
+    const advice_way *w = &a->way[0];
+    const char *model = a->options->model, *method = w->method_text;
+    const int name = (int)strcspn(model, ":");
+    const struct known_row *row[ADVISE_KNOWN_MOST];
+    if (advise_costs_nothing(w)) {
+        printf("\nIn accuracy it costs nothing: every step is that of plain SGD.\n");
+        return;
+    }
+    const size_t count = advise_known(model, w, row);
+    const bool strategy_known =
+        w->family == ADVICE_SSGD || advise_is_known(model, w->strategy, NULL);
+    const bool method_known =
+        advise_same_name(method, "dense") || advise_is_known(model, NULL, method);
+    if (count > 0)
+        printf("\nWhat it costs in accuracy, by the nearest runs of docs/results (your data, "
+               "rates and epochs will differ):\n");
+    for (size_t i = 0; i < count; i++)
+        printf("  %s with %s: %s, plain SGD %s (%s; %s; %s)\n", row[i]->strategy, row[i]->method,
+               row[i]->result, row[i]->runs->dense, row[i]->runs->what, row[i]->runs->about,
+               row[i]->runs->document);
+    if (!strategy_known || !method_known)
+        printf("%sWhat %.*s%s%.*s costs %.*s in accuracy is not known: nothing of it is in "
+               "docs/results. Compare a short run of each\nwith plain SGD: docs/strategies.md, "
+               "docs/methods.md.\n",
+               count > 0 ? "" : "\n", strategy_known ? 0 : (int)strcspn(w->strategy, ":"),
+               w->strategy, !strategy_known && !method_known ? " or " : "",
+               method_known ? 0 : (int)strcspn(method, ":"), method, name, model);
+}
+
+static tg_status print_command(const struct advise_answer *a)
+{
+    char *command;
+    TG_TRY(advise_command(a, &command));
+    printf("\nTo train so (the first of %d epochs is warm-up where the choice has one):\n\n%s\n",
+           ADVISE_EPOCHS, command);
+    free(command);
+    return TG_OK;
+}
+
 tg_status advise_print(const struct advise_answer *a)
 {
     char why[ADVISE_WHY];
@@ -205,8 +249,8 @@ tg_status advise_print(const struct advise_answer *a)
            why);
     print_crossings(a);
     print_residuals(a);
-    printf("\nWhat each costs in accuracy is not known here: docs/results/methods-mnist.md, "
-           "docs/strategies.md.\n");
+    print_accuracy(a);
+    TG_TRY(print_command(a));
     return fflush(stdout) != 0 || ferror(stdout)
                ? tg_fail(TG_E_IO, "the answer cannot be written to standard output")
                : TG_OK;
@@ -257,22 +301,38 @@ static json_t *measured_json(const struct advise_measured *m)
                      in_ms(m->ssgd - m->tau), "delta_psi_effective_ms", in_ms(m->bit - m->tau));
 }
 
+static json_t *accuracy_json(const struct advise_answer *a)
+{
+    const struct known_row *row[ADVISE_KNOWN_MOST];
+    const size_t count = advise_known(a->options->model, &a->way[0], row);
+    json_t *list = json_array();
+    for (size_t i = 0; i < count; i++)
+        json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s}", "strategy",
+                                              row[i]->strategy, "method", row[i]->method, "what",
+                                              row[i]->runs->what, "result", row[i]->result, "dense",
+                                              row[i]->runs->dense, "about", row[i]->runs->about,
+                                              "document", row[i]->runs->document));
+    return list;
+}
+
 tg_status advise_print_json(const struct advise_answer *a)
 {
     const struct run_options *o = a->options;
-    char why[ADVISE_WHY];
+    char why[ADVISE_WHY], *command;
+    TG_TRY(advise_command(a, &command));
     json_t *ways = json_array();
     advise_why(a, why, sizeof why);
     for (size_t i = 0; i < a->ways; i++)
         json_array_append_new(ways, way_json(&a->way[i]));
-    json_t *all =
-        json_pack("{s:o, s:I, s:i, s:I, s:s, s:o, s:o, s:s, s:o, s:o, s:o, s:o, s:o}", /**/
-                  "model", records_text(o->model), "params", (json_int_t)advice_params(a->advice),
-                  "workers", a->workers, "batch", (json_int_t)o->batch, "precision",
-                  train_precision_names[o->precision], "link", records_text(a->link_text),
-                  "recommended", way_json(&a->way[0]), "why", why, "time_model", times_json(a),
-                  "ways", ways, "compression", ranges_json(&a->compression, "bit/s"), "delay",
-                  ranges_json(&a->delay, "s"), "measured", measured_json(a->measured));
+    json_t *all = json_pack(
+        "{s:o, s:I, s:i, s:I, s:s, s:o, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:s}", /**/
+        "model", records_text(o->model), "params", (json_int_t)advice_params(a->advice), "workers",
+        a->workers, "batch", (json_int_t)o->batch, "precision", train_precision_names[o->precision],
+        "link", records_text(a->link_text), "recommended", way_json(&a->way[0]), "why", why,
+        "time_model", times_json(a), "ways", ways, "compression",
+        ranges_json(&a->compression, "bit/s"), "delay", ranges_json(&a->delay, "s"), "measured",
+        measured_json(a->measured), "accuracy", accuracy_json(a), "command", command);
+    free(command);
     const tg_status status = records_print(all, stdout, "standard output");
     json_decref(all);
     return status;

@@ -137,6 +137,7 @@ static tg_status advise(const struct command *c, const struct advise_measured *m
     advice_request request = {.job = &job, .world = world};
     struct advise_answer a = {.options = o,
                               .workers = world,
+                              .mpi = c->launch.mpi,
                               .link_text = o->link ? o->link : "as it is",
                               .measured = measured};
     advice *made;

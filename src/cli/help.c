@@ -170,7 +170,8 @@ const char help_advise[] =
     "                      then --link may be left out    --data SPEC  to train on\n"
     "  --svg FILE.svg      a picture: step time against rate and against delay\n"
     "  --json              all of it as one JSON object\n"
-    "What a choice costs in accuracy is not known here: docs/advise.md.\n"
+    "Ends with the command to paste, and what the choice cost in accuracy in runs of\n"
+    "docs/results, where they have it.\n"
     "Example:\n"
     "  telegrad advise --model resnet20 --link 100mbit,20ms --workers 8\n";
 

@@ -1,6 +1,8 @@
 """telegrad advise: an answer as text, JSON and picture; what it refuses."""
 import json
 import os
+import re
+import shlex
 import unittest
 import xml.etree.ElementTree
 from cli_tool import CliTest
@@ -16,7 +18,7 @@ class Advise(CliTest):
         svg = self.path("steps.svg")
         text = self.ok(*ADVISE, "--link", "20mbit,50ms", "--workers", "8", "--svg", svg)
         for words in ("tau      20.0 ms", "T_ssgd = tau + phi", "T_cd", "ms a step", "\nUse --strategy ", "Compression pays ",
-                      "accuracy is not known", "alpha    50.0 ms", "400 ns"):
+                      "in accuracy, by the nearest runs", "\n\ntelegrad train --model mlp:hidden=32 --workers 8 ", "alpha    50.0 ms", "400 ns"):
             self.assertIn(words, text)
         root = xml.etree.ElementTree.parse(svg).getroot()
         self.assertTrue(root.tag.endswith("svg"))
@@ -76,7 +78,7 @@ class Advise(CliTest):
         self.assertIn(["ssgd", "dense"], rows)
         self.assertIn("--json lists %d others" % (len(ways) - len(rows)), lines[last])
         self.assertIn("(od, dga with delay=64) pay", "".join(lines[last:]))
-        self.assertLess(len(lines), 45)
+        self.assertLess(len(lines), 55)
 
     def test_k_that_gains_nothing(self):
         self.assertIn("cd gains nothing here: it is od\n", self.ok(*ADVISE, "--link", "100gbit,1us", "--workers", "4"))
@@ -112,6 +114,41 @@ class Advise(CliTest):
         for node in names:  # labels of an axis begin 60 left of it
             ends = int(root.get("width")) if int(node.get("x")) > lefts[1] else lefts[1] - 60
             self.assertLessEqual(int(node.get("x")) + 7 * len(node.text), ends, node.text)
+
+    def test_command_to_paste(self):
+        commands = set()
+        for link, more in (("20mbit,20ms", []), ("10gbit,0ms", ["--driver", "inline"])):
+            args = [*ADVISE[1:], "--link", link, "--workers", "2", "--batch", "8", *more]
+            command = json.loads(self.ok("advise", *args, "--json"))["command"]
+            words = shlex.split(command)
+            self.assertEqual(words[:2], ["telegrad", "train"])
+            for word in more:
+                self.assertIn(word, words)
+            self.assertEqual(words[words.index("--link") + 1], link)
+            commands.add(tuple(words[words.index("--strategy"):]))
+            self.ok(*words[1:], "--data", "glyphs:train=16,test=16", "--no-eval")
+        self.assertEqual(len(commands), 2)
+        text = self.ok(*ADVISE, "--link", "100gbit,0ms", "--workers", "2")
+        self.assertTrue(text.splitlines()[-1].startswith("telegrad train --model mlp:hidden=32 --workers 2 "), text)
+
+    def test_known_accuracies_are_in_their_documents(self):
+        source = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../..")
+        with open(os.path.join(source, "src/cli/advise_known.c"), encoding="utf-8") as file:
+            text = file.read()
+        runs = {name: re.findall(r'"([^"]*)"', body) for name, body in re.findall(r"known_runs (\w+) = {(.*?)};", text, re.S)}
+        rows = re.findall(r'{&(\w+), "([^"]*)", "([^"]*)", "([^"]*)"}', text)
+        self.assertEqual({row[0] for row in rows}, set(runs))
+        self.assertGreaterEqual(len(rows), 30)
+        for name, strategy, method, result in rows:
+            about, model, what, dense, document = runs[name]
+            with open(os.path.join(source, document), encoding="utf-8") as file:
+                lines = file.read().splitlines()
+            for numbers in (re.findall(r"\d+\.\d+", result), re.findall(r"\d+\.\d+", dense)):
+                self.assertTrue(any(all(n in line for n in numbers) for line in lines), (name, strategy, method, numbers))
+        answer = self.answer("--link", "20mbit,20ms", "--workers", "4")
+        for row in answer["accuracy"]:
+            self.assertEqual((row["dense"], row["document"]), ("86.15 %", "docs/results/untuned.md"))
+        self.assertTrue(answer["accuracy"])
 
     def test_measured(self):
         """Over an emulated link: figures of it, and how far short runs are from the equations."""
