@@ -25,8 +25,8 @@ resnet20 topk --method topk:density=0.001
 resnet20 topk-warmup --method topk:density=0.001,warmup=2ep
 resnet20 naive --method topk:density=0.001,feedback=none
 resnet20 bit --method 2bit:threshold=auto
-resnet20 cd2 --method 2bit:threshold=auto --strategy cd:k=2,warmup=1ep
-resnet20 cd5 --method 2bit:threshold=auto --strategy cd:k=5,warmup=1ep
-resnet20 cd10 --method 2bit:threshold=auto --strategy cd:k=10,warmup=1ep
+resnet20 cd2 --method 2bit:threshold=auto --strategy cd:k=2,warmup=1ep,local=sgd
+resnet20 cd5 --method 2bit:threshold=auto --strategy cd:k=5,warmup=1ep,local=sgd
+resnet20 cd10 --method 2bit:threshold=auto --strategy cd:k=10,warmup=1ep,local=sgd
 lstm dense --optimizer sgd:lr=20,momentum=0,clip=0.25
 lstm dgc --optimizer sgd:lr=20,momentum=0 --method dgc:density=0.001,warmup=3000,momentum=0,clip=0.5

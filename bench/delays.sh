@@ -51,13 +51,13 @@ for shard in iid contiguous; do
 done
 
 # CD-SGD and what it is made of.
-images od 4 32 --strategy od:warmup=1ep
-images cd20 4 32 --method 2bit:threshold=auto --strategy cd:k=20,warmup=1ep
+images od 4 32 --strategy od:warmup=1ep,local=sgd
+images cd20 4 32 --method 2bit:threshold=auto --strategy cd:k=20,warmup=1ep,local=sgd
 images x2-ssgd 2 64
-images x2-od 2 64 --strategy od:warmup=1ep
+images x2-od 2 64 --strategy od:warmup=1ep,local=sgd
 images x2-bit 2 64 --method 2bit:threshold=auto
 for k in 2 5 10 20; do
-    images "x2-cd$k" 2 64 --method 2bit:threshold=auto --strategy cd:k=$k,warmup=1ep
+    images "x2-cd$k" 2 64 --method 2bit:threshold=auto --strategy cd:k=$k,warmup=1ep,local=sgd
     images "x2-cd$k-preview" 2 64 --method 2bit:threshold=auto --strategy cd:k=$k,warmup=1ep,local=preview
 done
 for workers in 2 4; do

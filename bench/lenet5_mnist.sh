@@ -18,6 +18,6 @@ run() { # name, method, strategy, lr
 
 run dense dense ssgd 0.1
 run dgc dgc:density=0.001,warmup=1ep,values=fp16 ssgd 0.1
-run cd-k2 2bit:threshold=0.005 cd:k=2,warmup=1ep 0.05
+run cd-k2 2bit:threshold=0.005 cd:k=2,warmup=1ep,local=sgd 0.05
 run bit-sgd 2bit:threshold=0.005 ssgd 0.05
 python3 "$(dirname "$0")/summarise.py" "$out"/*.jsonl

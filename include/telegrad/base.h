@@ -179,7 +179,15 @@ typedef struct tg_key {
     bool min_open;       /* ... but min itself is excluded */
     const char *choices; /* CHOICE: "auto|rice|raw"; INT, REAL: words beside numbers, or NULL */
     const char *help;    /* one line, with the unit */
+    /* DURATION, of warm-ups: the default is no more than this share of the run, where its length is
+     * known (tg_session_config.total_steps), rounded down to steps. 0: the default, whatever the
+     * run's length is */
+    double share;
 } tg_key;
+
+/* What a default in epochs (not a value that was given) takes for an epoch where the steps in one
+ * are not known: 4ep is 1,000 steps. */
+#define TG_DEFAULT_EPOCH_STEPS 250
 
 /* What can be named by a spec string: one entry per method, codec, strategy, ... */
 typedef struct tg_entry {

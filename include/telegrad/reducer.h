@@ -32,6 +32,10 @@ typedef struct tg_reducer_config {
     unsigned codec_threads; /* cores for encoding and decoding, the caller's among them; 0: one. The
                                same bits for any number */
     const int *nodes;       /* two levels: see tg_session_config.nodes; NULL: one. Copied */
+    /* Steps that the run is planned to have; 0: unknown. A warm-up that is not given is then no
+     * more than a share of it (tg_key.share). Where neither this nor steps_per_epoch is known a
+     * default in epochs counts TG_DEFAULT_EPOCH_STEPS for each: dgc's are 1,000 steps */
+    uint64_t total_steps;
 } tg_reducer_config;
 
 /* method     spec string, e.g. "topk:density=0.01"; exchange=auto: the network is measured, and

@@ -20,6 +20,7 @@
 
 #include "telegrad/codec.h"
 #include "telegrad/optimizer.h"
+#include "telegrad/registry.h"
 #include "telegrad/transport.h"
 #include "telegrad/weights.h"
 
@@ -106,6 +107,10 @@ typedef struct tg_session_config {
     /* Of this rank's data, where strategies weight ranks by them (fedavg); 0 on all ranks: they
      * count alike. */
     uint64_t samples;
+    /* Steps that the run is planned to have; 0: unknown. Warm-ups of method and strategy that are
+     * not given are then no more than a share of it (tg_key.share): tg_session_spec tells. A
+     * checkpoint keeps what they were: a run that is resumed, with more steps too, goes on by it */
+    uint64_t total_steps;
 } tg_session_config;
 
 /* transport is borrowed and not used by anyone else until the session is destroyed. Nothing is sent
@@ -146,6 +151,11 @@ TG_API TG_NODISCARD tg_status tg_session_add(tg_session *s, const tg_tensor *ten
  * Errors TG_E_SPEC (a rule without a tensor, rules that exclude each other), TG_E_ARG
  * (config.buckets do not hold all tensors), TG_E_MISMATCH, TG_E_VERSION, TG_E_PEER, TG_E_NOMEM */
 TG_API TG_NODISCARD tg_status tg_session_begin(tg_session *s);
+
+/* The normal form of the session's method (of the tensors that no rule takes) or strategy, with
+ * warm-ups as this run has them. Lives as long as the session. NULL for other kinds, and before
+ * begin or load. */
+TG_API const char *tg_session_spec(const tg_session *s, tg_kind kind);
 
 /* The gradient of this tensor is complete. It is checked for NaN and infinity here, while it is in
  * the cache. Errors of this and the three calls below: TG_E_ARG (no such tensor), TG_E_STATE

@@ -44,6 +44,10 @@ TG_API TG_NODISCARD tg_status tg_simulation_create(const tg_session_config *conf
                                                    tg_simulation **sim_p);
 TG_API void tg_simulation_destroy(tg_simulation *sim); /* NULL is fine */
 
+/* The normal form of its method or strategy, with warm-ups as a run of config->total_steps has
+ * them. Lives as long as the simulation. NULL for other kinds. */
+TG_API const char *tg_simulation_spec(const tg_simulation *sim, tg_kind kind);
+
 /* What coding and updating take: as tg_session_measure and tg_session_set_costs; nothing, before
  * these are called. Errors TG_E_NOMEM, TG_E_MISMATCH (another number of buckets), those of the
  * methods */

@@ -316,3 +316,46 @@ tg_status tg_duration_steps(tg_duration d, uint64_t steps_per_epoch, const char 
     *steps_p = (uint64_t)steps;
     return TG_OK;
 }
+
+static bool is_open(const tg_spec *spec, size_t i)
+{
+    const tg_key *key = &spec->entry->keys[i];
+    return key->type == TG_KEY_DURATION && key->share > 0 && !spec->values[i].given;
+}
+
+bool tg__spec_is_open(const tg_spec *spec)
+{
+    bool any = false;
+    for (size_t i = 0; i < spec->nkeys; i++)
+        any = any || is_open(spec, i);
+    return any;
+}
+
+tg_status tg__spec_settle(const tg_spec *spec, const char *text, uint64_t total_steps,
+                          uint64_t steps_per_epoch, char **text_p)
+{
+    size_t len = 0;
+    char *settled = NULL, before = strchr(text, ':') == NULL ? ':' : ',';
+    FILE *file = open_memstream(&settled, &len);
+    bool ok = file != NULL && fputs(text, file) >= 0;
+    for (size_t i = 0; ok && i < spec->nkeys; i++) {
+        const tg_key *key = &spec->entry->keys[i];
+        const tg_duration d = spec->values[i].duration;
+        if (!is_open(spec, i))
+            continue;
+        const double epoch = steps_per_epoch > 0 ? (double)steps_per_epoch : TG_DEFAULT_EPOCH_STEPS;
+        const double usual = round(d.epochs ? d.count * epoch : d.count);
+        const double most = total_steps > 0 ? floor((double)total_steps * key->share) : usual;
+        if (usual <= most && (!d.epochs || steps_per_epoch > 0))
+            continue; /* as it is written: an epoch is a stage */
+        ok = fprintf(file, "%c%s=%.0f", before, key->name, usual < most ? usual : most) > 0;
+        before = ',';
+    }
+    ok = file != NULL && fclose(file) == 0 && ok;
+    if (!ok) {
+        free(settled);
+        return tg_fail(TG_E_NOMEM, "out of memory: text of spec \"%s\"", spec->entry->name);
+    }
+    *text_p = settled;
+    return TG_OK;
+}

@@ -5,8 +5,10 @@
 #include <stdint.h>
 #include <cmocka.h>
 #include "base/mem.h"
+#include "base/spec_value.h"
 #include <locale.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const tg_key topk_keys[] = {
@@ -410,6 +412,52 @@ static void duration_steps(void **state)
     assert_int_equal(steps, 50);
 }
 
+static void settled(const char *text, uint64_t total, uint64_t per_epoch, const char *expected)
+{
+    static const tg_key keys[] = {
+        {.name = "warmup",
+         .type = TG_KEY_DURATION,
+         .def = "4ep",
+         .max = 1e9,
+         .share = 0.2,
+         .help = ""},
+        {.name = "start",
+         .type = TG_KEY_DURATION,
+         .def = "100",
+         .max = 1e9,
+         .share = 0.5,
+         .help = ""},
+        {.name = "after", .type = TG_KEY_DURATION, .def = "7", .max = 1e9, .help = ""},
+        {.name = NULL}};
+    static const tg_entry run = {"a", "", "", keys}, *runs[] = {&run};
+    tg_spec *spec;
+    char *got;
+    assert_int_equal(tg_spec_parse("thing", runs, 1, text, &spec), TG_OK);
+    assert_int_equal(tg__spec_settle(spec, text, total, per_epoch, &got), TG_OK);
+    assert_string_equal(got, expected);
+    assert_int_equal(tg__spec_is_open(spec),
+                     !tg_spec_given(spec, "warmup") || !tg_spec_given(spec, "start"));
+    free(got);
+    tg_spec_free(spec);
+}
+
+/* A default is no more than its share of the run; what is given is as it is. */
+static void durations_of_runs(void **state)
+{
+    (void)state;
+    settled("a", 468, 468, "a:warmup=93");
+    settled("a", 40, 468, "a:warmup=8,start=20");
+    settled("a", 4, 468, "a:warmup=0,start=2");
+    settled("a", 100000, 468, "a");
+    settled("a", 100000, 0, "a:warmup=1000");
+    settled("a", 468, 0, "a:warmup=93");
+    settled("a", 0, 468, "a");
+    settled("a", 0, 0, "a:warmup=1000");
+    settled("a:after=3", 40, 468, "a:after=3,warmup=8,start=20");
+    settled("a:warmup=4ep", 40, 0, "a:warmup=4ep,start=20");
+    settled("a:start=9,warmup=0", 40, 468, "a:start=9,warmup=0");
+}
+
 /* Decimal commas of the program's locale do not leak in. Silently the C locale where no such locale
  * is installed. */
 static void locale_does_not_matter(void **state)
@@ -425,14 +473,23 @@ static void locale_does_not_matter(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reads_values),     cmocka_unit_test(defaults),
-        cmocka_unit_test(normal_form),      cmocka_unit_test(unknown_names),
-        cmocka_unit_test(numbers_or_words), cmocka_unit_test(whole_numbers_or_words),
-        cmocka_unit_test(out_of_range),     cmocka_unit_test(bad_numbers),
-        cmocka_unit_test(bad_durations),    cmocka_unit_test(bad_syntax),
-        cmocka_unit_test(brackets),         cmocka_unit_test(long_texts),
-        cmocka_unit_test(many_names),       cmocka_unit_test(bad_default),
-        cmocka_unit_test(duration_steps),   cmocka_unit_test(locale_does_not_matter),
+        cmocka_unit_test(reads_values),
+        cmocka_unit_test(defaults),
+        cmocka_unit_test(normal_form),
+        cmocka_unit_test(unknown_names),
+        cmocka_unit_test(numbers_or_words),
+        cmocka_unit_test(whole_numbers_or_words),
+        cmocka_unit_test(out_of_range),
+        cmocka_unit_test(bad_numbers),
+        cmocka_unit_test(bad_durations),
+        cmocka_unit_test(bad_syntax),
+        cmocka_unit_test(brackets),
+        cmocka_unit_test(long_texts),
+        cmocka_unit_test(many_names),
+        cmocka_unit_test(bad_default),
+        cmocka_unit_test(durations_of_runs),
+        cmocka_unit_test(duration_steps),
+        cmocka_unit_test(locale_does_not_matter),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -25,6 +25,14 @@ void tg__spec_value_print(const tg_key *key, const tg__spec_value *value, FILE *
  * before, its text included, is no longer valid. Errors TG_E_SPEC, TG_E_NOMEM */
 TG_NODISCARD tg_status tg__spec_set(tg_spec *spec, const char *key, const char *text);
 
+/* `text`, which spec was parsed from, with the durations that it leaves open and whose default
+ * depends on the run added: tg_key.share, TG_DEFAULT_EPOCH_STEPS. Either number 0: not known. What
+ * was not given otherwise stays so. Caller frees. Errors TG_E_NOMEM */
+TG_NODISCARD tg_status tg__spec_settle(const tg_spec *spec, const char *text, uint64_t total_steps,
+                                       uint64_t steps_per_epoch, char **text_p);
+/* Whether any of its durations is left open and has a share. */
+bool tg__spec_is_open(const tg_spec *spec);
+
 /* A list of words for a message: "a, b, c", cut with ", ..." when full. Start with list[0] = 0. */
 #define TG__WORD_LIST 640
 void tg__word_list_add(char list[TG__WORD_LIST], const char *word, size_t len);

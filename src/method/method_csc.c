@@ -24,7 +24,9 @@ static const tg_key keys[] = {
      .def = "1ep",
      .min = 0,
      .max = 1e9,
-     .help = "steps or epochs (1ep) that go dense before, with momentum"},
+     .share = 0.2,
+     .help = "steps or epochs (1ep) that go dense before, with momentum; the default is at most a "
+             "fifth of the run"},
     TG__KEYS_VELOCITY,
     {.name = "exchange",
      .type = TG_KEY_CHOICE,

@@ -66,8 +66,10 @@
 #define TG__KEY_WARMUP(text)                                                          \
     {                                                                                 \
         .name = "warmup", .type = TG_KEY_DURATION, .def = text, .min = 0, .max = 1e9, \
+        .share = 0.2,                                                                 \
         .help = "density falls to its value over this many epochs, a stage each, or " \
-                "over this many steps, in four stages (4ep)"                          \
+                "over this many steps, in four stages (4ep); the default is at most " \
+                "a fifth of the run"                                                  \
     }
 
 #define TG__KEY_SCOPE                                                                        \

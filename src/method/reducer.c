@@ -1,6 +1,7 @@
 /* The one-call reducer: one method over one bucket, driven inline by whoever calls. */
 #include "telegrad/reducer.h"
 #include "base/mem.h"
+#include "base/spec_value.h"
 #include "kernel/parallel.h"
 #include "method/auto_exchange.h"
 #include "method/engine.h"
@@ -184,6 +185,21 @@ static tg_status create(tg_reducer *r, const tg_spec *spec, const tg_reducer_con
     return status;
 }
 
+/* The method with the warm-up that it has in this run. */
+static tg_status parse(const char *method, const tg_reducer_config *c, tg_spec **spec_p)
+{
+    tg_spec *spec;
+    char *text;
+    const tg__method_def *def;
+    TG_TRY(tg__method_parse(method, &spec, &def));
+    tg_status status = tg__spec_settle(spec, method, c->total_steps, c->steps_per_epoch, &text);
+    tg_spec_free(spec);
+    TG_TRY(status);
+    status = tg__method_parse(text, spec_p, &def);
+    free(text);
+    return status;
+}
+
 tg_status tg_reducer_create(const char *method, tg_transport *transport, size_t n,
                             const tg_reducer_config *config, tg_reducer **r_p)
 {
@@ -202,8 +218,7 @@ tg_status tg_reducer_create(const char *method, tg_transport *transport, size_t 
                        (long long)TG__TIMEOUT_MS_MAX);
     tg_spec *spec;
     tg_reducer *r = NULL;
-    const tg__method_def *def;
-    TG_TRY(tg__method_parse(method, &spec, &def));
+    TG_TRY(parse(method, c, &spec));
     tg_status status = tg__alloc(1, sizeof *r, &r);
     if (status == TG_OK) {
         r->transport = transport;

@@ -291,13 +291,50 @@ static void test_arguments(void **state)
     tg_transport_destroy(t[0]);
 }
 
+/* A default in epochs is steps where the length of an epoch is not known; one that was given is an
+ * error. */
+static void test_durations(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *method;
+        uint64_t total_steps;
+        uint64_t dense_steps; /* of csc: those of its warm-up */
+    } cases[] = {{"csc", 0, TG_DEFAULT_EPOCH_STEPS}, {"csc", 20, 4}, {"csc:warmup=3", 20, 3}};
+    tg_transport *t;
+    tg_reducer *r;
+    float g[256], mean[256];
+    for (size_t i = 0; i < 256; i++)
+        g[i] = (float)i;
+    assert_int_equal(tg_transport_inproc(1, &t), TG_OK);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const tg_reducer_config config = {.struct_size = sizeof config,
+                                          .total_steps = cases[i].total_steps};
+        assert_int_equal(tg_reducer_create(cases[i].method, t, 256, i ? &config : NULL, &r), TG_OK);
+        for (uint64_t step = 0; step <= cases[i].dense_steps; step++) {
+            assert_int_equal(tg_reducer_mean(r, g, mean), TG_OK);
+            size_t sent = 0;
+            for (size_t e = 0; e < 256; e++)
+                sent += mean[e] != 0;
+            assert_int_equal(sent > 200, step < cases[i].dense_steps);
+        }
+        tg_reducer_destroy(r);
+    }
+    assert_int_equal(tg_reducer_create("dgc", t, 256, NULL, &r), TG_OK);
+    tg_reducer_destroy(r);
+    assert_int_equal(tg_reducer_create("dgc:warmup=4ep", t, 256, NULL, &r), TG_E_SPEC);
+    assert_non_null(strstr(tg_error(), "warmup=4ep"));
+    tg_transport_destroy(t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_mean),      cmocka_unit_test(test_nonfinite),
         cmocka_unit_test(test_different), cmocka_unit_test(test_handshake),
         cmocka_unit_test(test_versions),  cmocka_unit_test(test_arguments),
-        cmocka_unit_test(test_dense),     cmocka_unit_test(test_auto),
+        cmocka_unit_test(test_durations), cmocka_unit_test(test_dense),
+        cmocka_unit_test(test_auto),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,7 @@
 /* Rules by name patterns. `f32` is what many call the method `dense`. */
 #include "session/rules.h"
 #include "base/mem.h"
+#include "base/spec_value.h"
 
 #include <fnmatch.h>
 #include <stdio.h>
@@ -13,13 +14,19 @@ static tg_status copy(const char *text, size_t len, char **copy_p)
     return *copy_p == NULL ? tg_fail(TG_E_NOMEM, "out of memory for a rule") : TG_OK;
 }
 
+static void find_same(const tg__rules *r, tg__rule *rule)
+{
+    rule->same = 0;
+    while (strcmp(tg_spec_text(r->rule[rule->same].spec), tg_spec_text(rule->spec)) != 0)
+        rule->same++; /* at the latest it is found itself */
+}
+
 static tg_status set_method(tg__rules *r, tg__rule *rule, const char *method)
 {
     const char *meant = strcmp(method, "f32") == 0 ? "dense" : method;
     TG_TRY(copy(meant, strlen(meant), &rule->method));
     TG_TRY(tg__method_parse(rule->method, &rule->spec, &rule->def));
-    while (strcmp(tg_spec_text(r->rule[rule->same].spec), tg_spec_text(rule->spec)) != 0)
-        rule->same++; /* at the latest it is found itself */
+    find_same(r, rule);
     return TG_OK;
 }
 
@@ -62,6 +69,40 @@ tg_status tg__rules_init(tg__rules *r, const char *const *text, size_t n, const 
         TG_TRY(read_rule(r, &r->rule[i], text == NULL ? NULL : text[i]));
     TG_TRY(set_method(r, &r->rule[n], method));
     return check_exchanges(r);
+}
+
+bool tg__rules_are_open(const tg__rules *r)
+{
+    bool any = false;
+    for (size_t i = 0; i < r->count; i++)
+        any = any || tg__spec_is_open(r->rule[i].spec);
+    return any;
+}
+
+static tg_status settle(tg__rule *rule, uint64_t total_steps, uint64_t steps_per_epoch)
+{
+    char *text;
+    tg_spec *spec;
+    TG_TRY(tg__spec_settle(rule->spec, rule->method, total_steps, steps_per_epoch, &text));
+    const tg_status status = tg__method_parse(text, &spec, &rule->def);
+    if (status != TG_OK) {
+        free(text);
+        return status;
+    }
+    free(rule->method);
+    tg_spec_free(rule->spec);
+    rule->method = text;
+    rule->spec = spec;
+    return TG_OK;
+}
+
+tg_status tg__rules_settle(tg__rules *r, uint64_t total_steps, uint64_t steps_per_epoch)
+{
+    for (size_t i = 0; i < r->count; i++)
+        TG_TRY(settle(&r->rule[i], total_steps, steps_per_epoch));
+    for (size_t i = 0; i < r->count; i++)
+        find_same(r, &r->rule[i]);
+    return TG_OK;
 }
 
 void tg__rules_free(tg__rules *r)

@@ -23,6 +23,12 @@ typedef struct tg__rules {
 TG_NODISCARD tg_status tg__rules_init(tg__rules *r, const char *const *text, size_t n,
                                       const char *method);
 void tg__rules_free(tg__rules *r);
+/* Methods' warm-ups that are left open become those of a run of this length: tg__spec_settle.
+ * Errors TG_E_NOMEM */
+TG_NODISCARD tg_status tg__rules_settle(tg__rules *r, uint64_t total_steps,
+                                        uint64_t steps_per_epoch);
+/* Whether any method leaves a warm-up open. */
+bool tg__rules_are_open(const tg__rules *r);
 /* The entry that tensor `name` falls under. */
 size_t tg__rules_find(const tg__rules *r, const char *name);
 /* Whether every rule is some tensor's. Errors TG_E_SPEC, naming the pattern and the tensors */

@@ -129,7 +129,11 @@ struct tg_session {
     float **eval_kept; /* (ntrained) the caller's parameters during an evaluation */
     uint8_t *ckpt_bytes;
     size_t ckpt_len;
-    char **metadata; /* (nmetadata) of saved weights: session_weights.h */
+    struct tg__length {
+        uint64_t total_steps, steps_per_epoch;
+    } length;            /* what warm-ups were settled by: session_length.c */
+    char *strategy_text; /* normal form, settled; NULL before */
+    char **metadata;     /* (nmetadata) of saved weights: session_weights.h */
     size_t nmetadata;
     tg_status status; /* final failure */
     char error[512];
@@ -176,6 +180,10 @@ void tg__session_print_buckets(const tg_session *s, FILE *f); /* likewise "bucke
  * Methods are made. dir: the checkpoint that holds what exchange=auto is; NULL: it is measured.
  * (session_setup.c) */
 TG_NODISCARD tg_status tg__session_handshake(tg_session *s, const char *start, const char *dir);
+/* Warm-ups that were left open (session_length.c): settle those of strategy and rules by the length
+ * of the run, or by what the checkpoint in dir was settled by (NULL: none); save. */
+TG_NODISCARD tg_status tg__session_settle(tg_session *s, const char *dir);
+TG_NODISCARD tg_status tg__session_put_length(const tg_session *s, tg__ckpt_writer *w);
 /* What exchange=auto is, in all buckets (session_auto.c): choose, on all ranks alike; save. */
 TG_NODISCARD tg_status tg__session_choose_exchanges(tg_session *s, const char *dir);
 TG_NODISCARD tg_status tg__session_put_exchanges(const tg_session *s, tg__ckpt_writer *w);

@@ -161,6 +161,7 @@ static tg_status put_all(tg_session *s, tg__ckpt_writer *w, const void *extra, s
     TG_TRY(tg__ckpt_put(w, "extra", extra, len));
     TG_TRY(tg__session_put_round(s, w));
     TG_TRY(tg__session_put_exchanges(s, w));
+    TG_TRY(tg__session_put_length(s, w));
     for (size_t i = 0; i < s->ntensors; i++) {
         char name[512];
         if (tg__session_is_global(s, &s->tensor[i]))

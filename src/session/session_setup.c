@@ -200,6 +200,7 @@ void tg_session_destroy(tg_session *s)
     free((void *)(uintptr_t)s->config.optimizer);
     free((void *)(uintptr_t)s->config.job);
     free((void *)(uintptr_t)s->config.buckets);
+    free(s->strategy_text);
     free(s->ckpt_bytes);
     free(s);
 }
@@ -333,6 +334,7 @@ static tg_status gather_samples(tg_session *s)
 
 tg_status tg__session_handshake(tg_session *s, const char *start, const char *dir)
 {
+    TG_TRY(tg__session_settle(s, dir));
     TG_TRY(tg__session_build(s));
     s->begun = true;
     char *text = describe(s, start);

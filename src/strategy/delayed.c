@@ -12,7 +12,9 @@
  *   local=sgd:      W - eta_loc * (g + wd*W)
  *   local=preview:  what the optimizer would do with g alone: W - eta_loc * (m*u + g + wd*W)
  *   local=dcasgd:   W - eta_loc * ((g + wd*W) + lambda*g*g * (W - Wloc of g))
- *   scaled=yes:     g/P in place of g: the authors' code scales as its server does, by 1/(B*P)
+ *   local=auto:     preview, which is sgd where the optimizer has no momentum; but sgd with
+ * scaled=yes or a rate of its own, which are of plain steps scaled=yes:     g/P in place of g: the
+ * authors' code scales as its server does, by 1/(B*P)
  *
  * W is the slot "global", Wloc is in the caller's parameters. In the warm-up both are updated, so
  * that W is what evaluation, checkpoints and hashes use at any time, also right after a load; all
@@ -76,9 +78,17 @@ static void local_dcasgd(const tg__strategy *s, size_t i, double rate)
     }
 }
 
+static const char *local_of(const tg_spec *spec)
+{
+    const char *local = tg_spec_word(spec, "local");
+    if (strcmp(local, "auto") != 0)
+        return local;
+    return tg_spec_flag(spec, "scaled") || tg_spec_has(spec, "eta_loc") ? "sgd" : "preview";
+}
+
 static tg_status read_spec(tg__strategy *s, delayed *d)
 {
-    const char *local = tg_spec_word(s->spec, "local");
+    const char *local = local_of(s->spec);
     bool compensates = strcmp(local, "dcasgd") == 0;
     TG_TRY(tg_duration_steps(tg_spec_duration(s->spec, "warmup"), s->steps_per_epoch, "warmup",
                              &d->warmup));

@@ -22,16 +22,19 @@ const float *tg__delayed_global(const tg__strategy *s, size_t i);
      .type = TG_KEY_DURATION,                                                                    \
      .def = warmup_steps,                                                                        \
      .max = INFINITY,                                                                            \
-     .help = "steps or epochs of uncompressed synchronous SGD before"},                          \
+     .share = 0.2,                                                                               \
+     .help = "steps or epochs of uncompressed synchronous SGD before; the default is at most a " \
+             "fifth of the run"},                                                                \
         {.name = "eta_loc",                                                                      \
          .type = TG_KEY_REAL,                                                                    \
          .max = 1e30,                                                                            \
          .help = "rate of the local update, scaled with the schedule; default: the step's own"}, \
         {.name = "local",                                                                        \
          .type = TG_KEY_CHOICE,                                                                  \
-         .def = "sgd",                                                                           \
-         .choices = "sgd|preview|dcasgd",                                                        \
-         .help = "local update: plain, as the optimizer would do, or delay-compensated"},        \
+         .def = "auto",                                                                          \
+         .choices = "auto|sgd|preview|dcasgd",                                                   \
+         .help = "local update: plain, as the optimizer would do (preview), or "                 \
+                 "delay-compensated; auto: preview, but sgd with eta_loc or scaled=yes"},        \
         {.name = "lambda",                                                                       \
          .type = TG_KEY_REAL,                                                                    \
          .def = TG__DCASGD_LAMBDA,                                                               \

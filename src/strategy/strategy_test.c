@@ -62,12 +62,12 @@ static void refuses_with_a_reason(void **state)
     assert_refused("od:k=1", "sgd", 0, "allowed: warmup, eta_loc, local, lambda");
     assert_refused("cd:k=-1", "sgd", 0, "k=-1: allowed: 0 <= k");
     assert_refused("cd:eta_loc=-0.1", "sgd", 0, "eta_loc=-0.1: allowed: 0 <= eta_loc");
-    assert_refused("cd:local=adam", "sgd", 0, "local=adam: allowed: sgd, preview, dcasgd");
+    assert_refused("cd:local=adam", "sgd", 0, "local=adam: allowed: auto, sgd, preview, dcasgd");
     assert_refused("cd:warmup=2ep", "sgd", 0, "warmup=2ep");
-    assert_refused("cd:lambda=1", "sgd", 0, "lambda with local=sgd: allowed: local=dcasgd");
+    assert_refused("cd:lambda=1", "sgd", 0, "lambda with local=preview: allowed: local=dcasgd");
     assert_refused("cd:eta_loc=0.1", "sgd:lr=0", 0, "lr=0: allowed: lr > 0");
     assert_refused("cd:scaled=yes,local=preview", "sgd:lr=0.1", 0, "allowed: local=sgd|dcasgd");
-    assert_refused("cd", "adam", 0,
+    assert_refused("cd:local=sgd", "adam", 0,
                    "local=sgd takes the optimizer's lr for a step of plain SGD, "
                    "which adam's is not: allowed: local=preview, or eta_loc=RATE");
     assert_refused("od:local=dcasgd", "lars", 0, "local=dcasgd takes the optimizer's lr");
@@ -89,7 +89,7 @@ static void accepts(void **state)
     play p;
     play_create(&p, "cd", "sgd", 1);
     assert_string_equal(tg_spec_text(p.rank[0].s->spec),
-                        "cd:k=5,warmup=1000,local=sgd,lambda=0.04,scaled=no");
+                        "cd:k=5,warmup=1000,local=auto,lambda=0.04,scaled=no");
     play_destroy(&p);
     play_create(&p, "ssgd", "sgd", 1);
     assert_int_equal(p.rank[0].s->nslots, 0);

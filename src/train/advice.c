@@ -61,7 +61,7 @@ static tg_status create(advice *a, const advice_request *request)
     TG_TRY(train_sim_create(&job, request->data, &a->steps));
     for (size_t i = 0; i < advice_method_count; i++) {
         job.method = advice_methods[i];
-        TG_TRY(train_sim_exchanges(a->steps, &job, 1000, &a->sim[i]));
+        TG_TRY(train_sim_exchanges(a->steps, &job, 1000, 0, &a->sim[i]));
         if (!request->coding_is_free)
             TG_TRY(measure_coding(a->sim[i]));
     }

@@ -169,6 +169,7 @@ static tg_status make_session(run *r, const run_metadata *about)
         .optimizer = r->job->optimizer,
         .seed = r->job->seed,
         .steps_per_epoch = r->steps_per_epoch,
+        .total_steps = r->steps,
         .timeout_ms = r->job->timeout_ms,
         .driver = r->job->driver,
         .job = text,

@@ -300,9 +300,10 @@ TG_NODISCARD tg_status train_sim_create(const train_job *job, const char *data, 
 void train_sim_destroy(train_sim *s); /* NULL is fine */
 train_sim_info train_sim_about(const train_sim *s);
 /* Its exchanges by the job's method, rules, strategy, optimizer, overlap, driver, buckets; coding
- * takes no time. Errors those of tg_simulation_create */
+ * takes no time. total_steps 0: not known. Errors those of tg_simulation_create */
 TG_NODISCARD tg_status train_sim_exchanges(const train_sim *s, const train_job *job,
-                                           uint64_t steps_per_epoch, tg_simulation **sim_p);
+                                           uint64_t steps_per_epoch, uint64_t total_steps,
+                                           tg_simulation **sim_p);
 
 /* What train_run would tell rank 0 of `world` ranks, all behind the link, by a clock of simulated
  * time, but for losses, hashes and evaluations: nothing is computed. Coding takes what job->times

@@ -196,7 +196,7 @@ train_sim_info train_sim_about(const train_sim *s)
 }
 
 tg_status train_sim_exchanges(const train_sim *s, const train_job *job, uint64_t steps_per_epoch,
-                              tg_simulation **sim_p)
+                              uint64_t total_steps, tg_simulation **sim_p)
 {
     const tg_session_config config = {.struct_size = sizeof config,
                                       .method = job->method,
@@ -206,6 +206,7 @@ tg_status train_sim_exchanges(const train_sim *s, const train_job *job, uint64_t
                                       .optimizer = job->optimizer,
                                       .seed = job->seed,
                                       .steps_per_epoch = steps_per_epoch,
+                                      .total_steps = total_steps,
                                       .driver = job->driver,
                                       .codec_threads = job->codec_threads,
                                       .overlap = job->overlap,

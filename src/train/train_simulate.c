@@ -142,23 +142,20 @@ static tg_status set_costs(const train_sim *s, const train_job *job, tg_simulati
                                : tg_simulation_set_costs(sim, times->bucket, times->buckets);
 }
 
-static tg_status announce(const told *w, const train_sim *s, const train_start_info *start)
+static tg_status announce(const told *w, const train_sim *s, const tg_simulation *sim,
+                          const train_start_info *start)
 {
     const train_job *job = w->job;
     const train_sim_info about = train_sim_about(s);
-    tg_spec *method = NULL, *strategy = NULL, *shard = NULL;
+    tg_spec *shard = NULL;
     tg_optimizer *optimizer = NULL;
-    tg_status status = tg_registry_parse(TG_KIND_METHOD, job->method, &method);
-    if (status == TG_OK)
-        status = tg_registry_parse(TG_KIND_STRATEGY, job->strategy, &strategy);
-    if (status == TG_OK)
-        status = shard_parse(job->shard ? job->shard : "iid", &shard);
+    tg_status status = shard_parse(job->shard ? job->shard : "iid", &shard);
     if (status == TG_OK)
         status = tg_optimizer_create(job->optimizer, &optimizer);
     if (status == TG_OK && w->events && w->events->start) {
         train_start_info info = *start;
-        info.method = tg_spec_text(method);
-        info.strategy = tg_spec_text(strategy);
+        info.method = tg_simulation_spec(sim, TG_KIND_METHOD);
+        info.strategy = tg_simulation_spec(sim, TG_KIND_STRATEGY);
         info.optimizer = tg_spec_text(tg_optimizer_spec(optimizer));
         info.lr_schedule = tg_lr_schedule_text(w->lr);
         info.shard = tg_spec_text(shard);
@@ -169,8 +166,6 @@ static tg_status announce(const told *w, const train_sim *s, const train_start_i
     }
     tg_optimizer_destroy(optimizer);
     tg_spec_free(shard);
-    tg_spec_free(strategy);
-    tg_spec_free(method);
     return status;
 }
 
@@ -218,7 +213,7 @@ static tg_status simulate(told *w, const train_sim *s, tg_simulation *sim, int w
         .world = world, .steps = steps, .steps_per_epoch = w->steps_per_epoch, .times = &times};
     tg_status status = set_costs(s, w->job, sim, &times);
     if (status == TG_OK)
-        status = announce(w, s, &start);
+        status = announce(w, s, sim, &start);
     if (status == TG_OK)
         status = play(w, s, sim, world, link, steps, end);
     if (!(w->job->times && w->job->times->layers > 0))
@@ -231,7 +226,7 @@ static tg_status simulate(told *w, const train_sim *s, tg_simulation *sim, int w
 static tg_status exchanges(const told *w, const train_sim *s, tg_simulation **sim_p)
 {
     if (w->steps_per_epoch > 0)
-        return train_sim_exchanges(s, w->job, w->steps_per_epoch, sim_p);
+        return train_sim_exchanges(s, w->job, w->steps_per_epoch, w->steps, sim_p);
     tg_spec *spec;
     TG_TRY(tg_registry_parse(TG_KIND_STRATEGY, w->job->strategy, &spec));
     tg_status status = TG_OK;
@@ -241,7 +236,7 @@ static tg_status exchanges(const told *w, const train_sim *s, tg_simulation **si
                 tg_duration_steps(tg_spec_duration(spec, key->name), 0, key->name, &(uint64_t){0});
     tg_spec_free(spec);
     TG_TRY(status);
-    return train_sim_exchanges(s, w->job, 1, sim_p);
+    return train_sim_exchanges(s, w->job, 1, w->steps, sim_p);
 }
 
 tg_status train_simulate(const train_sim *s, const train_job *job, size_t samples, int world,

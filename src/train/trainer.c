@@ -74,8 +74,8 @@ static tg_status announce(const run *r)
 {
     if (!r->events || !r->events->start)
         return TG_OK;
-    const train_start_info info = {.method = tg_spec_text(r->method),
-                                   .strategy = tg_spec_text(r->strategy),
+    const train_start_info info = {.method = tg_session_spec(r->session, TG_KIND_METHOD),
+                                   .strategy = tg_session_spec(r->session, TG_KIND_STRATEGY),
                                    .optimizer = tg_spec_text(tg_optimizer_spec(r->optimizer)),
                                    .lr_schedule = tg_lr_schedule_text(r->lr),
                                    .world = r->transport->size,

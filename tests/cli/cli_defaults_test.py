@@ -44,6 +44,50 @@ class Defaults(CliTest):
         self.assertIn("sgd:lr=0.001", done.stderr)
         self.assertIn("sgd:lr=0.001,momentum=0,", records(self.path("c.jsonl"))[0]["optimizer"])
 
+    def test_warm_ups_are_no_more_than_a_share_of_the_run(self):
+        def both(steps, *args):
+            start = self.started("--steps", str(steps), *args)
+            return start["method"], start["strategy"]
+
+        self.assertIn("warmup=4,", both(20, "--method", "dgc")[0])
+        self.assertIn("warmup=6,", both(30, "--method", "csc")[0])
+        self.assertIn("warmup=3ep,", both(20, "--method", "dgc:warmup=3ep")[0])
+        self.assertIn("threshold=auto", both(20, "--method", "2bit")[0])
+        for clock in [], ["--clock", "virtual", "--tau", "1ms", "--sim-only"]:
+            method, strategy = both(20, "--strategy", "cd", "--method", "2bit", *clock)
+            self.assertIn("k=5,warmup=4,local=auto", strategy)
+        self.assertIn("warmup=0,", both(20, "--strategy", "od:warmup=0")[1])
+
+    def test_an_extended_run_keeps_its_warm_ups(self):
+        job = [*TINY, "--model", "mlp:hidden=16", "--workers", "2", "--no-eval", "--rule", "*.bias=csc:chunk=1"]
+        for way in (["--method", "dgc"], ["--method", "2bit", "--strategy", "cd:k=2"]):
+            rest = [*job, *way]
+            folder, out = self.path("-".join(way)), self.path("run.jsonl")
+            if "cd:k=2" in way:
+                rest = [word for word in rest if word not in ("--rule", "*.bias=csc:chunk=1")]
+            self.ok("train", *rest, "--steps", "20", "--save", folder)
+            self.ok("train", *rest, "--steps", "50", "--resume", folder, "--out", out)
+            resumed = records(out)
+            self.assertIn("warmup=4,", resumed[0]["method"] + resumed[0]["strategy"])
+            given = [word + {"dgc": ":warmup=4", "cd:k=2": ",warmup=4", "*.bias=csc:chunk=1": ",warmup=4"}.get(word, "") for word in rest]
+            self.ok("train", *given, "--steps", "50", "--out", out)
+            self.assertEqual(resumed[-1]["params_hash"], records(out)[-1]["params_hash"])
+            self.ok("train", *given, "--steps", "50", "--resume", folder)  # in so many words it is the same
+
+    def test_local_steps_follow_the_momentum(self):
+        def hash_of(strategy, *optimizer):
+            out = self.path("run.jsonl")
+            self.ok("train", *TINY, "--model", "mlp:hidden=16", "--workers", "2", "--steps", "12", "--no-eval", "--out", out, "--strategy",
+                    strategy, *optimizer)
+            return records(out)[-1]["params_hash"]
+
+        momentum, none = [], ["--optimizer", "sgd:momentum=0"]
+        self.assertEqual(hash_of("od:warmup=2", *momentum), hash_of("od:warmup=2,local=preview", *momentum))
+        self.assertNotEqual(hash_of("od:warmup=2", *momentum), hash_of("od:warmup=2,local=sgd", *momentum))
+        self.assertEqual(hash_of("od:warmup=2", *none), hash_of("od:warmup=2,local=sgd", *none))
+        for more in "scaled=yes", "eta_loc=0.01":  # of plain steps
+            self.assertEqual(hash_of("od:warmup=2," + more, *momentum), hash_of("od:warmup=2,local=sgd," + more, *momentum))
+
     def test_a_runs_own_steps_take_the_place_of_common_epochs(self):
         self.ok("compare", *TINY, "--model", "mlp:hidden=16", "--workers", "2", "--epochs", "3", "--no-eval", "--run", "name=a;steps=2",
                 "--out", self.path("c.jsonl"))

@@ -1,0 +1,103 @@
+/* Warm-ups that were left open are settled by the length of the run: once, before anything is made
+ * of method and strategy. A checkpoint holds that length, and a session that is loaded from it goes
+ * by it, whatever its own is: so a run that is extended does not change its warm-ups. */
+#include "session/session_impl.h"
+#include "base/spec_value.h"
+#include "session/simulate_impl.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char section[] = "length"; /* of a checkpoint; those of before have none */
+
+static tg_status open_any(const tg_session *s, const char *dir, tg__ckpt_reader **r_p)
+{
+    char path[PATH_MAX];
+    uint64_t step;
+    TG_TRY(tg__ckpt_dir_latest(dir, &step));
+    TG_TRY(tg__ckpt_dir_path(dir, step, s->transport->rank, path, sizeof path));
+    if (tg__ckpt_open(path, NULL, r_p) == TG_OK)
+        return TG_OK;
+    TG_TRY(tg__ckpt_dir_path(dir, step, 0, path, sizeof path));
+    return tg__ckpt_open(path, NULL, r_p);
+}
+
+/* Of this rank's file of the newest checkpoint, or rank 0's. Where neither can be read nothing
+ * changes: what is wrong with a file is said when it is loaded, on all ranks. */
+static void read_saved(tg_session *s, const char *dir)
+{
+    tg__ckpt_reader *r;
+    const void *bytes;
+    if (open_any(s, dir, &r) != TG_OK)
+        return;
+    s->length.total_steps = 0;
+    if (tg__ckpt_get(r, section, sizeof s->length, &bytes, NULL) == TG_OK)
+        memcpy(&s->length, bytes, sizeof s->length);
+    tg__ckpt_close(r);
+}
+
+static tg_status parse_strategy(const tg_session *s, tg_spec **spec_p)
+{
+    size_t count;
+    const tg_entry *const *entries = tg__strategy_entries(&count);
+    return tg_spec_parse("strategy", entries, count, s->config.strategy, spec_p);
+}
+
+static tg_status settle_strategy(tg_session *s)
+{
+    tg_spec *spec;
+    char *text = NULL;
+    TG_TRY(parse_strategy(s, &spec));
+    tg_status status = tg__spec_settle(spec, s->config.strategy, s->length.total_steps,
+                                       s->length.steps_per_epoch, &text);
+    tg_spec_free(spec);
+    TG_TRY(status);
+    free((void *)(uintptr_t)s->config.strategy);
+    s->config.strategy = text;
+    TG_TRY(parse_strategy(s, &spec));
+    free(s->strategy_text);
+    s->strategy_text = strdup(tg_spec_text(spec));
+    tg_spec_free(spec);
+    return s->strategy_text == NULL ? tg_fail(TG_E_NOMEM, "out of memory for a session") : TG_OK;
+}
+
+static tg_status is_open(const tg_session *s, bool *open_p)
+{
+    tg_spec *spec;
+    TG_TRY(parse_strategy(s, &spec));
+    *open_p = tg__spec_is_open(spec) || tg__rules_are_open(&s->rules);
+    tg_spec_free(spec);
+    return TG_OK;
+}
+
+tg_status tg__session_settle(tg_session *s, const char *dir)
+{
+    bool open;
+    s->length.total_steps = s->config.total_steps;
+    s->length.steps_per_epoch = s->config.steps_per_epoch;
+    TG_TRY(is_open(s, &open));
+    if (open && dir != NULL)
+        read_saved(s, dir);
+    TG_TRY(settle_strategy(s));
+    return tg__rules_settle(&s->rules, s->length.total_steps, s->length.steps_per_epoch);
+}
+
+tg_status tg__session_put_length(const tg_session *s, tg__ckpt_writer *w)
+{
+    return tg__ckpt_put(w, section, &s->length, sizeof s->length);
+}
+
+const char *tg_session_spec(const tg_session *s, tg_kind kind)
+{
+    if (s->strategy_text == NULL)
+        return NULL;
+    if (kind == TG_KIND_STRATEGY)
+        return s->strategy_text;
+    return kind == TG_KIND_METHOD ? tg_spec_text(tg__rules_default(&s->rules)->spec) : NULL;
+}
+
+const char *tg_simulation_spec(const tg_simulation *sim, tg_kind kind)
+{
+    return tg_session_spec(sim->session, kind);
+}
