@@ -63,6 +63,17 @@ typedef enum tg_overlap {
     TG_OVERLAP_NONE = 2      /* nothing: exchanges start when all gradients are complete */
 } tg_overlap;
 
+/* A wait for another rank's message that lasts. */
+typedef struct tg_wait {
+    size_t struct_size; /* sizeof(tg_wait) */
+    int rank;           /* whom this rank waits for: of several the one it has for longest ... */
+    int others;         /* ... and how many there are beside */
+    bool indirect;  /* what is missing depends on messages that rank gets itself (a later round of
+                     * a ring, a node's lowest): it may be waiting for another */
+    int64_t for_ns; /* so long already */
+    uint64_t step;
+} tg_wait;
+
 typedef struct tg_session_config {
     size_t struct_size;    /* sizeof(tg_session_config) */
     const char *method;    /* NULL: the strategy's, tg_registry_strategy_method: mostly "dense" */
@@ -111,6 +122,12 @@ typedef struct tg_session_config {
      * not given are then no more than a share of it (tg_key.share): tg_session_spec tells. A
      * checkpoint keeps what they were: a run that is resumed, with more steps too, goes on by it */
     uint64_t total_steps;
+    /* Called when a call of this session has waited for another rank for a second, and about every
+     * second from then on until it has what it waits for, or fails. By the thread that drives the
+     * transport, so it returns soon and calls nothing of this session. Not by a clock of simulated
+     * time. NULL: tg_log warns after 10 s, 20 s, 40 s, ... of the same wait. */
+    void (*on_wait)(void *arg, const tg_wait *wait);
+    void *on_wait_arg;
 } tg_session_config;
 
 /* transport is borrowed and not used by anyone else until the session is destroyed. Nothing is sent
@@ -264,6 +281,12 @@ TG_API uint64_t tg_session_steps(const tg_session *s);
 TG_API uint64_t tg_session_bytes_sent(const tg_session *s);
 /* Of them to ranks of the own node: 0 without tg_session_config.nodes. */
 TG_API uint64_t tg_session_bytes_near(const tg_session *s);
+/* How long calls of this session have waited for messages of each rank, in all, the handshake
+ * included: ns (ranks of the transport), 0 for the own. Time in which messages of several ranks
+ * were missing counts for each of them, so the sum may be more than all waiting; time in which
+ * exchanges were under way beside the caller's own work counts for none. In a ring a rank hears of
+ * the one before it only, with nodes of its node's lowest only. Errors TG_E_ARG */
+TG_API TG_NODISCARD tg_status tg_session_waited(const tg_session *s, int64_t *ns);
 /* Steps whose exchange, or a bucket's of it, was dropped because a gradient was not finite. */
 TG_API uint64_t tg_session_skipped(const tg_session *s);
 

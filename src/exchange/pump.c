@@ -1,6 +1,7 @@
 /* Posting, completing, failing. */
 #include "exchange/pump_posts.h"
 #include "base/mem.h"
+#include "exchange/waits.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -379,12 +380,13 @@ static tg_status run(tg__pump *p, int64_t deadline_ns)
         return TG_OK;
     const int64_t now = tg__late_ran(p, 0);
     TG_TRY(tg__late_check(p, now, &due));
+    tg__waits_tell(p, now);
     /* A short sleep, so that it shows if the process did not run in it. */
     const int64_t until = TG__MIN(TG__MIN(deadline_ns, due), now + tg__late_slack_ns(p));
     tg_status status = t->ops->poll(t, until);
     if (status != TG_OK)
         return status;
-    (void)tg__late_ran(p, until);
+    tg__waits_slept(p, now, TG__MIN(tg__late_ran(p, until), until + tg__late_slack_ns(p)));
     /* Back to the caller even if nothing finished: the poll may have ended because somebody called
      * wake. */
     return move_all(p, &finished);

@@ -55,6 +55,8 @@ typedef struct tg__flight {
     int64_t order_ns; /* ... since then */
 } tg__flight;
 
+typedef struct tg__waits tg__waits;
+
 typedef struct tg__pump {
     tg_transport *transport;
     uint64_t session;    /* hash that envelopes carry */
@@ -66,10 +68,11 @@ typedef struct tg__pump {
     int64_t *heard_ns;   /* (2 size), see pump_late.c */
     size_t *under_way; /* (size) bytes given to the transport for that peer, and not sent yet ... */
     size_t total_under_way; /* ... and for all: see TG__PUMP_WINDOW */
-    int64_t ran_ns;         /* when this rank is known to have run last; 0: never */
-    tg_status status;       /* first failure: the pump is dead from then on */
-    int culprit;            /* of it, a rank; -1: nobody in particular */
-    int suspect;            /* ... if that rank blames this one: who is late too; -1: nobody */
+    tg__waits *waits; /* who is waited for, or NULL: nobody asks. Borrowed, set by the maker */
+    int64_t ran_ns;   /* when this rank is known to have run last; 0: never */
+    tg_status status; /* first failure: the pump is dead from then on */
+    int culprit;      /* of it, a rank; -1: nobody in particular */
+    int suspect;      /* ... if that rank blames this one: who is late too; -1: nobody */
     char error[320];
 } tg__pump;
 

@@ -22,7 +22,7 @@ void tg__late_watch(tg__flight *f, int64_t now)
     }
 }
 
-static int64_t waiting_since(const tg__pump *p, const tg__flight *f, const tg__post *m)
+int64_t tg__late_since(const tg__pump *p, const tg__flight *f, const tg__post *m)
 {
     int64_t since = TG__MAX(m->since_ns, f->order_ns);
     return TG__MAX(since, *tg__heard(p, m->peer, m->send));
@@ -40,7 +40,7 @@ static int64_t add_saturated(int64_t a, int64_t b)
 static bool is_late(const tg__pump *p, const tg__flight *f, const tg__post *m, int64_t now,
                     int64_t age_ns)
 {
-    return m->busy && m->order == f->order && now >= add_saturated(waiting_since(p, f, m), age_ns);
+    return m->busy && m->order == f->order && now >= add_saturated(tg__late_since(p, f, m), age_ns);
 }
 
 /* "rank 1, rank 2 and 3 others sent nothing": the peers, other than `except`, whose messages are
@@ -120,7 +120,7 @@ tg_status tg__late_check(tg__pump *p, int64_t now, int64_t *due_ns_p)
         for (size_t i = 0; i < s->used; i++)
             if (s->slot[i].busy && s->slot[i].order == f->order)
                 flight_due =
-                    TG__MIN(flight_due, add_saturated(waiting_since(p, f, &s->slot[i]), patience));
+                    TG__MIN(flight_due, add_saturated(tg__late_since(p, f, &s->slot[i]), patience));
         if (flight_due != INT64_MAX && patience > p->timeout_ns &&
             flight_due - (patience - p->timeout_ns) <= now) {
             TG_TRY(somebody_gave_up(p, f));

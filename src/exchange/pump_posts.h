@@ -37,6 +37,9 @@ static inline int64_t *tg__heard(const tg__pump *p, int peer, bool send)
 /* Note which round everything later waits for. Call when posts have changed. */
 void tg__late_watch(tg__flight *f, int64_t now);
 
+/* Since when message m of f is waited for. */
+int64_t tg__late_since(const tg__pump *p, const tg__flight *f, const tg__post *m);
+
 /* TG_E_PEER if a peer is too late; else *due_ns_p is when the next one would be (INT64_MAX: never).
  */
 TG_NODISCARD tg_status tg__late_check(tg__pump *p, int64_t now, int64_t *due_ns_p);

@@ -2,6 +2,7 @@
 #include "base/mem.h"
 #include "base/thread.h"
 #include "base/virtual_clock.h"
+#include "exchange/waits.h"
 #include "transport/endpoint.h"
 
 #include <stdlib.h>
@@ -255,8 +256,13 @@ tg_status tg__engine_create(tg_transport *transport, tg_driver driver, int64_t t
     e->transport = transport;
     e->trace = trace;
     tg__pump_init(&e->pump, transport, 0, timeout_ns);
+    tg_status status = tg__waits_create(transport->size, &e->pump.waits);
+    if (status != TG_OK) {
+        free(e);
+        return status;
+    }
     pthread_mutex_init(&e->lock, NULL);
-    tg_status status = tg__cond_init(&e->changed);
+    status = tg__cond_init(&e->changed);
     if (status == TG_OK) {
         status = start(e, driver);
         if (status != TG_OK)
@@ -264,6 +270,7 @@ tg_status tg__engine_create(tg_transport *transport, tg_driver driver, int64_t t
     }
     if (status != TG_OK) {
         pthread_mutex_destroy(&e->lock);
+        tg__waits_destroy(e->pump.waits);
         tg__pump_fini(&e->pump);
         free(e);
         return status;
@@ -332,6 +339,7 @@ bool tg__engine_destroy(tg__engine *e)
     }
     if (e->active != NULL || e->queue != NULL)
         e->held = !e->transport->ops->shut(e->transport) || e->held;
+    tg__waits_destroy(e->pump.waits);
     tg__pump_fini(&e->pump);
     free_given(e);
     bool held = e->held;
@@ -368,30 +376,51 @@ tg_status tg__engine_submit(tg__engine *e, tg__op *op)
     return status;
 }
 
-static tg_status wait_for(tg__engine *e, tg__op *op, tg__op_state state)
+static bool is_past(const tg__op *op, tg__op_state state)
 {
-    if (e->threaded) {
-        pthread_mutex_lock(&e->lock);
-        tg__waited how = TG__WOKEN;
-        while (e->status == TG_OK && op->state != TG__OP_IDLE && op->state < state &&
-               how != TG__STUCK)
-            how = wait_change(e);
-        if (how == TG__STUCK) {
-            pthread_mutex_unlock(&e->lock);
-            fail(e, tg__clock_stuck());
-            pthread_mutex_lock(&e->lock);
-        }
-        tg_status status = op->state == TG__OP_IDLE || op->state >= state ? TG_OK : failure(e);
+    return op->state == TG__OP_IDLE || op->state >= state;
+}
+
+static tg_status wait_for_thread(tg__engine *e, const tg__op *op, tg__op_state state)
+{
+    pthread_mutex_lock(&e->lock);
+    tg__waited how = TG__WOKEN;
+    if (e->status == TG_OK && !is_past(op, state))
+        tg__waits_begin(e->pump.waits, e->transport->clock);
+    while (e->status == TG_OK && !is_past(op, state) && how != TG__STUCK)
+        how = wait_change(e);
+    tg__waits_end(e->pump.waits);
+    if (how == TG__STUCK) {
         pthread_mutex_unlock(&e->lock);
-        return status;
+        fail(e, tg__clock_stuck());
+        pthread_mutex_lock(&e->lock);
     }
-    while (op->state != TG__OP_IDLE && op->state < state) {
+    tg_status status = is_past(op, state) ? TG_OK : failure(e);
+    pthread_mutex_unlock(&e->lock);
+    return status;
+}
+
+static tg_status wait_inline(tg__engine *e, const tg__op *op, tg__op_state state)
+{
+    while (!is_past(op, state)) {
         TG_TRY(failure(e));
         tg_status status = turn(e, tg_now_ns(e->transport->clock) + INT64_C(100000000));
         if (status != TG_OK)
             fail(e, status);
     }
     return TG_OK;
+}
+
+static tg_status wait_for(tg__engine *e, const tg__op *op, tg__op_state state)
+{
+    if (e->threaded)
+        return wait_for_thread(e, op, state);
+    if (is_past(op, state))
+        return TG_OK;
+    tg__waits_begin(e->pump.waits, e->transport->clock);
+    const tg_status status = wait_inline(e, op, state);
+    tg__waits_end(e->pump.waits);
+    return status;
 }
 
 tg_status tg__engine_wait_begun(tg__engine *e, tg__op *op)
@@ -450,6 +479,19 @@ uint64_t tg__engine_bytes_near(tg__engine *e, uint64_t *sent_p)
 void tg__engine_set_near(tg__engine *e, const bool *near)
 {
     e->pump.near = near;
+}
+
+void tg__engine_on_wait(tg__engine *e, void (*tell)(void *arg, const tg_wait *wait), void *arg)
+{
+    e->pump.waits->tell = tell;
+    e->pump.waits->arg = arg;
+}
+
+void tg__engine_waited(const tg__engine *e, int64_t *ns)
+{
+    const tg__waits *w = e->pump.waits;
+    for (int rank = 0; rank < e->transport->size; rank++)
+        ns[rank] = atomic_load_explicit(&w->total_ns[rank], memory_order_relaxed);
 }
 
 tg_transport *tg__engine_transport(const tg__engine *e)

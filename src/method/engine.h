@@ -78,6 +78,11 @@ bool tg__engine_is_done(tg__engine *e, const tg__op *op);
  * Borrowed. */
 void tg__engine_set_near(tg__engine *e, const bool *near);
 
+/* Whom waits are told to, before anything is submitted: see tg_session_config.on_wait. */
+void tg__engine_on_wait(tg__engine *e, void (*tell)(void *arg, const tg_wait *wait), void *arg);
+/* See tg_session_waited. ns (size) */
+void tg__engine_waited(const tg__engine *e, int64_t *ns);
+
 uint64_t tg__engine_bytes(tg__engine *e); /* handed to the transport so far */
 /* ... of them to ranks that are near; *sent_p: all, at the same moment. */
 uint64_t tg__engine_bytes_near(tg__engine *e, uint64_t *sent_p);

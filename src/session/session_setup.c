@@ -149,6 +149,7 @@ static tg_status create(tg_session *s, const tg_session_config *config, tg_trans
     TG_TRY(tg__pool_create(TG__MAX(config->codec_threads, 1u), &s->pool));
     TG_TRY(tg__engine_create(transport, s->config.driver, s->config.timeout_ms * INT64_C(1000000),
                              s->config.trace, &s->engine));
+    tg__engine_on_wait(s->engine, config->on_wait, config->on_wait_arg);
     if (s->nodes != NULL)
         tg__engine_set_near(s->engine, s->nodes->near);
     return TG_OK;

@@ -374,6 +374,14 @@ uint64_t tg_session_steps(const tg_session *s)
     return s->t;
 }
 
+tg_status tg_session_waited(const tg_session *s, int64_t *ns)
+{
+    if (s == NULL || ns == NULL)
+        return tg_fail(TG_E_ARG, "tg_session_waited: %s is NULL", s == NULL ? "s" : "ns");
+    tg__engine_waited(s->engine, ns);
+    return TG_OK;
+}
+
 uint64_t tg_session_skipped(const tg_session *s)
 {
     return s->skipped;

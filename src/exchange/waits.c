@@ -1,0 +1,161 @@
+#include "exchange/waits.h"
+#include "base/mem.h"
+#include "exchange/pump_posts.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SECOND INT64_C(1000000000)
+
+enum { LOG_FIRST = 10 }; /* seconds; then twice as long each time */
+
+tg_status tg__waits_create(int size, tg__waits **w_p)
+{
+    const size_t count = (size_t)size;
+    tg__waits *w;
+    TG_TRY(tg__alloc(1, sizeof *w, &w));
+    tg_status status = tg__alloc(count, sizeof *w->until_ns, &w->until_ns);
+    if (status == TG_OK)
+        status = tg__alloc(count, sizeof *w->missing, &w->missing);
+    if (status == TG_OK)
+        status = tg__alloc(count, sizeof *w->total_ns, &w->total_ns);
+    if (status != TG_OK) {
+        tg__waits_destroy(w);
+        return status;
+    }
+    *w_p = w;
+    return TG_OK;
+}
+
+void tg__waits_destroy(tg__waits *w)
+{
+    if (w == NULL)
+        return;
+    free(w->until_ns);
+    free(w->missing);
+    free(w->total_ns);
+    free(w);
+}
+
+void tg__waits_begin(tg__waits *w, const tg_clock *clock)
+{
+    atomic_store_explicit(&w->since_ns, TG__MAX(tg_now_ns(clock), 1), memory_order_relaxed);
+}
+
+void tg__waits_end(tg__waits *w)
+{
+    atomic_store_explicit(&w->since_ns, 0, memory_order_relaxed);
+}
+
+/* The messages of f that are waited for: of the watched round those that are to come, or, if all
+ * are there, those that are not taken. */
+static bool waits_to_receive(const tg__flight *f)
+{
+    for (size_t i = 0; i < f->posts->used; i++) {
+        const tg__post *m = &f->posts->slot[i];
+        if (m->busy && !m->send && m->order == f->order)
+            return true;
+    }
+    return false;
+}
+
+static bool is_missing(const tg__flight *f, const tg__post *m, bool receive)
+{
+    return m->busy && m->order == f->order && m->send == !receive;
+}
+
+void tg__waits_slept(tg__pump *p, int64_t from_ns, int64_t to_ns)
+{
+    tg__waits *w = p->waits;
+    const int64_t since = w == NULL ? 0 : atomic_load_explicit(&w->since_ns, memory_order_relaxed);
+    const int64_t begin = TG__MAX(since, from_ns);
+    if (since == 0 || begin >= to_ns)
+        return;
+    for (const tg__flight *f = p->active; f != NULL; f = f->next) {
+        const bool receive = waits_to_receive(f);
+        for (size_t i = 0; i < f->posts->used; i++) {
+            const tg__post *m = &f->posts->slot[i];
+            if (!is_missing(f, m, receive))
+                continue;
+            const int64_t from = TG__MAX(begin, w->until_ns[m->peer]);
+            if (from < to_ns)
+                atomic_fetch_add_explicit(&w->total_ns[m->peer], to_ns - from,
+                                          memory_order_relaxed);
+            w->until_ns[m->peer] = to_ns;
+        }
+    }
+}
+
+/* Of the messages that are missing the one that has been for longest; of several that of the lowest
+ * rank. Returns since when, INT64_MAX if none is. */
+static int64_t find(const tg__pump *p, int64_t since, tg_wait *wait)
+{
+    tg__waits *w = p->waits;
+    int64_t first = INT64_MAX;
+    memset(w->missing, 0, (size_t)p->transport->size * sizeof *w->missing);
+    for (const tg__flight *f = p->active; f != NULL; f = f->next) {
+        const bool receive = waits_to_receive(f);
+        for (size_t i = 0; i < f->posts->used; i++) {
+            const tg__post *m = &f->posts->slot[i];
+            if (!is_missing(f, m, receive))
+                continue;
+            wait->others += !w->missing[m->peer];
+            w->missing[m->peer] = true;
+            const int64_t at = TG__MAX(since, tg__late_since(p, f, m));
+            if (at > first || (at == first && m->peer >= wait->rank))
+                continue;
+            first = at;
+            wait->rank = m->peer;
+            wait->step = f->step;
+            wait->indirect = (m->order & 63) > 0 || f->program_round > 0;
+        }
+    }
+    wait->others -= first != INT64_MAX;
+    return first;
+}
+
+/* After LOG_FIRST seconds, twice as many, ... of the same wait. */
+static void log_it(tg__waits *w, const tg_wait *wait, int own_rank, int64_t since)
+{
+    char others[32] = "";
+    if (since != w->logged_since_ns)
+        w->log_next = LOG_FIRST * SECOND;
+    w->logged_since_ns = since;
+    if (wait->for_ns < w->log_next)
+        return;
+    while (w->log_next <= wait->for_ns)
+        w->log_next *= 2;
+    if (wait->others > 0)
+        snprintf(others, sizeof others, " and %d other%s", wait->others,
+                 wait->others > 1 ? "s" : "");
+    tg_log(TG_LOG_WARN, "rank %d has been waiting for rank %d%s for %.0f s (step %llu)%s", own_rank,
+           wait->rank, others, (double)wait->for_ns * 1e-9, (unsigned long long)wait->step,
+           wait->indirect ? ", which may itself wait for another" : "");
+}
+
+/* By simulated time nobody sits and waits. */
+static bool is_simulated(const tg_clock *clock)
+{
+    return clock->struct_size >= sizeof *clock && clock->work != NULL;
+}
+
+void tg__waits_tell(tg__pump *p, int64_t now)
+{
+    tg__waits *w = p->waits;
+    const int64_t since = w == NULL ? 0 : atomic_load_explicit(&w->since_ns, memory_order_relaxed);
+    if (since == 0 || now - TG__MAX(since, w->told_ns) < SECOND ||
+        is_simulated(p->transport->clock))
+        return;
+    tg_wait wait = {.struct_size = sizeof wait, .rank = INT_MAX};
+    const int64_t first = find(p, since, &wait);
+    if (first > now - SECOND)
+        return;
+    w->told_ns = now;
+    wait.for_ns = now - first;
+    if (w->tell != NULL)
+        w->tell(w->arg, &wait);
+    else
+        log_it(w, &wait, p->transport->rank, first);
+}
