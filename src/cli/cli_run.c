@@ -4,6 +4,7 @@
 #include "cli/dump.h"
 #include "cli/progress.h"
 #include "cli/stop.h"
+#include "cli/wait_line.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +15,7 @@ struct watch {
     struct records *records;
     struct dump *dump;
     struct progress progress;
+    struct wait_line wait_line;
     struct run_result *result;
     train_unit unit;
 };
@@ -64,6 +66,25 @@ static tg_status on_gradient(void *arg, uint64_t step, const train_gradient *ten
 {
     const struct watch *w = arg;
     return dump_gradient(w->dump, step, tensor, count);
+}
+
+static void on_wait(void *arg, int rank, const tg_wait *wait)
+{
+    struct watch *w = arg;
+    wait_line_tell(&w->wait_line, rank, wait);
+}
+
+static tg_status on_waited(void *arg, const train_waits *waits)
+{
+    struct run_result *result = ((struct watch *)arg)->result;
+    const size_t world = (size_t)waits->world;
+    result->waited_for = malloc(2 * world * sizeof *result->waited_for);
+    if (!result->waited_for)
+        return tg_fail(TG_E_NOMEM, "out of memory: waits of %zu ranks", world);
+    result->waited_by = result->waited_for + world;
+    memcpy(result->waited_for, waits->for_rank, world * sizeof *result->waited_for);
+    memcpy(result->waited_by, waits->by_rank, world * sizeof *result->waited_by);
+    return TG_OK;
 }
 
 train_job run_job_of(const struct run_options *o, tg_trace *trace)
@@ -119,7 +140,15 @@ tg_status run_job(const struct run_about *about, const char *title, struct recor
     const train_job job = run_job_of(about->options, trace);
     if (about->options->dump_gradients && about->launch->rank == 0)
         TG_TRY(dump_open(about->options->dump_gradients, &w.dump));
-    const train_events events = {&w, on_start, on_step, on_epoch, w.dump ? on_gradient : NULL};
+    const train_events events = {.arg = &w,
+                                 .start = on_start,
+                                 .step = on_step,
+                                 .epoch = on_epoch,
+                                 .gradient = w.dump ? on_gradient : NULL,
+                                 .waited = on_waited,
+                                 .wait = on_wait};
+    wait_line_init(&w.wait_line, title, launch_world(about->launch, about->options),
+                   !about->launch->mpi);
     tg_status status =
         launch_run(about->launch, about->options, &job, about->data, &events, &result.end);
     dump_close(w.dump);
@@ -141,6 +170,7 @@ void run_result_free(struct run_result *result)
     free(result->strategy);
     free(result->optimizer);
     free(result->lr_schedule);
+    free(result->waited_for);
     *result = (struct run_result){0};
 }
 

@@ -125,6 +125,16 @@ void console_warning(const char *format, ...)
     va_end(args);
 }
 
+void console_say(const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    pthread_mutex_lock(&mutex);
+    print("telegrad: ", format, args);
+    pthread_mutex_unlock(&mutex);
+    va_end(args);
+}
+
 void console_remark(const char *format, ...)
 {
     va_list args;

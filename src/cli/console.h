@@ -33,6 +33,9 @@ void console_error(const char *format, ...) TG_PRINTF(1, 2);
 void console_note(const char *format, ...) TG_PRINTF(1, 2);
 void console_warning(const char *format, ...) TG_PRINTF(1, 2);
 
+/* "telegrad: MESSAGE" on stderr, of any rank, quiet or not: what another rank cannot know. */
+void console_say(const char *format, ...) TG_PRINTF(1, 2);
+
 /* A remark that only a person wants: terminals only. */
 void console_remark(const char *format, ...) TG_PRINTF(1, 2);
 

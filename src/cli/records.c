@@ -520,6 +520,25 @@ static json_t *end_means(const train_end_info *end)
                      "wait_ms_mean", records_real(end->wait_ms_mean));
 }
 
+/* seconds (count), or null for NULL. NULL: out of memory */
+static json_t *by_rank(const double *seconds, int count)
+{
+    json_t *list = seconds ? json_array() : json_null();
+    for (int i = 0; list && seconds && i < count; i++)
+        if (json_array_append_new(list, records_real(seconds[i])) != 0) {
+            json_decref(list);
+            list = NULL;
+        }
+    return list;
+}
+
+static json_t *end_waits(const struct run_result *result)
+{
+    const int world = result->end.world;
+    return json_pack("{s:o, s:o}", "waited_for_s", by_rank(result->waited_for, world), /**/
+                     "waited_by_s", by_rank(result->waited_by, world));
+}
+
 tg_status records_end(struct records *r, const struct run_result *result)
 {
     if (!r)
@@ -527,6 +546,7 @@ tg_status records_end(struct records *r, const struct run_result *result)
     json_t *record = join(begin(r, "end"), end_quality(r, result));
     record = join(record, end_cost(result));
     record = join(record, end_means(&result->end));
+    record = join(record, end_waits(result));
     record = join(record, json_pack("{s:s}", "clock", r->clock));
     return records_add(r, record);
 }

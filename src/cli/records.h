@@ -26,6 +26,8 @@ struct run_result {
     uint64_t steps_planned;
     size_t params;
     char *method, *strategy, *optimizer, *lr_schedule; /* normal forms; owned */
+    double *waited_for,
+        *waited_by; /* train_waits, (world) each; NULL: one rank. In one block; owned */
 };
 
 /* Errors TG_E_IO, TG_E_NOMEM */

@@ -59,10 +59,11 @@ function controls() {
 
 const section = (title, ...content) => content.length ? [el("h2", {}, title), ...content] : [];
 const files = unique(runs.map(run => run.file));
-const timesPart = timeTable();
+const timesPart = timeTable(), waitsPart = waitTable();
 root.append(...header().filter(Boolean), ...section("Runs", runTable()), controls(),
     ...section("Quality", charts(CHARTS.slice(0, 5))),
     ...(timesPart ? section("Time of a step", ...timesPart) : []),
+    ...(waitsPart ? section("Who waited for whom", ...waitsPart) : []),
     ...section("What is sent, and what stays", charts(CHARTS.slice(5, 10))),
     ...section("Time and rate", charts(CHARTS.slice(10))),
     ...section("Settings", ...settingsPart()),

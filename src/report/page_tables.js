@@ -148,6 +148,41 @@ function timeTable() {
     return [swatches, table, el("p", {class: "quiet"}, means + ". Encoding and exchanges run beside computing, those of several steps at once where a strategy delays them; what of them the computing thread waits for is in wait.")];
 }
 
+/* Who waited for whom: a row for each rank of a run, those that were waited for longest where there are many. */
+function waitTable() {
+    const most = 16, rows = [];
+    let many = false;
+    for (const run of runs) {
+        const times = run.end && run.end.waited_for_s, by = run.end && run.end.waited_by_s;
+        if (!Array.isArray(times) || !Array.isArray(by)) continue;
+        const ranks = times.map((waited, rank) => ({run, rank, waited, by: by[rank]}));
+        /* Rank 0 is not waited for by itself: what it waited less than the others shows how late it was. */
+        ranks.sort((a, b) => b.waited - a.waited || a.by - b.by);
+        many = many || ranks.length > most;
+        rows.push(...ranks.slice(0, most).sort((a, b) => a.rank - b.rank));
+    }
+    if (!rows.length) return null;
+    const whole = Math.max(...rows.map(row => Math.max(row.waited, row.by))) || 1;
+    const bar = (part, of) => row => {
+        const fill = el("i", {title: seconds(of(row))});
+        fill.style.width = 100 * of(row) / whole + "%";
+        fill.style.background = `var(--${part})`;
+        return el("div", {class: "track"}, fill);
+    };
+    const tracks = [bar("wait", row => row.waited), bar("exchange", row => row.by)];
+    const columns = [
+        {head: "Run", of: row => row.run.label, show: (v, row) => label(v, row.run)},
+        {head: "rank", of: row => row.rank, kind: "n"},
+        {head: "Waits", unit: "above: for this rank; below: by it", kind: "bars", of: row => row.waited, show: (v, row) => el("div", {}, ...tracks.map(track => track(row)))},
+        {head: "rank 0 waited for it", unit: "s", of: row => row.rank ? row.waited : null, show: v => digits(v), kind: "n"},
+        {head: "it waited itself", unit: "s", of: row => row.by, show: v => digits(v), kind: "n"},
+    ];
+    const table = sortableTable(columns, rows, "Waits");
+    table.classList.add("waits");
+    return [table, el("p", {class: "quiet"}, "How long rank 0 waited for messages of each rank (of several at once counted for each; in a ring, and within nodes, it hears of one rank only), and how long each rank waited for exchanges in all steps. " +
+        "The rank that is late waits least itself." + (many ? ` Of each run the ${most} ranks that were waited for longest.` : ""))];
+}
+
 function settingsPart() {
     const same = keys.filter(key => !varies(key)), other = differing.length ? differing : [];
     const incidental = keys.filter(key => INCIDENTAL.has(key) && varies(key));

@@ -22,7 +22,8 @@ typedef struct run {
     const train_job *job;
     const train_data *data;
     tg_transport *transport;
-    const train_events *events; /* NULL on ranks other than 0 */
+    const train_events *events;     /* NULL on ranks other than 0 */
+    const train_events *all_events; /* those of all ranks */
     tg_spec *method, *strategy;
     tg_optimizer *optimizer;
     tg_lr_schedule *lr;
@@ -44,6 +45,8 @@ typedef struct run {
 
     run_stats stats;
     int64_t start_ns, evaluation_ns; /* of this run */
+    int64_t wait_ns;                 /* all steps' tg_step_info.wait_ns */
+    int64_t *waited_ns;              /* (ranks) tg_session_waited before the first step */
     int64_t hooks_ns;                /* of this step: time in the session's functions */
     const char **layer_names;        /* run_layers.h; NULL without a trace */
     const char *layer_name;          /* whose span is under way; NULL: none */
@@ -135,6 +138,12 @@ TG_NODISCARD tg_status run_agree(run *r);
 /* x[i] = sum over ranks: between steps. Errors TG_E_PEER */
 #define RUN_SUMS 5
 TG_NODISCARD tg_status run_sum(run *r, double x[RUN_SUMS]);
+
+/* Who waits for whom (run_waits.c): the session's on_wait; from here on it counts; tell of it. All
+ * ranks call the last one. */
+void run_on_wait(void *arg, const tg_wait *wait);
+TG_NODISCARD tg_status run_waits_begin(run *r);
+TG_NODISCARD tg_status run_waits_tell(run *r);
 /* After a step. Where no message carries a wish to stop, sets *stop_p after every 16th step, on all
  * ranks alike; elsewhere does nothing. Errors TG_E_PEER */
 TG_NODISCARD tg_status run_agree_on_stop(run *r, bool *stop_p);

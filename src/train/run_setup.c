@@ -183,6 +183,8 @@ static tg_status make_session(run *r, const run_metadata *about)
         .nbuckets = r->nbuckets,
         .nodes = r->job->nodes,
         .samples = samples,
+        .on_wait = r->all_events != NULL && r->all_events->wait != NULL ? run_on_wait : NULL,
+        .on_wait_arg = r,
     };
     TG_TRY(tg_session_create(&config, r->transport, &r->session));
     return run_register(r->session, r->model, r->id);
@@ -310,6 +312,7 @@ void run_free(run *r)
     free(r->state_aside);
     free(r->id);
     free(r->buckets);
+    free(r->waited_ns);
     run_layers_free(r);
     model_destroy(r->model);
     tg_spec_free(r->shard);

@@ -209,7 +209,14 @@ typedef struct train_gradient {
     const float *grad; /* (n) */
 } train_gradient;
 
-/* Called on rank 0 only, from its thread. Any may be NULL. */
+/* Who waited for whom, in seconds of this run. */
+typedef struct train_waits {
+    int world;
+    const double *for_rank; /* (world) rank 0 for messages of each rank: tg_session_waited */
+    const double *by_rank;  /* (world) each rank for exchanges, in all steps: train_step_info.tg */
+} train_waits;
+
+/* Called on rank 0 only, from its thread, but for `wait`. Any may be NULL. */
 typedef struct train_events {
     void *arg;
     tg_status (*start)(void *arg, const train_start_info *info);
@@ -218,6 +225,10 @@ typedef struct train_events {
     tg_status (*epoch)(void *arg, const train_epoch_info *info);
     /* The gradient of step 1, 2, ... before it is exchanged: see gradient_every */
     tg_status (*gradient)(void *arg, uint64_t step, const train_gradient *tensor, size_t count);
+    /* When all is done, with more than one rank. */
+    tg_status (*waited)(void *arg, const train_waits *waits);
+    /* Any rank waits for another: tg_session_config.on_wait of `rank`, by its driving thread. */
+    void (*wait)(void *arg, int rank, const tg_wait *wait);
 } train_events;
 
 /* Train rank transport->rank. All ranks call it with equal jobs. end_p is set on every rank

@@ -121,6 +121,7 @@ static tg_status run_all(run *r)
 {
     TG_TRY(run_setup(r));
     TG_TRY(announce(r));
+    TG_TRY(run_waits_begin(r));
     r->start_ns = run_now(r);
     r->end.test_accuracy = r->end.test_loss = r->end.train_loss = NAN;
     TG_TRY(loop(r));
@@ -135,7 +136,7 @@ static tg_status run_all(run *r)
     TG_TRY(tg_session_params_hash(r->session, &end->params_hash));
     end->bytes_sent = tg_session_bytes_sent(r->session);
     end->bytes_near = tg_session_bytes_near(r->session);
-    return TG_OK;
+    return run_waits_tell(r);
 }
 
 tg_status train_run(const train_job *job, const train_data *data, tg_transport *transport,
@@ -144,7 +145,8 @@ tg_status train_run(const train_job *job, const train_data *data, tg_transport *
     run r = {.job = job,
              .data = data,
              .transport = transport,
-             .events = transport->rank == 0 ? events : NULL};
+             .events = transport->rank == 0 ? events : NULL,
+             .all_events = events};
     tg_status status = run_all(&r);
     char message[1024];
     snprintf(message, sizeof message, "%s", tg_error());

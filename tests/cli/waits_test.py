@@ -1,0 +1,102 @@
+"""Whom a run waits for: said while it lasts, and how long in all in the records and on the report's page."""
+import os
+import pty
+import re
+import signal
+import subprocess
+import time
+import unittest
+import mpi_tool
+from cli_tool import CliTest, ENVIRONMENT, TELEGRAD, TINY, records
+
+JOB = ["train", "--model", "mlp:hidden=32", *TINY, "--no-eval", "--workers", "4"]
+STALLED = ["--steps", "400", "--fault", "2=fault:stall=30"]
+
+
+class Waits(CliTest):
+    def test_lines(self):
+        """Without a terminal a line after ten seconds. In a ring all wait for each other, the rank that is cut off as well."""
+        jobs = [(exchange, subprocess.Popen([TELEGRAD, *JOB, *STALLED, "--method", "dense:exchange=" + exchange, "--timeout", "12"],
+                                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT))
+                for exchange in ("allgather", "ring")]
+        for exchange, job in jobs:
+            errors = job.communicate(timeout=120)[1]
+            self.assertEqual(job.returncode, 1, errors)
+            whom = r"rank 2( and \d others?)?" if exchange == "allgather" else r"rank [123]( \(which may be waiting itself\))?"
+            self.assertRegex(errors, rf"(?m)^telegrad: waiting for {whom} for 1\d s \(step \d+\)$")
+
+    @unittest.skipUnless(mpi_tool.AVAILABLE, mpi_tool.WHY)
+    def test_stopped_process(self):
+        """A rank that is stopped for eleven seconds is named, and the record of the end says how long it was away."""
+        job = mpi_tool.mpirun((3, [*[a for a in JOB if a not in ("--workers", "4")], "--method", "dense:exchange=allgather",
+                                   "--steps", "10000000", "--timeout", "60", "--out", self.path("run.jsonl")]), start=True)
+        pids, deadline = {}, time.time() + 60
+        while len(pids) < 3 and time.time() < deadline:
+            time.sleep(0.1)
+            for pid in mpi_tool.ranks_of(job):
+                with open(f"/proc/{pid}/environ", "rb") as file:
+                    found = re.search(rb"OMPI_COMM_WORLD_RANK=(\d+)", file.read())
+                if found:
+                    pids[int(found[1])] = pid
+        time.sleep(4)
+        try:
+            os.kill(pids[2], signal.SIGSTOP)
+            time.sleep(13)
+            os.kill(pids[2], signal.SIGCONT)
+            time.sleep(0.5)
+            os.kill(pids[0], signal.SIGINT)
+            output = job.communicate(timeout=60)[0]
+        finally:
+            if job.poll() is None:
+                job.kill()
+        self.assertRegex(output, r"(?m)^telegrad: waiting for rank 2( and 1 other)? for 1\d s \(step \d+\)$")
+        waited = records(self.path("run.jsonl"))[-1]["waited_for_s"]
+        self.assertGreater(waited[2], 10)
+
+    def test_terminal(self):
+        """On a terminal it stands where progress was, from a second on."""
+        terminal, other = pty.openpty()
+        job = subprocess.Popen([TELEGRAD, *JOB, *STALLED, "--method", "dense:exchange=allgather", "--timeout", "4"],
+                               stdout=subprocess.DEVNULL, stderr=other, env=ENVIRONMENT)
+        os.close(other)
+        text = b""
+        while True:
+            try:
+                more = os.read(terminal, 4096)
+            except OSError:
+                more = b""
+            if not more:
+                break
+            text += more
+        os.close(terminal)
+        self.assertEqual(job.wait(60), 1)
+        self.assertRegex(text.decode(), r"waiting for rank 2, [23] s")
+
+    def test_records(self):
+        """By the virtual clock: rank 2 computes for 20 ms, the others for 10."""
+        for exchange in ("allgather", "ring"):
+            out = self.path(exchange + ".jsonl")
+            self.ok(*JOB, "--steps", "20", "--clock", "virtual", "--tau", "10ms", "--slow", "2:2x",
+                    "--method", "dense:exchange=" + exchange, "--out", out)
+            end = records(out)[-1]
+            by = end["waited_by_s"]
+            self.assertEqual(len(by), 4)
+            self.assertEqual(min(range(4), key=by.__getitem__), 2)
+            for rank in (0, 1, 3):
+                self.assertAlmostEqual(by[rank], 0.2, delta=0.02)
+            self.assertLess(by[2], 0.02)
+            waited = end["waited_for_s"]
+            self.assertEqual(waited[0], 0)
+            late = 2 if exchange == "allgather" else 3 # in a ring rank 0 hears of rank 3
+            self.assertEqual(max(range(4), key=waited.__getitem__), late)
+            self.assertAlmostEqual(waited[late], 0.2, delta=0.02)
+        alone = self.path("alone.jsonl")
+        self.ok(*JOB, "--workers", "1", "--steps", "2", "--out", alone)
+        self.assertIsNone(records(alone)[-1]["waited_for_s"])
+        self.ok("report", self.path("ring.jsonl"), "-o", self.path("page.html"))
+        with open(self.path("page.html"), encoding="utf-8") as page:
+            self.assertIn('"waited_for_s":[', page.read().replace(" ", ""))
+
+
+if __name__ == "__main__":
+    unittest.main()
