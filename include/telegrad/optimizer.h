@@ -34,7 +34,9 @@ typedef struct tg_update {
  *   sgd          u = m*u + d; w = w - lr*u      (Nesterov: w = w - lr*(d + m*u))
  *   adam, adamw  m = b1*m + (1 - b1)*d; v = b2*v + (1 - b2)*d*d;
  *                w = w - lr/(1 - b1^t) * m / (sqrt(v)/sqrt(1 - b2^t) + eps), t = number
- *   lars         u = m*u + lr * trust*|w| / (|g| + wd*|w| + eps) * d; w = w - u
+ *   lars         u = m*u + lr * r * d; w = w - u, with r = trust*|w| / (|g| + wd*|w| + eps), and
+ *                r = 1 where |w| or |g| is 0 (a tensor that begins as zeros would never move) and
+ *                for tensors that `exempt` names
  * `clip` is of all tensors' gradients together, so it is the caller's to apply (a session does).
  * slot     tg_optimizer_slots() vectors (n), zero at first; no array overlaps another
  * Threads  any; o is not changed

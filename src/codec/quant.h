@@ -16,7 +16,9 @@
 #include "kernel/kernel.h"
 #include "kernel/pack.h"
 
-/* Units below this count as 0: the inverse of a unit stays finite, also times 65536. */
+/* Units below this count as 0: the inverse of a unit stays finite, also times 65536. So a bucket of
+ * int8 whose largest element is below 127 * 2^-100 = 1.0e-28 is sent as zeros; from there on what
+ * is decoded is off by at most 0.4 % of the largest. */
 #define TG__UNIT_MIN 0x1p-100f
 
 /* The unit of a bucket: 0 if it is too small or norm is NaN; never so large that levels * unit is

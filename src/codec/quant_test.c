@@ -214,6 +214,27 @@ static void clipping_goes_by_the_deviation(void **state)
     tg_codec_destroy(c);
 }
 
+/* int8 is off by at most 0.4 % of the largest of a bucket, wherever it sends one. */
+static void int8_keeps_its_bound(void **state)
+{
+    (void)state;
+    static const float largest[] = {1.01e-28f, 3e-20f, 1, 77.7f, 1e30f, FLT_MAX};
+    tg_codec *c = create("int8");
+    uint64_t seed = 9;
+    for (size_t i = 0; i < TG__COUNT(largest); i++) {
+        for (size_t j = 0; j < 512; j++)
+            x[j] = largest[i] * ((float)(test_random(&seed) % 20001) / 10000 - 1);
+        x[77] = -largest[i];
+        assert_int_equal(decode(encode(c, NULL, 512, frame), 512), TG_OK);
+        for (size_t j = 0; j < 512; j++)
+            assert_true(fabs((double)out[j] - (double)x[j]) <= 0.004 * (double)largest[i]);
+    }
+    for (size_t j = 0; j < 512; j++)
+        x[j] = 0.99e-28f;
+    assert_int_equal(encode(c, NULL, 512, frame), 12); /* the zero form */
+    tg_codec_destroy(c);
+}
+
 /* Units at the ends of the range. */
 static void tiny_and_huge(void **state)
 {
@@ -468,6 +489,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(lossless_with_the_euclidean_norm),
         cmocka_unit_test(ternary_vectors_are_exact),
         cmocka_unit_test(clipping_goes_by_the_deviation),
+        cmocka_unit_test(int8_keeps_its_bound),
         cmocka_unit_test(tiny_and_huge),
         cmocka_unit_test(error_bounds),
         cmocka_unit_test(any_number_of_threads),

@@ -1,5 +1,6 @@
 /* CLT-k: the ranks in turn choose the k elements of largest magnitude, of which all send their
- * values; summed without indices, the rest stays in r. */
+ * values; summed without indices, the rest stays in r. ScaleCom's low-pass filter of r,
+ * r = (1 - beta) r + beta (r + g - sent), is not there: beta is 1. */
 #include "method/method_keys.h"
 #include "method/shared_support_program.h"
 
@@ -32,7 +33,8 @@ const tg__method_def tg__method_cltk = {
                     "on): 8 k (P-1)/P bytes and an index code a rank for any P",
             .use = "many ranks with similar gradients: a volume that does not grow with P, where "
                    "random-k chooses blindly",
-            .limit = "density 1 is ssgd exactly; on one rank it is topk:values=f32",
+            .limit = "density 1 is ssgd exactly; on one rank it is topk:values=f32; the paper's "
+                     "low-pass filter is not there (its beta is 1)",
         },
     .program = &tg__leader_support_program,
     .codec = "f32",

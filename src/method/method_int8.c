@@ -17,7 +17,7 @@ const tg__method_def tg__method_int8 = {
              .keeps = "nothing; feedback=residual: 1 residual",
              .cost = "1 pass, 1 round, 1 delay",
              .use = "a quarter of the bytes without a thought; the error is at most 0.4 % of the "
-                    "largest in 512",
+                    "largest in 512 (512 below 1e-28 are sent as 0)",
              .limit = "exact on multiples of a power of two up to 127 of it, if 127 occurs"},
     .program = &tg__default_program,
     .codec = "int8",

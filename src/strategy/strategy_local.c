@@ -20,7 +20,8 @@ static const tg_key keys[] = {
      .type = TG_KEY_CHOICE,
      .def = "keep",
      .choices = "keep|average|reset",
-     .help = "what the optimizer remembers, at an average: kept by each rank, averaged, forgotten"},
+     .help = "what the optimizer remembers, at an average: kept by each rank, averaged, forgotten "
+             "(before the first round too)"},
     {.name = NULL}};
 
 static tg_status init(tg__strategy *s)
