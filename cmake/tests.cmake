@@ -42,6 +42,23 @@ target_include_directories(socket_transport_test PRIVATE include src)
 target_link_libraries(socket_transport_test PRIVATE tg_test_libs telegrad_static)
 add_test(NAME socket_transport_test COMMAND socket_transport_test)
 set_tests_properties(socket_transport_test PROPERTIES TIMEOUT 120 LABELS "unit;threads")
+# Every public function, called with arguments that make no sense: written from the headers.
+find_package(Python3 COMPONENTS Interpreter REQUIRED)
+function(tg_arguments_test name library)
+    file(GLOB headers CONFIGURE_DEPENDS include/telegrad/*.h)
+    set(source ${PROJECT_BINARY_DIR}/${name}.c)
+    add_custom_command(OUTPUT ${source} DEPENDS tests/arguments.py ${headers} VERBATIM
+        COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/arguments.py ${source}
+                ${PROJECT_SOURCE_DIR}/include/telegrad ${ARGN})
+    add_executable(${name} ${source})
+    target_link_libraries(${name} PRIVATE tg_test_libs ${library})
+    add_test(NAME ${name} COMMAND ${name})
+    set_tests_properties(${name} PROPERTIES TIMEOUT 300 LABELS unit)
+endfunction()
+tg_arguments_test(arguments_test telegrad_shared)
+if(TG_HAVE_MPI)
+    tg_arguments_test(arguments_mpi_test telegrad_mpi_shared mpi)
+endif()
 # What the golden sequences of optimizers should be.
 tg_torch_test(golden_optim_test unit ${PROJECT_SOURCE_DIR}/tools/golden_optim.py --check)
 include(cmake/fuzz.cmake OPTIONAL)

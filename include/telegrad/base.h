@@ -1,7 +1,12 @@
 /* telegrad/base.h - status, error text, log, clock, counter random numbers, spec strings, trace.
  *
  * Everything here is usable without a network. Unless a comment says otherwise, a function may be
- * called from any thread, and one object must not be used by two threads at the same time. */
+ * called from any thread, and one object must not be used by two threads at the same time.
+ *
+ * Of every function in these headers: a pointer argument may be NULL only where its comment says
+ * so. Otherwise a function that returns a tg_status returns TG_E_ARG, and tg_error names the
+ * function and the argument; one that returns a value returns NULL, 0 or false; one that returns
+ * nothing does nothing. */
 #ifndef TELEGRAD_BASE_H
 #define TELEGRAD_BASE_H
 
@@ -55,7 +60,8 @@ TG_API const char *tg_status_name(tg_status status);
  * never NULL. */
 TG_API const char *tg_error(void);
 
-/* Set this thread's error text and return status: for callbacks (a caller's transport). */
+/* Set this thread's error text and return status: for callbacks (a caller's transport). format
+ * NULL: the text is the status' name. */
 TG_API tg_status tg_fail(tg_status status, const char *format, ...) TG_PRINTF(2, 3);
 
 /* Forward a failure to the caller. */
@@ -105,13 +111,13 @@ TG_API const tg_clock *tg_clock_monotonic(void);
 
 static inline int64_t tg_now_ns(const tg_clock *clock)
 {
-    return clock->now_ns(clock->arg);
+    return clock ? clock->now_ns(clock->arg) : 0;
 }
 
 /* On a clock of simulated time: see tg_clock.work. Otherwise nothing: it will be measured. */
 static inline void tg_clock_work(const tg_clock *clock, int64_t ns)
 {
-    if (clock->struct_size >= sizeof *clock && clock->work)
+    if (clock && clock->struct_size >= sizeof *clock && clock->work)
         clock->work(clock->arg, ns);
 }
 
@@ -145,7 +151,7 @@ typedef struct tg_rng_key {
 /* Four 32-bit random words number `counter` of the stream: Philox4x32-10 (Salmon et al., "Parallel
  * random numbers: as easy as 1, 2, 3", SC 2011). The block is a pure function of its arguments, so
  * any element of any tensor can be drawn by any thread in any order.
- * The 64-bit Philox key is derived from the five fields by two Philox blocks. */
+ * The 64-bit Philox key is derived from the five fields by two Philox blocks. key NULL: zeros. */
 TG_API void tg_rng_block(const tg_rng_key *key, uint64_t counter, uint32_t out[4]);
 
 /* One double, uniform in [0, 1) with 53 bits: word pair (counter, 0). */
@@ -154,7 +160,7 @@ TG_API double tg_rng_uniform(const tg_rng_key *key, uint64_t counter);
 /* One standard normal double by Box-Muller from block `counter`. */
 TG_API double tg_rng_normal(const tg_rng_key *key, uint64_t counter);
 
-/* Fisher-Yates shuffle of the numbers 0..n-1 into order (n). */
+/* Fisher-Yates shuffle of the numbers 0..n-1 into order (n). key NULL: 0, 1, ..., n-1. */
 TG_API void tg_rng_permutation(const tg_rng_key *key, uint32_t *order, size_t n);
 
 /* ---- spec strings ---------------------------------------------------------------------------- */
@@ -227,7 +233,8 @@ TG_API bool tg_spec_given(const tg_spec *spec, const char *key);
 /* Whether the key has a value (given or default). */
 TG_API bool tg_spec_has(const tg_spec *spec, const char *key);
 
-/* Values. The key must exist in the entry with that type and have a value (else: assertion). */
+/* Values. The key must exist in the entry with that type and have a value (else: assertion).
+ * spec or key NULL: 0, false, or "". */
 TG_API int64_t tg_spec_int(const tg_spec *spec, const char *key); /* 0 if it is a word */
 TG_API double tg_spec_real(const tg_spec *spec, const char *key); /* 0 if it is a word */
 TG_API bool tg_spec_flag(const tg_spec *spec, const char *key);
@@ -255,10 +262,10 @@ typedef struct tg_trace tg_trace;
 /* Room for `capacity` spans of layers and as many of all other rows; where one is full its oldest
  * are dropped (and the file says how many). */
 TG_API TG_NODISCARD tg_status tg_trace_create(size_t capacity, tg_trace **trace_p);
-TG_API void tg_trace_destroy(tg_trace *trace);
+TG_API void tg_trace_destroy(tg_trace *trace); /* NULL is fine */
 
 /* A copy of text that lives as long as the trace: for names that are no literals. Never freed
- * before, so for set-up. Errors   TG_E_ARG (NULL), TG_E_NOMEM Threads  any number at once */
+ * before, so for set-up. Errors   TG_E_NOMEM Threads  any number at once */
 TG_API TG_NODISCARD tg_status tg_trace_name(tg_trace *trace, const char *text, const char **name_p);
 
 /* Record a span [begin_ns, end_ns). name must outlive the trace (a literal, or of tg_trace_name).

@@ -85,7 +85,7 @@ TG_API TG_NODISCARD tg_status tg_codec_set_threads(tg_codec *codec, unsigned thr
 TG_API size_t tg_codec_bound(const tg_codec *codec, size_t n);
 
 /* Encode x into one frame.
- * ctx      NULL: no random numbers, the codec's own density, one segment
+ * ctx      NULL: no random numbers, the codec's own density, one segment; density is 0 to 1
  * x        (n) f32, read only, must not alias dst
  * dst_cap  bytes; tg_codec_bound(codec, n) is always enough
  * len_p    [out] bytes written

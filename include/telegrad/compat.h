@@ -4,7 +4,7 @@
  * layouts.
  *
  * Both follow the same rule: r += g; where r >= threshold +threshold is sent, where r <= -threshold
- * -threshold; r -= sent. All functions are pure: any thread. */
+ * -threshold; r -= sent. All functions are pure: any thread. Arrays of no elements may be NULL. */
 #ifndef TELEGRAD_COMPAT_H
 #define TELEGRAD_COMPAT_H
 

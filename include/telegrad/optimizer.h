@@ -15,11 +15,12 @@ typedef struct tg_optimizer tg_optimizer;
  * nesterov=yes needs momentum > 0.
  * Errors TG_E_SPEC, TG_E_ARG, TG_E_NOMEM, TG_E_UNSUPPORTED (TG_CPU) */
 TG_API TG_NODISCARD tg_status tg_optimizer_create(const char *spec, tg_optimizer **o_p);
-TG_API void tg_optimizer_destroy(tg_optimizer *o);
+TG_API void tg_optimizer_destroy(tg_optimizer *o); /* NULL is fine */
 
 TG_API const tg_spec *tg_optimizer_spec(const tg_optimizer *o);
 /* How many state vectors of n elements a tensor needs, and their names ("momentum"). */
 TG_API size_t tg_optimizer_slots(const tg_optimizer *o);
+/* NULL: there is no such slot. */
 TG_API const char *tg_optimizer_slot_name(const tg_optimizer *o, size_t slot);
 
 /* What a step of one tensor depends on beside the vectors. */
@@ -38,7 +39,8 @@ typedef struct tg_update {
  *                r = 1 where |w| or |g| is 0 (a tensor that begins as zeros would never move) and
  *                for tensors that `exempt` names
  * `clip` is of all tensors' gradients together, so it is the caller's to apply (a session does).
- * slot     tg_optimizer_slots() vectors (n), zero at first; no array overlaps another
+ * slot     tg_optimizer_slots() vectors (n), zero at first; no array overlaps another; NULL if
+ *          there are none
  * Threads  any; o is not changed
  * Source   Sutskever et al. 2013; Kingma and Ba 2015; Loshchilov and Hutter 2019; You et al. 2017;
  *          all but lars in the form of PyTorch */
@@ -56,7 +58,7 @@ typedef struct tg_lr_schedule tg_lr_schedule;
 TG_API TG_NODISCARD tg_status tg_lr_schedule_create(const char *spec, double lr,
                                                     uint64_t total_steps, uint64_t steps_per_epoch,
                                                     tg_lr_schedule **s_p);
-TG_API void tg_lr_schedule_destroy(tg_lr_schedule *s);
+TG_API void tg_lr_schedule_destroy(tg_lr_schedule *s); /* NULL is fine */
 /* Rates for a minibatch that is `factor` times as large: lr times factor; a warm-up rises from lr,
  * reached at step 0, by a constant amount a step to factor*lr.
  * Errors TG_E_ARG (factor not above 0)

@@ -45,7 +45,7 @@ TG_API const char *tg_registry_strategy_optimizer(const char *strategy);
 /* "method", "codec", ...; "?" for a number that is none. */
 TG_API const char *tg_kind_name(tg_kind kind);
 
-/* All entries of a kind, in a fixed order; static. count 0 for a number that is none.
+/* All entries of a kind, in a fixed order; static. NULL and count 0 for a number that is none.
  * Threads any */
 TG_API const tg_entry *const *tg_registry_entries(tg_kind kind, size_t *count_p);
 

@@ -159,8 +159,7 @@ typedef struct tg_tensor {
 
 /* Errors TG_E_ARG (name taken, shape), TG_E_STATE (after begin), TG_E_UNSUPPORTED (device memory)
  */
-TG_API TG_NODISCARD tg_status tg_session_add(tg_session *s, const tg_tensor *tensor,
-                                             uint32_t *id_p);
+TG_API TG_NODISCARD tg_status tg_session_add(tg_session *s, const tg_tensor *t, uint32_t *id_p);
 
 /* Handshake (versions, specs, job text, tensors, with the rank that differs named), then rank 0's
  * tensors go to all. Between the two, for methods that say exchange=auto, the network is measured
@@ -291,9 +290,9 @@ TG_API TG_NODISCARD tg_status tg_session_waited(const tg_session *s, int64_t *ns
 TG_API uint64_t tg_session_skipped(const tg_session *s);
 
 /* Save everything that resuming needs into dir/step-N (written aside, then renamed; the last two
- * are kept), with `extra` (len bytes of the caller's own, per rank). All ranks call it after the
- * same step. What is in flight is finished and stored unapplied: going on gives the same bits as
- * never having saved. The weights that an evaluation would use now are in
+ * are kept), with `extra` (len bytes of the caller's own, per rank; NULL if none). All ranks call
+ * it after the same step. What is in flight is finished and stored unapplied: going on gives the
+ * same bits as never having saved. The weights that an evaluation would use now are in
  * dir/step-N/model.safetensors: see weights.h.
  * Errors TG_E_IO, TG_E_PEER, TG_E_ARG (a tensor's name is not UTF-8): the session goes on */
 TG_API TG_NODISCARD tg_status tg_session_save(tg_session *s, const char *dir, const void *extra,
@@ -336,7 +335,8 @@ typedef struct tg_bucket_cost {
 } tg_bucket_cost;
 
 /* Measure it, on this rank alone: nothing is sent, and nothing that the session remembers changes.
- * Of buckets 0, 1, ... the first `room` are measured; *count_p is how many there are.
+ * Of buckets 0, 1, ... the first `room` are measured; *count_p is how many there are. cost may be
+ * NULL if room is 0.
  * Errors TG_E_STATE (before begin), TG_E_NOMEM, those of the methods */
 TG_API TG_NODISCARD tg_status tg_session_measure(tg_session *s, size_t room, tg_bucket_cost *cost,
                                                  size_t *count_p);

@@ -36,11 +36,11 @@ typedef struct tg_sim_tensor {
 
 /* config   as for a session. Its nodes must be NULL. `driver` TG_DRIVER_INLINE: coding is done by
  *          the thread that computes; else beside it, on a core of its own
- * tensor   (ntensors) in forward order
+ * tensors  (ntensors) in forward order
  * Errors   those of tg_session_create and tg_session_add, of making the methods;
  *          TG_E_UNSUPPORTED (nodes) */
 TG_API TG_NODISCARD tg_status tg_simulation_create(const tg_session_config *config,
-                                                   const tg_sim_tensor *tensor, size_t ntensors,
+                                                   const tg_sim_tensor *tensors, size_t ntensors,
                                                    tg_simulation **sim_p);
 TG_API void tg_simulation_destroy(tg_simulation *sim); /* NULL is fine */
 
@@ -121,7 +121,7 @@ typedef struct tg_sim_exchange {
     size_t buckets, elements;
 } tg_sim_exchange;
 
-/* Errors TG_E_ARG (world) */
+/* Errors TG_E_ARG (world, link) */
 TG_API TG_NODISCARD tg_status tg_simulation_exchange(tg_simulation *sim, int world,
                                                      const tg_link *link, tg_sim_exchange *x_p);
 

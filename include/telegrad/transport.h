@@ -82,7 +82,8 @@ TG_API void tg_transport_destroy(tg_transport *t); /* NULL is fine */
  * TG_E_NOMEM */
 TG_API TG_NODISCARD tg_status tg_transport_inproc(int size, tg_transport **t_out);
 /* The same by another clock: tg_clock_monotonic(), or the virtual one of the command, in which all
- * threads that use the endpoints take part. clock is borrowed. Errors TG_E_ARG (NULL) as well */
+ * threads that use the endpoints take part. clock is borrowed. Errors also TG_E_ARG (a clock
+ * without now_ns or sleep_until_ns) */
 TG_API TG_NODISCARD tg_status tg_transport_inproc_clock(int size, const tg_clock *clock,
                                                         tg_transport **t_out);
 

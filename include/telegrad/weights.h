@@ -50,8 +50,9 @@ typedef struct tg_weights_tensor {
  * and BF16 are widened, which is exact; other types are refused. The file's tensors of whole
  * numbers are left alone (PyTorch's counters of batches).
  * exact    the file must hold no other tensors of fractions; false: it may
- * Errors   TG_E_MISMATCH: names the tensor that is missing, unexpected or of another shape or type.
- *          Then none is changed. */
+ * Errors   TG_E_ARG (a tensor without name or data, or of more than 8 dimensions); TG_E_MISMATCH:
+ * names the tensor that is missing, unexpected or of another shape or type. Then none is changed.
+ */
 TG_API TG_NODISCARD tg_status tg_weights_read(const tg_weights *w, const tg_weights_tensor *tensors,
                                               size_t count, bool exact);
 

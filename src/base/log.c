@@ -21,6 +21,8 @@ void tg_log_set(void (*fn)(void *arg, tg_log_level level, const char *message), 
 
 void tg_log(tg_log_level level, const char *format, ...)
 {
+    if (!format)
+        return;
     if (inside_fn)
         return;
     pthread_mutex_lock(&log_mutex);

@@ -54,12 +54,20 @@ static void block(const uint32_t philox_key[2], uint64_t counter, uint32_t out[4
 void tg_rng_block(const tg_rng_key *key, uint64_t counter, uint32_t out[4])
 {
     uint32_t philox_key[2];
+    if (!out)
+        return;
+    if (!key) {
+        out[0] = out[1] = out[2] = out[3] = 0;
+        return;
+    }
     tg__rng_derive(key, philox_key);
     block(philox_key, counter, out);
 }
 
 double tg_rng_uniform(const tg_rng_key *key, uint64_t counter)
 {
+    if (!key)
+        return 0;
     uint32_t w[4];
     tg_rng_block(key, counter, w);
     return tg__unit(w[0], w[1]);
@@ -67,6 +75,8 @@ double tg_rng_uniform(const tg_rng_key *key, uint64_t counter)
 
 double tg_rng_normal(const tg_rng_key *key, uint64_t counter)
 {
+    if (!key)
+        return 0;
     uint32_t w[4];
     tg_rng_block(key, counter, w);
     double u = 1.0 - tg__unit(w[0], w[1]); /* in (0, 1], so that the logarithm is finite */
@@ -84,9 +94,13 @@ static uint32_t below(uint32_t lo, uint32_t hi, uint64_t bound)
 void tg_rng_permutation(const tg_rng_key *key, uint32_t *order, size_t n)
 {
     uint32_t philox_key[2], w[4];
-    tg__rng_derive(key, philox_key);
+    if (!order)
+        return;
     for (size_t i = 0; i < n; i++)
         order[i] = (uint32_t)i;
+    if (!key)
+        return;
+    tg__rng_derive(key, philox_key);
     for (size_t i = n; i-- > 1;) {
         block(philox_key, i, w);
         uint32_t j = below(w[0], w[1], (uint64_t)i + 1);

@@ -2,6 +2,7 @@
  * item  = key "=" value
  * value = any characters but "," "[" "]" | "[" spec "]" */
 #include "base/spec_value.h"
+#include "base/arg.h"
 #include "base/mem.h"
 #include <assert.h>
 #include <math.h>
@@ -175,12 +176,11 @@ static tg_status parse(const char *kind, const tg_entry *const *entries, size_t 
 tg_status tg_spec_parse(const char *kind, const tg_entry *const *entries, size_t count,
                         const char *text, tg_spec **spec_p)
 {
-    if (!kind || (!entries && count) || !text || !spec_p)
-        return tg_fail(TG_E_ARG, "tg_spec_parse: %s is NULL",
-                       !kind    ? "kind"
-                       : !text  ? "text"
-                       : spec_p ? "entries"
-                                : "spec_p");
+    TG__ARG(kind);
+    TG__ARG(text);
+    TG__ARG(spec_p);
+    if (!entries && count)
+        return tg_fail(TG_E_ARG, "tg_spec_parse: entries is NULL");
     TG_TRY(check_text(kind, text));
     tg_spec *spec = calloc(1, sizeof *spec);
     char *copy = strdup(text);
@@ -207,22 +207,28 @@ void tg_spec_free(tg_spec *spec)
 
 const tg_entry *tg_spec_entry(const tg_spec *spec)
 {
+    if (!spec)
+        return NULL;
     return spec->entry;
 }
 
 const char *tg_spec_name(const tg_spec *spec)
 {
+    if (!spec)
+        return NULL;
     return spec->entry->name;
 }
 
 const char *tg_spec_text(const tg_spec *spec)
 {
+    if (!spec)
+        return NULL;
     return spec->text;
 }
 
 static const tg__spec_value *find_value(const tg_spec *spec, const char *key, tg_key_type *type_p)
 {
-    for (size_t i = 0; i < spec->nkeys; i++) {
+    for (size_t i = 0; spec && key && i < spec->nkeys; i++) {
         if (strcmp(spec->entry->keys[i].name, key) == 0) {
             *type_p = spec->entry->keys[i].type;
             return &spec->values[i];
@@ -245,7 +251,8 @@ bool tg_spec_has(const tg_spec *spec, const char *key)
     return value && value->has;
 }
 
-/* Asking for what is not there is an error of the program. With assertions off it reads as zero. */
+/* Asking for what is not there is an error of the program. With assertions off it reads as zero, as
+ * does asking with NULL. */
 static const tg__spec_value *need(const tg_spec *spec, const char *key, tg_key_type want,
                                   tg_key_type or_this)
 {
@@ -254,7 +261,7 @@ static const tg__spec_value *need(const tg_spec *spec, const char *key, tg_key_t
     tg_key_type type = want;
     const tg__spec_value *value = find_value(spec, key, &type);
     bool ok = value && value->has && (type == want || type == or_this);
-    assert(ok && "tg_spec_*: no such key, another type, or no value");
+    assert((ok || !spec || !key) && "tg_spec_*: no such key, another type, or no value");
     return ok ? value : &zero;
 }
 
@@ -282,7 +289,7 @@ const char *tg_spec_word(const tg_spec *spec, const char *key)
 {
     tg_key_type type = TG_KEY_CHOICE;
     const tg__spec_value *value = find_value(spec, key, &type);
-    if (type == TG_KEY_INT || type == TG_KEY_REAL)
+    if (value && (type == TG_KEY_INT || type == TG_KEY_REAL))
         return value->word ? value->word : "";
     return need(spec, key, TG_KEY_CHOICE, TG_KEY_SPEC)->word;
 }
@@ -304,6 +311,8 @@ tg_status tg__spec_set(tg_spec *spec, const char *key, const char *text)
 tg_status tg_duration_steps(tg_duration d, uint64_t steps_per_epoch, const char *what,
                             uint64_t *steps_p)
 {
+    TG__ARG(what);
+    TG__ARG(steps_p);
     if (d.epochs && steps_per_epoch == 0)
         return tg_fail(TG_E_SPEC,
                        "%s=%gep: the number of steps in an epoch is not known here: allowed: %s in "

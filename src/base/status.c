@@ -53,7 +53,7 @@ tg_status tg_fail(tg_status status, const char *format, ...)
     char text[ERROR_BYTES];
     va_list args;
     va_start(args, format);
-    int len = vsnprintf(text, sizeof text, format, args);
+    int len = vsnprintf(text, sizeof text, format ? format : tg_status_name(status), args);
     va_end(args);
     if (len < 0)
         text[0] = '\0';

@@ -3,6 +3,7 @@
  * two meet in one slot; the younger span then wins, or, if the slot is being written at that
  * moment, the one that comes late is dropped. Nobody ever waits. */
 #include "base/mem.h"
+#include "base/arg.h"
 #include <inttypes.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -49,6 +50,7 @@ static const char *const row_names[] = {
 
 tg_status tg_trace_create(size_t capacity, tg_trace **trace_p)
 {
+    TG__ARG(trace_p);
     if (capacity == 0)
         return tg_fail(TG_E_ARG, "trace capacity=0: allowed: capacity >= 1");
     tg_trace *trace = NULL;
@@ -82,8 +84,9 @@ void tg_trace_destroy(tg_trace *trace)
 
 tg_status tg_trace_name(tg_trace *trace, const char *text, const char **name_p)
 {
-    if (!trace || !text)
-        return tg_fail(TG_E_ARG, "tg_trace_name: %s is NULL", trace ? "text" : "trace");
+    TG__ARG(trace);
+    TG__ARG(text);
+    TG__ARG(name_p);
     const size_t bytes = strlen(text) + 1;
     kept_name *name;
     TG_TRY(tg__alloc(1, sizeof *name + bytes, &name));
@@ -236,8 +239,8 @@ static void print_events(FILE *file, placed *p, size_t n, int64_t *scratch)
 
 tg_status tg_trace_write(const tg_trace *trace, const char *path)
 {
-    if (!trace || !path)
-        return tg_fail(TG_E_ARG, "tg_trace_write: %s is NULL", trace ? "path" : "trace");
+    TG__ARG(trace);
+    TG__ARG(path);
     uint64_t recorded = 0;
     placed *p = NULL;
     int64_t *scratch = NULL;

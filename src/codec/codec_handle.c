@@ -1,5 +1,6 @@
 /* Codec handles and what all codecs share: checks of arguments, forms of frames. */
 #include "codec/codec_impl.h"
+#include "base/arg.h"
 #include "base/mem.h"
 #include "codec/array.h"
 #include "kernel/kernel.h"
@@ -8,23 +9,25 @@
 
 static const tg_encode_context no_context = {.struct_size = sizeof(tg_encode_context)};
 
-tg_status tg_codec_create(const char *text, tg_codec **codec_p)
+tg_status tg_codec_create(const char *spec, tg_codec **codec_p)
 {
+    TG__ARG(spec);
+    TG__ARG(codec_p);
     TG_TRY(tg__kernel_check());
     size_t count;
     const tg_entry *const *entries = tg__codec_entries(&count);
-    tg_spec *spec;
-    TG_TRY(tg_spec_parse("codec", entries, count, text, &spec));
+    tg_spec *parsed;
+    TG_TRY(tg_spec_parse("codec", entries, count, spec, &parsed));
     tg_codec *c;
     tg_status status = tg__alloc(1, sizeof(*c), &c);
     if (status != TG_OK) {
-        tg_spec_free(spec);
+        tg_spec_free(parsed);
         return status;
     }
-    c->spec = spec;
+    c->spec = parsed;
     const tg__codec_ops *const *all = tg__codecs(&count);
     for (size_t i = 0; i < count; i++)
-        if (&all[i]->entry == tg_spec_entry(spec))
+        if (&all[i]->entry == tg_spec_entry(parsed))
             c->ops = all[i];
     if (c->ops->init)
         status = c->ops->init(c);
@@ -47,19 +50,20 @@ void tg_codec_destroy(tg_codec *c)
     free(c);
 }
 
-size_t tg_codec_memory(const tg_codec *c)
+size_t tg_codec_memory(const tg_codec *codec)
 {
-    return c->ops->memory ? c->ops->memory(c) : 0;
+    if (!codec)
+        return 0;
+    return codec->ops->memory ? codec->ops->memory(codec) : 0;
 }
 
-tg_status tg_codec_set_threads(tg_codec *c, unsigned threads)
+tg_status tg_codec_set_threads(tg_codec *codec, unsigned threads)
 {
+    TG__ARG(codec);
     tg__pool *pool = NULL;
-    if (!c)
-        return tg_fail(TG_E_ARG, "tg_codec_set_threads: codec must not be NULL");
     TG_TRY(tg__pool_create(threads, &pool));
-    tg__pool_destroy(c->own_pool);
-    c->pool = c->own_pool = pool;
+    tg__pool_destroy(codec->own_pool);
+    codec->pool = codec->own_pool = pool;
     return TG_OK;
 }
 
@@ -68,9 +72,11 @@ size_t tg__codec_bound(const tg_codec *c, size_t n)
     return c->ops->bound(c, n);
 }
 
-size_t tg_codec_bound(const tg_codec *c, size_t n)
+size_t tg_codec_bound(const tg_codec *codec, size_t n)
 {
-    return tg__codec_bound(c, n);
+    if (!codec)
+        return 0;
+    return tg__codec_bound(codec, n);
 }
 
 tg_status tg__codec_encode(tg_codec *c, const tg_encode_context *ctx, const float *x, size_t n,
@@ -117,15 +123,20 @@ static tg_status check_segments(const tg_encode_context *ctx, size_t n)
     return TG_OK;
 }
 
-tg_status tg_codec_encode(tg_codec *c, const tg_encode_context *ctx, const tg_array *x, void *dst,
-                          size_t dst_cap, size_t *len_p)
+tg_status tg_codec_encode(tg_codec *codec, const tg_encode_context *ctx, const tg_array *x,
+                          void *dst, size_t dst_cap, size_t *len_p)
 {
-    if (!c || !dst || !len_p)
-        return tg_fail(TG_E_ARG, "encode: codec, dst and len_p must not be NULL");
+    TG__ARG(codec);
+    TG__ARG(x);
+    TG__ARG(dst);
+    TG__ARG(len_p);
     if (ctx && ctx->struct_size < sizeof(*ctx))
         return tg_fail(TG_E_ARG,
                        "encode context: struct_size=%zu: sizeof(tg_encode_context) is %zu",
                        ctx->struct_size, sizeof(*ctx));
+    if (ctx && !(ctx->density >= 0 && ctx->density <= 1))
+        return tg_fail(TG_E_ARG, "encode context: density=%g: allowed: 0 <= density <= 1",
+                       ctx->density);
     TG_TRY(tg__array_check(x));
     if (ctx && ctx->segments)
         TG_TRY(check_segments(ctx, x->n));
@@ -135,7 +146,7 @@ tg_status tg_codec_encode(tg_codec *c, const tg_encode_context *ctx, const tg_ar
         return tg_fail(TG_E_NONFINITE, "encode: the vector of %zu holds NaN or infinity", x->n);
     static const float none[1];
     tg__part part = {.dst = dst, .cap = dst_cap, .lo = 0, .hi = x->n};
-    TG_TRY(tg__codec_encode(c, ctx, x->n > 0 ? x->data : none, x->n, &part, 1, NULL));
+    TG_TRY(tg__codec_encode(codec, ctx, x->n > 0 ? x->data : none, x->n, &part, 1, NULL));
     *len_p = part.len;
     return TG_OK;
 }

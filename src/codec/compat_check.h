@@ -5,11 +5,9 @@
 #include "telegrad/codec.h"
 #include <math.h>
 
-/* pointers: none is NULL that is used. Errors TG_E_ARG */
-static inline tg_status tg__compat_check(const char *what, size_t n, float threshold, bool pointers)
+/* Errors TG_E_ARG */
+static inline tg_status tg__compat_check(const char *what, size_t n, float threshold)
 {
-    if (!pointers)
-        return tg_fail(TG_E_ARG, "%s: a pointer is NULL", what);
     if (n > TG_MAX_ELEMENTS)
         return tg_fail(TG_E_ARG, "%s: n=%zu: at most %zu", what, n, TG_MAX_ELEMENTS);
     if (!(threshold > 0) || !isfinite(threshold))

@@ -1,4 +1,5 @@
 /* MXNet's 2-bit codes. */
+#include "base/arg.h"
 #include "base/mem.h"
 #include "codec/compat_check.h"
 #include "telegrad/compat.h"
@@ -20,8 +21,12 @@ tg_status tg_mxnet_2bit_encode(float *residual, const float *g, size_t n, float 
                                void *dst, size_t dst_cap)
 {
     size_t len = tg_mxnet_2bit_bytes(n);
-    TG_TRY(
-        tg__compat_check("tg_mxnet_2bit_encode", n, threshold, (residual && g && dst) || n == 0));
+    if (n > 0) {
+        TG__ARG(residual);
+        TG__ARG(g);
+        TG__ARG(dst);
+    }
+    TG_TRY(tg__compat_check("tg_mxnet_2bit_encode", n, threshold));
     if (dst_cap < len)
         return tg_fail(TG_E_SPACE, "tg_mxnet_2bit_encode: %zu bytes: %zu are needed for n=%zu",
                        dst_cap, len, n);
@@ -41,7 +46,11 @@ tg_status tg_mxnet_2bit_decode_add(const void *src, size_t len, size_t n, float 
                                    float *dst)
 {
     const uint8_t *bytes = src;
-    TG_TRY(tg__compat_check("tg_mxnet_2bit_decode_add", n, threshold, (src && dst) || n == 0));
+    if (n > 0) {
+        TG__ARG(src);
+        TG__ARG(dst);
+    }
+    TG_TRY(tg__compat_check("tg_mxnet_2bit_decode_add", n, threshold));
     if (len != tg_mxnet_2bit_bytes(n))
         return tg_fail(TG_E_CORRUPT, "2-bit words: %zu bytes: %zu for n=%zu", len,
                        tg_mxnet_2bit_bytes(n), n);

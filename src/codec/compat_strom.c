@@ -1,4 +1,5 @@
 /* Strom's 32-bit words. */
+#include "base/arg.h"
 #include "codec/compat_check.h"
 #include "telegrad/compat.h"
 
@@ -8,8 +9,14 @@ tg_status tg_strom_encode(float *residual, const float *g, size_t n, float thres
                           size_t dst_cap, size_t *count_p)
 {
     size_t count = 0;
-    TG_TRY(tg__compat_check("tg_strom_encode", n, threshold,
-                            ((residual && g && (dst || dst_cap == 0)) || n == 0) && count_p));
+    TG__ARG(count_p);
+    if (n > 0) {
+        TG__ARG(residual);
+        TG__ARG(g);
+        if (dst_cap > 0)
+            TG__ARG(dst);
+    }
+    TG_TRY(tg__compat_check("tg_strom_encode", n, threshold));
     for (size_t i = 0; i < n; i++) {
         float r = residual[i] + g[i];
         count += r >= threshold || r <= -threshold;
@@ -33,8 +40,11 @@ tg_status tg_strom_encode(float *residual, const float *g, size_t n, float thres
 tg_status tg_strom_decode_add(const uint32_t *words, size_t count, size_t n, float threshold,
                               float *dst)
 {
-    TG_TRY(tg__compat_check("tg_strom_decode_add", n, threshold,
-                            (words || count == 0) && (dst || n == 0)));
+    if (count > 0)
+        TG__ARG(words);
+    if (n > 0)
+        TG__ARG(dst);
+    TG_TRY(tg__compat_check("tg_strom_decode_add", n, threshold));
     for (size_t j = 0; j < count; j++)
         if ((words[j] & ~NEGATIVE) >= n)
             return tg_fail(TG_E_CORRUPT, "Strom's words: index %u in word %zu: below n=%zu",

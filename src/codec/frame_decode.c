@@ -1,5 +1,6 @@
 /* Frames back to vectors: validate whole, then write. */
 #include "base/mem.h"
+#include "base/arg.h"
 #include "codec/array.h"
 #include "codec/codec_impl.h"
 #include "kernel/kernel.h"
@@ -90,13 +91,13 @@ void tg__frame_decode_add(const uint8_t *frame, size_t len, float *dst, tg__pool
 static tg_status check_public(const void *frame, size_t len, const tg_array *x)
 {
     TG_TRY(tg__array_check(x));
-    if (!frame)
-        return tg_fail(TG_E_ARG, "decode: frame must not be NULL");
     return tg__frame_check(frame, len, x->n, -1);
 }
 
 tg_status tg_frame_decode(const void *frame, size_t len, tg_array *x)
 {
+    TG__ARG(frame);
+    TG__ARG(x);
     TG_TRY(check_public(frame, len, x));
     tg__frame_decode(frame, len, x->data, NULL);
     return TG_OK;
@@ -104,6 +105,8 @@ tg_status tg_frame_decode(const void *frame, size_t len, tg_array *x)
 
 tg_status tg_frame_decode_add(const void *frame, size_t len, tg_array *x)
 {
+    TG__ARG(frame);
+    TG__ARG(x);
     TG_TRY(check_public(frame, len, x));
     tg__frame_decode_add(frame, len, x->data, NULL);
     return TG_OK;

@@ -1,5 +1,6 @@
 /* The one-call reducer: one method over one bucket, driven inline by whoever calls. */
 #include "telegrad/reducer.h"
+#include "base/arg.h"
 #include "base/mem.h"
 #include "base/spec_value.h"
 #include "kernel/parallel.h"
@@ -203,19 +204,22 @@ static tg_status parse(const char *method, const tg_reducer_config *c, tg_spec *
 tg_status tg_reducer_create(const char *method, tg_transport *transport, size_t n,
                             const tg_reducer_config *config, tg_reducer **r_p)
 {
+    TG__ARG(method);
+    TG__ARG(transport);
+    TG__ARG(r_p);
     tg_reducer_config defaults = {.struct_size = sizeof defaults};
     const tg_reducer_config *c = config == NULL ? &defaults : config;
-    if (method == NULL || transport == NULL || n == 0 || n > TG_MAX_ELEMENTS)
-        return tg_fail(TG_E_ARG,
-                       "tg_reducer_create: n=%zu: allowed: 1 to %zu; method and transport must "
-                       "be set",
-                       n, TG_MAX_ELEMENTS);
+    if (n == 0 || n > TG_MAX_ELEMENTS)
+        return tg_fail(TG_E_ARG, "tg_reducer_create: n=%zu: allowed: 1 to %zu", n, TG_MAX_ELEMENTS);
     if (c->struct_size != sizeof *c || c->timeout_ms < 0 || c->timeout_ms > TG__TIMEOUT_MS_MAX)
         return tg_fail(TG_E_ARG,
                        "tg_reducer_create: struct_size=%zu (allowed: %zu), timeout_ms=%lld "
                        "(allowed: 0 to %lld)",
                        c->struct_size, sizeof *c, (long long)c->timeout_ms,
                        (long long)TG__TIMEOUT_MS_MAX);
+    if (c->segments != NULL && (c->nsegments == 0 || c->nsegments > n))
+        return tg_fail(TG_E_ARG, "tg_reducer_create: nsegments=%zu: allowed: 1 to n, which is %zu",
+                       c->nsegments, n);
     tg_spec *spec;
     tg_reducer *r = NULL;
     TG_TRY(parse(method, c, &spec));
@@ -285,6 +289,9 @@ static tg_status conclude(tg_reducer *r, tg_status status)
 tg_status tg_reducer_start(tg_reducer *r, const float *g, float *mean,
                            void (*on_done)(void *arg, tg_status status), void *arg)
 {
+    TG__ARG(r);
+    TG__ARG(g);
+    TG__ARG(mean);
     if (r->running)
         return tg_fail(TG_E_STATE,
                        "tg_reducer_start: an operation is under way: wait for it first");
@@ -306,6 +313,8 @@ tg_status tg_reducer_start(tg_reducer *r, const float *g, float *mean,
 
 tg_status tg_reducer_test(tg_reducer *r, bool *done_p)
 {
+    TG__ARG(r);
+    TG__ARG(done_p);
     if (r->running) {
         tg_status status = tg__engine_progress(r->engine);
         if (status != TG_OK)
@@ -323,6 +332,7 @@ tg_status tg_reducer_test(tg_reducer *r, bool *done_p)
 
 tg_status tg_reducer_wait(tg_reducer *r)
 {
+    TG__ARG(r);
     if (!r->running)
         return tg__engine_progress(r->engine);
     return conclude(r, tg__engine_wait(r->engine, &r->op));
@@ -330,16 +340,23 @@ tg_status tg_reducer_wait(tg_reducer *r)
 
 tg_status tg_reducer_mean(tg_reducer *r, const float *g, float *mean)
 {
+    TG__ARG(r);
+    TG__ARG(g);
+    TG__ARG(mean);
     TG_TRY(tg_reducer_start(r, g, mean, NULL, NULL));
     return tg_reducer_wait(r);
 }
 
 uint64_t tg_reducer_bytes_sent(const tg_reducer *r)
 {
+    if (r == NULL)
+        return 0;
     return tg__engine_bytes(r->engine);
 }
 
 double tg_reducer_ratio(const tg_reducer *r)
 {
+    if (r == NULL)
+        return 0;
     return r->ratio;
 }

@@ -1,5 +1,6 @@
 /* What exists, collected from the rooms. */
 #include "telegrad/registry.h"
+#include "base/arg.h"
 #include "codec/codec_impl.h"
 #include "exchange/exchange.h"
 #include "feedback/feedback.h"
@@ -23,6 +24,8 @@ static const struct {
 
 const tg_method_card *tg_registry_method_card(const char *method)
 {
+    if (method == NULL)
+        return NULL;
     size_t count;
     const tg__method_def *const *all = tg__methods(&count);
     for (size_t i = 0; i < count; i++)
@@ -53,12 +56,16 @@ const char *tg_kind_name(tg_kind kind)
 
 const tg_entry *const *tg_registry_entries(tg_kind kind, size_t *count_p)
 {
+    if (count_p == NULL)
+        return NULL;
     *count_p = 0;
     return valid(kind) ? kinds[kind].entries(count_p) : NULL;
 }
 
 tg_status tg_registry_parse(tg_kind kind, const char *text, tg_spec **spec_p)
 {
+    TG__ARG(text);
+    TG__ARG(spec_p);
     if (!valid(kind))
         return tg_fail(TG_E_ARG, "kind %d: allowed: 0 to %d", (int)kind, TG_KIND_COUNT - 1);
     size_t count;

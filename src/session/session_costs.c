@@ -3,6 +3,7 @@
  * of its own. Of some repetitions the median; by the processor time of the calling thread, or the
  * clock on the wall where codecs have several threads. */
 #include "session/session_impl.h"
+#include "base/arg.h"
 #include "base/mem.h"
 #include "method/rehearsal.h"
 
@@ -179,12 +180,18 @@ tg_status tg__session_measure(const tg_session *s, size_t room, tg_bucket_cost *
 
 tg_status tg_session_measure(tg_session *s, size_t room, tg_bucket_cost *cost, size_t *count_p)
 {
+    TG__ARG(s);
+    if (room > 0)
+        TG__ARG(cost);
+    TG__ARG(count_p);
     TG_TRY(check(s, "tg_session_measure"));
     return tg__session_measure(s, room, cost, count_p);
 }
 
 tg_status tg_session_set_costs(tg_session *s, const tg_bucket_cost *cost, size_t count)
 {
+    TG__ARG(s);
+    TG__ARG(cost);
     TG_TRY(check(s, "tg_session_set_costs"));
     if (count != s->nbuckets)
         return tg_fail(TG_E_MISMATCH, "costs of %zu buckets: the session has %zu", count,

@@ -1,5 +1,6 @@
 /* Global weights for evaluation, sums of metrics, hashes, the end. */
 #include "session/session_impl.h"
+#include "base/arg.h"
 #include "base/mem.h"
 
 #include <stdlib.h>
@@ -100,6 +101,7 @@ static tg_status eval_begin(tg_session *s)
 
 tg_status tg_eval_begin(tg_session *s)
 {
+    TG__ARG(s);
     TG_TRY(tg__session_between_steps(s, "tg_eval_begin"));
     tg_status status = eval_begin(s);
     return status == TG_OK ? TG_OK : tg__session_failed(s, status);
@@ -107,6 +109,7 @@ tg_status tg_eval_begin(tg_session *s)
 
 tg_status tg_eval_end(tg_session *s)
 {
+    TG__ARG(s);
     TG_TRY(begun(s, "tg_eval_end"));
     if (!s->evaluating)
         return tg_fail(TG_E_STATE, "tg_eval_end without tg_eval_begin");
@@ -125,10 +128,11 @@ tg_status tg_eval_end(tg_session *s)
 
 tg_status tg_session_sum(tg_session *s, double *x, size_t n)
 {
+    TG__ARG(s);
+    TG__ARG(x);
     TG_TRY(begun(s, "tg_session_sum"));
-    if (n > 4096 || x == NULL)
-        return tg_fail(TG_E_ARG, "tg_session_sum: x=%p n=%zu: allowed: n at most 4096, x not NULL",
-                       (void *)x, n);
+    if (n > 4096)
+        return tg_fail(TG_E_ARG, "tg_session_sum: n=%zu: allowed: n at most 4096", n);
     double *all;
     TG_TRY(tg__alloc(n * (size_t)s->transport->size, sizeof *all, &all));
     tg_status status = tg__gather_all(s->engine, x, n * sizeof *x, all);
@@ -145,6 +149,8 @@ tg_status tg_session_sum(tg_session *s, double *x, size_t n)
 
 tg_status tg_session_params_hash(tg_session *s, uint64_t *hash_p)
 {
+    TG__ARG(s);
+    TG__ARG(hash_p);
     TG_TRY(begun(s, "tg_session_params_hash"));
     tg_status status = tg__session_deliver_early(s);
     if (status != TG_OK)
@@ -175,6 +181,7 @@ static tg_status finish(tg_session *s)
 
 tg_status tg_session_finish(tg_session *s)
 {
+    TG__ARG(s);
     TG_TRY(tg__session_between_steps(s, "tg_session_finish"));
     tg_status status = finish(s);
     return status == TG_OK ? TG_OK : tg__session_failed(s, status);

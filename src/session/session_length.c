@@ -90,6 +90,8 @@ tg_status tg__session_put_length(const tg_session *s, tg__ckpt_writer *w)
 
 const char *tg_session_spec(const tg_session *s, tg_kind kind)
 {
+    if (s == NULL)
+        return NULL;
     if (s->strategy_text == NULL)
         return NULL;
     if (kind == TG_KIND_STRATEGY)
@@ -99,5 +101,7 @@ const char *tg_session_spec(const tg_session *s, tg_kind kind)
 
 const char *tg_simulation_spec(const tg_simulation *sim, tg_kind kind)
 {
+    if (sim == NULL)
+        return NULL;
     return tg_session_spec(sim->session, kind);
 }

@@ -4,6 +4,7 @@
  * A bucket's bytes are measured; its tensors share them by what each would take alone, or where
  * tensors compete for what is sent (sparsifiers), by their sizes. */
 #include "session/session_impl.h"
+#include "base/arg.h"
 #include "base/mem.h"
 #include "method/rehearsal.h"
 
@@ -92,10 +93,11 @@ static tg_status list(tg_session *s, const double *bytes,
 tg_status tg_session_plan(tg_session *s, tg_status (*each)(void *arg, const tg_plan_tensor *tensor),
                           void *arg)
 {
+    TG__ARG(s);
+    TG__ARG(each);
     TG_TRY(tg__session_check(s));
-    if (!s->begun || each == NULL)
-        return s->begun ? tg_fail(TG_E_ARG, "tg_session_plan: each must not be NULL")
-                        : tg_fail(TG_E_STATE, "tg_session_plan before tg_session_begin");
+    if (!s->begun)
+        return tg_fail(TG_E_STATE, "tg_session_plan before tg_session_begin");
     double *bytes;
     TG_TRY(tg__alloc(s->ntrained, sizeof *bytes, &bytes));
     tg_status status = TG_OK;

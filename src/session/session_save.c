@@ -2,6 +2,7 @@
  * unapplied. Parameters that are the global ones are not in the ranks' files: they are in
  * model.safetensors, once. */
 #include "session/session_impl.h"
+#include "base/arg.h"
 #include "base/mem.h"
 #include "session/session_weights.h"
 
@@ -211,9 +212,10 @@ static tg_status write_weights(tg_session *s, const char *dir, tg_status own,
 
 tg_status tg_session_save(tg_session *s, const char *dir, const void *extra, size_t len)
 {
-    if (dir == NULL || (extra == NULL && len > 0))
-        return tg_fail(TG_E_ARG, "tg_session_save: dir%s must not be NULL",
-                       dir == NULL ? "" : "'s extra bytes");
+    TG__ARG(s);
+    TG__ARG(dir);
+    if (len > 0)
+        TG__ARG(extra);
     TG_TRY(tg__session_between_steps(s, "tg_session_save"));
     tg_status status = settle(s);
     if (status != TG_OK)
@@ -392,9 +394,11 @@ static tg_status load(tg_session *s, const char *dir)
 
 tg_status tg_session_load(tg_session *s, const char *dir, const void **extra_p, size_t *len_p)
 {
+    TG__ARG(s);
+    TG__ARG(dir);
+    TG__ARG(extra_p);
+    TG__ARG(len_p);
     TG_TRY(tg__session_check(s));
-    if (dir == NULL)
-        return tg_fail(TG_E_ARG, "tg_session_load: dir must not be NULL");
     TG_TRY(tg__session_can_begin(s, "tg_session_load"));
     tg_status status = load(s, dir);
     if (status != TG_OK)

@@ -1,5 +1,6 @@
 /* Creating a session, registering tensors, the handshake. */
 #include "session/session_impl.h"
+#include "base/arg.h"
 #include "base/mem.h"
 #include "session/session_weights.h"
 #include "transport/endpoint.h"
@@ -158,11 +159,12 @@ static tg_status create(tg_session *s, const tg_session_config *config, tg_trans
 tg_status tg_session_create(const tg_session_config *config, tg_transport *transport,
                             tg_session **s_p)
 {
-    if (config != NULL && transport != NULL && config->struct_size != sizeof *config)
+    TG__ARG(config);
+    TG__ARG(transport);
+    TG__ARG(s_p);
+    if (config->struct_size != sizeof *config)
         return tg_fail(TG_E_ARG, "tg_session_create: config->struct_size=%zu: allowed: %zu",
                        config->struct_size, sizeof *config);
-    if (config == NULL || transport == NULL)
-        return tg_fail(TG_E_ARG, "tg_session_create: config and transport must not be NULL");
     tg_session *s;
     TG_TRY(tg__alloc(1, sizeof *s, &s));
     tg_status status = create(s, config, transport);
@@ -248,12 +250,13 @@ static tg_status check_tensor(const tg_session *s, const tg_tensor *t, size_t *n
 
 tg_status tg_session_add(tg_session *s, const tg_tensor *t, uint32_t *id_p)
 {
+    TG__ARG(s);
+    TG__ARG(t);
+    TG__ARG(id_p);
     size_t n = 0;
     TG_TRY(tg__session_check(s));
     if (s->begun)
         return tg_fail(TG_E_STATE, "tg_session_add after tg_session_begin");
-    if (t == NULL || id_p == NULL)
-        return tg_fail(TG_E_ARG, "tg_session_add: tensor and id must not be NULL");
     TG_TRY(check_tensor(s, t, &n));
     if (s->ntensors == s->cap) {
         size_t cap = s->cap == 0 ? 16 : 2 * s->cap;
@@ -399,6 +402,7 @@ tg_status tg__session_can_begin(const tg_session *s, const char *call)
 
 tg_status tg_session_begin(tg_session *s)
 {
+    TG__ARG(s);
     TG_TRY(tg__session_check(s));
     TG_TRY(tg__session_can_begin(s, "tg_session_begin"));
     tg_status status = begin(s);

@@ -1,5 +1,6 @@
 /* One step: gradients come in, exchanges go out, aggregates are delivered to the strategy. */
 #include "session/session_impl.h"
+#include "base/arg.h"
 #include "kernel/parallel.h"
 
 #include <math.h>
@@ -152,6 +153,7 @@ static tg_status take_gradient(tg_session *s, tensor *t)
 
 tg_status tg_grad_ready(tg_session *s, uint32_t id)
 {
+    TG__ARG(s);
     tensor *t = NULL;
     TG_TRY(trained_tensor(s, id, "tg_grad_ready", &t));
     if (t->ready)
@@ -163,6 +165,7 @@ tg_status tg_grad_ready(tg_session *s, uint32_t id)
 
 tg_status tg_grad_wait(tg_session *s, uint32_t id)
 {
+    TG__ARG(s);
     tensor *t = NULL;
     TG_TRY(trained_tensor(s, id, "tg_grad_wait", &t));
     bucket *b = &s->bucket[t->bucket];
@@ -178,6 +181,7 @@ tg_status tg_grad_wait(tg_session *s, uint32_t id)
 
 tg_status tg_param_wait(tg_session *s, uint32_t id)
 {
+    TG__ARG(s);
     TG_TRY(usable(s, "tg_param_wait"));
     if (id >= s->ntensors)
         return tg_fail(TG_E_ARG, "tg_param_wait: %u is not the number of a tensor", id);
@@ -189,6 +193,7 @@ tg_status tg_param_wait(tg_session *s, uint32_t id)
 
 tg_status tg_progress(tg_session *s)
 {
+    TG__ARG(s);
     TG_TRY(usable(s, "tg_progress"));
     tg_status status = tg__engine_progress(s->engine);
     return status == TG_OK ? TG_OK : tg__session_failed(s, status);
@@ -196,6 +201,8 @@ tg_status tg_progress(tg_session *s)
 
 void tg_session_request_stop(tg_session *s)
 {
+    if (s == NULL)
+        return;
     atomic_store(&s->stop_requested, 1);
 }
 
@@ -208,6 +215,8 @@ double tg__session_weight(const tg_session *s, uint64_t t)
 
 bool tg_session_idle(const tg_session *s)
 {
+    if (s == NULL)
+        return false;
     return s->begun && (s->late || tg__session_weight(s, s->t) == 0);
 }
 
@@ -347,6 +356,7 @@ static tg_status step(tg_session *s, tg_step_info *info)
 
 tg_status tg_step(tg_session *s, tg_step_info *info)
 {
+    TG__ARG(s);
     TG_TRY(usable(s, "tg_step"));
     tg_step_info unseen = {.struct_size = sizeof unseen};
     if (info == NULL)
@@ -363,6 +373,7 @@ tg_status tg_step(tg_session *s, tg_step_info *info)
 
 tg_status tg_session_set_lr(tg_session *s, double lr)
 {
+    TG__ARG(s);
     if (!(lr >= 0 && lr <= 1e30))
         return tg_fail(TG_E_ARG, "lr=%g: allowed: 0 <= lr <= 1e30", lr);
     s->lr = lr;
@@ -371,29 +382,37 @@ tg_status tg_session_set_lr(tg_session *s, double lr)
 
 uint64_t tg_session_steps(const tg_session *s)
 {
+    if (s == NULL)
+        return 0;
     return s->t;
 }
 
 tg_status tg_session_waited(const tg_session *s, int64_t *ns)
 {
-    if (s == NULL || ns == NULL)
-        return tg_fail(TG_E_ARG, "tg_session_waited: %s is NULL", s == NULL ? "s" : "ns");
+    TG__ARG(s);
+    TG__ARG(ns);
     tg__engine_waited(s->engine, ns);
     return TG_OK;
 }
 
 uint64_t tg_session_skipped(const tg_session *s)
 {
+    if (s == NULL)
+        return 0;
     return s->skipped;
 }
 
 uint64_t tg_session_bytes_sent(const tg_session *s)
 {
+    if (s == NULL)
+        return 0;
     return tg__engine_bytes(s->engine);
 }
 
 uint64_t tg_session_bytes_near(const tg_session *s)
 {
+    if (s == NULL)
+        return 0;
     uint64_t sent;
     return tg__engine_bytes_near(s->engine, &sent);
 }

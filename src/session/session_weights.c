@@ -100,18 +100,21 @@ tg_status tg__session_copy_metadata(tg_session *s, const tg_session_config *conf
 {
     TG_TRY(tg__alloc(config->nmetadata, sizeof *s->metadata, &s->metadata));
     for (size_t i = 0; i < config->nmetadata; i++) {
-        const char *equals = strchr(config->metadata[i], '=');
-        char *copy = strdup(config->metadata[i]);
+        const char *text = config->metadata == NULL ? NULL : config->metadata[i];
+        if (text == NULL)
+            return tg_fail(TG_E_ARG, "metadata %zu of %zu is NULL", i, config->nmetadata);
+        const char *equals = strchr(text, '=');
+        char *copy = strdup(text);
         if (copy == NULL)
             return tg_fail(TG_E_NOMEM, "out of memory for a session");
         if (equals != NULL)
-            copy[equals - config->metadata[i]] = '\0';
+            copy[equals - text] = '\0';
         if (equals == NULL || *copy == '\0' || taken(s, copy)) {
             free(copy);
             return tg_fail(TG_E_ARG,
                            "metadata \"%.64s\": allowed: NAME=TEXT, each name once, not format, "
                            "producer, step, method, strategy or optimizer",
-                           config->metadata[i]);
+                           text);
         }
         s->metadata[s->nmetadata++] = copy;
     }

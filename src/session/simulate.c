@@ -1,6 +1,7 @@
 /* A simulation: a session of one rank that never begins, for its buckets and the setups of its
  * methods; and what each method's rounds carry. */
 #include "session/simulate_impl.h"
+#include "base/arg.h"
 #include "base/mem.h"
 #include "method/auto_exchange.h"
 
@@ -108,13 +109,15 @@ tg_status tg__sim_find_way(tg_simulation *sim, uint32_t b, int world, const tg__
 /* ---- making one ------------------------------------------------------------------------------ */
 
 /* The session looks at shapes only: nothing of it is ever read. */
-static tg_status add_tensors(tg_session *s, const tg_sim_tensor *given, size_t ntensors)
+static tg_status add_tensors(tg_session *s, const tg_sim_tensor *tensors, size_t ntensors)
 {
     static float nothing;
     for (size_t i = 0; i < ntensors; i++) {
-        const tg_sim_tensor *x = &given[i];
+        const tg_sim_tensor *x = &tensors[i];
         size_t n = 1;
         uint32_t id;
+        if (x->shape == NULL && x->ndim > 0)
+            return tg_fail(TG_E_ARG, "tensor %zu of a simulation: shape is NULL", i);
         for (size_t d = 0; d < x->ndim && n <= TG_MAX_ELEMENTS; d++)
             n *= x->shape[d];
         const tg_tensor t = {.struct_size = sizeof t,
@@ -130,7 +133,7 @@ static tg_status add_tensors(tg_session *s, const tg_sim_tensor *given, size_t n
 }
 
 static tg_status create(tg_simulation *sim, const tg_session_config *config,
-                        const tg_sim_tensor *given, size_t ntensors)
+                        const tg_sim_tensor *tensors, size_t ntensors)
 {
     tg_session_config alone = *config;
     if (config->nodes != NULL)
@@ -142,7 +145,7 @@ static tg_status create(tg_simulation *sim, const tg_session_config *config,
     TG_TRY(tg_session_create(&alone, sim->transport, &sim->session));
     tg_session *s = sim->session;
     s->config.driver = config->driver;
-    TG_TRY(add_tensors(s, given, ntensors));
+    TG_TRY(add_tensors(s, tensors, ntensors));
     TG_TRY(tg__session_settle(s, NULL));
     TG_TRY(tg__session_layout(s));
     TG_TRY(tg__alloc(s->nbuckets, sizeof *sim->bucket, &sim->bucket));
@@ -151,14 +154,15 @@ static tg_status create(tg_simulation *sim, const tg_session_config *config,
     return tg__alloc(s->ntrained, sizeof *s->wtensor, &s->wtensor);
 }
 
-tg_status tg_simulation_create(const tg_session_config *config, const tg_sim_tensor *given,
+tg_status tg_simulation_create(const tg_session_config *config, const tg_sim_tensor *tensors,
                                size_t ntensors, tg_simulation **sim_p)
 {
-    if (config == NULL || given == NULL || sim_p == NULL)
-        return tg_fail(TG_E_ARG, "tg_simulation_create: config, tensor, sim_p must not be NULL");
+    TG__ARG(config);
+    TG__ARG(tensors);
+    TG__ARG(sim_p);
     tg_simulation *sim;
     TG_TRY(tg__alloc(1, sizeof *sim, &sim));
-    const tg_status status = create(sim, config, given, ntensors);
+    const tg_status status = create(sim, config, tensors, ntensors);
     if (status != TG_OK) {
         tg_simulation_destroy(sim);
         return status;
@@ -184,6 +188,10 @@ void tg_simulation_destroy(tg_simulation *sim)
 tg_status tg_simulation_measure(tg_simulation *sim, size_t room, tg_bucket_cost *cost,
                                 size_t *count_p)
 {
+    TG__ARG(sim);
+    if (room > 0)
+        TG__ARG(cost);
+    TG__ARG(count_p);
     TG_TRY(tg__sim_open_strategy(sim, sim->session->config.strategy, 1));
     const tg_status status = tg__session_measure(sim->session, room, cost, count_p);
     tg__sim_close_strategy(sim);
@@ -192,6 +200,8 @@ tg_status tg_simulation_measure(tg_simulation *sim, size_t room, tg_bucket_cost 
 
 tg_status tg_simulation_set_costs(tg_simulation *sim, const tg_bucket_cost *cost, size_t count)
 {
+    TG__ARG(sim);
+    TG__ARG(cost);
     tg_session *s = sim->session;
     if (count != s->nbuckets)
         return tg_fail(TG_E_MISMATCH, "costs of %zu buckets: the simulation has %zu", count,
@@ -221,10 +231,14 @@ static void add_route(const tg__sim_route *r, size_t way, double *sent_ns, doubl
 tg_status tg_simulation_exchange(tg_simulation *sim, int world, const tg_link *link,
                                  tg_sim_exchange *x_p)
 {
+    TG__ARG(sim);
+    TG__ARG(link);
+    TG__ARG(x_p);
     const tg_session *s = sim->session;
     tg_sim_exchange x = {.buckets = s->nbuckets, .elements = s->n};
     if (world < 1 || world > TG_SIM_WORLD_MAX)
         return tg_fail(TG_E_ARG, "world=%d: allowed: 1 to %d", world, TG_SIM_WORLD_MAX);
+    TG_TRY(tg__sim_check_link("tg_simulation_exchange", link));
     const tg__network net = tg__sim_network(link, world);
     for (uint32_t b = 0; b < s->nbuckets; b++) {
         TG_TRY(tg__sim_find_way(sim, b, world, &net));

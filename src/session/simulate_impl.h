@@ -41,6 +41,8 @@ TG_NODISCARD tg_status tg__sim_find_way(tg_simulation *sim, uint32_t b, int worl
 
 /* A network of such links, all alike: seconds. */
 tg__network tg__sim_network(const tg_link *link, int world);
+/* Errors TG_E_ARG: a link that is none (slower or later than a transport's may be) */
+TG_NODISCARD tg_status tg__sim_check_link(const char *what, const tg_link *link);
 
 /* ---- the wire (simulate_wire.c) ---------------------------------------------------------------
  */

@@ -1,5 +1,6 @@
 /* A run of a simulation: who takes part, what each exchange is, its steps. */
 #include "session/simulate_impl.h"
+#include "base/arg.h"
 #include "base/mem.h"
 
 #include <math.h>
@@ -70,12 +71,17 @@ static tg_status play(tg__sim_player *p, tg_sim_end *end_p)
 
 static tg_status check(const tg_simulation *sim, const tg_sim_run *run)
 {
-    if (run == NULL || run->struct_size != sizeof *run || run->steps == 0 ||
+    if (run->struct_size != sizeof *run || run->steps == 0 ||
         (run->nwork > 0 && run->work == NULL) || (run->nranks > 0 && run->rank == NULL))
         return tg_fail(TG_E_ARG, "tg_simulation_run: struct_size, steps above 0, and the work and "
                                  "ranks that are counted are needed");
     if (run->world < 1 || run->world > TG_SIM_WORLD_MAX)
         return tg_fail(TG_E_ARG, "world=%d: allowed: 1 to %d", run->world, TG_SIM_WORLD_MAX);
+    for (size_t i = 0; i < run->nranks; i++)
+        if (run->rank[i] < 0 || run->rank[i] >= run->world)
+            return tg_fail(TG_E_ARG, "rank[%zu]=%d: allowed: 0 to %d", i, run->rank[i],
+                           run->world - 1);
+    TG_TRY(tg__sim_check_link("tg_simulation_run", &run->link));
     for (size_t i = 0; i < run->nwork; i++)
         if (run->work[i].tensor >= sim->session->ntrained || run->work[i].ns < 0 ||
             (unsigned)run->work[i].kind > TG_WORK_GRAD_READY)
@@ -87,6 +93,8 @@ static tg_status check(const tg_simulation *sim, const tg_sim_run *run)
 
 tg_status tg_simulation_run(tg_simulation *sim, const tg_sim_run *run, tg_sim_end *end_p)
 {
+    TG__ARG(sim);
+    TG__ARG(run);
     TG_TRY(check(sim, run));
     tg__sim_player p = {.sim = sim, .s = sim->session, .run = run};
     TG_TRY(tg__sim_open_strategy(

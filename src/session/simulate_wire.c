@@ -19,6 +19,20 @@ tg__network tg__sim_network(const tg_link *link, int world)
                          .byte = rate > 0 ? 8 / rate : 0};
 }
 
+tg_status tg__sim_check_link(const char *what, const tg_link *link)
+{
+    if (link->struct_size < sizeof *link)
+        return tg_fail(TG_E_ARG, "%s: struct_size of the link is %zu: allowed: at least %zu", what,
+                       link->struct_size, sizeof *link);
+    if (!(link->up_bps >= 0 && link->down_bps >= 0) || link->delay_ns < 0 || link->jitter_ns < 0)
+        return tg_fail(TG_E_ARG,
+                       "%s: up_bps=%g, down_bps=%g, delay_ns=%lld, jitter_ns=%lld: allowed: 0 and "
+                       "above",
+                       what, link->up_bps, link->down_bps, (long long)link->delay_ns,
+                       (long long)link->jitter_ns);
+    return TG_OK;
+}
+
 static uint32_t slices_of(const tg__exchange_ops *x, int world, size_t n, double frame,
                           const tg__cost *c)
 {

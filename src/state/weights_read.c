@@ -1,5 +1,6 @@
 /* Reading files of weights. */
 #include "kernel/kernel.h"
+#include "base/arg.h"
 #include "state/file.h"
 #include "state/state.h"
 #include "state/weights_impl.h"
@@ -67,8 +68,8 @@ static tg_status open_file(const char *path, const tg__weights_mark *mark, tg_we
 
 tg_status tg_weights_open(const char *path, tg_weights **w_p)
 {
-    if (!path)
-        return tg_fail(TG_E_ARG, "tg_weights_open: path must not be NULL");
+    TG__ARG(path);
+    TG__ARG(w_p);
     return open_file(path, NULL, w_p);
 }
 
@@ -83,9 +84,9 @@ tg_status tg__weights_open_step(const char *dir, uint64_t step, tg_weights **w_p
 
 tg_status tg_weights_open_newest(const char *dir, tg_weights **w_p)
 {
+    TG__ARG(dir);
+    TG__ARG(w_p);
     uint64_t step;
-    if (!dir)
-        return tg_fail(TG_E_ARG, "tg_weights_open_newest: dir must not be NULL");
     TG_TRY(tg__ckpt_dir_latest(dir, &step));
     return tg__weights_open_step(dir, step, w_p);
 }
@@ -104,6 +105,8 @@ void tg_weights_close(tg_weights *w)
 
 const char *tg_weights_path(const tg_weights *w)
 {
+    if (!w)
+        return NULL;
     return w->path;
 }
 
@@ -114,6 +117,8 @@ static int pair_by_name(const void *name, const void *pair)
 
 const char *tg_weights_metadata(const tg_weights *w, const char *name)
 {
+    if (!w || !name)
+        return NULL;
     const tg__weights_pair *p =
         w->npairs ? bsearch(name, w->pair, w->npairs, sizeof *p, pair_by_name) : NULL;
     return p ? p->text : NULL;
@@ -149,6 +154,15 @@ static bool is(const tg__weights_entry *e, const char *type)
 
 static tg_status check(const tg_weights *w, const tg_weights_tensor *t)
 {
+    if (!t->name || !t->data || (!t->shape && t->ndim > 0) || t->ndim > 8)
+        return tg_fail(TG_E_ARG,
+                       "tg_weights_read: tensor \"%s\": ndim=%zu%s: allowed: 0 to 8 dimensions; "
+                       "name, data and shape must be set",
+                       t->name ? tg__show(t->name).text : "", t->ndim,
+                       !t->name    ? ", name is NULL"
+                       : !t->data  ? ", data is NULL"
+                       : !t->shape ? ", shape is NULL"
+                                   : "");
     const tg__weights_entry *e = find(w, t->name);
     if (!e)
         return tg_fail(TG_E_MISMATCH, "weights %s: no tensor \"%s\": it has %zu others%s%s%s",
@@ -201,6 +215,9 @@ static void widen(float *dst, const uint8_t *src, size_t n, bool bf16)
 tg_status tg_weights_read(const tg_weights *w, const tg_weights_tensor *tensors, size_t count,
                           bool exact)
 {
+    TG__ARG(w);
+    if (count > 0)
+        TG__ARG(tensors);
     for (size_t i = 0; i < count; i++)
         TG_TRY(check(w, &tensors[i]));
     if (exact)

@@ -13,6 +13,7 @@
  * Only + - * / are used: cos and pow may differ between two machines' libraries, and ranks with
  * different rates would drift apart. */
 #include "strategy/strategy.h"
+#include "base/arg.h"
 #include "base/mem.h"
 #include "base/number.h"
 #include "base/spec_value.h"
@@ -222,8 +223,8 @@ static tg_status init(tg_lr_schedule *s, uint64_t steps_per_epoch)
 tg_status tg_lr_schedule_create(const char *spec, double lr, uint64_t total_steps,
                                 uint64_t steps_per_epoch, tg_lr_schedule **s_p)
 {
-    if (!spec || !s_p)
-        return tg_fail(TG_E_ARG, "tg_lr_schedule_create: %s is NULL", spec ? "s_p" : "spec");
+    TG__ARG(spec);
+    TG__ARG(s_p);
     if (!(lr >= 0 && isfinite(lr)))
         return tg_fail(TG_E_ARG, "lr=%g: allowed: finite, lr >= 0", lr);
     tg_lr_schedule *s;
@@ -251,6 +252,7 @@ void tg_lr_schedule_destroy(tg_lr_schedule *s)
 
 tg_status tg_lr_schedule_scale(tg_lr_schedule *s, double factor)
 {
+    TG__ARG(s);
     if (!(factor > 0 && factor <= 1e30))
         return tg_fail(TG_E_ARG, "factor=%g of a learning rate: allowed: 0 < factor <= 1e30",
                        factor);
@@ -261,6 +263,8 @@ tg_status tg_lr_schedule_scale(tg_lr_schedule *s, double factor)
 
 double tg_lr_at(const tg_lr_schedule *s, uint64_t at)
 {
+    if (!s)
+        return 0;
     const double lr = s->base(s, at);
     if (at >= s->warmup)
         return lr * s->scale;
@@ -270,5 +274,7 @@ double tg_lr_at(const tg_lr_schedule *s, uint64_t at)
 
 const char *tg_lr_schedule_text(const tg_lr_schedule *s)
 {
+    if (!s)
+        return NULL;
     return tg_spec_text(s->spec);
 }

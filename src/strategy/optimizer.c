@@ -1,5 +1,6 @@
 /* Optimizers by spec string: the list and the public functions. */
 #include "strategy/optimizers.h"
+#include "base/arg.h"
 #include "strategy/strategy.h"
 #include "base/mem.h"
 #include "base/number.h"
@@ -40,8 +41,8 @@ static const tg__optimizer_ops *ops_of(const tg_spec *spec)
 
 tg_status tg_optimizer_create(const char *spec, tg_optimizer **o_p)
 {
-    if (!spec || !o_p)
-        return tg_fail(TG_E_ARG, "tg_optimizer_create: %s is NULL", spec ? "o_p" : "spec");
+    TG__ARG(spec);
+    TG__ARG(o_p);
     TG_TRY(tg__kernel_check());
     tg_optimizer *o;
     TG_TRY(tg__alloc(1, sizeof *o, &o));
@@ -67,22 +68,30 @@ void tg_optimizer_destroy(tg_optimizer *o)
 
 const tg_spec *tg_optimizer_spec(const tg_optimizer *o)
 {
+    if (!o)
+        return NULL;
     return o->spec;
 }
 
 size_t tg_optimizer_slots(const tg_optimizer *o)
 {
+    if (!o)
+        return 0;
     return o->slots;
 }
 
 const char *tg_optimizer_slot_name(const tg_optimizer *o, size_t slot)
 {
+    if (!o)
+        return NULL;
     return slot < o->slots ? o->ops->slot_names[slot] : NULL;
 }
 
 void tg_optimizer_step(const tg_optimizer *o, const tg_update *u, float *w, const float *g,
                        size_t n, float *const *slot)
 {
+    if (!o || !u || !w || !g || (!slot && o->slots > 0))
+        return;
     o->ops->step(o, u, w, g, n, slot);
 }
 

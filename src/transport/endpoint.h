@@ -31,6 +31,10 @@ static inline tg_status tg__post_check(const tg_transport *t, const char *verb, 
  * Errors  TG_E_ARG: NULL, or a table of another size or with holes */
 TG_NODISCARD tg_status tg__transport_check(const char *what, const tg_transport *inner);
 
+/* Whether `link` is one that `what` can use.
+ * Errors  TG_E_ARG: struct_size, a rate or a time outside what tg_transport_shaped allows */
+TG_NODISCARD tg_status tg__link_check(const char *what, const tg_link *link);
+
 /* Records of one size that are taken and given back all the time: no allocation once it is warm.
  * Zero-initialise and set item_bytes (at least a pointer's size). One thread at a time. */
 typedef struct tg__pool {

@@ -1,6 +1,7 @@
 /* Faults: of messages as harm.h does it, and of ranks. stall=N and kill=N strike when a message is
  * to be posted after N others, so those are on their way. */
 #include "transport/endpoint.h"
+#include "base/arg.h"
 #include "transport/harm.h"
 #include "base/mem.h"
 #include <stdatomic.h>
@@ -348,10 +349,11 @@ static tg_status read_spec(faulty *f, const tg_spec *spec, int rank)
 
 tg_status tg_transport_faulty(tg_transport *inner, const char *spec, tg_transport **t_p)
 {
+    TG__ARG(inner);
+    TG__ARG(spec);
+    TG__ARG(t_p);
     static const tg_entry *const entries[] = {&fault_entry};
     TG_TRY(tg__transport_check("tg_transport_faulty", inner));
-    if (!spec || !t_p)
-        return tg_fail(TG_E_ARG, "tg_transport_faulty: %s is NULL", spec ? "t_p" : "spec");
     tg_spec *parsed;
     TG_TRY(tg_spec_parse("fault", entries, 1, spec, &parsed));
     faulty *f;

@@ -7,6 +7,7 @@
  * `shut` waits until its own are. The endpoints live in the hub, which the last rank frees, so that
  * a lock outlives everyone who may still touch it. */
 #include "transport/endpoint.h"
+#include "base/arg.h"
 #include "base/mem.h"
 #include "base/thread.h"
 #include "base/virtual_clock.h"
@@ -385,15 +386,21 @@ static tg_status create_endpoint(const tg_clock *clock, endpoint *e)
 
 tg_status tg_transport_inproc(int size, tg_transport **t_out)
 {
+    TG__ARG(t_out);
     return tg_transport_inproc_clock(size, tg_clock_monotonic(), t_out);
 }
 
 tg_status tg_transport_inproc_clock(int size, const tg_clock *clock, tg_transport **t_out)
 {
+    TG__ARG(clock);
+    TG__ARG(t_out);
     if (size < 1 || size > MAX_RANKS)
         return tg_fail(TG_E_ARG, "tg_transport_inproc: size=%d: allowed: 1..%d", size, MAX_RANKS);
-    if (!clock || !t_out)
-        return tg_fail(TG_E_ARG, "tg_transport_inproc: %s is NULL", clock ? "t_out" : "clock");
+    if (clock->struct_size < offsetof(tg_clock, work) || !clock->now_ns || !clock->sleep_until_ns)
+        return tg_fail(TG_E_ARG,
+                       "tg_transport_inproc_clock: a clock of struct_size=%zu: allowed: "
+                       "at least %zu, with now_ns and sleep_until_ns",
+                       clock->struct_size, offsetof(tg_clock, work));
     hub *h;
     tg_transport **made;
     TG_TRY(tg__alloc((size_t)size, sizeof(tg_transport *), &made));

@@ -2,6 +2,7 @@
  * item = rate | time | ("up" | "down") "=" rate | ("delay" | "jitter") "=" time
  * A rate alone sets up and down, a time alone sets delay; nothing may be set twice. */
 #include "transport/endpoint.h"
+#include "base/arg.h"
 #include "base/mem.h"
 #include "base/number.h"
 #include <math.h>
@@ -104,8 +105,8 @@ static unsigned parse_item(const char *item, size_t len, tg_link *link)
 
 tg_status tg_link_parse(const char *text, tg_link *link_p)
 {
-    if (!text || !link_p)
-        return tg_fail(TG_E_ARG, "tg_link_parse: %s is NULL", text ? "link_p" : "text");
+    TG__ARG(text);
+    TG__ARG(link_p);
     tg_link link = {.struct_size = sizeof link};
     unsigned seen = 0;
     for (const char *item = text;; item++) {
@@ -125,5 +126,30 @@ tg_status tg_link_parse(const char *text, tg_link *link_p)
             break;
     }
     *link_p = link;
+    return TG_OK;
+}
+
+static bool rate_ok(double bps)
+{
+    return bps == 0 || (bps >= 1 && bps <= 1e18);
+}
+
+static bool time_ok(int64_t ns)
+{
+    return ns >= 0 && ns <= TG__TIME_MAX_NS;
+}
+
+tg_status tg__link_check(const char *what, const tg_link *link)
+{
+    if (link->struct_size < sizeof *link)
+        return tg_fail(TG_E_ARG, "%s: struct_size of the link is %zu: allowed: at least %zu", what,
+                       link->struct_size, sizeof *link);
+    if (!rate_ok(link->up_bps) || !rate_ok(link->down_bps))
+        return tg_fail(TG_E_ARG, "%s: up_bps=%g, down_bps=%g: allowed: 0 (unlimited) or 1..1e18",
+                       what, link->up_bps, link->down_bps);
+    if (!time_ok(link->delay_ns) || !time_ok(link->jitter_ns))
+        return tg_fail(TG_E_ARG, "%s: delay_ns=%lld, jitter_ns=%lld: allowed: 0..%lld", what,
+                       (long long)link->delay_ns, (long long)link->jitter_ns,
+                       (long long)TG__TIME_MAX_NS);
     return TG_OK;
 }

@@ -10,6 +10,7 @@
  *
  * MPI cannot sleep either: `poll` asks for progress in growing intervals. */
 #include "telegrad/mpi.h"
+#include "base/arg.h"
 #include "transport/endpoint.h"
 #include "transport/mpi_posts.h"
 #include <limits.h>
@@ -461,9 +462,9 @@ static tg_status join(mpi_impl *m, MPI_Comm comm)
 
 tg_status tg_transport_mpi(MPI_Comm comm, tg_transport **t_p)
 {
-    if (!t_p || comm == MPI_COMM_NULL)
-        return tg_fail(TG_E_ARG, "tg_transport_mpi: %s",
-                       t_p ? "comm is MPI_COMM_NULL" : "t_p is NULL");
+    TG__ARG(t_p);
+    if (comm == MPI_COMM_NULL)
+        return tg_fail(TG_E_ARG, "tg_transport_mpi: comm is MPI_COMM_NULL");
     if (!mpi_is_up())
         return tg_fail(TG_E_STATE,
                        "tg_transport_mpi: MPI is not initialised, or finalised already");

@@ -1,5 +1,6 @@
 /* Which ranks share a machine, as MPI sees it. */
 #include "telegrad/mpi.h"
+#include "base/arg.h"
 
 static int find_nodes(MPI_Comm comm, MPI_Comm *node, int *nodes)
 {
@@ -16,11 +17,11 @@ static int find_nodes(MPI_Comm comm, MPI_Comm *node, int *nodes)
 
 tg_status tg_transport_mpi_nodes(MPI_Comm comm, int *nodes)
 {
+    TG__ARG(nodes);
     MPI_Comm node = MPI_COMM_NULL;
     int begun = 0, over = 0;
-    if (!nodes || comm == MPI_COMM_NULL)
-        return tg_fail(TG_E_ARG, "tg_transport_mpi_nodes: %s",
-                       nodes ? "comm is MPI_COMM_NULL" : "nodes is NULL");
+    if (comm == MPI_COMM_NULL)
+        return tg_fail(TG_E_ARG, "tg_transport_mpi_nodes: comm is MPI_COMM_NULL");
     if (MPI_Initialized(&begun) != MPI_SUCCESS || MPI_Finalized(&over) != MPI_SUCCESS || !begun ||
         over)
         return tg_fail(TG_E_STATE,

@@ -14,6 +14,7 @@
  * Times follow from stamps, never from when a thread happened to look: a late poll shifts nothing.
  */
 #include "transport/endpoint.h"
+#include "base/arg.h"
 #include "transport/downlink.h"
 #include "base/mem.h"
 #include <stdatomic.h>
@@ -411,33 +412,13 @@ static const tg_transport_ops shaped_ops = {
     .destroy = shaped_destroy,
 };
 
-static bool rate_ok(double bps)
-{
-    return bps == 0 || (bps >= 1 && bps <= 1e18);
-}
-
-static bool time_ok(int64_t ns)
-{
-    return ns >= 0 && ns <= TG__TIME_MAX_NS;
-}
-
 tg_status tg_transport_shaped(tg_transport *inner, const tg_link *link, tg_transport **t_p)
 {
+    TG__ARG(inner);
+    TG__ARG(link);
+    TG__ARG(t_p);
     TG_TRY(tg__transport_check("tg_transport_shaped", inner));
-    if (!link || !t_p || link->struct_size < sizeof *link)
-        return tg_fail(TG_E_ARG, "tg_transport_shaped: %s",
-                       !link  ? "link is NULL"
-                       : !t_p ? "t_p is NULL"
-                              : "link->struct_size is too small");
-    if (!rate_ok(link->up_bps) || !rate_ok(link->down_bps))
-        return tg_fail(TG_E_ARG,
-                       "tg_transport_shaped: up_bps=%g, down_bps=%g: allowed: 0 (unlimited) or "
-                       "1..1e18",
-                       link->up_bps, link->down_bps);
-    if (!time_ok(link->delay_ns) || !time_ok(link->jitter_ns))
-        return tg_fail(
-            TG_E_ARG, "tg_transport_shaped: delay_ns=%lld, jitter_ns=%lld: allowed: 0..%lld",
-            (long long)link->delay_ns, (long long)link->jitter_ns, (long long)TG__TIME_MAX_NS);
+    TG_TRY(tg__link_check("tg_transport_shaped", link));
     if (inner->ops == &shaped_ops)
         return tg_fail(TG_E_ARG, "tg_transport_shaped: the inner transport is shaped already: "
                                  "allowed: one link");
@@ -474,9 +455,11 @@ tg_status tg_transport_shaped(tg_transport *inner, const tg_link *link, tg_trans
 tg_status tg_transport_shaped_nodes(tg_transport *inner, const tg_link *link, const int *nodes,
                                     tg_transport **t_p)
 {
+    TG__ARG(inner);
+    TG__ARG(link);
+    TG__ARG(nodes);
+    TG__ARG(t_p);
     tg_transport *t;
-    if (!nodes)
-        return tg_fail(TG_E_ARG, "tg_transport_shaped_nodes: nodes is NULL");
     TG_TRY(tg__transport_check("tg_transport_shaped_nodes", inner));
     bool *near;
     TG_TRY(tg__alloc((size_t)inner->size, sizeof *near, &near));
@@ -495,16 +478,15 @@ tg_status tg_transport_shaped_nodes(tg_transport *inner, const tg_link *link, co
 tg_status tg_transport_shaped_links(tg_transport *inner, const tg_link *links, const int *nodes,
                                     tg_transport **t_p)
 {
+    TG__ARG(inner);
+    TG__ARG(links);
+    TG__ARG(t_p);
     tg_transport *t;
-    if (!links)
-        return tg_fail(TG_E_ARG, "tg_transport_shaped_links: links is NULL");
     TG_TRY(tg__transport_check("tg_transport_shaped_links", inner));
     const tg_link *own = &links[inner->rank];
     for (int peer = 0; peer < inner->size; peer++)
-        if (!time_ok(links[peer].delay_ns))
-            return tg_fail(TG_E_ARG,
-                           "tg_transport_shaped_links: rank %d has delay_ns=%lld: allowed: 0..%lld",
-                           peer, (long long)links[peer].delay_ns, (long long)TG__TIME_MAX_NS);
+        if (tg__link_check("tg_transport_shaped_links", &links[peer]) != TG_OK)
+            return tg_fail(TG_E_ARG, "%s (rank %d)", tg_error(), peer);
     TG_TRY(nodes ? tg_transport_shaped_nodes(inner, own, nodes, &t)
                  : tg_transport_shaped(inner, own, &t));
     for (int peer = 0; peer < inner->size; peer++)

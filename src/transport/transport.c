@@ -7,7 +7,7 @@
 
 void tg_transport_destroy(tg_transport *t)
 {
-    if (t)
+    if (t && t->ops)
         t->ops->destroy(t);
 }
 

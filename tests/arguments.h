@@ -1,0 +1,405 @@
+/* What the calls of arguments.py are made of: valid arguments of every type, each made anew, and
+ * the process that tries a call. */
+#ifndef TG_TESTS_ARGUMENTS_H
+#define TG_TESTS_ARGUMENTS_H
+
+#include "telegrad/telegrad.h"
+
+#include <limits.h>
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { ARG_N = 8, ARG_SECONDS = 60 }; /* elements of vectors; the longest that a call may take */
+
+static char arg_dir[] = "/tmp/telegrad-arguments-XXXXXX"; /* has a checkpoint */
+
+static inline void arg_need(tg_status status)
+{
+    if (status == TG_OK)
+        return;
+    printf("cannot make an argument: %s\n", tg_error());
+    exit(3);
+}
+
+static inline float *arg_floats(void)
+{
+    static float some[4][ARG_N];
+    static int next;
+    for (size_t i = 0; i < ARG_N; i++)
+        some[next % 4][i] = (float)i - 2.5f;
+    return some[next++ % 4];
+}
+
+/* ARG_N + 1 of them: the last one may be NULL. */
+static inline float *const *arg_vectors(void)
+{
+    static float *vectors[2];
+    vectors[0] = arg_floats();
+    return vectors;
+}
+
+static inline void *arg_bytes(void)
+{
+    static unsigned char bytes[4096];
+    return bytes;
+}
+
+static inline tg_array *arg_array(void)
+{
+    static tg_array arrays[4];
+    static int next;
+    tg_array *a = &arrays[next++ % 4];
+    *a = tg_array_f32(arg_floats(), ARG_N);
+    return a;
+}
+
+static inline const tg_rng_key *arg_key(void)
+{
+    static const tg_rng_key key = {.seed = 1, .purpose = TG_PURPOSE_TEST};
+    return &key;
+}
+
+static inline tg_transport *arg_transport(void)
+{
+    tg_transport *t = NULL;
+    arg_need(tg_transport_inproc(1, &t));
+    return t;
+}
+
+static inline tg_codec *arg_codec(void)
+{
+    tg_codec *codec = NULL;
+    arg_need(tg_codec_create("topk:density=0.5", &codec));
+    return codec;
+}
+
+static inline const tg_encode_context *arg_context(void)
+{
+    static tg_encode_context context = {.struct_size = sizeof context};
+    return &context;
+}
+
+static inline size_t arg_frame(unsigned char *frame, size_t cap)
+{
+    size_t len = 0;
+    tg_codec *codec = arg_codec();
+    arg_need(tg_codec_encode(codec, NULL, arg_array(), frame, cap, &len));
+    tg_codec_destroy(codec);
+    return len;
+}
+
+static inline size_t arg_frame_len(void)
+{
+    unsigned char frame[512];
+    return arg_frame(frame, sizeof frame);
+}
+
+static inline const void *arg_frame_bytes(void)
+{
+    static unsigned char frame[512];
+    (void)arg_frame(frame, sizeof frame);
+    return frame;
+}
+
+static inline const tg_entry *const *arg_entries(void)
+{
+    size_t count;
+    return tg_registry_entries(TG_KIND_CODEC, &count);
+}
+
+static inline size_t arg_entry_count(void)
+{
+    size_t count = 0;
+    (void)tg_registry_entries(TG_KIND_CODEC, &count);
+    return count;
+}
+
+static inline tg_spec *arg_spec(void)
+{
+    tg_spec *spec = NULL;
+    arg_need(tg_registry_parse(TG_KIND_METHOD, "topk:density=0.5", &spec));
+    return spec;
+}
+
+static inline tg_optimizer *arg_optimizer(void)
+{
+    tg_optimizer *o = NULL;
+    arg_need(tg_optimizer_create("sgd:lr=0.1,momentum=0.9", &o));
+    return o;
+}
+
+static inline const tg_update *arg_update(void)
+{
+    static const tg_update update = {.lr = 0.1, .number = 1, .ndim = 1};
+    return &update;
+}
+
+static inline tg_lr_schedule *arg_schedule(void)
+{
+    tg_lr_schedule *s = NULL;
+    arg_need(tg_lr_schedule_create("constant:warmup=10", 0.1, 100, 10, &s));
+    return s;
+}
+
+static inline tg_trace *arg_trace(void)
+{
+    tg_trace *trace = NULL;
+    arg_need(tg_trace_create(16, &trace));
+    return trace;
+}
+
+static inline const tg_reducer_config *arg_reducer_config(void)
+{
+    static const tg_reducer_config config = {.struct_size = sizeof config};
+    return &config;
+}
+
+static inline tg_reducer *arg_reducer(void)
+{
+    tg_reducer *r = NULL;
+    arg_need(tg_reducer_create("dense", arg_transport(), ARG_N, NULL, &r));
+    return r;
+}
+
+static inline const tg_session_config *arg_session_config(void)
+{
+    static const tg_session_config config = {.struct_size = sizeof config,
+                                             .driver = TG_DRIVER_INLINE};
+    return &config;
+}
+
+static inline const tg_tensor *arg_tensor(void)
+{
+    static const size_t shape[] = {ARG_N};
+    static tg_tensor t = {.struct_size = sizeof t, .name = "w", .shape = shape, .ndim = 1};
+    t.param = *arg_array();
+    t.grad = *arg_array();
+    return &t;
+}
+
+static inline tg_session *arg_session_empty(void)
+{
+    tg_session *s = NULL;
+    arg_need(tg_session_create(arg_session_config(), arg_transport(), &s));
+    return s;
+}
+
+static inline tg_session *arg_session_new(void)
+{
+    uint32_t id;
+    tg_session *s = arg_session_empty();
+    arg_need(tg_session_add(s, arg_tensor(), &id));
+    return s;
+}
+
+static inline tg_session *arg_session(void)
+{
+    tg_session *s = arg_session_new();
+    arg_need(tg_session_begin(s));
+    return s;
+}
+
+static inline tg_session *arg_session_ready(void)
+{
+    tg_session *s = arg_session();
+    arg_need(tg_grad_ready(s, 0));
+    return s;
+}
+
+static inline tg_session *arg_session_evaluating(void)
+{
+    tg_session *s = arg_session();
+    arg_need(tg_eval_begin(s));
+    return s;
+}
+
+static inline tg_step_info *arg_info(void)
+{
+    static tg_step_info info = {.struct_size = sizeof info};
+    return &info;
+}
+
+static inline tg_bucket_cost *arg_costs(void)
+{
+    static tg_bucket_cost cost[1];
+    return cost;
+}
+
+static inline tg_status arg_each_tensor(void *arg, const tg_plan_tensor *tensor)
+{
+    (void)arg;
+    (void)tensor;
+    return TG_OK;
+}
+
+static inline void arg_on_done(void *arg, tg_status status)
+{
+    (void)arg;
+    (void)status;
+}
+
+static inline void arg_log(void *arg, tg_log_level level, const char *message)
+{
+    (void)arg;
+    (void)level;
+    (void)message;
+}
+
+static inline const tg_sim_tensor *arg_sim_tensor(void)
+{
+    static const size_t shape[] = {ARG_N};
+    static const tg_sim_tensor t = {"w", shape, 1};
+    return &t;
+}
+
+static inline tg_simulation *arg_simulation(void)
+{
+    tg_simulation *sim = NULL;
+    arg_need(tg_simulation_create(arg_session_config(), arg_sim_tensor(), 1, &sim));
+    return sim;
+}
+
+static inline const tg_link *arg_link(void)
+{
+    static tg_link link;
+    arg_need(tg_link_parse("20mbit,10ms", &link));
+    return &link;
+}
+
+static inline const tg_sim_run *arg_sim_run(void)
+{
+    static const tg_work work[] = {
+        {TG_WORK_PARAM_WAIT, 0, 0}, {TG_WORK_COMPUTE, 0, 1000}, {TG_WORK_GRAD_READY, 0, 0}};
+    static tg_sim_run run = {
+        .struct_size = sizeof run, .world = 2, .work = work, .nwork = 3, .steps = 2};
+    run.link = *arg_link();
+    return &run;
+}
+
+static inline const int *arg_nodes(void)
+{
+    static const int nodes[] = {0};
+    return nodes;
+}
+
+static inline tg_weights *arg_weights(void)
+{
+    tg_weights *w = NULL;
+    arg_need(tg_weights_open_newest(arg_dir, &w));
+    return w;
+}
+
+static inline const tg_weights_tensor *arg_weights_tensor(void)
+{
+    static const size_t shape[] = {ARG_N};
+    static tg_weights_tensor t = {.name = "w", .shape = shape, .ndim = 1};
+    t.data = arg_floats();
+    return &t;
+}
+
+static inline const char *arg_path(const char *name)
+{
+    static char path[sizeof arg_dir + 64];
+    snprintf(path, sizeof path, "%s/%s", arg_dir, name);
+    return path;
+}
+
+static inline const char *arg_weights_path(void)
+{
+    return tg_weights_path(arg_weights());
+}
+
+/* ---- trying calls ---------------------------------------------------------------------------- */
+
+typedef struct arg_call {
+    const char *text; /* "tg_reducer_mean(g = NULL)" */
+    int (*run)(void); /* 0: as it should be */
+} arg_call;
+
+/* The status must be `want`, and if it is TG_E_ARG because of `argument` (or NULL) say so. */
+static inline int arg_expect(tg_status status, tg_status want, const char *function,
+                             const char *argument)
+{
+    char text[256];
+    snprintf(text, sizeof text, "%s: %s is NULL", function, argument ? argument : "");
+    if (status == want && (!argument || strcmp(tg_error(), text) == 0))
+        return 0;
+    printf("it returned %s, \"%s\": should be %s%s%s\n", tg_status_name(status),
+           status == TG_OK ? "" : tg_error(), tg_status_name(want), argument ? ", " : "",
+           argument ? text : "");
+    return 1;
+}
+
+/* What makes no sense was taken. */
+static inline int arg_refused(tg_status status)
+{
+    if (status != TG_OK)
+        return 0;
+    printf("it returned TG_OK\n");
+    return 1;
+}
+
+static inline int arg_value(bool right)
+{
+    if (!right)
+        printf("it returned another value than 0, NULL, false, \"\"\n");
+    return !right;
+}
+
+static inline bool arg_try(const arg_call *call)
+{
+    int ended;
+    fflush(stdout);
+    const pid_t child = fork();
+    if (child == 0) {
+        alarm(ARG_SECONDS);
+        const int bad = call->run();
+        fflush(stdout);
+        _exit(bad);
+    }
+    if (child < 0 || waitpid(child, &ended, 0) != child) {
+        perror("fork");
+        exit(3);
+    }
+    if (WIFSIGNALED(ended))
+        printf("%s: killed by signal %d: %s\n", call->text, WTERMSIG(ended),
+               strsignal(WTERMSIG(ended)));
+    else if (WEXITSTATUS(ended) != 0)
+        printf("%s: exit status %d\n", call->text, WEXITSTATUS(ended));
+    return ended == 0;
+}
+
+/* The checkpoint that calls may read; in a process of its own, so that what is tried inherits no
+ * threads. */
+static inline int arg_save(void)
+{
+    arg_need(tg_session_save(arg_session(), arg_dir, NULL, 0));
+    return 0;
+}
+
+static inline int arg_try_all(const arg_call *calls, size_t count)
+{
+    const arg_call save = {"making a checkpoint", arg_save};
+    char command[sizeof arg_dir + 16];
+    size_t failed = 0;
+    if (!mkdtemp(arg_dir)) {
+        perror(arg_dir);
+        return 3;
+    }
+    if (!arg_try(&save))
+        return 3;
+    for (size_t i = 0; i < count; i++)
+        failed += !arg_try(&calls[i]);
+    snprintf(command, sizeof command, "rm -rf %s", arg_dir);
+    if (system(command) != 0)
+        failed++;
+    printf("%zu calls, %zu failed\n", count, failed);
+    return failed != 0;
+}
+
+#endif
