@@ -21,7 +21,7 @@ from runs import by_row, joined
 
 TELEGRAD = os.environ.get("TELEGRAD", pathlib.Path(__file__).parent / "../build/release/telegrad")
 COMPUTING = ("model", "data_spec", "workers", "batch", "accumulate", "context", "precision")
-SETTINGS = ("model", "method", "strategy", "optimizer", "lr_schedule", "workers", "batch", "epochs", "accumulate", "precision", "seed", "overlap", "shard")
+SETTINGS = ("model", "method", "strategy", "optimizer", "lr_schedule", "workers", "batch", "accumulate", "precision", "seed", "overlap", "shard")
 
 
 def options(start):

@@ -34,6 +34,8 @@ static tg_status on_start(void *arg, const train_start_info *info)
     struct watch *w = arg;
     struct run_result *result = w->result;
     result->steps_planned = info->steps;
+    result->first_step = info->first_step;
+    result->steps_per_epoch = info->steps_per_epoch;
     result->params = info->params;
     TG_TRY(copy(info->method, &result->method));
     TG_TRY(copy(info->strategy, &result->strategy));
@@ -128,6 +130,19 @@ train_job run_job_of(const struct run_options *o, tg_trace *trace)
                        .stop = &stop_signal};
 }
 
+static void judge(const struct run_about *about, struct run_result *result)
+{
+    const train_end_info *end = &result->end;
+    const verdict_run run = {.end = end,
+                             .method = result->method,
+                             .strategy = result->strategy,
+                             .first_step = result->first_step,
+                             .steps_per_epoch = result->steps_per_epoch,
+                             .classes = train_data_classes(about->data),
+                             .evaluated = about->options->evaluate && !end->interrupted};
+    result->verdict = verdict_of(&run);
+}
+
 tg_status run_job(const struct run_about *about, const char *title, struct records *records,
                   tg_trace *trace, struct run_result *result_p)
 {
@@ -153,8 +168,11 @@ tg_status run_job(const struct run_about *about, const char *title, struct recor
         launch_run(about->launch, about->options, &job, about->data, &events, &result.end);
     dump_close(w.dump);
     progress_end();
-    if (status == TG_OK && about->launch->rank == 0)
+    if (status == TG_OK && about->launch->rank == 0) {
+        judge(about, &result);
+        verdict_say(&result.verdict, title);
         status = records_end(records, &result);
+    }
     if (status != TG_OK) {
         const uint64_t planned = result.steps_planned;
         run_result_free(&result);

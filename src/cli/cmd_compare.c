@@ -99,6 +99,7 @@ struct work {
     size_t count;
     tg_status failed; /* of the last run that failed */
     bool interrupted;
+    bool diverged; /* some run, by its verdict */
 };
 
 /* What others are compared with. Without an exchange nothing is trained together. */
@@ -193,6 +194,7 @@ static tg_status run_planned(struct work *w, size_t i)
         .name = run->name, .options = &run->options, .dense = is_dense_ssgd(&run->options)};
     tg_status status = fill_row(w, i, &row);
     if (status == TG_OK && !w->interrupted) {
+        w->diverged = w->diverged || row.result.verdict.failed;
         w->rows[w->count++] = row;
         return TG_OK;
     }
@@ -253,9 +255,9 @@ static tg_status compare(const struct launch *l, const struct compare_options *o
     if (status == TG_OK)
         status = run_all(&w);
     if (status == TG_OK)
-        *exit_status_p = w.interrupted       ? stop_exit_status()
-                         : w.failed != TG_OK ? CLI_FAILED
-                                             : CLI_OK;
+        *exit_status_p = w.interrupted                     ? stop_exit_status()
+                         : w.failed != TG_OK || w.diverged ? CLI_FAILED
+                                                           : CLI_OK;
     records_abandon(w.records);
     for (size_t i = 0; i < w.count; i++)
         report_row_free(&w.rows[i]);

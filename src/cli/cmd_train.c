@@ -184,6 +184,8 @@ static tg_status open_and_train(const struct launch *l, const struct run_options
         status = train(&about, &records, trace, &result);
     if (status == TG_OK) {
         *exit_status_p = l->rank == 0 ? print_result(&about, &result) : CLI_OK;
+        if (result.verdict.failed)
+            *exit_status_p = CLI_FAILED;
         if (result.end.interrupted)
             *exit_status_p = stop_exit_status();
     }

@@ -57,10 +57,11 @@ static void fill_row(struct table *t, const struct compare_row *rows, size_t cou
                      const struct compare_row *row)
 {
     const struct run_result *result = &row->result;
-    char text[64];
+    char text[64], name[256];
     const char *mark = row->timed_steps ? "*" : "";
     table_row(t);
-    table_cell(t, row->name);
+    snprintf(name, sizeof name, "%.240s%s", row->name, result->verdict.count > 0 ? " !" : "");
+    table_cell(t, name);
     if (row->failed) {
         fill_failed(t, row);
         return;
@@ -86,6 +87,16 @@ static int print_footnote(const struct compare_row *rows, size_t count)
             return printf("* extrapolated from %" PRIu64
                           " steps over the link; trained without it\n",
                           rows[i].timed_steps);
+    return 0;
+}
+
+/* What the marks behind names stand for. */
+static int print_remarks(const struct compare_row *rows, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        for (size_t r = 0; r < rows[i].result.verdict.count; r++)
+            if (printf("! %s: %s\n", rows[i].name, rows[i].result.verdict.remark[r].text) < 0)
+                return -1;
     return 0;
 }
 
@@ -126,7 +137,8 @@ tg_status report_table(const struct run_about *about, const char *simulated,
         fill_row(t, rows, count, &rows[i]);
     bool failed = print_caption(about, simulated) < 0 || table_print(t, stdout) != 0;
     table_destroy(t);
-    if (failed || print_footnote(rows, count) < 0 || fflush(stdout) != 0)
+    if (failed || print_footnote(rows, count) < 0 || print_remarks(rows, count) < 0 ||
+        fflush(stdout) != 0)
         return tg_fail(TG_E_IO, "the table cannot be written to standard output");
     return TG_OK;
 }
@@ -138,7 +150,8 @@ static json_t *row_json(const struct compare_row *rows, size_t count, const stru
     const train_end_info *end = &row->result.end;
     const struct run_options *o = row->options;
     return json_pack(
-        "{s:s, s:s, s:o, s:s, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:b, s:I, s:o}",      /**/
+        "{s:s, s:s, s:o, s:s, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:b, s:I, s:o, "
+        "s:o, s:b}",                                                                        /**/
         "run", row->name,                                                                   /**/
         "method", row->failed ? options_method(o) : row->result.method,                     /**/
         "rules", records_rules(o),                                                          /**/
@@ -150,7 +163,8 @@ static json_t *row_json(const struct compare_row *rows, size_t count, const stru
         "time_to_finish", records_real(time_to_finish(row)),                                /**/
         "speed_up", records_real(speed_up(rows, count, row)),                               /**/
         "extrapolated", (int)(row->timed_steps > 0),                                        /**/
-        "timed_steps", (json_int_t)row->timed_steps, "failed", records_text(row->failed));
+        "timed_steps", (json_int_t)row->timed_steps, "failed", records_text(row->failed), "remarks",
+        verdict_json(&row->result.verdict), "diverged", (int)row->result.verdict.failed);
 }
 
 tg_status report_json(const struct compare_row *rows, size_t count)

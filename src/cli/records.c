@@ -547,6 +547,8 @@ tg_status records_end(struct records *r, const struct run_result *result)
     record = join(record, end_cost(result));
     record = join(record, end_means(&result->end));
     record = join(record, end_waits(result));
-    record = join(record, json_pack("{s:s}", "clock", r->clock));
+    record = join(record, json_pack("{s:s, s:o, s:b}", "clock", r->clock, "remarks",
+                                    verdict_json(&result->verdict), "diverged",
+                                    (int)result->verdict.failed));
     return records_add(r, record);
 }

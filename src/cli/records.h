@@ -9,6 +9,7 @@
 
 #include <jansson.h>
 #include "cli/launch.h"
+#include "cli/verdict.h"
 
 struct records;
 
@@ -23,7 +24,8 @@ struct run_about {
 /* What is known when a run has ended. */
 struct run_result {
     train_end_info end;
-    uint64_t steps_planned;
+    verdict verdict; /* once it has ended */
+    uint64_t steps_planned, first_step, steps_per_epoch;
     size_t params;
     char *method, *strategy, *optimizer, *lr_schedule; /* normal forms; owned */
     double *waited_for,

@@ -93,6 +93,7 @@ static tg_status on_start(void *arg, const train_start_info *info)
     struct watch *w = arg;
     struct run_result *result = &w->result;
     result->steps_planned = info->steps;
+    result->steps_per_epoch = info->steps_per_epoch;
     result->params = info->params;
     TG_TRY(copy(info->method, &result->method));
     TG_TRY(copy(info->strategy, &result->strategy));
@@ -163,6 +164,12 @@ static tg_status run(struct watch *w, const train_sim *s, const train_job *job, 
     if (status == TG_E_SPEC && samples == 0)
         return tg_fail(status, "%s, or with the data (%s is not here)", tg_error(), w->data->name);
     TG_TRY(status);
+    const verdict_run ended = {.end = &w->result.end,
+                               .method = w->result.method,
+                               .strategy = w->result.strategy,
+                               .steps_per_epoch = w->result.steps_per_epoch};
+    w->result.verdict = verdict_of(&ended);
+    verdict_say(&w->result.verdict, w->about->name ? w->about->name : "");
     return records_end(w->records, &w->result);
 }
 

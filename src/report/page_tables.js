@@ -71,6 +71,8 @@ function label(value, run) {
     if (clocks === "real and simulated" && isSimulated(run)) name.append(el("span", {class: "badge", title: "its time is that of a virtual clock"}, "simulated"));
     if (notFinite(run)) name.append(el("span", {class: "badge", title: "its last loss was not finite: it diverged"}, "not finite"));
     if (run.skippedSteps) name.append(el("span", {class: "badge", title: "a gradient was not finite"}, `${count(run.skippedSteps)} skipped`));
+    for (const remark of (run.end && run.end.remarks) || [])
+        if (remark.what !== "skipped") name.append(el("span", {class: "badge", title: remark.text}, remark.what.replace("_", " ")));
     return name;
 }
 

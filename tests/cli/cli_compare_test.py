@@ -155,7 +155,7 @@ class Compare(CliTest):
         self.assertNotEqual(rows[0]["speed_up"], 1)
 
     def test_speed_up_is_per_step(self):
-        args = [*BASE, "--json", "--run", "name=all;steps=3", "--run", "name=more;steps=12;method=2bit:threshold=1"]
+        args = [*BASE, "--json", "--run", "name=all;steps=3", "--run", "name=more;steps=12;method=2bit:threshold=0.01"]
         rows = [json.loads(line) for line in self.ok("compare", *args).splitlines()]
         self.assertEqual([row["steps"] for row in rows], [3, 12])
         step = [row["time_to_finish"] / row["steps"] for row in rows]

@@ -1,0 +1,67 @@
+"""What is said of a run that came to its end without having trained, or without its method."""
+import json
+import unittest
+
+from cli_tool import CliTest, TINY, records, run
+
+JOB = [*TINY, "--model", "mlp:hidden=16", "--workers", "2"]
+
+
+class Verdict(CliTest):
+    def end(self, status, whats, *args):
+        """The end record of a run of this exit status, of which these things are said."""
+        out = self.path("run.jsonl")
+        done = run("train", *JOB, "--out", out, *args)
+        self.assertEqual(done.returncode, status, done.stderr)
+        end = records(out)[-1]
+        self.assertEqual([remark["what"] for remark in end["remarks"]], whats, end["remarks"])
+        self.assertEqual(end["diverged"], status == 1)
+        self.assertEqual(done.stderr, "".join(f"telegrad: warning: {remark['text']}\n" for remark in end["remarks"]))
+        return end
+
+    def test_nothing_to_say(self):
+        self.end(0, [], "--steps", "20")
+        self.end(0, [], "--steps", "20", "--method", "dgc:density=0.01")
+
+    def test_diverged(self):
+        end = self.end(1, ["skipped", "loss"], "--steps", "20", "--optimizer", "sgd:lr=1e9")
+        self.assertRegex(end["remarks"][0]["text"], r"^1\d of 20 steps were skipped")
+        end = self.end(1, ["skipped", "loss"], "--steps", "20", "--optimizer", "sgd:lr=1e9", "--no-eval")
+        self.assertIn("training loss", end["remarks"][1]["text"])
+        page = self.path("page.html")
+        self.ok("report", self.path("run.jsonl"), "-o", page)
+        with open(page, encoding="utf-8") as file:
+            self.assertIn(end["remarks"][0]["text"][5:], file.read())
+
+    def test_no_better_than_guessing(self):
+        end = self.end(0, ["loss"], "--steps", "120", "--optimizer", "sgd:lr=0")
+        self.assertIn("above that of guessing, 2.3026 (log of 10)", end["remarks"][0]["text"])
+
+    def test_what_did_not_start(self):
+        end = self.end(0, ["not_started"], "--steps", "20", "--strategy", "cd:warmup=20", "--method", "2bit")
+        self.assertIn("strategy cd: its warm-up of 20 steps did not end in 20 steps", end["remarks"][0]["text"])
+        self.end(0, ["not_started"], "--steps", "20", "--method", "dgc:density=0.01,warmup=2ep")
+        self.end(0, [], "--steps", "20", "--strategy", "cd", "--method", "2bit")
+
+    def test_what_sent_nothing_or_everything(self):
+        self.end(0, ["sent_nothing"], "--steps", "20", "--method", "2bit:threshold=1000")
+        self.end(0, [], "--steps", "20", "--method", "2bit")
+        self.end(0, ["sent_everything"], "--steps", "20", "--method", "csc:chunk=1000000,warmup=0")
+
+    def test_compare(self):
+        out = self.path("c.jsonl")
+        done = run("compare", *JOB, "--steps", "20", "--out", out, "--run", "name=good", "--run", "name=bad;optimizer=sgd:lr=1e9")
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertRegex(done.stdout, r"(?m)^ *bad ! ")
+        self.assertRegex(done.stdout, r"(?m)^! bad: 1\d of 20 steps were skipped")
+        self.assertNotIn("good !", done.stdout)
+        rows = records(out)[-1]["rows"]
+        self.assertEqual([row["diverged"] for row in rows], [False, True])
+        self.assertEqual([bool(row["remarks"]) for row in rows], [False, True])
+        done = run("compare", *JOB, "--steps", "20", "--json", "--run", "strategy=cd:warmup=20")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(json.loads(done.stdout)["remarks"][0]["what"], "not_started")
+
+
+if __name__ == "__main__":
+    unittest.main()
