@@ -59,6 +59,12 @@ tg_arguments_test(arguments_test telegrad_shared)
 if(TG_HAVE_MPI)
     tg_arguments_test(arguments_mpi_test telegrad_mpi_shared mpi)
 endif()
+# Ranks that differ, processes joined by it.
+add_executable(mixed_job_test tests/mixed_job_test.c examples/socket_transport.c)
+target_include_directories(mixed_job_test PRIVATE include src)
+target_link_libraries(mixed_job_test PRIVATE tg_test_libs telegrad_static)
+add_test(NAME mixed_job_test COMMAND mixed_job_test)
+set_tests_properties(mixed_job_test PROPERTIES TIMEOUT 300 LABELS unit)
 # What the golden sequences of optimizers should be.
 tg_torch_test(golden_optim_test unit ${PROJECT_SOURCE_DIR}/tools/golden_optim.py --check)
 include(cmake/fuzz.cmake OPTIONAL)

@@ -5,10 +5,8 @@
 #include <setjmp.h>
 #include <stdint.h>
 #include <cmocka.h>
+#include "free_ports.h"
 #include "transport/transport_suite.h"
-#include <arpa/inet.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 enum { RANKS = 4 };
 
@@ -19,22 +17,6 @@ typedef struct worker {
     bool ok;
     pthread_t thread;
 } worker;
-
-/* Ports that are free now, all different. */
-static void find_ports(int count, char address[][32])
-{
-    int fd[RANKS];
-    for (int i = 0; i < count; i++) {
-        struct sockaddr_in in = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-        socklen_t len = sizeof in;
-        fd[i] = socket(AF_INET, SOCK_STREAM, 0);
-        assert_int_equal(bind(fd[i], (struct sockaddr *)&in, sizeof in), 0);
-        assert_int_equal(getsockname(fd[i], (struct sockaddr *)&in, &len), 0);
-        snprintf(address[i], 32, "127.0.0.1:%d", ntohs(in.sin_port));
-    }
-    for (int i = 0; i < count; i++)
-        close(fd[i]);
-}
 
 static void *work(void *arg)
 {

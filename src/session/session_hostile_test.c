@@ -1,0 +1,207 @@
+/* One rank of a job says what it should not, in valid envelopes: at the handshake, when the network
+ * is measured and parameters go to all, and in the steps of every method, with nodes too. The
+ * others end with an error that names it, or finish. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "mutate.h"
+#include "telegrad/telegrad.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <stdio.h>
+
+enum { P_MAX = 4, N = 96, STEPS = 3, SEEDS = 16 };
+
+typedef struct scene {
+    const char *method, *strategy;
+    const int *nodes;
+    tg_driver driver;
+    int world, hostile;
+} scene;
+
+typedef struct rank {
+    const scene *s;
+    tg_transport *t;
+    tg_status status;
+    char error[512];
+    float w[N], g[N];
+} rank;
+
+static rank ranks[P_MAX];
+
+static tg_status train(rank *r, tg_session *s)
+{
+    uint32_t id[2];
+    const size_t shape[2][2] = {{8, 8}, {N - 64, 1}};
+    for (int i = 0; i < 2; i++) {
+        const size_t at = i == 0 ? 0 : 64, n = i == 0 ? 64 : N - 64;
+        const tg_tensor tensor = {.struct_size = sizeof tensor,
+                                  .name = i == 0 ? "a" : "b",
+                                  .shape = shape[i],
+                                  .ndim = 2,
+                                  .param = tg_array_f32(r->w + at, n),
+                                  .grad = tg_array_f32(r->g + at, n)};
+        TG_TRY(tg_session_add(s, &tensor, &id[i]));
+    }
+    TG_TRY(tg_session_begin(s));
+    for (int step = 0; step < STEPS; step++) {
+        for (int i = 1; i >= 0; i--)
+            TG_TRY(tg_grad_wait(s, id[i]));
+        for (int i = 0; i < N; i++)
+            r->g[i] = (float)((i * 37 + step * 11 + r->t->rank * 5) % 23 - 11) / 16;
+        for (int i = 1; i >= 0; i--)
+            TG_TRY(tg_grad_ready(s, id[i]));
+        TG_TRY(tg_step(s, NULL));
+    }
+    return tg_session_finish(s);
+}
+
+static void *run_rank(void *arg)
+{
+    rank *r = arg;
+    const tg_session_config config = {.struct_size = sizeof config,
+                                      .method = r->s->method,
+                                      .strategy = r->s->strategy,
+                                      .nodes = r->s->nodes,
+                                      .driver = r->s->driver,
+                                      .steps_per_epoch = 2,
+                                      .timeout_ms = 60000};
+    tg_session *s = NULL;
+    r->status = tg_session_create(&config, r->t, &s);
+    if (r->status == TG_OK)
+        r->status = train(r, s);
+    if (r->status != TG_OK)
+        snprintf(r->error, sizeof r->error, "%s", tg_error());
+    tg_session_destroy(s);
+    if (r->status != TG_OK) /* the others must not wait for it */
+        (void)r->t->ops->shut(r->t);
+    return NULL;
+}
+
+static void run(const scene *s, mutation *m, uint64_t *sends_p)
+{
+    tg_transport *t[P_MAX];
+    pthread_t thread[P_MAX];
+    assert_int_equal(tg_transport_inproc(s->world, t), TG_OK);
+    t[s->hostile] = hostile_transport(t[s->hostile], mutate, m);
+    memset(ranks, 0, sizeof ranks);
+    for (int i = 0; i < s->world; i++) {
+        ranks[i] = (rank){.s = s, .t = t[i]};
+        assert_int_equal(pthread_create(&thread[i], NULL, run_rank, &ranks[i]), 0);
+    }
+    for (int i = 0; i < s->world; i++)
+        pthread_join(thread[i], NULL);
+    *sends_p = ((hostile *)t[s->hostile]->impl)->sends;
+    for (int i = 0; i < s->world; i++)
+        tg_transport_destroy(t[i]);
+}
+
+static bool names(const char *error, int r)
+{
+    char name[16];
+    snprintf(name, sizeof name, "rank %d", r);
+    return strstr(error, name) != NULL;
+}
+
+/* Whether the rank's error names the hostile one, or a rank that has left because of it. */
+static bool leads_there(const scene *s, int r)
+{
+    if (names(ranks[r].error, s->hostile))
+        return true;
+    for (int i = 0; i < s->world; i++)
+        if (i != r && i != s->hostile && names(ranks[r].error, i) && ranks[i].status != TG_OK &&
+            names(ranks[i].error, s->hostile))
+            return true;
+    return false;
+}
+
+static void judge(const scene *s, const mutation *m)
+{
+    for (int i = 0; i < s->world; i++)
+        if (i != s->hostile && ranks[i].status != TG_OK && !leads_there(s, i))
+            fail_msg("%s, %s, seed %d, message %d, kind %d, rank %d: %s", s->method, s->strategy,
+                     (int)m->seed, (int)m->number, (int)mutation_draw(m, 0, MUTATIONS), i,
+                     ranks[i].error);
+}
+
+/* One message of a run is changed, so many times. */
+static void attack(const scene *s, uint64_t seeds, uint64_t first)
+{
+    mutation m = {.number = UINT64_MAX, .last = UINT64_MAX};
+    uint64_t sends, unused;
+    run(s, &m, &sends);
+    for (int i = 0; i < s->world; i++)
+        if (ranks[i].status != TG_OK)
+            fail_msg("%s, %s, unharmed: %s", s->method, s->strategy, ranks[i].error);
+    for (uint64_t seed = 0; seed < seeds; seed++) {
+        m = (mutation){.seed = first + seed};
+        m.number = mutation_draw(&m, 100, (size_t)sends);
+        m.last = m.number;
+        run(s, &m, &unused);
+        judge(s, &m);
+    }
+}
+
+/* Steps of every method. */
+static void every_method(void **state)
+{
+    size_t count;
+    const tg_entry *const *list = tg_registry_entries(TG_KIND_METHOD, &count);
+    (void)state;
+    for (size_t i = 0; i < count; i++) {
+        const scene s = {
+            list[i]->name, "ssgd", NULL, i % 2 ? TG_DRIVER_THREAD : TG_DRIVER_INLINE, 3, 1};
+        attack(&s, SEEDS, 1000 * i);
+    }
+}
+
+static void every_strategy(void **state)
+{
+    size_t count;
+    const tg_entry *const *list = tg_registry_entries(TG_KIND_STRATEGY, &count);
+    (void)state;
+    for (size_t i = 0; i < count; i++) {
+        const scene s = {
+            tg_registry_strategy_method(list[i]->name), list[i]->name, NULL, TG_DRIVER_AUTO, 3, 1};
+        if (tg_registry_strategy_optimizer(list[i]->name) == NULL)
+            attack(&s, SEEDS, 100000 + 1000 * i);
+    }
+}
+
+/* A node's member, its leader, and the leader of the first one. */
+static void nodes(void **state)
+{
+    static const int of[] = {0, 0, 1, 1};
+    static const char *const methods[] = {"dense", "topk:density=0.1", "powersgd:rank=1"};
+    (void)state;
+    for (int who = 0; who < 4; who++)
+        for (size_t i = 0; i < 3; i++) {
+            const scene s = {methods[i], "ssgd", of, TG_DRIVER_AUTO, 4, who};
+            attack(&s, SEEDS, 200000 + 1000 * (uint64_t)who + 100 * i);
+        }
+}
+
+/* The network is measured: most messages are of that. */
+static void measurement(void **state)
+{
+    static const int of[] = {0, 0, 1, 1};
+    (void)state;
+    for (int who = 0; who < 3; who++)
+        for (int two = 0; two < 2; two++) {
+            const scene s = {"dense:exchange=auto", "ssgd",      two ? of : NULL,
+                             TG_DRIVER_AUTO,        two ? 4 : 3, who};
+            attack(&s, 2 * SEEDS, 300000 + 1000 * (uint64_t)who + 100 * (uint64_t)two);
+        }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_method),
+                                       cmocka_unit_test(every_strategy), cmocka_unit_test(nodes),
+                                       cmocka_unit_test(measurement)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
