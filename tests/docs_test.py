@@ -15,7 +15,7 @@ TELEGRAD = os.path.abspath(sys.argv.pop(1))
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 COMMANDS = README + "".join((ROOT / f"docs/{name}.md").read_text(encoding="utf-8") for name in
-                            ("optimizers", "data", "cluster", "strategies", "virtual-clock", "report", "advise"))
+                            ("command", "optimizers", "data", "cluster", "strategies", "virtual-clock", "report", "advise"))
 MPI = shutil.which("mpirun") and "libmpi" in subprocess.run(["ldd", TELEGRAD], capture_output=True, text=True).stdout
 
 

@@ -170,7 +170,7 @@ TG_API void tg_rng_permutation(const tg_rng_key *key, uint32_t *order, size_t n)
 
 typedef enum tg_key_type {
     TG_KEY_INT,      /* 64-bit integer; or one word of `choices`, if it has any */
-    TG_KEY_REAL,     /* finite double; or such a word */
+    TG_KEY_REAL,     /* finite double, 1% for 0.01; or such a word */
     TG_KEY_FLAG,     /* yes | no */
     TG_KEY_CHOICE,   /* one word of `choices` */
     TG_KEY_DURATION, /* N steps, or Nep epochs (N may be a fraction with ep) */

@@ -96,8 +96,10 @@ typedef struct tg_link {
     int64_t delay_ns, jitter_ns;
 } tg_link;
 
-/* "20mbit,10ms", "100mbit", "10ms", "up=5mbit,down=50mbit,delay=30ms,jitter=5ms". Rates kbit mbit
- * gbit (powers of 1000), times us ms s. Errors TG_E_SPEC */
+/* "20mbit,10ms", "100Mbps", "10 ms", "up=5mbit,down=50mbit,delay=30ms,jitter=5ms". Rates: bit,
+ * bit/s, bps, b/s (bits), B/s, Bps, byte/s (bytes), with k m g t (powers of 1000) or ki mi gi ti
+ * (of 1024); a small b is a bit and a capital B a byte, all else may be in either case. Times: us
+ * ms s min. Blanks do not count, except within numbers and words. Errors TG_E_SPEC */
 TG_API TG_NODISCARD tg_status tg_link_parse(const char *text, tg_link *link_p);
 
 /* Decorator: `inner` seen through a link. Takes `inner` over on success. All ranks of a job must be

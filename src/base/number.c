@@ -79,6 +79,24 @@ bool tg__real_parse(const char *text, double *v_p)
     return true;
 }
 
+/* The exponent is made smaller by two in the text: a division would round a second time. */
+bool tg__percent_parse(const char *text, double *v_p)
+{
+    char number[64], moved[96];
+    const size_t len = strlen(text), mantissa = strcspn(text, "eE%");
+    if (len < 2 || len > sizeof number || text[len - 1] != '%')
+        return false;
+    memcpy(number, text, len - 1);
+    number[len - 1] = '\0';
+    if (!is_real(number))
+        return false;
+    const long exponent = number[mantissa] ? strtol(number + mantissa + 1, NULL, 10) : 0;
+    if (exponent > 9999 || exponent < -9999)
+        return false;
+    snprintf(moved, sizeof moved, "%.*se%ld", (int)mantissa, number, exponent - 2);
+    return tg__real_parse(moved, v_p);
+}
+
 bool tg__int_parse(const char *text, int64_t *v_p)
 {
     bool negative = *text == '-';

@@ -14,6 +14,9 @@ void tg__real_text(double v, char text[TG__REAL_TEXT]);
  * if it is not one, overflows, or is not zero but too small for a double. Threads: any */
 bool tg__real_parse(const char *text, double *v_p);
 
+/* The same with "%" behind it: a hundredth, rounded once, so that 0.7% is 0.007. Threads: any */
+bool tg__percent_parse(const char *text, double *v_p);
+
 /* The whole of text as [-]digits that fit 64 bits. Threads: any */
 bool tg__int_parse(const char *text, int64_t *v_p);
 

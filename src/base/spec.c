@@ -4,6 +4,7 @@
 #include "base/spec_value.h"
 #include "base/arg.h"
 #include "base/mem.h"
+#include "base/nearest.h"
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>
@@ -50,29 +51,38 @@ static tg_status find_entry(const char *kind, const tg_entry *const *entries, si
                             const char *name, const tg_entry **entry_p)
 {
     char list[TG__WORD_LIST] = "";
+    tg__nearest near;
+    tg__nearest_begin(&near, name);
     for (size_t i = 0; i < count; i++) {
+        const size_t len = strlen(entries[i]->name);
         if (strcmp(entries[i]->name, name) == 0) {
             *entry_p = entries[i];
             return TG_OK;
         }
-        tg__word_list_add(list, entries[i]->name, strlen(entries[i]->name));
+        tg__word_list_add(list, entries[i]->name, len);
+        tg__nearest_offer(&near, entries[i]->name, len);
     }
-    return tg_fail(TG_E_SPEC, "unknown %s \"%.64s\": allowed: %s", kind, name, list);
+    return tg_fail(TG_E_SPEC, "unknown %s \"%.64s\": %sallowed: %s", kind, name,
+                   tg__nearest_hint(&near), list);
 }
 
 static tg_status find_key(const char *kind, const tg_entry *entry, const char *name,
                           size_t *index_p)
 {
     char list[TG__WORD_LIST] = "";
+    tg__nearest near;
+    tg__nearest_begin(&near, name);
     for (size_t i = 0; entry->keys && entry->keys[i].name; i++) {
+        const size_t len = strlen(entry->keys[i].name);
         if (strcmp(entry->keys[i].name, name) == 0) {
             *index_p = i;
             return TG_OK;
         }
-        tg__word_list_add(list, entry->keys[i].name, strlen(entry->keys[i].name));
+        tg__word_list_add(list, entry->keys[i].name, len);
+        tg__nearest_offer(&near, entry->keys[i].name, len);
     }
-    return tg_fail(TG_E_SPEC, "unknown key \"%.64s\" of %s \"%s\": allowed: %s", name, kind,
-                   entry->name, list[0] ? list : "none, it has no keys");
+    return tg_fail(TG_E_SPEC, "unknown key \"%.64s\" of %s \"%s\": %sallowed: %s", name, kind,
+                   entry->name, tg__nearest_hint(&near), list[0] ? list : "none, it has no keys");
 }
 
 /* End the item at `item` with a zero byte; returns the start of the next one, NULL after the last.

@@ -147,9 +147,10 @@ static void numbers_or_words(void **state)
         assert_true(tg_spec_real(spec, "threshold") == cases[i].number);
         tg_spec_free(spec);
     }
-    static const char *const bad[][2] = {{"aut", "not a finite decimal number; "},
-                                         {"0", ""},
-                                         {"au", "not a finite decimal number; "}};
+    static const char *const bad[][2] = {
+        {"aut", "not a finite decimal number; did you mean \"auto\"? "},
+        {"0", ""},
+        {"au", "not a finite decimal number; "}};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         tg_spec *spec = NULL;
         char text[64], want[128];
@@ -197,11 +198,17 @@ static void unknown_names(void **state)
     assert_refused("foo", "unknown method \"foo\": allowed: dense, topk");
     assert_refused("", "unknown method \"\": allowed: dense, topk");
     assert_refused(":k=1", "unknown method \"\": allowed: dense, topk");
-    assert_refused("Topk", "unknown method \"Topk\": allowed: dense, topk");
-    assert_refused("topk=1", "unknown method \"topk=1\": allowed: dense, topk");
+    assert_refused("Topk", "unknown method \"Topk\": did you mean \"topk\"? allowed: dense, topk");
+    assert_refused("topk=1",
+                   "unknown method \"topk=1\": did you mean \"topk\"? allowed: dense, topk");
     assert_refused("topk:foo=1",
                    "unknown key \"foo\" of method \"topk\": allowed: density, values, warmup, "
                    "exact, k, inner, any, count, low, period");
+    assert_refused("topk:densty=1",
+                   "unknown key \"densty\" of method \"topk\": did you mean \"density\"? "
+                   "allowed: density, values, warmup, exact, k, inner, any, count, low, period");
+    assert_refused("topk:values=bf61", "values=bf61: did you mean \"bf16\"? allowed: f32, f16, "
+                                       "bf16");
     assert_refused("dense:foo=1", "unknown key \"foo\" of method \"dense\": allowed: none, it has "
                                   "no keys");
 }
@@ -222,6 +229,35 @@ static void out_of_range(void **state)
     assert_refused("topk:values=f", "values=f: allowed: f32, f16, bf16");
     assert_refused("topk:values=f32|f16", "values=f32|f16: allowed: f32, f16, bf16");
     assert_refused("topk:exact=1", "exact=1: allowed: yes, no");
+}
+
+/* Each is the same number as its decimal form, to the last bit, and is written as that. */
+static void percentages(void **state)
+{
+    (void)state;
+    static const char *const same[][2] = {
+        {"1%", "0.01"},       {"0.1%", "0.001"}, {"0.7%", "0.007"},  {"100%", "1"},
+        {"12.5%", "0.125"},   {"29%", "0.29"},   {"1e-1%", "0.001"}, {".5%", "0.005"},
+        {"0.0003%", "3e-06"}, {"5e1%", "0.5"}};
+    for (size_t i = 0; i < TG__COUNT(same); i++) {
+        char text[64], decimal[64];
+        snprintf(text, sizeof text, "topk:density=%s", same[i][0]);
+        snprintf(decimal, sizeof decimal, "topk:density=%s", same[i][1]);
+        tg_spec *a = parse(text), *b = parse(decimal);
+        assert_true(tg_spec_real(a, "density") == tg_spec_real(b, "density"));
+        assert_string_equal(tg_spec_text(a), tg_spec_text(b));
+        tg_spec_free(a);
+        tg_spec_free(b);
+    }
+    static const char *const bad[] = {"%", "1%%", "1e%", "e5%", "1 %", "+1%", "1e+ 5%", "1e99999%"};
+    for (size_t i = 0; i < TG__COUNT(bad); i++) {
+        char text[64];
+        tg_spec *spec = NULL;
+        snprintf(text, sizeof text, "topk:density=%s", bad[i]);
+        assert_int_equal(tg_spec_parse("method", entries, 2, text, &spec), TG_E_SPEC);
+    }
+    assert_refused("topk:density=101%", "density=101%: allowed: 0 < density <= 1");
+    assert_refused("topk:k=1%", "k=1%: not a whole number of 64 bits; allowed: k >= 1");
 }
 
 static void bad_numbers(void **state)
@@ -480,6 +516,7 @@ int main(void)
         cmocka_unit_test(numbers_or_words),
         cmocka_unit_test(whole_numbers_or_words),
         cmocka_unit_test(out_of_range),
+        cmocka_unit_test(percentages),
         cmocka_unit_test(bad_numbers),
         cmocka_unit_test(bad_durations),
         cmocka_unit_test(bad_syntax),

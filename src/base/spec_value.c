@@ -1,4 +1,5 @@
 #include "base/spec_value.h"
+#include "base/nearest.h"
 #include "base/number.h"
 #include <inttypes.h>
 #include <math.h>
@@ -78,6 +79,14 @@ static const char *find_choice(const tg_key *key, const char *text, char list[TG
     return NULL;
 }
 
+/* `did you mean "auto"? ` for what is no number. */
+static const char *word_hint(const tg_key *key, const char *text, tg__nearest *near)
+{
+    tg__nearest_begin(near, text);
+    tg__nearest_offer_list(near, key->choices);
+    return tg__nearest_hint(near);
+}
+
 static tg_status parse_int(const tg_key *key, const char *text, tg__spec_value *value)
 {
     int64_t v;
@@ -90,8 +99,10 @@ static tg_status parse_int(const tg_key *key, const char *text, tg__spec_value *
         value->integer = v;
         return TG_OK;
     }
-    return tg_fail(TG_E_SPEC, "%s=%.64s: %sallowed: %s%s%s", key->name, text,
+    tg__nearest near;
+    return tg_fail(TG_E_SPEC, "%s=%.64s: %s%sallowed: %s%s%s", key->name, text,
                    ok ? "" : "not a whole number of 64 bits; ",
+                   ok ? "" : word_hint(key, text, &near),
                    range_of(key, key->min, "any whole number").text, list[0] ? "; or " : "", list);
 }
 
@@ -102,13 +113,14 @@ static tg_status parse_real(const tg_key *key, const char *text, tg__spec_value 
     const char *word = find_choice(key, text, list);
     if (word)
         return keep_word(word, strlen(text), value);
-    bool ok = tg__real_parse(text, &v);
+    bool ok = tg__real_parse(text, &v) || tg__percent_parse(text, &v);
     if (ok && in_range(key, key->min, v)) {
         value->real = v;
         return TG_OK;
     }
-    return tg_fail(TG_E_SPEC, "%s=%.64s: %sallowed: %s%s%s", key->name, text,
-                   ok ? "" : "not a finite decimal number; ",
+    tg__nearest near;
+    return tg_fail(TG_E_SPEC, "%s=%.64s: %s%sallowed: %s%s%s", key->name, text,
+                   ok ? "" : "not a finite decimal number; ", ok ? "" : word_hint(key, text, &near),
                    range_of(key, key->min, "any finite number").text, list[0] ? "; or " : "", list);
 }
 
@@ -152,7 +164,9 @@ static tg_status parse_choice(const tg_key *key, const char *text, tg__spec_valu
     const char *word = find_choice(key, text, list);
     if (word)
         return keep_word(word, strlen(text), value);
-    return tg_fail(TG_E_SPEC, "%s=%.64s: allowed: %s", key->name, text, list);
+    tg__nearest near;
+    return tg_fail(TG_E_SPEC, "%s=%.64s: %sallowed: %s", key->name, text,
+                   word_hint(key, text, &near), list);
 }
 
 static tg_status parse_flag(const tg_key *key, const char *text, tg__spec_value *value)

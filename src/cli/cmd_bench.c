@@ -1,5 +1,6 @@
 /* telegrad bench: codecs on this machine (and, in cmd_bench_train.c, training steps; in
  * cmd_bench_exchange.c, exchanges). */
+#include "base/nearest.h"
 #include "cli/bench_args.h"
 #include "cli/bench_report.h"
 #include "cli/cli.h"
@@ -224,19 +225,27 @@ static int bench_command(int argc, char **argv)
     return cli_exit_status(status);
 }
 
+static bool asks_for_help(const char *word)
+{
+    return strcmp(word, "-h") == 0 || strcmp(word, "--help") == 0 || strcmp(word, "--usage") == 0;
+}
+
 int cmd_bench(int argc, char **argv)
 {
-    if (argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "--usage") == 0))
+    const char *what = argc > 1 ? argv[1] : "";
+    tg__nearest near;
+    if (asks_for_help(what))
         return fputs(help_bench, stdout) < 0 || fflush(stdout) != 0 ? CLI_FAILED : CLI_OK;
-    if (argc > 1 && strcmp(argv[1], "train") == 0)
+    if (strcmp(what, "train") == 0)
         return cmd_bench_train(argc - 1, argv + 1);
-    if (argc > 1 && strcmp(argv[1], "exchange") == 0)
+    if (strcmp(what, "exchange") == 0)
         return cmd_bench_exchange(argc - 1, argv + 1);
-    if (argc < 2 || strcmp(argv[1], "codec") != 0) {
-        console_error("bench %.64s: allowed: telegrad bench codec, telegrad bench train, telegrad "
-                      "bench exchange; see telegrad bench --help",
-                      argc < 2 ? "of nothing" : argv[1]);
-        return CLI_USAGE;
-    }
-    return bench_command(argc - 1, argv + 1);
+    if (strcmp(what, "codec") == 0)
+        return bench_command(argc - 1, argv + 1);
+    tg__nearest_begin(&near, what);
+    tg__nearest_offer_list(&near, "codec|train|exchange");
+    console_error("bench %.64s: %sallowed: telegrad bench codec, telegrad bench train, telegrad "
+                  "bench exchange; see telegrad bench --help",
+                  argc < 2 ? "of nothing" : what, tg__nearest_hint(&near));
+    return CLI_USAGE;
 }

@@ -10,7 +10,7 @@
 #define ERASE_LINE "\r\033[K"
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-static bool quiet, status_shown, errors_wait, has_spoken;
+static bool quiet, verbose, status_shown, errors_wait, has_spoken;
 static char last_log[1024];
 
 bool console_terminal(void)
@@ -46,6 +46,13 @@ void console_quiet(void)
     pthread_mutex_unlock(&mutex);
 }
 
+void console_verbose(void)
+{
+    pthread_mutex_lock(&mutex);
+    verbose = true;
+    pthread_mutex_unlock(&mutex);
+}
+
 void console_errors_wait(bool wait)
 {
     pthread_mutex_lock(&mutex);
@@ -59,6 +66,12 @@ bool console_has_spoken(void)
     bool spoken = has_spoken;
     pthread_mutex_unlock(&mutex);
     return spoken;
+}
+
+/* Whether a person is there, or wants to know: with the mutex held. */
+static bool remarks_wanted(void)
+{
+    return !quiet && (verbose || console_terminal());
 }
 
 /* With the mutex held. */
@@ -140,7 +153,7 @@ void console_remark(const char *format, ...)
     va_list args;
     va_start(args, format);
     pthread_mutex_lock(&mutex);
-    if (!quiet && console_terminal())
+    if (remarks_wanted())
         print("", format, args);
     pthread_mutex_unlock(&mutex);
     va_end(args);
@@ -164,7 +177,7 @@ static void on_log(void *arg, tg_log_level level, const char *message)
     pthread_mutex_lock(&mutex);
     /* Every rank of the process says the same. */
     bool repeated = strncmp(message, last_log, sizeof last_log - 1) == 0;
-    bool wanted = !quiet && (level != TG_LOG_INFO || console_terminal());
+    bool wanted = !quiet && (level != TG_LOG_INFO || remarks_wanted());
     if (!repeated && wanted) {
         char text[2048]; /* as long as the library's own */
         snprintf(text, sizeof text, "%s", message);

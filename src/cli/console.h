@@ -16,8 +16,11 @@ int console_columns(void);
  * those of its terminal; 0, no limit: it is none. */
 int console_out_columns(void);
 
-/* No message but errors from here on: ranks other than 0 of an MPI job. */
+/* No message but errors from here on: --quiet, and ranks other than 0 of an MPI job. */
 void console_quiet(void);
+
+/* Remarks and information from here on although stderr is no terminal, unless quiet: --verbose. */
+void console_verbose(void);
 
 /* Errors wait two seconds from here on (or no more): all processes of an MPI job find the same
  * mistake in their arguments, and the first to speak ends the others. */
@@ -36,14 +39,14 @@ void console_warning(const char *format, ...) TG_PRINTF(1, 2);
 /* "telegrad: MESSAGE" on stderr, of any rank, quiet or not: what another rank cannot know. */
 void console_say(const char *format, ...) TG_PRINTF(1, 2);
 
-/* A remark that only a person wants: terminals only. */
+/* A remark that only a person wants: on terminals, or with --verbose. */
 void console_remark(const char *format, ...) TG_PRINTF(1, 2);
 
 /* Draw `line` over the last status line (terminals only); "" removes it. */
 void console_status(const char *line);
 
-/* Send the library's log here: warnings always, information on terminals, a repeated message once.
- */
+/* Send the library's log here: warnings always, information where remarks are shown, a repeated
+ * message once. */
 void console_take_log(void);
 
 #endif

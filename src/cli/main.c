@@ -1,16 +1,20 @@
 /* telegrad: the command. */
 #include "cli/cli.h"
+#include "base/nearest.h"
 #include "cli/console.h"
 #include "cli/launch.h"
+#include "cli/version.h"
 #include <stdio.h>
 #include <string.h>
 
-static const struct {
+static const struct command {
     const char *name;
     int (*run)(int argc, char **argv);
 } commands[] = {{"train", cmd_train},     {"compare", cmd_compare}, {"eval", cmd_eval},
                 {"methods", cmd_methods}, {"models", cmd_models},   {"data", cmd_data},
                 {"bench", cmd_bench},     {"advise", cmd_advise},   {"report", cmd_report}};
+
+#define COMMANDS (sizeof commands / sizeof commands[0])
 
 int cli_exit_status(tg_status status)
 {
@@ -31,31 +35,64 @@ static int print(const char *text)
     return fputs(text, stdout) < 0 || fflush(stdout) != 0 ? CLI_FAILED : CLI_OK;
 }
 
+/* The command of that name; NULL: said that there is none. */
+static const struct command *find(const char *name)
+{
+    char list[256] = "";
+    tg__nearest near;
+    tg__nearest_begin(&near, name ? name : "");
+    for (size_t i = 0; i < COMMANDS; i++) {
+        if (name && strcmp(name, commands[i].name) == 0)
+            return &commands[i];
+        tg__nearest_offer(&near, commands[i].name, strlen(commands[i].name));
+        snprintf(list + strlen(list), sizeof list - strlen(list), "%s%s", i ? ", " : "",
+                 commands[i].name);
+    }
+    if (!name)
+        console_error("no command: allowed: %s; see telegrad --help", list);
+    else
+        console_error("unknown command \"%.64s\": %sallowed: %s; see telegrad --help", name,
+                      tg__nearest_hint(&near), list);
+    return NULL;
+}
+
+static bool is_any(const char *text, const char *const *of)
+{
+    while (*of && strcmp(text, *of) != 0)
+        of++;
+    return *of != NULL;
+}
+
+/* "help COMMAND..." is "COMMAND... --help". argv[0] is "help". */
+static int help(int argc, char **argv)
+{
+    static char option[] = "--help";
+    if (argc < 2)
+        return print(help_main);
+    const struct command *command = find(argv[1]);
+    if (!command)
+        return CLI_USAGE;
+    memmove(argv, argv + 1, (size_t)(argc - 1) * sizeof *argv);
+    argv[argc - 1] = option;
+    return command->run(argc, argv);
+}
+
 int main(int argc, char **argv)
 {
+    static const char *const helps[] = {"-h", "--help", "--usage", NULL};
+    static const char *const versions[] = {"--version", "-V", NULL};
     int rank;
     console_take_log();
     if (launch_under_mpi(&rank) && rank > 0) {
         console_quiet();
         console_errors_wait(true);
     }
-    if (argc < 2) {
-        console_error("no command: allowed: train, compare, eval, methods, models, data, bench, "
-                      "advise, report; see telegrad --help");
-        return CLI_USAGE;
-    }
-    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "help") == 0)
+    if (argc > 1 && is_any(argv[1], helps))
         return print(help_main);
-    if (strcmp(argv[1], "--version") == 0) {
-        char text[64];
-        snprintf(text, sizeof text, "telegrad %s\n", tg_version());
-        return print(text);
-    }
-    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++)
-        if (strcmp(argv[1], commands[i].name) == 0)
-            return commands[i].run(argc - 1, argv + 1);
-    console_error("unknown command \"%.64s\": allowed: train, compare, eval, methods, models, "
-                  "data, bench, advise, report; see telegrad --help",
-                  argv[1]);
-    return CLI_USAGE;
+    if (argc > 1 && is_any(argv[1], versions))
+        return version_print();
+    if (argc > 1 && strcmp(argv[1], "help") == 0)
+        return help(argc - 1, argv + 1);
+    const struct command *command = find(argc > 1 ? argv[1] : NULL);
+    return command ? command->run(argc - 1, argv + 1) : CLI_USAGE;
 }

@@ -1,6 +1,8 @@
 #include "cli/mpi_launch.h"
 #include "telegrad/mpi.h"
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 tg_status mpi_launch_open(int *rank_p, int *size_p)
 {
@@ -35,4 +37,15 @@ void mpi_launch_abort(int exit_status)
 {
     (void)MPI_Abort(MPI_COMM_WORLD, exit_status);
     _Exit(exit_status);
+}
+
+/* What follows the version, behind a comma or on further lines, is about packages and builders. */
+void mpi_launch_version(char *text, size_t room)
+{
+    char all[MPI_MAX_LIBRARY_VERSION_STRING];
+    int len;
+    if (MPI_Get_library_version(all, &len) != MPI_SUCCESS)
+        len = 0;
+    all[len] = '\0';
+    snprintf(text, room, "%.*s", (int)strcspn(all, ",\n"), all);
 }

@@ -18,4 +18,7 @@ TG_NODISCARD tg_status mpi_launch_nodes(int *nodes);
 /* End all processes of the job with this exit status. */
 _Noreturn void mpi_launch_abort(int exit_status);
 
+/* "Open MPI v4.1.4", cut to room; may be called before mpi_launch_open. */
+void mpi_launch_version(char *text, size_t room);
+
 #endif

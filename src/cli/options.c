@@ -3,6 +3,9 @@
 #include "cli/clock_options.h"
 #include "cli/console.h"
 #include "cli/launch.h"
+#include "base/nearest.h"
+#include "base/number.h"
+#include "base/units.h"
 #include "train/data/shard.h"
 #include <errno.h>
 #include <math.h>
@@ -17,13 +20,14 @@ enum form {
     FORM_LINK,      /* const char *, NULL for "none" */
     FORM_COUNT,     /* uint64_t */
     FORM_WORKERS,   /* uint64_t; --sim-only may have more: options_check */
-    FORM_SECONDS,   /* double */
+    FORM_SECONDS,   /* double: 60, 60s, 500 ms, 2min */
     FORM_DRIVER,    /* tg_driver */
     FORM_OVERLAP,   /* tg_overlap */
-    FORM_FUSION,    /* uint64_t: 500000, 64K, 4M, auto */
+    FORM_FUSION,    /* uint64_t: 500000, 64K, 4MiB, 4MB, auto */
     FORM_NODES,     /* uint64_t: 4, auto */
     FORM_SCALE,     /* train_lr_scale */
     FORM_PRECISION, /* train_precision */
+    FORM_LR,        /* const char *, goes into the optimizer */
     FORM_NO_EVAL,   /* no value */
     FORM_FLAG,      /* no value: bool */
     FORM_RULE,      /* PATTERN=METHOD, several */
@@ -60,6 +64,7 @@ static const struct option_def table[] = {
     {"rule", "PATTERN=METHOD", EVERY, FORM_RULE, AT(rules), TG_KIND_COUNT, 0, 0},
     {"strategy", "SPEC", EVERY, FORM_SPEC, AT(strategy), TG_KIND_STRATEGY, 0, 0},
     {"optimizer", "SPEC", EVERY, FORM_SPEC, AT(optimizer), TG_KIND_OPTIMIZER, 0, 0},
+    {"lr", "RATE", EVERY, FORM_LR, AT(lr), TG_KIND_COUNT, 0, 0},
     {"lr-schedule", "SPEC", EVERY, FORM_SPEC, AT(lr_schedule), TG_KIND_LR_SCHEDULE, 0, 0},
     {"lr-scale", "none|sqrt|linear", EVERY, FORM_SCALE, AT(lr_scale), TG_KIND_COUNT, 0, 0},
     {"accumulate", "N", EVERY, FORM_COUNT, AT(accumulate), TG_KIND_COUNT, 1, 1e6},
@@ -175,10 +180,17 @@ static tg_status set_number(void *member, const struct option_def *option, const
                            {.name = NULL}};
     const tg_entry entry = {"option", "", "", keys}, *entries[] = {&entry};
     tg_spec *spec = NULL; /* borrows keys */
-    char text[128];
-    if (strpbrk(value, ",[] \t") || strlen(value) > 64)
-        return tg_fail(TG_E_SPEC, "--%s \"%.64s\": allowed: a number", option->name, value);
-    snprintf(text, sizeof text, "option:%s=%s", option->name, value);
+    char text[128], seconds[TG__REAL_TEXT];
+    double ns;
+    const char *number = value;
+    if (real && tg__time_parse(value, strlen(value), &ns)) {
+        tg__real_text(ns / 1e9, seconds);
+        number = seconds;
+    }
+    if (strpbrk(number, ",[] \t") || strlen(number) > 64)
+        return tg_fail(TG_E_SPEC, "--%s \"%.64s\": allowed: a number%s", option->name, value,
+                       real ? " of seconds, or a time as 500ms, 60s, 2min" : "");
+    snprintf(text, sizeof text, "option:%s=%s", option->name, number);
     if (tg_spec_parse("option", entries, 1, text, &spec) != TG_OK)
         return tg_fail(TG_E_SPEC, "--%s", tg_error());
     if (real)
@@ -210,14 +222,18 @@ static tg_status find_word(const char *option, const char *const *names, size_t 
                            const char *value, size_t *index_p)
 {
     char list[128] = "";
+    tg__nearest near;
+    tg__nearest_begin(&near, value);
     for (size_t i = 0; i < count; i++) {
         if (strcmp(value, names[i]) == 0) {
             *index_p = i;
             return TG_OK;
         }
+        tg__nearest_offer(&near, names[i], strlen(names[i]));
         snprintf(list + strlen(list), sizeof list - strlen(list), "%s%s", i ? ", " : "", names[i]);
     }
-    return tg_fail(TG_E_SPEC, "--%s \"%.64s\": allowed: %s", option, value, list);
+    return tg_fail(TG_E_SPEC, "--%s \"%.64s\": %sallowed: %s", option, value,
+                   tg__nearest_hint(&near), list);
 }
 
 static tg_status set_workers(uint64_t *workers, const struct option_def *option, const char *value)
@@ -250,23 +266,21 @@ static tg_status set_overlap(tg_overlap *overlap, const struct option_def *optio
     return TG_OK;
 }
 
-/* A whole number, of bytes or, with K or M behind it, of 2^10 or 2^20 of them; or auto. */
+/* A size that is a whole number of bytes, or auto. */
 static tg_status set_fusion(uint64_t *bytes, const struct option_def *option, const char *value)
 {
+    double n;
     if (strcmp(value, "auto") == 0) {
         *bytes = OPT_FUSION_AUTO;
         return TG_OK;
     }
-    char *end = NULL;
-    errno = 0;
-    const double n = *value >= '0' && *value <= '9' ? (double)strtoull(value, &end, 10) : 0;
-    const double unit = end == NULL || *end == '\0' ? 1 : *end == 'K' ? 1024 : 1048576;
-    const bool good = end != NULL && (*end == '\0' || ((*end == 'K' || *end == 'M') && !end[1]));
-    if (!good || errno != 0 || n * unit < option->min || n * unit > option->max)
+    if (!tg__bytes_parse(value, strlen(value), &n) || n != floor(n) || n < option->min ||
+        n > option->max)
         return tg_fail(TG_E_SPEC,
-                       "--%s \"%.64s\": allowed: auto, or 1 to 4096M bytes, as 500000, 64K, 4M",
+                       "--%s \"%.64s\": allowed: auto, or 1 to 4096M bytes, as 500000, 64K, 4MiB "
+                       "(of 1024), 4MB (of 1000)",
                        option->name, value);
-    *bytes = (uint64_t)(n * unit);
+    *bytes = (uint64_t)n;
     return TG_OK;
 }
 
@@ -345,6 +359,7 @@ static tg_status set_value(struct run_options *o, const struct option_def *optio
         *(const char **)member = value;
         return TG_OK;
     case FORM_TEXT:
+    case FORM_LR:
         *(const char **)member = value;
         return TG_OK;
     case FORM_LINK:
@@ -397,12 +412,17 @@ static tg_status unknown(int where, const char *name)
 {
     char list[512] = "";
     size_t used = 0;
-    for (size_t i = 0; i < COUNT; i++)
-        if (table[i].where & where && table[i].form != FORM_FAULT && used < sizeof list)
-            used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", used ? ", " : "",
-                                     table[i].name);
-    return tg_fail(TG_E_SPEC, "unknown option \"%.64s\": allowed: %s%s", name,
-                   where == OPT_RUN ? "name, " : "", list);
+    tg__nearest near;
+    tg__nearest_begin(&near, name);
+    for (size_t i = 0; i < COUNT; i++) {
+        if (!(table[i].where & where) || table[i].form == FORM_FAULT || used >= sizeof list)
+            continue;
+        tg__nearest_offer(&near, table[i].name, strlen(table[i].name));
+        used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", used ? ", " : "",
+                                 table[i].name);
+    }
+    return tg_fail(TG_E_SPEC, "unknown option \"%.64s\": %sallowed: %s%s", name,
+                   tg__nearest_hint(&near), where == OPT_RUN ? "name, " : "", list);
 }
 
 tg_status options_set(struct run_options *o, int where, const char *name, const char *value)
@@ -422,7 +442,6 @@ tg_status options_set(struct run_options *o, int where, const char *name, const 
 /* ---- argp ------------------------------------------------------------------------------------ */
 
 #define KEY_FIRST 0x100 /* option i of the table; not a character, so there is no short form */
-#define KEY_HELP 0x200
 
 static error_t parse_common(int where, int key, char *arg, struct argp_state *state)
 {
@@ -464,52 +483,4 @@ const struct argp *options_argp(int where)
                                      : where == OPT_EVAL ? parse_eval
                                                          : parse_compare};
     return &parser;
-}
-
-/* Around a subcommand's parser: --help. The screens are laid out by hand, argp's would not fit one.
- */
-struct outer {
-    void *input;
-    bool helped;
-};
-
-static error_t parse_outer(int key, char *arg, struct argp_state *state)
-{
-    struct outer *outer = state->input;
-    (void)arg;
-    if (key == ARGP_KEY_INIT) {
-        state->child_inputs[0] = outer->input;
-        return 0;
-    }
-    if (key != KEY_HELP)
-        return ARGP_ERR_UNKNOWN;
-    outer->helped = true;
-    state->next = state->argc; /* what follows does not matter */
-    return 0;
-}
-
-int options_parse(const struct argp *parser, const char *command, const char *help, int argc,
-                  char **argv, void *input)
-{
-    static const struct argp_option help_options[] = {
-        {.name = "help", .key = KEY_HELP}, {.name = "usage", .key = KEY_HELP}, {0}};
-    const struct argp_child children[] = {{.argp = parser}, {0}};
-    const struct argp outer_parser = {
-        .options = help_options, .parser = parse_outer, .children = children};
-    struct outer outer = {input, false};
-    char name[64];
-    snprintf(name, sizeof name, "telegrad %s", command);
-    argv[0] = name;
-    argp_err_exit_status = CLI_USAGE;
-    int rank;
-    /* What argp itself has to say, one process of an MPI job says. */
-    unsigned flags =
-        launch_under_mpi(&rank) && rank > 0 ? ARGP_NO_HELP | ARGP_NO_ERRS : ARGP_NO_HELP;
-    error_t error = argp_parse(&outer_parser, argc, argv, flags, NULL, &outer);
-    argv[0] = (char *)"telegrad"; /* `name` ends here */
-    if (outer.helped)
-        return fputs(help, stdout) < 0 || fflush(stdout) != 0 ? CLI_FAILED : CLI_OK;
-    if (error && !console_has_spoken() && flags & ARGP_NO_ERRS)
-        console_error("wrong arguments; see telegrad %s --help", command);
-    return error ? CLI_USAGE : -1;
 }

@@ -40,6 +40,7 @@ struct run_options {
     const char *method; /* NULL: not given, see options_method */
     const char *link;   /* NULL: not shaped */
     const char *shard;  /* NULL: iid */
+    const char *lr;     /* NULL: not given; goes into the optimizer when that is settled */
     const char *out, *save_dir, *resume_dir, *trace, *init;
     uint64_t holdout, workers, batch, context, epochs, steps, seed, log_every, save_every;
     double timeout; /* seconds; 0: not given, see options_timeout */
@@ -91,7 +92,7 @@ bool options_given(const struct run_options *o, const char *name);
 double options_timeout(const struct run_options *o);
 /* --method, or the one that the strategy has without. */
 const char *options_method(const struct run_options *o);
-/* --optimizer with what the command's default adds to it. */
+/* --optimizer with --lr and what the command's default adds to them. */
 const char *options_optimizer(const struct run_options *o);
 /* "thread" for TG_DRIVER_THREAD, "full" for TG_OVERLAP_FULL; never NULL. */
 const char *options_driver_name(tg_driver driver);
@@ -106,7 +107,8 @@ const struct argp *options_argp(int where);
  * character. */
 #define OPTIONS_KEY 0x100
 
-/* Parse a subcommand's arguments: --help and --usage print `help` and nothing else is done.
+/* Parse a subcommand's arguments: -h, --help and --usage print `help` and nothing else is done; -q
+ * and -v make the console quiet and verbose.
  * Returns -1: go on; otherwise the exit status to return */
 int options_parse(const struct argp *parser, const char *command, const char *help, int argc,
                   char **argv, void *input);

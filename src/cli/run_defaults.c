@@ -1,5 +1,6 @@
 #include "cli/run_defaults.h"
 #include "cli/console.h"
+#include "cli/optimizer_option.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -23,11 +24,13 @@ static void add_key(char text[512], const char *key, double value)
 }
 
 /* What `own` leaves open `usual` says: lr and momentum, which defaults name. */
-static tg_status complete(struct run_options *o, const tg_spec *own, const tg_spec *usual)
+static tg_status complete(struct run_options *o, const char *written, const tg_spec *own,
+                          const tg_spec *usual)
 {
     static const char *const keys[] = {"lr", "momentum"}; /* with momentum_of */
     char *text = o->settled.optimizer;
-    const char *written = options_given(o, "optimizer") ? o->optimizer : tg_spec_name(usual);
+    if (!own)
+        written = tg_spec_name(usual);
     if (strlen(written) > sizeof o->settled.optimizer - 64)
         return tg_fail(TG_E_SPEC, "--optimizer of %zu characters: allowed: %zu", strlen(written),
                        sizeof o->settled.optimizer - 64);
@@ -42,16 +45,20 @@ static tg_status complete(struct run_options *o, const tg_spec *own, const tg_sp
     return TG_OK;
 }
 
-static tg_status settle(struct run_options *o, const tg_spec *own, const char *needed)
+/* written: what the command line says, and own as it is read; "" and NULL: nothing. */
+static tg_status settle(struct run_options *o, const char *written, const tg_spec *own,
+                        const char *needed)
 {
     tg_spec *usual;
     TG_TRY(tg_registry_parse(TG_KIND_OPTIMIZER, needed ? needed : OPT_OPTIMIZER, &usual));
     tg_status status = TG_OK;
     if (!own || strcmp(tg_spec_name(own), tg_spec_name(usual)) == 0)
-        status = complete(o, own, usual);
+        status = complete(o, written, own, usual);
+    else if (o->lr)
+        snprintf(o->settled.optimizer, sizeof o->settled.optimizer, "%s", written);
     tg_spec_free(usual);
     TG_TRY(status);
-    if (needed && !own)
+    if (needed && !options_given(o, "optimizer"))
         snprintf(o->settled.note, sizeof o->settled.note,
                  "strategy %.64s: optimizer %.300s, which it needs, in the place of %s",
                  o->strategy, o->settled.optimizer, OPT_OPTIMIZER);
@@ -61,10 +68,12 @@ static tg_status settle(struct run_options *o, const tg_spec *own, const char *n
 tg_status run_defaults_settle(struct run_options *o)
 {
     tg_spec *own = NULL;
+    char written[OPTIMIZER_OPTION_TEXT];
     o->settled = (struct run_settled){.warns = false};
-    if (options_given(o, "optimizer"))
-        TG_TRY(tg_registry_parse(TG_KIND_OPTIMIZER, o->optimizer, &own));
-    const tg_status status = settle(o, own, tg_registry_strategy_optimizer(o->strategy));
+    TG_TRY(optimizer_option_join(o, written));
+    if (written[0])
+        TG_TRY(tg_registry_parse(TG_KIND_OPTIMIZER, written, &own));
+    const tg_status status = settle(o, written, own, tg_registry_strategy_optimizer(o->strategy));
     tg_spec_free(own);
     return status;
 }

@@ -1,6 +1,7 @@
 /* What exists, collected from the rooms. */
 #include "telegrad/registry.h"
 #include "base/arg.h"
+#include "base/spec_value.h"
 #include "codec/codec_impl.h"
 #include "exchange/exchange.h"
 #include "feedback/feedback.h"
@@ -62,6 +63,37 @@ const tg_entry *const *tg_registry_entries(tg_kind kind, size_t *count_p)
     return valid(kind) ? kinds[kind].entries(count_p) : NULL;
 }
 
+static bool has(tg_kind kind, const char *name, size_t len)
+{
+    size_t count;
+    const tg_entry *const *entries = kinds[kind].entries(&count);
+    for (size_t i = 0; i < count; i++)
+        if (strlen(entries[i]->name) == len && memcmp(entries[i]->name, name, len) == 0)
+            return true;
+    return false;
+}
+
+/* The failure to find `text` among its kind; said otherwise if it names something of another. */
+static tg_status of_another_kind(tg_kind kind, const char *text, tg_status status)
+{
+    const size_t len = strcspn(text, ":");
+    if (has(kind, text, len))
+        return status;
+    for (tg_kind other = 0; other < TG_KIND_COUNT; other++) {
+        if (!has(other, text, len))
+            continue;
+        size_t count;
+        char list[TG__WORD_LIST] = "";
+        const tg_entry *const *entries = kinds[kind].entries(&count);
+        for (size_t i = 0; i < count; i++)
+            tg__word_list_add(list, entries[i]->name, strlen(entries[i]->name));
+        return tg_fail(status, "unknown %s \"%.*s\", which is %s %s: allowed: %s", kinds[kind].name,
+                       (int)len, text, strchr("aeiou", kinds[other].name[0]) ? "an" : "a",
+                       kinds[other].name, list);
+    }
+    return status;
+}
+
 tg_status tg_registry_parse(tg_kind kind, const char *text, tg_spec **spec_p)
 {
     TG__ARG(text);
@@ -71,7 +103,8 @@ tg_status tg_registry_parse(tg_kind kind, const char *text, tg_spec **spec_p)
     size_t count;
     const tg__method_def *def;
     const tg_entry *const *entries = kinds[kind].entries(&count);
-    if (kind == TG_KIND_METHOD)
-        return tg__method_parse(text, spec_p, &def);
-    return tg_spec_parse(kinds[kind].name, entries, count, text, spec_p);
+    const tg_status status = kind == TG_KIND_METHOD
+                                 ? tg__method_parse(text, spec_p, &def)
+                                 : tg_spec_parse(kinds[kind].name, entries, count, text, spec_p);
+    return status == TG_E_SPEC ? of_another_kind(kind, text, status) : status;
 }

@@ -358,4 +358,14 @@ TG_NODISCARD tg_status train_evaluate(const train_eval_job *job, const train_dat
 /* The models, for `telegrad models` and messages. */
 const tg_entry *const *train_models(size_t *count_p);
 
+/* ---- libraries ------------------------------------------------------------------------------- */
+
+/* A library that the trainer works with, in the version that was loaded; "none": built without. */
+typedef struct train_library {
+    const char *name;
+    char version[32];
+} train_library;
+#define TRAIN_LIBRARIES 3
+train_library train_library_version(size_t i);
+
 #endif

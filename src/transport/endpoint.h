@@ -48,9 +48,9 @@ TG_NODISCARD tg_status tg__pool_take(tg__pool *pool, void *item_p);
 void tg__pool_give(tg__pool *pool, void *item);
 void tg__pool_fini(tg__pool *pool); /* frees all records, given back or not */
 
-/* The first len characters of text as a time: a decimal number >= 0 and us, ms or s, at most an
- * hour. False, and *ns_p untouched, if it is none. Threads: any */
-bool tg__time_parse(const char *text, size_t len, int64_t *ns_p);
+/* The first len characters of text as a time (base/units.h) of at most an hour. False, and *ns_p
+ * untouched, if it is none. Threads: any */
+bool tg__delay_parse(const char *text, size_t len, int64_t *ns_p);
 
 #define TG__TIME_MAX_NS INT64_C(3600000000000) /* longest delay and jitter */
 

@@ -331,9 +331,9 @@ static uint64_t count_of(const tg_spec *spec, const char *key)
 static tg_status read_spec(faulty *f, const tg_spec *spec, int rank)
 {
     const char *delay = tg_spec_word(spec, "delay");
-    if (!tg__time_parse(delay, strlen(delay), &f->delay_ns))
-        return tg_fail(TG_E_SPEC, "delay=%.64s: allowed: a time in us, ms or s, at most 3600s",
-                       delay);
+    if (!tg__delay_parse(delay, strlen(delay), &f->delay_ns))
+        return tg_fail(TG_E_SPEC,
+                       "delay=%.64s: allowed: a time as 250us, 20ms, 1.5s, at most 3600s", delay);
     f->harm = (tg__harm){.drop = tg_spec_real(spec, "drop"),
                          .corrupt = tg_spec_real(spec, "corrupt"),
                          .truncate = tg_spec_real(spec, "truncate"),

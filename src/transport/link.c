@@ -1,53 +1,22 @@
 /* link = item {"," item}
  * item = rate | time | ("up" | "down") "=" rate | ("delay" | "jitter") "=" time
- * A rate alone sets up and down, a time alone sets delay; nothing may be set twice. */
+ * A rate alone sets up and down, a time alone sets delay; nothing may be set twice. Blanks around
+ * items do not count. */
 #include "transport/endpoint.h"
 #include "base/arg.h"
 #include "base/mem.h"
-#include "base/number.h"
+#include "base/units.h"
 #include <math.h>
 #include <string.h>
 
-#define ALLOWED                                                                                    \
-    "\"20mbit,10ms\" or \"up=5mbit,down=50mbit,delay=30ms,jitter=5ms\" with rates in kbit, mbit, " \
-    "gbit (at least 1 bit/s) and times in us, ms, s (at most 3600s)"
+#define ALLOWED                                                                              \
+    "\"20mbit,10ms\" or \"up=5mbit,down=50mbit,delay=30ms,jitter=5ms\" with " TG__UNITS_RATE \
+    " (at least 1 bit/s) and " TG__UNITS_TIME " (at most 3600s)"
 
-typedef struct unit {
-    const char *name;
-    double factor;
-} unit;
-
-static const unit rates[] = {{"kbit", 1e3}, {"mbit", 1e6}, {"gbit", 1e9}};
-static const unit times[] = {
-    {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}}; /* "s" last: it ends the others */
-
-static bool number_with_unit(const char *text, size_t len, const unit *units, size_t count,
-                             double *v_p)
-{
-    char number[64];
-    for (size_t i = 0; i < count; i++) {
-        size_t unit_len = strlen(units[i].name);
-        if (len <= unit_len || memcmp(text + len - unit_len, units[i].name, unit_len) != 0)
-            continue;
-        size_t n = len - unit_len;
-        if (n >= sizeof number)
-            return false;
-        memcpy(number, text, n);
-        number[n] = '\0';
-        double v;
-        if (!tg__real_parse(number, &v))
-            return false;
-        *v_p = v * units[i].factor;
-        return true;
-    }
-    return false;
-}
-
-bool tg__time_parse(const char *text, size_t len, int64_t *ns_p)
+bool tg__delay_parse(const char *text, size_t len, int64_t *ns_p)
 {
     double ns;
-    if (!number_with_unit(text, len, times, TG__COUNT(times), &ns) ||
-        !(ns >= 0 && ns <= (double)TG__TIME_MAX_NS))
+    if (!tg__time_parse(text, len, &ns) || ns > (double)TG__TIME_MAX_NS)
         return false;
     *ns_p = llround(ns);
     return true;
@@ -56,7 +25,7 @@ bool tg__time_parse(const char *text, size_t len, int64_t *ns_p)
 static bool rate_parse(const char *text, size_t len, double *bps_p)
 {
     double bps;
-    if (!number_with_unit(text, len, rates, TG__COUNT(rates), &bps) || !(bps >= 1 && isfinite(bps)))
+    if (!tg__rate_parse(text, len, &bps) || bps < 1)
         return false;
     *bps_p = bps;
     return true;
@@ -91,7 +60,7 @@ static unsigned parse_item(const char *item, size_t len, tg_link *link)
             link->down_bps = bps;
         return sets & (DELAY | JITTER) ? 0 : sets;
     }
-    if (tg__time_parse(item, len, &ns)) {
+    if (tg__delay_parse(item, len, &ns)) {
         if (!sets)
             sets = DELAY;
         if (sets & DELAY)
@@ -112,7 +81,10 @@ tg_status tg_link_parse(const char *text, tg_link *link_p)
     for (const char *item = text;; item++) {
         size_t len = strcspn(item, ",");
         int shown = len < 64 ? (int)len : 64;
-        unsigned sets = parse_item(item, len, &link);
+        size_t lead = TG__MIN(strspn(item, " "), len), tail = len;
+        while (tail > lead && item[tail - 1] == ' ')
+            tail--;
+        unsigned sets = parse_item(item + lead, tail - lead, &link);
         if (!sets)
             return tg_fail(TG_E_SPEC, "link \"%.64s\": \"%.*s\": allowed: " ALLOWED, text, shown,
                            item);

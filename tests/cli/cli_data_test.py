@@ -114,7 +114,7 @@ class Data(CliTest):
         self.assertNotIn("\x1b", done.stderr)
 
     def test_refused(self):
-        self.refused(2, ["data set pets", "allowed: mnist"], "data", "pets")
+        self.refused(2, ['unknown data set "pets"', "allowed: mnist"], "data", "pets")
         self.refused(2, ['unknown shard "zipf"', "allowed: iid, dirichlet, label, contiguous"], "data", GLYPHS, "--shard", "zipf")
         self.refused(2, ["--workers \"0\": allowed: 1 to 4096"], "data", GLYPHS, "--workers", "0")
         self.refused(2, ["1000 samples", "allowed"], "data", GLYPHS, "--shard", "label:classes=101", "--workers", "10")

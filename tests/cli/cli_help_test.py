@@ -1,7 +1,7 @@
 """Help screens fit a terminal of 24 rows and 80 columns and show an example."""
 import re
 import unittest
-from cli_tool import CliTest
+from cli_tool import CliTest, TINY, run
 
 COMMANDS = ("train", "compare", "eval", "methods", "models", "data", "bench", "report")
 
@@ -41,8 +41,37 @@ class Help(CliTest):
             for name in options:
                 self.assertIn("  --" + name, text)
 
+    def test_every_way_to_ask(self):
+        for command in ("train", "compare", "eval", "methods", "models", "data", "advise", "report", "bench", "bench codec",
+                        "bench train", "bench exchange"):
+            words = command.split()
+            text = self.ok(*words, "--help")
+            for asked in ([*words, "-h"], [*words, "--usage"], ["help", *words], [*words, "-qh"]):
+                if command == "bench" and asked[-1] == "-qh":
+                    continue
+                with self.subTest(asked=asked):
+                    self.assertEqual(self.ok(*asked), text)
+        for asked in ("-h", "--help", "help"):
+            self.assertEqual(self.ok(asked), self.ok("--help"))
+
     def test_version(self):
-        self.assertRegex(self.ok("--version"), r"^telegrad \d+\.\d+\.\d+\n$")
+        """The first line is the program's, for scripts; then what it was built with."""
+        lines = self.ok("--version").splitlines()
+        self.assertRegex(lines[0], r"^telegrad \d+\.\d+\.\d+$")
+        self.assertRegex(lines[1], r"^CPU level (ref|avx2|avx512)$")
+        rest = dict(line.split(" ", 1) for line in lines[2:])
+        self.assertEqual(list(rest), ["oneDNN", "zlib", "liblzma", "jansson", "MPI"])
+        for name, version in rest.items():
+            self.assertRegex(version, r"\d+\.\d+|^none$", name)
+        self.assertEqual(self.ok("-V").splitlines()[0], lines[0])
+
+    def test_quiet_and_verbose(self):
+        """Remarks are for terminals, or for who asks; quiet silences warnings as well."""
+        base = ("train", *TINY, "--model", "mlp:hidden=8", "--epochs", "1")
+        self.assertEqual(run(*base).stderr, "")
+        self.assertIn("epoch 1: train loss", run(*base, "-v").stderr)
+        self.assertEqual(run(*base, "-q", "-v").stderr, "")
+        self.assertRegex(run(*base[:1], "--data", "mnits", "-q").stderr, "unknown data set")
 
 
 if __name__ == "__main__":

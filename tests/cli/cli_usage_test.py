@@ -3,7 +3,7 @@ import os
 import string
 import unittest
 import mpi_tool
-from cli_tool import CliTest, TINY
+from cli_tool import CliTest, TINY, records
 
 TRAIN = [
     (["--no-such-option"], ["unrecognized option '--no-such-option'"]),
@@ -30,7 +30,8 @@ TRAIN = [
     (["--nodes", "0"], ["--nodes=0", "1 <= nodes <= 4096"]),
     (["--nodes", "some"], ["--nodes", "some"]),
     (["--nodes", "auto", "--workers", "2"], ["--nodes auto without mpirun", "allowed: --nodes N"]),
-    (["--fusion", "64KB"], ['--fusion "64KB"', "as 500000, 64K, 4M"]),
+    (["--fusion", "4Mbit"], ['--fusion "4Mbit"', "as 500000, 64K, 4MiB (of 1024), 4MB (of 1000)"]),
+    (["--fusion", "0.3K"], ['--fusion "0.3K"', "allowed: auto, or 1 to 4096M bytes"]),
     (["--fusion", "99999999999999999999"], ['--fusion "9999', "or 1 to 4096M bytes"]),
     (["--method", "magic"], ['unknown method "magic"', "allowed: ", "dense", "dgc"]),
     (["--method", "topk:size=1"], ['unknown key "size"', "allowed: density"]),
@@ -40,6 +41,11 @@ TRAIN = [
     (["--strategy", "none"], ['unknown strategy "none"', "allowed: ssgd"]),
     (["--strategy", "cd:k=-1"], ["k=-1", "allowed: 0 <= k"]),
     (["--optimizer", "sgd:lr=fast"], ["lr=fast", "not a finite decimal number"]),
+    (["--lr", "0.1", "--optimizer", "adam:lr=0.2"], ["--lr 0.1 with --optimizer adam:lr=0.2", "two rates", "allowed: one of them"]),
+    (["--optimizer", "sgd:momentum=0.5,lr=0.2", "--lr", "0.1"], ["two rates"]),
+    (["--lr", "fast"], ["--lr fast", "not a finite decimal number"]),
+    (["--lr", "-1"], ["--lr -1", "lr=-1: allowed: "]),
+    (["--lr", "0.1,momentum=0"], ["--lr", "allowed: a number"]),
     (["--lr-schedule", "up"], ['unknown lr-schedule "up"', "allowed: constant"]),
     (["--lr-schedule", "step:at=3ep+2ep"], ["at=3ep+2ep", "2ep is step", "in ascending order"]),
     (["--lr-scale", "cubic"], ['--lr-scale "cubic"', "allowed: none, sqrt, linear"]),
@@ -64,6 +70,29 @@ TRAIN = [
     (["--epochs", "0"], ["--epochs 0 without --steps", "allowed: "]),
     (["--save-every", "5"], ["--save-every 5 without --save", "allowed: with --save DIR"]),
     (["--method", "dgc:momentum=0.9", "--optimizer", "sgd:lr=0.1,momentum=0.5"], ["0.9", "0.5", "momentum"]),
+]
+
+NEAR = [
+    (["tarin"], '"train"'),
+    (["help", "reprot"], '"report"'),
+    (["bench", "code"], '"codec"'),
+    (["train", "--methd", "dgc"], "'--method'"),
+    (["train", "--no-evl"], "'--no-eval'"),
+    (["compare", "--worker=2", "--rnu", "method=dense"], "'--run'"),
+    (["eval", "--wieghts", "x"], "'--weights'"),
+    (["bench", "codec", "--treads", "2"], "'--threads'"),
+    (["report", "x", "--tilte", "x"], "'--title'"),
+    (["train", "--method", "dcg"], '"dgc"'),
+    (["train", "--method", "topk:densty=0.1"], '"density"'),
+    (["train", "--method", "topk:exchange=allgahter"], '"allgather"'),
+    (["train", "--strategy", "dilco"], '"diloco"'),
+    (["train", "--optimizer", "adm"], '"adam"'),
+    (["train", "--lr-schedule", "cosin"], '"cosine"'),
+    (["train", "--model", "resnet"], '"resnet20"'),
+    (["train", "--data", "mnits"], '"mnist"'),
+    (["train", "--overlap", "bakward"], '"backward"'),
+    (["train", "--driver", "tread"], '"thread"'),
+    (["compare", "--run", "stratgy=cd"], '"strategy"'),
 ]
 
 COMPARE = [
@@ -121,12 +150,52 @@ class Usage(CliTest):
         self.refused(2, ['unknown name "magic"'], "methods", "magic")
 
     def test_no_short_options(self):
-        """None is documented: each would be a second name that nobody can take away again."""
+        """But -h, -q and -v, which all commands have: each would be a second name that nobody can take away again."""
         for command in (["train"], ["compare"], ["eval"], ["methods"], ["models"], ["data"], ["bench", "codec"],
                         ["bench", "train"]):
-            for letter in string.ascii_lowercase:
+            for letter in set(string.ascii_lowercase) - set("hqv"):
                 with self.subTest(command=command, letter=letter):
-                    self.refused(2, [f"invalid option -- '{letter}'"], *command, "-" + letter)
+                    self.refused(2, [f"unrecognized option '-{letter}'"], *command, "-" + letter)
+
+    def test_near_misses(self):
+        """The message says what was probably meant."""
+        for args, meant in NEAR:
+            with self.subTest(args=args):
+                self.refused(2, [f"did you mean {meant}? ", "allowed: " if meant[0] == '"' else "see telegrad"], *args)
+        self.assertNotIn("did you mean", self.refused(2, ["allowed: "], "walk"))
+
+    def test_of_another_kind(self):
+        self.refused(2, ['unknown method "cd", which is a strategy: allowed: dense'], "train", "--method", "cd:k=5")
+        self.refused(2, ['unknown strategy "sgd", which is an optimizer'], "train", "--strategy", "sgd")
+
+    def test_values_with_units(self):
+        """Each is taken: what fails is what comes after."""
+        for args in (["--link", "100Mbps"], ["--link", "1Gbit"], ["--link", "1 Gbit/s, 20 ms"], ["--link", "12.5MB/s"],
+                     ["--fusion", "4MB"], ["--fusion", "4MiB"], ["--fusion", "64 kb"], ["--method", "topk:density=1%"],
+                     ["--timeout", "30s"], ["--timeout", "500 ms"], ["--timeout", "2min"], ["--link-of", "0=5 Mbit/s"],
+                     ["--clock", "virtual", "--tau", "20 ms"]):
+            with self.subTest(args=args):
+                self.refused(1, ["--out"], "train", *args, "--out", self.path("none/x"))
+        self.refused(2, ['"100MBPS"', "12.5MB/s with a capital B"], "train", "--link", "100MBPS")
+        self.refused(2, ['--timeout "3min 5s"', "allowed: a number of seconds, or a time as 500ms"], "train", "--timeout", "3min 5s")
+        plan = [self.ok("train", "--dry-run", "--json", "--method", "topk:density=" + d) for d in ("1%", "0.01")]
+        self.assertEqual(*plan)
+
+    def test_lr(self):
+        """Goes into the optimizer, whichever is given first; the default one keeps its momentum."""
+        def optimizer(*args):
+            self.ok("train", *TINY, "--model", "mlp:hidden=8", "--steps", "1", "--no-eval", "--out", self.path("r"), *args)
+            return records(self.path("r"))[0]["optimizer"]
+        self.assertEqual(optimizer("--lr", "0.02"), optimizer("--optimizer", "sgd:lr=0.02,momentum=0.9"))
+        self.assertEqual(optimizer("--lr", "2%"), optimizer("--optimizer", "sgd:lr=0.02,momentum=0.9"))
+        self.assertEqual(optimizer("--lr", "0.02", "--optimizer", "adam"), optimizer("--optimizer", "adam:lr=0.02"))
+        self.assertEqual(optimizer("--optimizer", "adam:beta1=0.5", "--lr", "0.02"),
+                         optimizer("--optimizer", "adam:beta1=0.5,lr=0.02"))
+        self.assertEqual(optimizer("--optimizer", "adam:lr=0.02", "--lr", "0.020"), optimizer("--optimizer", "adam:lr=0.02"))
+        self.ok("compare", *TINY, "--model", "mlp:hidden=8", "--steps", "1", "--no-eval", "--out", self.path("r"), "--lr", "0.02",
+                "--run", "name=a", "--run", "name=b;lr=0.03", "--run", "name=c;optimizer=adam")
+        rates = [r["optimizer"].split(",")[0] for r in records(self.path("r")) if r["type"] == "start"]
+        self.assertEqual(rates, ["sgd:lr=0.02", "sgd:lr=0.03", "adam:lr=0.02"])
 
     def test_files(self):
         none = self.path("none")

@@ -3,23 +3,28 @@
 #include <stdio.h>
 #include <string.h>
 
+enum { SETS_MAX = 32 };
+
 static tg_status find_set(const char *text, size_t len, const data_set **set_p)
 {
-    char list[512] = "";
-    size_t count, used = 0;
+    const tg_entry *entries[SETS_MAX];
+    size_t count;
+    tg_spec *spec = NULL;
     const data_set *const *sets = data_sets(&count);
+    count = count < SETS_MAX ? count : SETS_MAX;
     for (size_t i = 0; i < count; i++) {
-        const char *name = sets[i]->entry->name;
-        if (strlen(name) == len && memcmp(name, text, len) == 0) {
+        entries[i] = sets[i]->entry;
+        if (strlen(entries[i]->name) == len && memcmp(entries[i]->name, text, len) == 0) {
             *set_p = sets[i];
             return TG_OK;
         }
-        if (used < sizeof list)
-            used +=
-                (size_t)snprintf(list + used, sizeof list - used, "%s%s", used ? ", " : "", name);
     }
-    return tg_fail(TG_E_SPEC, "data set %.*s: allowed: %s (NAME:PATH says where the files are)",
-                   (int)(len < 200 ? len : 200), text, list);
+    char name[65]; /* as much as the message shows */
+    snprintf(name, sizeof name, "%.*s", (int)(len < 64 ? len : 64), text);
+    const tg_status status = tg_spec_parse("data set", entries, count, name, &spec);
+    tg_spec_free(spec);
+    return tg_fail(status == TG_OK ? TG_E_SPEC : status, "%s (NAME:PATH says where the files are)",
+                   tg_error());
 }
 
 /* Whether text begins with letters and "=". */

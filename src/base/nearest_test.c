@@ -1,0 +1,67 @@
+/* The word that was meant. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include "base/nearest.h"
+#include <string.h>
+
+/* The word of words ("a|b") that is near wanted; "" for none. */
+static const char *near(const char *wanted, const char *words)
+{
+    static tg__nearest n;
+    tg__nearest_begin(&n, wanted);
+    tg__nearest_offer_list(&n, words);
+    return n.word;
+}
+
+static void edits_are_counted(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *wanted, *words, *meant;
+    } cases[] = {
+        {"densty", "density|values|warmup", "density"}, /* added */
+        {"densitty", "density", "density"},             /* removed */
+        {"dcg", "dense|dgc|csc", "dgc"},                /* swapped: one edit */
+        {"tarin", "train|data", "train"},
+        {"wermup", "density|warmup", "warmup"}, /* changed */
+        {"Topk", "dense|topk", "topk"},
+        {"top-k", "topk|blocktopk", "topk"},
+        {"vgg", "lenet5|vgg11", "vgg11"}, /* begins it */
+        {"resnet", "vgg11|resnet20|resnet18", "resnet20"},
+        {"stratgeies", "methods|strategies", "strategies"},
+        {"cd", "cdd|cd", "cd"}, /* fewest edits */
+        {"ad", "od|cd", "od"},  /* the first of two */
+        {"magic", "dense|topk", ""},
+        {"walk", "train|data|advise", ""},
+        {"x", "k", ""}, /* all of it is another */
+        {"", "k", ""},
+        {"k", "", ""},
+        {"abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvw", "abc", ""},
+        {"abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstu",
+         "abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstv",
+         "abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstv"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        assert_string_equal(near(cases[i].wanted, cases[i].words), cases[i].meant);
+    assert_string_equal(near("dense", NULL), "");
+}
+
+static void hint_is_a_question(void **state)
+{
+    (void)state;
+    tg__nearest n;
+    tg__nearest_begin(&n, "densty");
+    assert_string_equal(tg__nearest_hint(&n), "");
+    tg__nearest_offer(&n, "density=", 7);
+    assert_string_equal(tg__nearest_hint(&n), "did you mean \"density\"? ");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(edits_are_counted),
+                                       cmocka_unit_test(hint_is_a_question)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
