@@ -21,12 +21,13 @@ typedef enum tg_kind {
 
 /* What one wants to know before choosing a method; a row of docs/methods.md. */
 typedef struct tg_method_card {
-    const char *sends; /* what goes over the wire */
-    const char *bits;  /* an element, at its defaults */
-    const char *keeps; /* state between steps, in vectors of the model's size */
-    const char *cost;  /* of encoding and its exchange: passes, rounds, one-way delays */
-    const char *use;   /* when to take it */
-    const char *limit; /* the known algorithm that it becomes, or what holds exactly */
+    const char *sends;  /* what goes over the wire */
+    const char *bits;   /* an element, at its defaults */
+    const char *keeps;  /* state between steps, in vectors of the model's size */
+    const char *cost;   /* of encoding and its exchange: passes, rounds, one-way delays */
+    const char *use;    /* when to take it */
+    const char *limit;  /* the known algorithm that it becomes, or what holds exactly */
+    const char *family; /* "dense", "quantisation", "signs", "sparsification" or "low rank" */
 } tg_method_card;
 
 /* The card of a method; NULL if there is no method of that name. Static.

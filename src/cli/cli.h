@@ -15,7 +15,7 @@ enum {
 int cmd_train(int argc, char **argv);
 int cmd_compare(int argc, char **argv);
 int cmd_eval(int argc, char **argv);
-int cmd_methods(int argc, char **argv);
+int cmd_methods(int argc, char **argv); /* of all kinds but models: argv[0] says which */
 int cmd_models(int argc, char **argv);
 int cmd_data(int argc, char **argv);
 int cmd_bench(int argc, char **argv);
@@ -23,7 +23,7 @@ int cmd_advise(int argc, char **argv);
 int cmd_report(int argc, char **argv);
 int cmd_bench_train(int argc, char **argv);    /* of cmd_bench: argv[0] is "train" */
 int cmd_bench_exchange(int argc, char **argv); /* likewise, "exchange" */
-extern const char help_advise[];
+extern const char help_advise[], help_kinds[];
 extern const char help_bench_train[], help_bench_exchange[];
 
 /* The screens of --help; each fits 24 rows of 80 columns and ends with an example. */

@@ -1,31 +1,26 @@
-/* telegrad methods: everything that the registry holds, for people and as JSON; the methods as the
- * table of docs/methods.md. */
+/* telegrad methods, strategies, exchanges, codecs, ...: what the registry holds of a kind, for
+ * people and as JSON; the methods as the table of docs/methods.md. */
 #include "cli/cli.h"
 #include "cli/console.h"
 #include "cli/entry.h"
 #include "cli/methods_card.h"
 #include "cli/options.h"
 #include <jansson.h>
-#include <math.h>
 #include <string.h>
 
 struct methods_options {
+    int kind;
     bool json, markdown;
     char **names; /* (count) */
     size_t count;
 };
 
-#define KINDS (KIND_MODEL + 1)
+/* ---- what was asked for ---------------------------------------------------------------------- */
 
-static const char *kind_name(int kind)
+/* As JSON, `methods` is all of the registry, and names of any kind, or of a whole kind, choose. */
+static bool spans_all(const struct methods_options *o)
 {
-    return kind < TG_KIND_COUNT ? tg_kind_name((tg_kind)kind) : "model";
-}
-
-static const tg_entry *const *kind_entries(int kind, size_t *count_p)
-{
-    return kind < TG_KIND_COUNT ? tg_registry_entries((tg_kind)kind, count_p)
-                                : train_models(count_p);
+    return o->kind == TG_KIND_METHOD && o->json;
 }
 
 static bool wanted(const void *arg, const tg_entry *entry)
@@ -37,119 +32,35 @@ static bool wanted(const void *arg, const tg_entry *entry)
     return o->count == 0;
 }
 
-/* Whether all entries of a kind were asked for, by its name. */
 static bool wanted_kind(const struct methods_options *o, int kind)
 {
     for (size_t i = 0; i < o->count; i++)
-        if (strcmp(o->names[i], kind_name(kind)) == 0)
+        if (strcmp(o->names[i], entry_kind(kind)) == 0)
             return true;
     return false;
 }
 
-static tg_status check_names(const struct methods_options *o)
+static tg_status check_name(const struct methods_options *o, const char *name)
 {
-    for (size_t i = 0; i < o->count; i++) {
-        bool found = false;
-        for (int kind = 0; kind < KINDS; kind++) {
-            size_t count;
-            const tg_entry *const *entries = kind_entries(kind, &count);
-            found = found || strcmp(kind_name(kind), o->names[i]) == 0;
-            for (size_t e = 0; e < count; e++)
-                found = found || strcmp(entries[e]->name, o->names[i]) == 0;
-        }
-        if (!found)
-            return tg_fail(TG_E_SPEC,
-                           "unknown name \"%.64s\": allowed: those that telegrad "
-                           "methods lists",
-                           o->names[i]);
+    if (entry_find(o->kind, name))
+        return TG_OK;
+    for (int kind = 0; kind < KINDS && spans_all(o); kind++)
+        if (strcmp(entry_kind(kind), name) == 0 || entry_find(kind, name))
+            return TG_OK;
+    return entry_unknown(o->kind, name);
+}
+
+/* ---- printing -------------------------------------------------------------------------------- */
+
+static tg_status print_text(const struct methods_options *o)
+{
+    if (o->count > 0) {
+        for (size_t i = 0; i < o->count; i++)
+            TG_TRY(entry_print(o->kind, entry_find(o->kind, o->names[i]), console_out_columns()));
+        return TG_OK;
     }
-    return TG_OK;
-}
-
-/* The entry with all defaults in normal form; it was read back, so the defaults hold. */
-static tg_status default_spec(int kind, const tg_entry *entry, tg_spec **spec_p)
-{
-    size_t count;
-    const tg_entry *const *entries = kind_entries(kind, &count);
-    tg_spec *spec = NULL, *again = NULL;
-    TG_TRY(tg_spec_parse(kind_name(kind), entries, count, entry->name, &spec));
-    tg_status status = tg_spec_parse(kind_name(kind), entries, count, tg_spec_text(spec), &again);
-    tg_spec_free(spec);
-    TG_TRY(status);
-    *spec_p = again;
-    return TG_OK;
-}
-
-/* ---- text ------------------------------------------------------------------------------------ */
-
-static const char *const type_names[] = {
-    [TG_KEY_INT] = "integer",   [TG_KEY_REAL] = "real",         [TG_KEY_FLAG] = "flag",
-    [TG_KEY_CHOICE] = "choice", [TG_KEY_DURATION] = "duration", [TG_KEY_SPEC] = "spec"};
-
-static bool has_range(const tg_key *key)
-{
-    return key->type == TG_KEY_INT || key->type == TG_KEY_REAL || key->type == TG_KEY_DURATION;
-}
-
-/* A bound as short as it reads back: powers of two and the like stay readable. */
-static const char *bound(double v, char text[32])
-{
-    snprintf(text, 32, fabs(v) < 1e15 ? "%.10g" : "%.3g", v);
-    return text;
-}
-
-static void print_allowed(const tg_key *key)
-{
-    char low[32], high[32];
-    if (key->type == TG_KEY_CHOICE) {
-        printf("%s", key->choices);
-    } else if (key->type == TG_KEY_FLAG) {
-        printf("yes|no");
-    } else if (!has_range(key)) {
-        printf("%s", type_names[key->type]);
-    } else {
-        printf("%s", type_names[key->type]);
-        /* From 1e15 on a bound is there for the machine's sake. */
-        if (isfinite(key->min) && fabs(key->min) < 1e15)
-            printf(" %s %s", key->min_open ? ">" : ">=", bound(key->min, low));
-        if (isfinite(key->max) && fabs(key->max) < 1e15)
-            printf("%s <= %s", isfinite(key->min) ? "," : "", bound(key->max, high));
-        if (key->choices)
-            printf(" or %s", key->choices);
-    }
-}
-
-void print_entry(int kind, const tg_entry *entry)
-{
-    printf("  %s: %s\n", entry->name, entry->summary);
-    if (kind == TG_KIND_METHOD)
-        methods_card_print(tg_registry_method_card(entry->name));
-    if (kind == TG_KIND_STRATEGY)
-        printf("      method where none is named: %s\n", tg_registry_strategy_method(entry->name));
-    for (const tg_key *key = entry->keys; key && key->name; key++) {
-        printf("      %s%s%s  (", key->name, key->def ? "=" : "", key->def ? key->def : "");
-        print_allowed(key);
-        printf(")  %s\n", key->help ? key->help : "");
-    }
-    if (entry->source && entry->source[0])
-        printf("      source: %s\n", entry->source);
-}
-
-static tg_status print_all(const struct methods_options *o)
-{
-    for (int kind = 0; kind < KINDS; kind++) {
-        size_t count;
-        bool headed = false;
-        const tg_entry *const *entries = kind_entries(kind, &count);
-        for (size_t i = 0; i < count; i++) {
-            if (!wanted_kind(o, kind) && !wanted(o, entries[i]))
-                continue;
-            if (!headed)
-                printf("%s\n", kind_name(kind));
-            headed = true;
-            print_entry(kind, entries[i]);
-        }
-    }
+    entry_print_table(o->kind, console_out_columns());
+    printf("\ntelegrad %s NAME tells the keys, ranges and source of one\n", entry_kinds(o->kind));
     return TG_OK;
 }
 
@@ -161,91 +72,17 @@ static tg_status print_markdown(const struct methods_options *o)
     return TG_OK;
 }
 
-/* ---- JSON ------------------------------------------------------------------------------------ */
-
-/* Appends item (taken over); NULL when anything is. */
-static json_t *append(json_t *list, json_t *item)
-{
-    if (list && json_array_append_new(list, item) == 0)
-        return list;
-    if (!list)
-        json_decref(item);
-    json_decref(list);
-    return NULL;
-}
-
-/* Adds the members of `more` (taken over); NULL when anything is. */
-static json_t *join(json_t *object, json_t *more)
-{
-    if (object && (!more || json_object_update(object, more) != 0)) {
-        json_decref(object);
-        object = NULL;
-    }
-    json_decref(more);
-    return object;
-}
-
-static json_t *real(double v)
-{
-    return isfinite(v) ? json_real(v) : json_null();
-}
-
-static json_t *choices_json(const tg_key *key)
-{
-    json_t *list = json_array();
-    const char *p = key->type == TG_KEY_FLAG ? "yes|no" : key->choices;
-    while (list && p && *p) {
-        size_t len = strcspn(p, "|");
-        list = append(list, json_stringn(p, len));
-        p += len + (p[len] == '|');
-    }
-    return list;
-}
-
-static json_t *key_json(const tg_key *key)
-{
-    json_t *object =
-        json_pack("{s:s, s:s, s:s?, s:s}", "name", key->name, "type", type_names[key->type],
-                  "default", key->def, "help", key->help ? key->help : "");
-    if (has_range(key))
-        object = join(object, json_pack("{s:o, s:o, s:b}", "min", real(key->min), "max",
-                                        real(key->max), "min_open", (int)key->min_open));
-    if (key->type == TG_KEY_FLAG || key->choices)
-        object = join(object, json_pack("{s:o}", "choices", choices_json(key)));
-    return object;
-}
-
-tg_status entry_json(int kind, const tg_entry *entry, json_t **object_p)
-{
-    tg_spec *spec = NULL;
-    TG_TRY(default_spec(kind, entry, &spec));
-    json_t *keys = json_array();
-    for (const tg_key *key = entry->keys; keys && key && key->name; key++)
-        keys = append(keys, key_json(key));
-    json_t *object = json_pack("{s:s, s:s, s:s, s:s, s:o}", "name", entry->name, "summary",
-                               entry->summary, "source", entry->source ? entry->source : "", "spec",
-                               tg_spec_text(spec), "keys", keys);
-    tg_spec_free(spec);
-    if (kind == TG_KIND_METHOD)
-        object = join(object, json_pack("{s:o}", "card",
-                                        methods_card_json(tg_registry_method_card(entry->name))));
-    if (kind == TG_KIND_STRATEGY)
-        object =
-            join(object, json_pack("{s:s}", "method", tg_registry_strategy_method(entry->name)));
-    if (!object)
-        return tg_fail(TG_E_NOMEM, "out of memory: %s", entry->name);
-    *object_p = object;
-    return TG_OK;
-}
-
 static tg_status fill_json(const struct methods_options *o, json_t *all)
 {
     for (int kind = 0; kind < KINDS; kind++) {
         size_t count;
-        const tg_entry *const *entries = kind_entries(kind, &count);
-        json_t *list = json_array(), *object = NULL;
-        if (json_object_set_new(all, kind_name(kind), list) != 0)
-            return tg_fail(TG_E_NOMEM, "out of memory: %s", kind_name(kind));
+        const tg_entry *const *entries = entries_of(kind, &count);
+        json_t *list, *object = NULL;
+        if (kind != o->kind && !spans_all(o))
+            continue;
+        list = json_array();
+        if (json_object_set_new(all, entry_kind(kind), list) != 0)
+            return tg_fail(TG_E_NOMEM, "out of memory: %s", entry_kinds(kind));
         for (size_t i = 0; i < count; i++) {
             if (!wanted_kind(o, kind) && !wanted(o, entries[i]))
                 continue;
@@ -260,8 +97,8 @@ static tg_status fill_json(const struct methods_options *o, json_t *all)
 static tg_status print_json(const struct methods_options *o)
 {
     json_t *all = json_pack("{s:s}", "version", tg_version());
-    tg_status status =
-        all ? fill_json(o, all) : tg_fail(TG_E_NOMEM, "out of memory: list of methods");
+    tg_status status = all ? fill_json(o, all)
+                           : tg_fail(TG_E_NOMEM, "out of memory: list of %s", entry_kinds(o->kind));
     if (status == TG_OK && json_dumpf(all, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(17)) != 0)
         status = tg_fail(TG_E_IO, "standard output cannot be written");
     putchar('\n');
@@ -293,20 +130,31 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     return ARGP_ERR_UNKNOWN;
 }
 
+static tg_status print(const struct methods_options *o)
+{
+    for (size_t i = 0; i < o->count; i++)
+        TG_TRY(check_name(o, o->names[i]));
+    TG_TRY(o->markdown ? print_markdown(o) : o->json ? print_json(o) : print_text(o));
+    return fflush(stdout) == 0 && !ferror(stdout)
+               ? TG_OK
+               : tg_fail(TG_E_IO, "standard output cannot be written");
+}
+
 int cmd_methods(int argc, char **argv)
 {
-    static const struct argp_option list[] = {
-        {.name = "json", .key = JSON}, {.name = "markdown", .key = MARKDOWN}, {0}};
-    const struct argp parser = {.options = list, .parser = parse};
-    struct methods_options o = {0};
-    int parsed = options_parse(&parser, "methods", help_methods, argc, argv, &o);
+    /* --markdown is methods' alone. */
+    static const struct argp_option methods[] = {{.name = "json", .key = JSON},
+                                                 {.name = "markdown", .key = MARKDOWN},
+                                                 {0}},
+                                    others[] = {{.name = "json", .key = JSON}, {0}};
+    struct methods_options o = {.kind = entry_kind_find(argv[0])};
+    const bool is_methods = o.kind == TG_KIND_METHOD;
+    const struct argp parser = {.options = is_methods ? methods : others, .parser = parse};
+    const int parsed = options_parse(&parser, entry_kinds(o.kind),
+                                     is_methods ? help_methods : help_kinds, argc, argv, &o);
     if (parsed >= 0)
         return parsed;
-    tg_status status = check_names(&o);
-    if (status == TG_OK)
-        status = o.markdown ? print_markdown(&o) : o.json ? print_json(&o) : print_all(&o);
-    if (status == TG_OK && (fflush(stdout) != 0 || ferror(stdout)))
-        status = tg_fail(TG_E_IO, "standard output cannot be written");
+    const tg_status status = print(&o);
     if (status != TG_OK)
         console_error("%s", tg_error());
     return cli_exit_status(status);

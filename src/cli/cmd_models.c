@@ -88,6 +88,10 @@ static tg_status make(const struct models_options *o, const char *text, struct m
     struct made made = {.m = NULL};
     model_input in;
     tg_spec *spec;
+    char name[64];
+    snprintf(name, sizeof name, "%.*s", (int)strcspn(text, ":"), text);
+    if (!entry_find(KIND_MODEL, name))
+        return entry_unknown(KIND_MODEL, name);
     TG_TRY(model_parse(text, &spec));
     made.entry = tg_spec_entry(spec);
     snprintf(made.spec, sizeof made.spec, "%s", tg_spec_text(spec));
@@ -158,7 +162,7 @@ static tg_status print_one(void *arg, const struct made *made)
     if (*later)
         putchar('\n');
     *later = true;
-    print_entry(KIND_MODEL, made->entry);
+    TG_TRY(entry_print(KIND_MODEL, made->entry, console_out_columns()));
     input_text(made, text, sizeof text);
     printf("\n%s (%s)\n%s parameters in %zu tensors, %s a sample\n\n", made->spec, text,
            format_count(m->params_total).text, trained(m),
@@ -257,10 +261,8 @@ static tg_status print(const struct models_options *o)
     }
     if (o->count)
         return for_all(o, print_one, &later);
-    size_t count;
-    const tg_entry *const *entries = train_models(&count);
-    for (size_t i = 0; i < count; i++)
-        print_entry(KIND_MODEL, entries[i]);
+    entry_print_table(KIND_MODEL, console_out_columns());
+    puts("\ntelegrad models NAME tells the keys, tensors and operations of one");
     return TG_OK;
 }
 

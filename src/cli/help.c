@@ -9,8 +9,9 @@ const char help_main[] =
     "  train      train a network; prints the result, writes records of the run\n"
     "  compare    train the same network several ways; prints one table\n"
     "  eval       test the weights of a checkpoint or of a file\n"
-    "  methods    what there is: methods, codecs, strategies, their keys and papers\n"
-    "  models     networks to train, their tensors, parameters and operations\n"
+    "  methods    how gradients are compressed: what there is, its keys and papers;\n"
+    "             likewise strategies, exchanges, codecs, feedbacks, optimizers,\n"
+    "             lr-schedules and models\n"
     "  data       what can be trained on, and where it was found\n"
     "  bench      how fast codecs, training steps and exchanges are\n"
     "  advise     which strategy and method pay over a network, and why\n"
@@ -96,22 +97,33 @@ const char help_eval[] =
 
 const char help_methods[] =
     "Usage: telegrad methods [--json | --markdown] [NAME]...\n"
-    "List methods, codecs, feedbacks, exchanges, strategies, optimizers, schedules\n"
-    "and models with their keys, defaults, ranges and papers; with NAMEs only those\n"
-    "(optimizer and lr-schedule name all of that kind).\n"
+    "List the methods of compression, a line each; of those named all that is known:\n"
+    "what it sends and keeps, bits an element, cost, when to use it, the algorithm\n"
+    "that it becomes in the limit, its keys with defaults and ranges, its paper.\n"
     "A spec string is a name and keys, NAME:key=value,key=value; durations are steps\n"
-    "(200) or epochs (4ep).\n"
-    "Of a method also: what it sends and keeps, bits an element, cost, when to use\n"
-    "it, and the algorithm that it becomes in the limit.\n"
-    "  --json     as one JSON object\n"
+    "(200) or epochs (4ep), 1% is 0.01.\n"
+    "  --json     all of it as one JSON object, with strategies, codecs, exchanges\n"
+    "             and so on; NAMEs may be of any kind, or kinds (strategy)\n"
     "  --markdown the table of methods in docs/methods.md\n"
+    "See also: telegrad strategies, exchanges, codecs, feedbacks, optimizers,\n"
+    "lr-schedules, models.\n"
     "Example:\n"
-    "  telegrad methods dgc cd\n";
+    "  telegrad methods dgc\n";
+
+const char help_kinds[] =
+    "Usage: telegrad strategies [--json] [NAME]...\n"
+    "       telegrad exchanges | codecs | feedbacks | optimizers | lr-schedules ...\n"
+    "List all of a kind, a line each; of those named the keys, with defaults and\n"
+    "ranges, and the paper. A spec string is a name and keys: NAME:key=value,\n"
+    "key=value; durations are steps (200) or epochs (4ep), 1% is 0.01.\n"
+    "  --json     as one JSON object\n"
+    "Example:\n"
+    "  telegrad strategies cd\n";
 
 const char help_models[] =
     "Usage: telegrad models [OPTION]... [SPEC]...\n"
-    "List the networks that can be trained; of those named, their tensors, parameters\n"
-    "and operations (of a forward pass, a sample; a multiplication with its addition\n"
+    "List the networks that can be trained; of those named, tensors, parameters and\n"
+    "operations (of a forward pass, a sample; a multiplication with its addition\n"
     "is two). SPEC is NAME or NAME:key=value,... as in telegrad train --model.\n"
     "  --input HxWxC:N    images of that height, width and channels, N classes; or\n"
     "  --input T:N        T tokens of N different ones (the model's papers' data)\n"

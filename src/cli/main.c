@@ -10,9 +10,12 @@
 static const struct command {
     const char *name;
     int (*run)(int argc, char **argv);
-} commands[] = {{"train", cmd_train},     {"compare", cmd_compare}, {"eval", cmd_eval},
-                {"methods", cmd_methods}, {"models", cmd_models},   {"data", cmd_data},
-                {"bench", cmd_bench},     {"advise", cmd_advise},   {"report", cmd_report}};
+} commands[] = {
+    {"train", cmd_train},          {"compare", cmd_compare},    {"eval", cmd_eval},
+    {"methods", cmd_methods},      {"strategies", cmd_methods}, {"exchanges", cmd_methods},
+    {"codecs", cmd_methods},       {"feedbacks", cmd_methods},  {"optimizers", cmd_methods},
+    {"lr-schedules", cmd_methods}, {"models", cmd_models},      {"data", cmd_data},
+    {"bench", cmd_bench},          {"advise", cmd_advise},      {"report", cmd_report}};
 
 #define COMMANDS (sizeof commands / sizeof commands[0])
 

@@ -1,5 +1,4 @@
 #include "cli/methods_card.h"
-#include <stdio.h>
 
 /* The fields in the order they are shown. */
 static const struct {
@@ -21,16 +20,16 @@ static const char *field(const tg_method_card *card, size_t i)
     return text ? text : "";
 }
 
-void methods_card_print(const tg_method_card *card)
+void methods_card_print(const tg_method_card *card, FILE *out)
 {
     for (size_t i = 0; i < FIELDS; i++)
         if (field(card, i)[0])
-            printf("      %-6s %s\n", fields[i].name, field(card, i));
+            fprintf(out, "      %-6s %s\n", fields[i].name, field(card, i));
 }
 
 json_t *methods_card_json(const tg_method_card *card)
 {
-    json_t *object = json_object();
+    json_t *object = json_pack("{s:s}", "family", card->family);
     for (size_t i = 0; object && i < FIELDS; i++)
         if (json_object_set_new(object, fields[i].name, json_string(field(card, i))) != 0) {
             json_decref(object);

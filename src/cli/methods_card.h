@@ -4,10 +4,11 @@
 #define TG_CLI_METHODS_CARD_H
 
 #include <jansson.h>
+#include <stdio.h>
 #include "telegrad/registry.h"
 
 /* Lines of the card under an entry of `telegrad methods`. */
-void methods_card_print(const tg_method_card *card);
+void methods_card_print(const tg_method_card *card, FILE *out);
 
 /* The card as an object; NULL: out of memory. */
 json_t *methods_card_json(const tg_method_card *card);

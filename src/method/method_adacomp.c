@@ -11,7 +11,8 @@ static const tg_key keys[] = {
 const tg__method_def tg__method_adacomp = {
     .entry = {"adacomp", "the elements that the gradient would lift to their bin's maximum",
               "Chen et al. 2018, arXiv:1712.02679", keys},
-    .card = {.sends = "index and sign of the chosen elements, one magnitude a tensor",
+    .card = {.family = "sparsification",
+             .sends = "index and sign of the chosen elements, one magnitude a tensor",
              .bits = "0.3-0.6 in bins of 50, 0.1-0.15 of 500: as many elements as the data ask for",
              .keeps = "1 (residual)",
              .cost = "2 passes; 1 round, 1 delay",

@@ -22,6 +22,7 @@ const tg__method_def tg__method_atomo = {
               "Wang et al. 2018, arXiv:1806.04090", keys},
     .card =
         {
+            .family = "low rank",
             .sends = "about rank atoms u v^T of each matrix, f32; vectors dense",
             .bits = "96 (rows + cols) / (rows cols) of a matrix at rank 3",
             .keeps = "nothing",

@@ -11,7 +11,8 @@ static const tg_key keys[] = {
 
 const tg__method_def tg__method_bf16 = {
     .entry = {"bf16", "every element as bfloat16, summed in f32", "", keys},
-    .card = {.sends = "every element as the upper half of its f32",
+    .card = {.family = "quantisation",
+             .sends = "every element as the upper half of its f32",
              .bits = "16",
              .keeps = "nothing; with feedback=residual 1 vector",
              .cost = "1 pass; allgather: 1 round, 1 delay, 2 n (P-1) bytes sent; reducescatter: "

@@ -33,7 +33,8 @@ const tg__method_def tg__method_blocktopk = {
     .entry = {"blocktopk", "the largest elements of each block of 64 x 64, two bits a value",
               "Sarfi et al. 2025, arXiv:2508.15706", keys},
     .card =
-        {.sends = "the 64 largest of each block, 12 bits an index and 2 a value; of a vector "
+        {.family = "sparsification",
+         .sends = "the 64 largest of each block, 12 bits an index and 2 a value; of a vector "
                   "all values, of a dimension without a divisor from 16 to 64 blocks of 64",
          .bits = "0.22 of a matrix, 2-3 of vectors",
          .keeps =

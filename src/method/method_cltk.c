@@ -26,6 +26,7 @@ const tg__method_def tg__method_cltk = {
               "Chen et al. 2020 (ScaleCom), arXiv:2104.11125", keys},
     .card =
         {
+            .family = "sparsification",
             .sends = "the leader: k indices; all: k values at these places",
             .bits = "32 density, and 9 density of the leader = 0.41 at 1 %",
             .keeps = "1 vector: r",

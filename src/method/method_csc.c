@@ -39,7 +39,8 @@ static const tg_key keys[] = {
 const tg__method_def tg__method_csc = {
     .entry = {"csc", "chunks of largest norm over all ranks, with DGC's momentum correction",
               "Sun et al. 2019 (GradientFlow), arXiv:1902.06855", keys},
-    .card = {.sends = "the chunks that all ranks agree on, f32; one norm a chunk",
+    .card = {.family = "sparsification",
+             .sends = "the chunks that all ranks agree on, f32; one norm a chunk",
              .bits = "32 density + 32 / chunk = 3.2 + 0.001 to 0.5",
              .keeps = "2 vectors: velocity, accumulated",
              .cost = "1 pass (u, v, norms), the chunks sent once more; 2 rounds, 3 delays: 8 "

@@ -30,7 +30,8 @@ static const tg_key keys[] = {
 const tg__method_def tg__method_dct = {
     .entry = {"dct", "the largest coefficients of each block's cosine transform",
               "Peng et al. 2024, arXiv:2411.19870", keys},
-    .card = {.sends = "the 32 largest coefficients of each block of 64 x 64 and their indices; of "
+    .card = {.family = "sparsification",
+             .sends = "the 32 largest coefficients of each block of 64 x 64 and their indices; of "
                       "a dimension without a divisor from 16 to 64 blocks of 64",
              .bits = "0.34 of a matrix, 19 of vectors",
              .keeps = "1 vector: residual, which decays",

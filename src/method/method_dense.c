@@ -14,7 +14,8 @@ static const tg_key keys[] = {
 
 const tg__method_def tg__method_dense = {
     .entry = {"dense", "exact mean in f32", "", keys},
-    .card = {.sends = "every element as f32",
+    .card = {.family = "dense",
+             .sends = "every element as f32",
              .bits = "32",
              .keeps = "nothing",
              .cost = "no encoding; direct: 2 rounds, 2 one-way delays, 8 n (P-1)/P bytes sent",

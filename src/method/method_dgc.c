@@ -16,7 +16,8 @@ static const tg_key keys[] = {
 const tg__method_def tg__method_dgc = {
     .entry = {"dgc", "top-k with momentum correction, factor masking and warm-up",
               "Lin et al. 2018, arXiv:1712.01887", keys},
-    .card = {.sends = "k = density * n values and their indices",
+    .card = {.family = "sparsification",
+             .sends = "k = density * n values and their indices",
              .bits = "0.0195 (density 0.001: 8.1 bits a value, 11.4 an index)",
              .keeps = "2 vectors: velocity, accumulated",
              .cost = "1 pass (u, v, select), 1 round, 1 one-way delay; exchange=reducescatter: 2 "

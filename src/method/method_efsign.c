@@ -21,7 +21,8 @@ static const tg_key keys[] = {
 const tg__method_def tg__method_efsign = {
     .entry = {"efsign", "signs times their mean magnitude, with residual",
               "Karimireddy et al. 2019, arXiv:1901.09847, alg. 1", keys},
-    .card = {.sends = "the sign of each element, the mean magnitude of each row",
+    .card = {.family = "signs",
+             .sends = "the sign of each element, the mean magnitude of each row",
              .bits = "1 + 32 / row length",
              .keeps = "1: the residual",
              .cost = "1 pass; 1 round, 1 delay",

@@ -11,7 +11,8 @@ static const tg_key keys[] = {
 
 const tg__method_def tg__method_fp16 = {
     .entry = {"fp16", "every element as IEEE binary16, summed in f32", "", keys},
-    .card = {.sends = "every element as binary16",
+    .card = {.family = "quantisation",
+             .sends = "every element as binary16",
              .bits = "16",
              .keeps = "nothing; with feedback=residual 1 vector",
              .cost = "1 pass; allgather: 1 round, 1 delay, 2 n (P-1) bytes sent; reducescatter: "

@@ -12,7 +12,8 @@ static const tg_key keys[] = {
 const tg__method_def tg__method_int8 = {
     .entry = {"int8", "every element as an 8-bit integer, one scale for 512, summed in f32", "",
               keys},
-    .card = {.sends = "8-bit integers, a bf16 scale for every 512",
+    .card = {.family = "quantisation",
+             .sends = "8-bit integers, a bf16 scale for every 512",
              .bits = "8.03",
              .keeps = "nothing; feedback=residual: 1 residual",
              .cost = "1 pass, 1 round, 1 delay",

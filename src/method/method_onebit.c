@@ -22,7 +22,8 @@ static const tg_key keys[] = {
 const tg__method_def tg__method_onebit = {
     .entry = {"1bit", "one bit an element, two means a column, with residual",
               "Seide et al. 2014, 1-bit stochastic gradient descent, Interspeech", keys},
-    .card = {.sends = "which of its column's two means is meant for each element",
+    .card = {.family = "quantisation",
+             .sends = "which of its column's two means is meant for each element",
              .bits = "1 + 64 / column length",
              .keeps = "1: the residual; twoway: 1/P more twice, the owner's",
              .cost = "1 pass; 1 round, 1 delay; twoway: 2 rounds, 2 delays, 2 n/8 bytes for any P",

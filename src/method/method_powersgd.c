@@ -41,6 +41,7 @@ const tg__method_def tg__method_powersgd = {
               "Vogels et al. 2019, arXiv:1905.13727", keys},
     .card =
         {
+            .family = "low rank",
             .sends = "two factors of each matrix, rank columns each, f32; vectors dense",
             .bits = "32 rank (1 / rows + 1 / cols) of a matrix",
             .keeps = "residual; of each matrix three factors",

@@ -12,7 +12,8 @@ static const tg_key keys[] = {
 const tg__method_def tg__method_qsgd = {
     .entry = {"qsgd", "a few levels of each bucket's norm, rounded at random without bias",
               "Alistarh et al. 2017, arXiv:1610.02132", keys},
-    .card = {.sends = "4-bit levels, a bf16 unit for every 512",
+    .card = {.family = "quantisation",
+             .sends = "4-bit levels, a bf16 unit for every 512",
              .bits = "4.03",
              .keeps = "nothing; feedback=residual: 1 residual",
              .cost = "1 pass, 1 round, 1 delay",

@@ -29,6 +29,7 @@ const tg__method_def tg__method_randomk = {
               "Wangni et al. 2018, arXiv:1710.09854; Stich et al. 2018, arXiv:1809.07599", keys},
     .card =
         {
+            .family = "sparsification",
             .sends = "k values at random places that all ranks know",
             .bits = "32 density = 0.32 at 1 %",
             .keeps = "1 vector: r (feedback=none: nothing)",

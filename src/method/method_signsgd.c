@@ -11,7 +11,8 @@ static const tg_key keys[] = {
 const tg__method_def tg__method_signsgd = {
     .entry = {"signsgd", "signs, majority vote", "Bernstein et al. 2018, arXiv:1802.04434, alg. 3",
               keys},
-    .card = {.sends = "the sign of each element",
+    .card = {.family = "signs",
+             .sends = "the sign of each element",
              .bits = "1",
              .keeps = "nothing",
              .cost = "1 pass; 1 round, 1 delay; votes are counted as bits",

@@ -17,7 +17,8 @@ static const tg_key keys[] = {
 const tg__method_def tg__method_signum = {
     .entry = {"signum", "signs of each rank's momentum, majority vote",
               "Bernstein et al. 2018, arXiv:1802.04434, alg. 2 and 3", keys},
-    .card = {.sends = "the sign of each element of the momentum",
+    .card = {.family = "signs",
+             .sends = "the sign of each element of the momentum",
              .bits = "1",
              .keeps = "1: the momentum",
              .cost = "2 passes; 1 round, 1 delay; votes are counted as bits",

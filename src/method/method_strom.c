@@ -12,7 +12,8 @@ static const tg_key keys[] = {
 const tg__method_def tg__method_strom = {
     .entry = {"strom", "the elements beyond a threshold, as the threshold with their sign",
               "Strom 2015, Interspeech", keys},
-    .card = {.sends = "index and sign of each element with |r| >= threshold",
+    .card = {.family = "sparsification",
+             .sends = "index and sign of each element with |r| >= threshold",
              .bits = "0.58 (target 0.1: 4.8 bits a gap, 1 a sign); target 0.01: 0.09",
              .keeps = "1 (residual), 2 floats a tensor with threshold=auto",
              .cost = "1 pass; 1 round, 1 delay",

@@ -18,7 +18,8 @@ static const tg_key keys[] = {
 const tg__method_def tg__method_terngrad = {
     .entry = {"terngrad", "-s, 0 or s at random, one s for each tensor and all ranks",
               "Wen et al. 2017, arXiv:1705.07878", keys},
-    .card = {.sends = "ternary codes; first the scalers, an f32 for each tensor",
+    .card = {.family = "quantisation",
+             .sends = "ternary codes; first the scalers, an f32 for each tensor",
              .bits = "2",
              .keeps = "nothing",
              .cost = "2 passes, 2 rounds, 2 delays (scaler=local: 1 round, 1 delay)",

@@ -21,7 +21,8 @@ static const tg_key keys[] = {
 const tg__method_def tg__method_topk = {
     .entry = {"topk", "the largest elements, the rest stays in a residual",
               "Aji and Heafield 2017, arXiv:1704.05021", keys},
-    .card = {.sends = "k = density * n values and their indices",
+    .card = {.family = "sparsification",
+             .sends = "k = density * n values and their indices",
              .bits = "0.24 (density 0.01: 16 bits a value, 8.1 an index)",
              .keeps = "1 vector: residual",
              .cost = "1 pass (r += g, select), 1 round, 1 one-way delay; exchange=reducescatter: 2 "

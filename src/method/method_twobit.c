@@ -12,7 +12,8 @@ static const tg_key keys[] = {
 const tg__method_def tg__method_twobit = {
     .entry = {"2bit", "three levels -threshold, 0, threshold with residual",
               "MXNet kvstore two-bit compression; BIT-SGD in CD-SGD (Yu et al. 2021)", keys},
-    .card = {.sends = "two bit masks of 64 elements each: above threshold, below -threshold",
+    .card = {.family = "quantisation",
+             .sends = "two bit masks of 64 elements each: above threshold, below -threshold",
              .bits = "2",
              .keeps = "1 (residual), 2 floats a tensor with threshold=auto",
              .cost = "1 pass; 1 round, 1 delay",

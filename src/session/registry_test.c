@@ -36,6 +36,7 @@ static void test_every_method_has_a_card(void **state)
         assert_phrase(name, "cost", card->cost);
         assert_phrase(name, "use", card->use);
         assert_phrase(name, "limit", card->limit);
+        assert_phrase(name, "family", card->family);
     }
     assert_null(tg_registry_method_card("no such method"));
 }

@@ -3,7 +3,8 @@ import re
 import unittest
 from cli_tool import CliTest, TINY, run
 
-COMMANDS = ("train", "compare", "eval", "methods", "models", "data", "bench", "report")
+COMMANDS = ("train", "compare", "eval", "methods", "strategies", "exchanges", "codecs", "feedbacks", "optimizers", "lr-schedules",
+            "models", "data", "bench", "advise", "report")
 
 
 class Help(CliTest):

@@ -7,6 +7,8 @@ from cli_tool import TINY, CliTest, refuse_constant
 
 KINDS = {"method", "codec", "feedback", "exchange", "strategy", "optimizer", "lr-schedule", "model"}
 
+COMMANDS = {kind: {"strategy": "strategies"}.get(kind, kind + "s") for kind in KINDS}
+
 
 class Methods(CliTest):
     def all(self):
@@ -60,7 +62,7 @@ class Methods(CliTest):
         own = {entry["name"]: entry["method"] for entry in self.all()["strategy"]}
         self.assertEqual({name: method for name, method in own.items() if method != "dense"},
                          {"demo": "dct", "sparseloco": "blocktopk"})
-        self.assertIn("method where none is named: dct", self.ok("methods", "demo"))
+        self.assertIn("method where none is named: dct", self.ok("strategies", "demo"))
         base = [*TINY, "--model", "mlp:hidden=8", "--workers", "2", "--steps", "4", "--no-eval", "--optimizer",
                 "sgd:lr=0.001", "--json"]
         for strategy in ("demo", "sparseloco:every=2"):
@@ -87,14 +89,66 @@ class Methods(CliTest):
         self.assertEqual([e["name"] for e in listed["optimizer"]], ["sgd", "adam", "adamw", "lars"])
         self.assertEqual([e["name"] for e in listed["lr-schedule"]], ["cosine"])
         self.assertEqual(listed["method"], [])
-        self.assertIn("\n  onecycle: ", self.ok("methods", "lr-schedule"))
 
-    def test_text_lists_all(self):
-        text = self.ok("methods")
+    def test_json_of_one_kind(self):
+        for kind, command in COMMANDS.items():
+            listed = json.loads(self.ok(command, "--json"))
+            if kind not in ("method", "model"):
+                self.assertEqual(set(listed), {"version", kind})
+                self.assertEqual(listed[kind], self.all()[kind])
+        self.assertEqual([e["name"] for e in json.loads(self.ok("strategies", "cd", "--json"))["strategy"]], ["cd"])
+
+    def test_table_has_a_line_each(self):
+        for kind, command in COMMANDS.items():
+            lines = self.ok(command).splitlines()
+            entries = self.all()[kind]
+            named = [line.split()[0] for line in lines if "  " in line.strip()]
+            self.assertEqual(sorted(named), sorted(e["name"] for e in entries), command)
+            for entry in entries:
+                self.assertEqual(1, sum(line.split("  ")[-1].strip() == entry["summary"] for line in lines), entry["name"])
+
+    def test_methods_stand_in_families(self):
+        family, found = None, {}
+        for line in self.ok("methods").split("\n\n")[0].splitlines():
+            if line.startswith("  "):
+                found[line.split()[0]] = family
+            else:
+                self.assertNotIn(line, found.values(), "a family in two pieces")
+                family = line
+        self.assertEqual(found, {e["name"]: e["card"]["family"] for e in self.all()["method"]})
+        self.assertEqual(list(dict.fromkeys(found.values())), ["dense", "quantisation", "signs", "sparsification", "low rank"])
+
+    def test_columns(self):
+        """Tables are cut, cards broken, to what COLUMNS says; nothing is lost of a card."""
+        for columns, args in ((c, a) for c in (40, 72, 100) for a in (["methods"], ["exchanges"], ["models"], ["methods", "dgc"],
+                                                                      ["strategies", "cd"])):
+            if columns > 40 or len(args) == 1:
+                text = self.ok(*args, COLUMNS=str(columns))
+                cut = [line for line in text.splitlines() if len(line) > columns and not line.startswith("telegrad ")]
+                self.assertEqual(cut, [], (args, columns))
+                if len(args) > 1:
+                    self.assertEqual(text.split(), self.ok(*args).split())
+        self.assertIn("...\n", self.ok("methods", COLUMNS="40"))
+        self.assertEqual(self.ok("methods", COLUMNS="junk"), self.ok("methods"))
+
+    def test_card_of_every_name(self):
         for kind, entry in self.entries():
+            text = self.ok(COMMANDS[kind], entry["name"])
             self.assertIn("  " + entry["name"] + ": ", text)
             for key in entry["keys"]:
-                self.assertIn(key["name"], text)
+                self.assertIn("      " + key["name"], text)
+
+    def test_names_of_another_kind(self):
+        for args, words in ((["methods", "cd"], '"cd" is a strategy, no method: telegrad strategies cd'),
+                            (["strategies", "sgd"], '"sgd" is an optimizer, no strategy: telegrad optimizers sgd'),
+                            (["models", "dgc"], '"dgc" is a method, no model: telegrad methods dgc'),
+                            (["codecs", "fp61"], 'unknown codec "fp61": did you mean "fp16"? allowed: those that telegrad codecs lists'),
+                            (["strategies", "dcg"], 'did you mean "dgc", a method? telegrad methods dgc'),
+                            (["models", "resnet"], 'unknown model "resnet": did you mean "resnet20"?'),
+                            (["methods", "strategy"], "telegrad strategies lists all strategies"),
+                            (["exchanges", "dgc", "--json"], '"dgc" is a method, no exchange')):
+            with self.subTest(args=args):
+                self.refused(2, [words], *args)
 
     def test_one_name(self):
         text = self.ok("methods", "dgc")
@@ -105,11 +159,12 @@ class Methods(CliTest):
     def test_cards(self):
         for entry in self.all()["method"]:
             card = entry["card"]
-            self.assertEqual(set(card), {"sends", "bits", "keeps", "cost", "use", "limit"})
+            self.assertEqual(set(card), {"family", "sends", "bits", "keeps", "cost", "use", "limit"})
             text = self.ok("methods", entry["name"])
             for name, value in card.items():
                 self.assertTrue(value, (entry["name"], name))
-                self.assertRegex(text, r"\n      %s +%s\n" % (name, re.escape(value)))
+                if name != "family":
+                    self.assertRegex(text, r"\n      %s +%s\n" % (name, re.escape(value)))
 
     def test_document_has_the_table(self):
         document = pathlib.Path(__file__).resolve().parents[2] / "docs" / "methods.md"

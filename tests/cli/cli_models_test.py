@@ -51,7 +51,7 @@ class Models(CliTest):
     def test_text(self):
         listed = self.ok("models")
         for name in PARAMETERS:
-            self.assertIn(f"  {name}: ", listed)
+            self.assertRegex(listed, rf"(?m)^{name} +\S")
         text = self.ok("models", "vgg11:bn=no")
         self.assertIn("vgg11:bn=no (cifar10, 32 x 32 x 3, 10 classes)", text)
         self.assertIn("9,225,610 parameters in 18 tensors", text)
