@@ -509,24 +509,15 @@ static void locale_does_not_matter(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reads_values),
-        cmocka_unit_test(defaults),
-        cmocka_unit_test(normal_form),
-        cmocka_unit_test(unknown_names),
-        cmocka_unit_test(numbers_or_words),
-        cmocka_unit_test(whole_numbers_or_words),
-        cmocka_unit_test(out_of_range),
-        cmocka_unit_test(percentages),
-        cmocka_unit_test(bad_numbers),
-        cmocka_unit_test(bad_durations),
-        cmocka_unit_test(bad_syntax),
-        cmocka_unit_test(brackets),
-        cmocka_unit_test(long_texts),
-        cmocka_unit_test(many_names),
-        cmocka_unit_test(bad_default),
-        cmocka_unit_test(durations_of_runs),
-        cmocka_unit_test(duration_steps),
-        cmocka_unit_test(locale_does_not_matter),
+        cmocka_unit_test(reads_values),     cmocka_unit_test(defaults),
+        cmocka_unit_test(normal_form),      cmocka_unit_test(unknown_names),
+        cmocka_unit_test(numbers_or_words), cmocka_unit_test(whole_numbers_or_words),
+        cmocka_unit_test(out_of_range),     cmocka_unit_test(percentages),
+        cmocka_unit_test(bad_numbers),      cmocka_unit_test(bad_durations),
+        cmocka_unit_test(bad_syntax),       cmocka_unit_test(brackets),
+        cmocka_unit_test(long_texts),       cmocka_unit_test(many_names),
+        cmocka_unit_test(bad_default),      cmocka_unit_test(durations_of_runs),
+        cmocka_unit_test(duration_steps),   cmocka_unit_test(locale_does_not_matter),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

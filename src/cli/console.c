@@ -10,7 +10,7 @@
 #define ERASE_LINE "\r\033[K"
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-static bool quiet, verbose, status_shown, errors_wait, has_spoken;
+static bool quiet, silent, verbose, status_shown, errors_wait, has_spoken;
 static char last_log[1024];
 
 bool console_terminal(void)
@@ -43,6 +43,13 @@ void console_quiet(void)
 {
     pthread_mutex_lock(&mutex);
     quiet = true;
+    pthread_mutex_unlock(&mutex);
+}
+
+void console_silent(void)
+{
+    pthread_mutex_lock(&mutex);
+    quiet = silent = true;
     pthread_mutex_unlock(&mutex);
 }
 
@@ -143,7 +150,8 @@ void console_say(const char *format, ...)
     va_list args;
     va_start(args, format);
     pthread_mutex_lock(&mutex);
-    print("telegrad: ", format, args);
+    if (!silent)
+        print("telegrad: ", format, args);
     pthread_mutex_unlock(&mutex);
     va_end(args);
 }

@@ -16,8 +16,12 @@ int console_columns(void);
  * those of its terminal; 0, no limit: it is none. */
 int console_out_columns(void);
 
-/* No message but errors from here on: --quiet, and ranks other than 0 of an MPI job. */
+/* No message but errors, and what console_say says, from here on: ranks other than 0 of an MPI job.
+ */
 void console_quiet(void);
+
+/* No message but errors from here on: --quiet. */
+void console_silent(void);
 
 /* Remarks and information from here on although stderr is no terminal, unless quiet: --verbose. */
 void console_verbose(void);
@@ -36,7 +40,8 @@ void console_error(const char *format, ...) TG_PRINTF(1, 2);
 void console_note(const char *format, ...) TG_PRINTF(1, 2);
 void console_warning(const char *format, ...) TG_PRINTF(1, 2);
 
-/* "telegrad: MESSAGE" on stderr, of any rank, quiet or not: what another rank cannot know. */
+/* "telegrad: MESSAGE" on stderr, of any rank, quiet or not, but not silent: what another rank
+ * cannot know. */
 void console_say(const char *format, ...) TG_PRINTF(1, 2);
 
 /* A remark that only a person wants: on terminals, or with --verbose. */

@@ -22,7 +22,7 @@ static error_t parse_outer(int key, char *arg, struct argp_state *state)
         state->child_inputs[0] = outer->input;
         return 0;
     case QUIET:
-        console_quiet();
+        console_silent();
         return 0;
     case VERBOSE:
         console_verbose();

@@ -124,7 +124,7 @@ SPEC = [
 
 class Usage(CliTest):
     def test_command(self):
-        allowed = "allowed: train, compare, eval, methods, models, data, bench"
+        allowed = "allowed: train, compare, eval, methods, strategies, exchanges, codecs, feedbacks, optimizers, lr-schedules, models, data"
         self.refused(2, ["no command", allowed])
         self.refused(2, ['unknown command "walk"', allowed], "walk")
 
