@@ -262,7 +262,7 @@ class Report(CliTest):
         self.assertEqual([row.endswith("resumed at 20") for row in dict(saw["sorts"])["Run"][0][1]], [False, False, True])
 
     def test_texts_on_a_narrow_screen(self):
-        saw = self.look(self.page(write_run(self.path("lstm.jsonl"), tokens=35)), width=420)
+        saw = self.look(self.page(write_run(self.path("lstm.jsonl"), tokens=35, method="topk:density=0.01,warmup=0,scope=bucket,values=fp16,index=auto,feedback=residual")), width=420)
         titles = [chart["title"] for chart in saw["over"]["steps"]]
         self.assertIn("Test perplexity", titles)
         self.assertNotIn("Test accuracy", titles)
