@@ -145,7 +145,7 @@ static void test_state(void **state)
     assert_true(hash_resumed(job, 48) == hash); /* just before an epoch's end, at it, behind it */
     assert_true(hash_resumed(job, 49) == hash);
     assert_true(hash_resumed(job, 77) == hash);
-    job.strategy = "cd:k=3";
+    job.strategy = "cd:k=3,warmup=20";
     assert_true(hash_resumed(job, 50) == hash_of(&job, 2));
 }
 

@@ -59,8 +59,8 @@ static void test_resume(void **state)
 {
     (void)state;
     check_resume("dense", "ssgd", 20); /* at the end of an epoch */
-    check_resume("dgc:density=0.05", "ssgd", 33);
-    check_resume("2bit", "cd", 31);
+    check_resume("dgc:density=0.05,warmup=40", "ssgd", 33);
+    check_resume("2bit", "cd:warmup=20", 31);
 }
 
 static void test_stop(void **state)
