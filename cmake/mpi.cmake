@@ -64,3 +64,4 @@ function(tg_mpi_test name)
 endfunction()
 
 tg_mpi_test(transport_mpi_test 2 3 4)
+tg_mpi_test(channels_mpi_test 2 3 4)

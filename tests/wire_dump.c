@@ -41,7 +41,8 @@ static void record(FILE *file, tg_codec *c, const tg_encode_context *ctx, const 
         tg__envelope e = {.session = number * UINT64_C(0x123456789abcdef1),
                           .step = number,
                           .sender = number % 7,
-                          .flags = (uint16_t)(number % 8)};
+                          .flags = (uint16_t)(number % 8),
+                          .channel = (uint16_t)(number % 5)};
         tg__envelope_seal(message, &e, len);
         frame = message;
         len += TG__ENVELOPE_BYTES;

@@ -98,8 +98,8 @@ def encode_twobit(x, threshold):
 
 
 def seal(fields, payload):
-    part = struct.pack("<4sHHQQIHHIQ", b"TGE1", 1, fields["flags"], fields["session"], fields["step"],
-                       fields["sender"], fields["bucket"], fields["round"], fields["slice"], len(payload))
+    part = struct.pack("<4sHHQQIHHHHQ", b"TGE1", 2, fields["flags"], fields["session"], fields["step"], fields["sender"],
+                       fields["bucket"], fields["round"], fields["slice"], fields["channel"], len(payload))
     return part + struct.pack("<I", wire_decode.crc32c(part + payload)) + payload
 
 

@@ -33,8 +33,8 @@ static const struct golden_frame {
 
 static const struct golden_message {
     uint64_t session, step;
-    uint32_t sender, slice;
-    uint16_t flags, bucket, round;
+    uint32_t sender;
+    uint16_t slice, channel, flags, bucket, round;
     const char *message;
 } golden_messages[] = {
 %s};
@@ -53,13 +53,15 @@ def main():
                          literal(values.astype("<f4").tobytes())))
         if len(frame) < 300:
             seen["%s_%s" % (name, "".join(c if c.isalnum() else "_" for c in spec))] = frame
-    cases = [dict(session=0x1122334455667788, step=1234567890123, sender=3, slice=9, flags=6, bucket=7, round=2),
-             dict(session=1, step=0, sender=0, slice=0, flags=0, bucket=0, round=0),
-             dict(session=2**64 - 1, step=2**64 - 1, sender=2**32 - 1, slice=2**32 - 1, flags=7, bucket=65535, round=65535)]
+    cases = [dict(session=0x1122334455667788, step=1234567890123, sender=3, slice=9, channel=5, flags=6, bucket=7, round=2),
+             dict(session=1, step=0, sender=0, slice=0, channel=0, flags=0, bucket=0, round=0),
+             dict(session=2**64 - 1, step=2**64 - 1, sender=2**32 - 1, slice=65535, channel=65535, flags=7, bucket=65535,
+                  round=65535)]
     payloads = [seen["example_topk_density_0_25_values_f32_index_raw"], b"", seen["hand_2bit_threshold_4"]]
     messages = [seal(fields, payload) for fields, payload in zip(cases, payloads)]
-    rows = ["    {UINT64_C(%d), UINT64_C(%d), %du, %du, %d, %d, %d,\n     %s},\n"
-            % (c["session"], c["step"], c["sender"], c["slice"], c["flags"], c["bucket"], c["round"], literal(m))
+    rows = ["    {UINT64_C(%d), UINT64_C(%d), %du, %d, %d, %d, %d, %d,\n     %s},\n"
+            % (c["session"], c["step"], c["sender"], c["slice"], c["channel"], c["flags"], c["bucket"], c["round"],
+               literal(m))
             for c, m in zip(cases, messages)]
     os.makedirs(os.path.join(ROOT, "tests/golden"), exist_ok=True)
     with open(os.path.join(ROOT, "tests/golden/golden_vectors.h"), "w") as file:

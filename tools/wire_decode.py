@@ -57,22 +57,23 @@ def crc32c(data):
 
 # ---- envelope ----
 
-ENVELOPE = struct.Struct("<4sHHQQIHHIQI")
+ENVELOPE = struct.Struct("<4sHHQQIHHHHQI")
 
 
 def open_envelope(message):
     """(fields, payload) of a message."""
     need(len(message) >= ENVELOPE.size, "message of %d bytes: at least %d" % (len(message), ENVELOPE.size))
-    (magic, version, flags, session, step, sender, bucket, round_, slice_, length, crc) = ENVELOPE.unpack_from(message)
+    (magic, version, flags, session, step, sender, bucket, round_, slice_, channel, length,
+     crc) = ENVELOPE.unpack_from(message)
     payload = message[ENVELOPE.size:]
     need(magic == b"TGE1", "magic %r" % magic)
-    need(version == 1, "version %d" % version)
+    need(version == 2, "version %d" % version)
     need(length == len(payload), "payload length %d, %d bytes there" % (length, len(payload)))
     need(crc == crc32c(message[:44] + payload), "checksum %08x, should be %08x" % (crc, crc32c(message[:44] + payload)))
     need(flags & ~7 == 0, "flags %#x" % flags)
     fields = {"version": version, "flags": [name for bit, name in FLAGS.items() if flags & bit],
               "session": "%016x" % session, "step": step, "sender": sender, "bucket": bucket, "round": round_,
-              "slice": slice_, "payload_bytes": length, "crc32c": "%08x" % crc}
+              "slice": slice_, "channel": channel, "payload_bytes": length, "crc32c": "%08x" % crc}
     return fields, payload
 
 

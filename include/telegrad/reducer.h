@@ -7,9 +7,18 @@
  *     tg_reducer_destroy(r);  tg_transport_destroy(t);
  *
  * The reducer keeps the method's memory (residuals) between calls. All ranks create it with the
- * same arguments (checked by a handshake) and call it in the same order.
+ * same arguments (checked by a handshake), and use it equally often.
  *
- * Threads  one calling thread per reducer at a time */
+ * A vector in buckets has a reducer for each, on one transport. All ranks create them in the same
+ * order; then they may be started and waited for in any order, another one on each rank:
+ *
+ *     for each bucket i, as its gradients are complete:
+ *         tg_reducer_start(r[i], gradient[i], mean[i], NULL, NULL);
+ *     for each bucket i, in any order:
+ *         tg_reducer_wait(r[i]);
+ *
+ * Threads  one calling thread per reducer at a time; different reducers may be used by different
+ * threads at once (telegrad/transport.h says what sharing a transport means) */
 #ifndef TELEGRAD_REDUCER_H
 #define TELEGRAD_REDUCER_H
 
@@ -40,24 +49,29 @@ typedef struct tg_reducer_config {
 
 /* method     spec string, e.g. "topk:density=0.01"; exchange=auto: the network is measured, and
  *            rank 0 chooses
- * transport  borrowed; not used by anyone else until the reducer is destroyed
+ * transport  borrowed; may be shared with other reducers and sessions, not driven by the caller
+ *            until all are destroyed
  * n          elements of every vector
  * config     NULL: seed 0, one segment, 60 s
  * Errors     TG_E_SPEC, TG_E_ARG (also codec_threads > 256), TG_E_NOMEM,
- *            TG_E_MISMATCH (ranks differ: names what and whom), TG_E_PEER */
+ *            TG_E_MISMATCH (ranks differ, or create in different orders: names what and whom),
+ *            TG_E_PEER, TG_E_STATE (too many share the transport) */
 TG_API TG_NODISCARD tg_status tg_reducer_create(const char *method, tg_transport *transport,
                                                 size_t n, const tg_reducer_config *config,
                                                 tg_reducer **r_p);
-TG_API void tg_reducer_destroy(tg_reducer *r); /* NULL is fine */
+/* NULL is fine. With an operation under way it shuts the transport, for all that share it: wait
+ * first. */
+TG_API void tg_reducer_destroy(tg_reducer *r);
 
 /* mean (n) = mean over ranks of what they sent of g (n). mean may be g. The same bits on all ranks.
  * Errors   TG_E_NONFINITE: on every rank, if any rank's g is not finite: nothing was applied, the
  * next call may follow; TG_E_PEER, TG_E_CORRUPT: the reducer is dead */
 TG_API TG_NODISCARD tg_status tg_reducer_mean(tg_reducer *r, const float *g, float *mean);
 
-/* The same in parts: start, then test (progress, never blocks) or wait. g and mean stay untouched
- * by the caller until done. One operation at a time: TG_E_STATE otherwise. on_done (NULL: none) is
- * called by the call that finds it finished. */
+/* The same in parts: start (encodes, and begins to send), then test (progress, never blocks) or
+ * wait. All calls move the operations of all reducers and sessions of the transport. g and mean
+ * stay untouched by the caller until done. One operation of a reducer at a time: TG_E_STATE
+ * otherwise. on_done (NULL: none) is called by the call on this reducer that finds it finished. */
 TG_API TG_NODISCARD tg_status tg_reducer_start(tg_reducer *r, const float *g, float *mean,
                                                void (*on_done)(void *arg, tg_status status),
                                                void *arg);

@@ -130,13 +130,14 @@ typedef struct tg_session_config {
     void *on_wait_arg;
 } tg_session_config;
 
-/* transport is borrowed and not used by anyone else until the session is destroyed. Nothing is sent
- * yet.
+/* transport is borrowed; it may be shared with other sessions and reducers (telegrad/transport.h),
+ * and is not driven by the caller until all are destroyed. Nothing is sent yet.
  * Errors TG_E_SPEC (also: method and optimizer name two different momenta; a rule that is none),
  *        TG_E_ARG (also codec_threads > 256, nodes below 0), TG_E_UNSUPPORTED, TG_E_NOMEM */
 TG_API TG_NODISCARD tg_status tg_session_create(const tg_session_config *config,
                                                 tg_transport *transport, tg_session **s_p);
-/* Ends the communication thread; shuts the transport if something is in flight. NULL is fine. */
+/* Ends the communication thread, unless another session on the transport has it too; shuts the
+ * transport, for all that share it, if something is in flight. NULL is fine. */
 TG_API void tg_session_destroy(tg_session *s);
 
 typedef enum tg_tensor_kind {
@@ -187,8 +188,8 @@ TG_API TG_NODISCARD tg_status tg_param_wait(tg_session *s, uint32_t id);
  * caller computes nothing and makes nothing ready, but calls tg_step. Between steps; false before
  * begin. */
 TG_API bool tg_session_idle(const tg_session *s);
-/* Inline driver: move what can be moved, without blocking. Call it between layers. No-op with a
- * thread. */
+/* Inline driver: move what can be moved, without blocking, of all that share the transport. Call it
+ * between layers. No-op with a thread. */
 TG_API TG_NODISCARD tg_status tg_progress(tg_session *s);
 
 /* What the exchanges of one method did: those delivered since the last tg_step, of all buckets that

@@ -1,9 +1,22 @@
 /* telegrad/transport.h - moving bytes between ranks: the table a caller can fill, and the ready
  * ones.
  *
- * Point to point and non-blocking. A transport is driven by one thread at a time (the session's
+ * Point to point and non-blocking. A transport is driven by one thread at a time (a session's
  * communication thread, or the caller's thread with inline progress); only `wake` may be called
- * from others. */
+ * from others.
+ *
+ * Sharing  Any number of reducers and sessions may use one transport at a time, up to 1,023
+ * reducers, fewer beside sessions. All ranks create the reducers and begin (or load) the sessions
+ * in the same order: the handshake names what differs. From then on each is on its own: they are
+ * started, waited for and destroyed in any order, which may differ between ranks, and the results
+ * are those of one after the other. Whoever waits for one moves all. A wait ends when every rank
+ * has started that operation, so start what others may wait for before you wait. A failure in one
+ * shuts the transport: all others end with the same error.
+ *
+ * Threads  Reducers and sessions of one transport may be used by different threads at the same
+ * time, each by one. Where any_thread is false, by the thread that made the first one only:
+ * TG_E_STATE from others. While a session with a communication thread is there, that thread drives
+ * the transport for all. */
 #ifndef TELEGRAD_TRANSPORT_H
 #define TELEGRAD_TRANSPORT_H
 
@@ -71,8 +84,9 @@ struct tg_transport {
     bool any_thread;       /* may be driven by a thread other than the one that created it */
 };
 
-/* Tags are (exchange sequence number mod 2^12, round < 2^6, slice < 2^6), 24 bits; bit 24 and up
- * belong to decorators. */
+/* Tags are (exchange < 2^12, round < 2^6, slice < 2^6), 24 bits; bit 24 and up belong to
+ * decorators. Exchanges under way at once have numbers of their own: each reducer or session has a
+ * range of them. */
 #define TG_TAG_LIMIT ((uint32_t)1 << 24)
 
 TG_API void tg_transport_destroy(tg_transport *t); /* NULL is fine */

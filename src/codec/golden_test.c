@@ -86,6 +86,7 @@ static void messages(void **state)
                           .step = m->step,
                           .sender = m->sender,
                           .slice = m->slice,
+                          .channel = m->channel,
                           .flags = m->flags,
                           .bucket = m->bucket,
                           .round = m->round};

@@ -72,7 +72,7 @@ static tg_status run_many(job *j)
             TG_TRY(fixture_compare(&many[i], j->t->rank, j->t->size, step, dst));
         }
     }
-    uint64_t bytes = p.bytes_sent;
+    uint64_t bytes = p.own.bytes_sent;
     for (int i = 0; i < MANY; i++) {
         tg__flight_fini(&f[i]);
         tg__exchange_destroy(f[i].x);

@@ -12,17 +12,23 @@ void tg__pump_init(tg__pump *p, tg_transport *t, uint64_t session, int64_t timeo
 {
     memset(p, 0, sizeof *p);
     p->transport = t;
-    p->session = session;
+    p->own = (tg__channel){.session = session, .timeout_ns = timeout_ns};
     p->timeout_ns = timeout_ns;
     p->culprit = p->suspect = -1;
+}
+
+void tg__channel_fini(tg__channel *c)
+{
+    free(c->under_way);
+    c->under_way = NULL;
+    c->total_under_way = 0;
 }
 
 void tg__pump_fini(tg__pump *p)
 {
     free(p->heard_ns);
-    free(p->under_way);
+    tg__channel_fini(&p->own);
     p->heard_ns = NULL;
-    p->under_way = NULL;
     p->active = NULL;
 }
 
@@ -55,13 +61,14 @@ static uint32_t order_of(uint16_t round, uint32_t slice)
 
 /* ---- messages -------------------------------------------------------------------------------- */
 
-static tg__envelope envelope_of(const tg__pump *p, const tg__flight *f, int sender, uint32_t order)
+static tg__envelope envelope_of(tg__pump *p, const tg__flight *f, int sender, uint32_t order)
 {
     return (tg__envelope){
-        .session = p->session,
+        .session = tg__channel_of(p, f)->session,
+        .channel = tg__channel_of(p, f)->number,
         .step = f->step,
         .sender = (uint32_t)sender,
-        .slice = order >> 6,
+        .slice = (uint16_t)(order >> 6),
         .bucket = f->bucket,
         .round = (uint16_t)((uint32_t)f->program_round << 6 | (order & 63)),
     };
@@ -151,6 +158,7 @@ static tg_status take_wishes(tg__pump *p, tg__flight *f)
 static tg_status post_send(tg__pump *p, tg__flight *f, tg__post *m)
 {
     tg_transport *t = p->transport;
+    tg__channel *c = tg__channel_of(p, f);
     const size_t len = TG__ENVELOPE_BYTES + m->len;
     m->waiting = false;
     m->since_ns = tg_now_ns(t->clock);
@@ -159,11 +167,11 @@ static tg_status post_send(tg__pump *p, tg__flight *f, tg__post *m)
         return tg__late_blame(p, f, m, status);
     m->busy = true;
     f->bytes_sent += len;
-    p->bytes_sent += len;
-    if (p->near != NULL && p->near[m->peer])
-        p->bytes_near += len;
-    p->under_way[m->peer] += len;
-    p->total_under_way += len;
+    c->bytes_sent += len;
+    if (c->near != NULL && c->near[m->peer])
+        c->bytes_near += len;
+    c->under_way[m->peer] += len;
+    c->total_under_way += len;
     return TG_OK;
 }
 
@@ -173,10 +181,11 @@ static tg_status post_sends(tg__pump *p, bool *any_p)
     *any_p = false;
     for (tg__flight *f = p->active; f != NULL; f = f->next) {
         tg__posts *s = f->posts;
+        const tg__channel *c = tg__channel_of(p, f);
         tg__post *before = NULL;
         for (tg__post *m = s->first, *next; m != NULL; m = next) {
             next = m->next;
-            if (p->total_under_way >= TG__PUMP_WINDOW && p->under_way[m->peer] > 0) {
+            if (c->total_under_way >= TG__PUMP_WINDOW && c->under_way[m->peer] > 0) {
                 before = m;
                 continue;
             }
@@ -216,8 +225,9 @@ static tg_status complete(tg__pump *p, tg__flight *f, tg__post *m, size_t bytes)
     m->busy = false;
     f->posts->taken--;
     if (m->send) {
-        p->under_way[m->peer] -= TG__ENVELOPE_BYTES + m->len;
-        p->total_under_way -= TG__ENVELOPE_BYTES + m->len;
+        tg__channel *c = tg__channel_of(p, f);
+        c->under_way[m->peer] -= TG__ENVELOPE_BYTES + m->len;
+        c->total_under_way -= TG__ENVELOPE_BYTES + m->len;
     }
     *tg__heard(p, m->peer, m->send) = tg_now_ns(p->transport->clock);
     if (!m->send) {
@@ -234,9 +244,9 @@ static tg_status complete(tg__pump *p, tg__flight *f, tg__post *m, size_t bytes)
     if (status != TG_OK && f->group != NULL) /* the exchange knows its group's numbers only */
         return tg_fail(status,
                        "%s (in a group, of which this message's peer is rank %d) " TG__WHERE,
-                       tg_error(), m->peer, TG__WHERE_ARGS(f, m->order));
+                       tg_error(), m->peer, TG__WHERE_ARGS(p, f, m->order));
     if (status != TG_OK)
-        return tg_fail(status, "%s " TG__WHERE, tg_error(), TG__WHERE_ARGS(f, m->order));
+        return tg_fail(status, "%s " TG__WHERE, tg_error(), TG__WHERE_ARGS(p, f, m->order));
     return TG_OK;
 }
 
@@ -261,7 +271,7 @@ static tg_status move_flight(tg__pump *p, tg__flight *f)
                 continue;
             status = complete(p, f, m, bytes);
             if (status != TG_OK) {
-                p->culprit = m->peer;
+                tg__accuse(p, f, m->peer);
                 return status;
             }
             moved = true;
@@ -327,6 +337,7 @@ static tg_status move_all(tg__pump *p, size_t *finished_p)
 
 static tg_status launch(tg__pump *p, tg__flight *f)
 {
+    tg__channel *c = tg__channel_of(p, f);
     bool posted;
     for (tg__flight **link = &p->active; *link; link = &(*link)->next)
         if (((*link)->sequence - f->sequence) % TG__SEQUENCES == 0)
@@ -334,8 +345,8 @@ static tg_status launch(tg__pump *p, tg__flight *f)
                            (unsigned)(*link)->sequence, (unsigned)f->sequence, TG__SEQUENCES);
     if (!p->heard_ns)
         TG_TRY(tg__alloc(2 * (size_t)p->transport->size, sizeof *p->heard_ns, &p->heard_ns));
-    if (!p->under_way)
-        TG_TRY(tg__alloc((size_t)p->transport->size, sizeof *p->under_way, &p->under_way));
+    if (!c->under_way)
+        TG_TRY(tg__alloc((size_t)p->transport->size, sizeof *c->under_way, &c->under_way));
     f->flags_in = 0;
     f->finished = false;
     f->bytes_sent = 0;
@@ -382,11 +393,12 @@ static tg_status run(tg__pump *p, int64_t deadline_ns)
     TG_TRY(tg__late_check(p, now, &due));
     tg__waits_tell(p, now);
     /* A short sleep, so that it shows if the process did not run in it. */
-    const int64_t until = TG__MIN(TG__MIN(deadline_ns, due), now + tg__late_slack_ns(p));
+    const int64_t slack = tg__late_least_slack_ns(p);
+    const int64_t until = TG__MIN(TG__MIN(deadline_ns, due), now + slack);
     tg_status status = t->ops->poll(t, until);
     if (status != TG_OK)
         return status;
-    tg__waits_slept(p, now, TG__MIN(tg__late_ran(p, until), until + tg__late_slack_ns(p)));
+    tg__waits_slept(p, now, TG__MIN(tg__late_ran(p, until), until + slack));
     /* Back to the caller even if nothing finished: the poll may have ended because somebody called
      * wake. */
     return move_all(p, &finished);

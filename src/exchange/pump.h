@@ -18,6 +18,24 @@
 /* Exchanges under way at once have numbers that differ modulo this. */
 #define TG__SEQUENCES 4096u
 
+typedef struct tg__waits tg__waits;
+
+/* One user of the transport, a reducer or a session: what its exchanges have in common. Each has a
+ * window of its own, because what one of them has under way may wait until a peer starts the same
+ * exchange, which may be when another's messages have come. Zero it, set what is needed. */
+typedef struct tg__channel {
+    uint16_t number;     /* in envelopes; 0: none yet */
+    uint64_t session;    /* hash that envelopes carry */
+    int64_t timeout_ns;  /* longest wait for one message */
+    const bool *near;    /* (size) or NULL: none. Borrowed, set by the maker, as are: */
+    tg__waits *waits;    /* who is waited for; NULL: nobody asks */
+    uint64_t bytes_sent; /* total, envelopes included ... */
+    uint64_t bytes_near; /* ... of them to ranks that are near */
+    size_t *under_way; /* (size) bytes given to the transport for that peer, and not sent yet ... */
+    size_t total_under_way; /* ... and for all: see TG__PUMP_WINDOW */
+} tg__channel;
+void tg__channel_fini(tg__channel *c); /* nothing of it is under way, or the pump is dead */
+
 /* Whom an exchange is between, if that is not all ranks of the transport. */
 typedef struct tg__group {
     const int *rank;   /* (size of the exchange) each one's rank in the transport */
@@ -30,6 +48,7 @@ typedef struct tg__group {
  * until `finished`. */
 typedef struct tg__flight {
     tg__exchange *x;
+    tg__channel *channel;   /* NULL: the pump's own. Borrowed until finished */
     const tg__group *group; /* NULL: all ranks. Borrowed until finished */
     uint32_t sequence; /* the message tag's: the same on all ranks for this exchange, and different,
                           mod TG__SEQUENCES, from all others under way on any rank */
@@ -55,27 +74,20 @@ typedef struct tg__flight {
     int64_t order_ns; /* ... since then */
 } tg__flight;
 
-typedef struct tg__waits tg__waits;
-
 typedef struct tg__pump {
     tg_transport *transport;
-    uint64_t session;    /* hash that envelopes carry */
-    int64_t timeout_ns;  /* longest wait for one message */
-    uint64_t bytes_sent; /* total, envelopes included ... */
-    uint64_t bytes_near; /* ... of them to ranks that are near */
-    const bool *near;    /* (size) or NULL: none. Borrowed, set by the maker */
-    tg__flight *active;  /* by priority, then in the order launched */
-    int64_t *heard_ns;   /* (2 size), see pump_late.c */
-    size_t *under_way; /* (size) bytes given to the transport for that peer, and not sent yet ... */
-    size_t total_under_way; /* ... and for all: see TG__PUMP_WINDOW */
-    tg__waits *waits; /* who is waited for, or NULL: nobody asks. Borrowed, set by the maker */
-    int64_t ran_ns;   /* when this rank is known to have run last; 0: never */
-    tg_status status; /* first failure: the pump is dead from then on */
-    int culprit;      /* of it, a rank; -1: nobody in particular */
-    int suspect;      /* ... if that rank blames this one: who is late too; -1: nobody */
+    tg__channel own;    /* of flights that name none */
+    tg__flight *active; /* by priority, then in the order launched */
+    int64_t *heard_ns;  /* (2 size), see pump_late.c */
+    int64_t ran_ns;     /* when this rank is known to have run last; 0: never */
+    tg_status status;   /* first failure: the pump is dead from then on */
+    int culprit;        /* of it, a rank; -1: nobody in particular */
+    int suspect;        /* ... if that rank blames this one: who is late too; -1: nobody */
+    int64_t timeout_ns; /* ... of the exchange that failed */
     char error[320];
 } tg__pump;
 
+/* session, timeout_ns: of the pump's own channel. */
 void tg__pump_init(tg__pump *p, tg_transport *t, uint64_t session, int64_t timeout_ns);
 /* Touches no flight. If any is active the transport must be shut before its memory goes. */
 void tg__pump_fini(tg__pump *p);
@@ -96,9 +108,10 @@ TG_NODISCARD tg_status tg__pump_launch(tg__pump *p, tg__flight *f);
  * stays away for timeout_ns: TG_E_PEER "rank 2 sent nothing for 10.0 s (step 7, bucket 0, exchange
  * direct, round 0)"; transport failures and damaged messages likewise. A failure shuts the
  * transport. The wait for a message begins when all earlier rounds are complete, and anew with
- * every message from the same rank. Time in which this rank did not listen is no lateness of a
- * peer: what passes between two calls, or in one while the process does not run (stopped, frozen,
- * the machine suspended), does not count if it is more than 1/64 of timeout_ns at a stretch. */
+ * every message from the same rank, whatever its channel. Time in which this rank did not listen is
+ * no lateness of a peer: what passes between two calls, or in one while the process does not run
+ * (stopped, frozen, the machine suspended), does not count if it is more than 1/64 of timeout_ns at
+ * a stretch. */
 TG_NODISCARD tg_status tg__pump_run(tg__pump *p, int64_t deadline_ns);
 
 /* Launch and run until f is finished: for handshakes and tests. */

@@ -90,10 +90,10 @@ static int first_late(const tg__pump *p, const tg__flight *f, int64_t now, int64
     return first[false] != INT_MAX ? first[false] : first[true];
 }
 
-static int64_t patience_ns(const tg__pump *p, const tg__flight *f)
+static int64_t patience_ns(const tg__flight *f, int64_t timeout_ns)
 {
     const int64_t times = f->group ? (int64_t)f->group->patience : 1;
-    return p->timeout_ns > INT64_MAX / times ? INT64_MAX : p->timeout_ns * times;
+    return timeout_ns > INT64_MAX / times ? INT64_MAX : timeout_ns * times;
 }
 
 /* Whoever we wait for may wait for others: if some rank is known to have given up because of
@@ -103,9 +103,9 @@ static tg_status somebody_gave_up(tg__pump *p, const tg__flight *f)
     tg_transport *t = p->transport;
     for (int rank = 0; t->ops->blamed && rank < t->size; rank++)
         if (rank != t->rank && t->ops->blamed(t, rank) >= 0) {
-            p->culprit = rank;
+            tg__accuse(p, f, rank);
             return tg_fail(TG_E_PEER, "rank %d has left " TG__WHERE, rank,
-                           TG__WHERE_ARGS(f, f->order));
+                           TG__WHERE_ARGS(p, f, f->order));
         }
     return TG_OK;
 }
@@ -115,26 +115,27 @@ tg_status tg__late_check(tg__pump *p, int64_t now, int64_t *due_ns_p)
     int64_t due = INT64_MAX;
     for (tg__flight *f = p->active; f; f = f->next) {
         const tg__posts *s = f->posts;
-        const int64_t patience = patience_ns(p, f);
+        const int64_t timeout = tg__channel_of(p, f)->timeout_ns;
+        const int64_t patience = patience_ns(f, timeout);
         int64_t flight_due = INT64_MAX;
         for (size_t i = 0; i < s->used; i++)
             if (s->slot[i].busy && s->slot[i].order == f->order)
                 flight_due =
                     TG__MIN(flight_due, add_saturated(tg__late_since(p, f, &s->slot[i]), patience));
-        if (flight_due != INT64_MAX && patience > p->timeout_ns &&
-            flight_due - (patience - p->timeout_ns) <= now) {
+        if (flight_due != INT64_MAX && patience > timeout &&
+            flight_due - (patience - timeout) <= now) {
             TG_TRY(somebody_gave_up(p, f));
-            due = TG__MIN(due, add_saturated(now, p->timeout_ns / 4));
+            due = TG__MIN(due, add_saturated(now, timeout / 4));
         }
         if (flight_due <= now) {
             char who[WHO_BYTES], cut_off[48] = "";
             int count = late_peers(p, f, now, patience, -1, who);
-            p->culprit = first_late(p, f, now, patience, -1);
+            tg__accuse(p, f, first_late(p, f, now, patience, -1));
             if (count > 1 && count == f->x->size - 1) /* then the fault may be here */
                 snprintf(cut_off, sizeof cut_off, ": this rank (%d) may be cut off",
                          p->transport->rank);
             return tg_fail(TG_E_PEER, "%s for %.1f s%s " TG__WHERE, who, (double)patience * 1e-9,
-                           cut_off, TG__WHERE_ARGS(f, f->order));
+                           cut_off, TG__WHERE_ARGS(p, f, f->order));
         }
         due = TG__MIN(due, flight_due);
     }
@@ -144,7 +145,7 @@ tg_status tg__late_check(tg__pump *p, int64_t now, int64_t *due_ns_p)
 
 tg_status tg__late_blame(tg__pump *p, const tg__flight *f, const tg__post *m, tg_status status)
 {
-    p->culprit = m->peer;
+    tg__accuse(p, f, m->peer);
     char who[WHO_BYTES] = "", hint[WHO_BYTES + 32] = "";
     int64_t half = p->timeout_ns / 2;
     if (status == TG_E_PEER) {
@@ -155,26 +156,38 @@ tg_status tg__late_blame(tg__pump *p, const tg__flight *f, const tg__post *m, tg
     }
     if (who[0])
         snprintf(hint, sizeof hint, "; %s for over %.2f s", who, (double)half * 1e-9);
-    return tg_fail(status, "%s%s " TG__WHERE, tg_error(), hint, TG__WHERE_ARGS(f, m->order));
+    return tg_fail(status, "%s%s " TG__WHERE, tg_error(), hint, TG__WHERE_ARGS(p, f, m->order));
 }
 
-/* From `since` to now nobody can have been late. */
+/* From `since` to now this rank did not listen: where that is long, nobody can have been late. */
 static void forgive(tg__pump *p, int64_t since, int64_t now)
 {
-    int64_t away = now - since;
-    for (size_t i = 0; p->heard_ns && i < 2 * (size_t)p->transport->size; i++)
-        p->heard_ns[i] = TG__MIN(now, p->heard_ns[i] + away);
+    const int64_t away = now - since;
+    bool any = false;
     for (tg__flight *f = p->active; f; f = f->next) {
+        if (away <= tg__late_slack_ns(tg__channel_of(p, f)->timeout_ns))
+            continue;
+        any = true;
         f->order_ns = TG__MIN(now, f->order_ns + away);
         for (size_t i = 0; i < f->posts->used; i++)
             f->posts->slot[i].since_ns = TG__MIN(now, f->posts->slot[i].since_ns + away);
     }
+    for (size_t i = 0; any && i < 2 * (size_t)p->transport->size; i++)
+        p->heard_ns[i] = TG__MIN(now, p->heard_ns[i] + away);
+}
+
+int64_t tg__late_least_slack_ns(tg__pump *p)
+{
+    int64_t least = INT64_MAX / 2;
+    for (const tg__flight *f = p->active; f; f = f->next)
+        least = TG__MIN(least, tg__late_slack_ns(tg__channel_of(p, f)->timeout_ns));
+    return least;
 }
 
 int64_t tg__late_ran(tg__pump *p, int64_t until_ns)
 {
     const int64_t now = tg_now_ns(p->transport->clock), since = TG__MAX(p->ran_ns, until_ns);
-    if (p->ran_ns != 0 && now - since > tg__late_slack_ns(p))
+    if (p->ran_ns != 0 && now - since > tg__late_least_slack_ns(p))
         forgive(p, since, now);
     p->ran_ns = now;
     return now;

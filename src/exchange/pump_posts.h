@@ -24,9 +24,23 @@ typedef struct tg__posts {
 } tg__posts;
 
 /* What a message is, for error texts. */
-#define TG__WHERE "(step %llu, bucket %u, exchange %s, round %u)"
-#define TG__WHERE_ARGS(f, order) \
-    (unsigned long long)(f)->step, (f)->bucket, (f)->x->ops->entry.name, (order)&63u
+#define TG__WHERE "(%s%.0u%sstep %llu, bucket %u, exchange %s, round %u)"
+#define TG__WHERE_ARGS(p, f, order)                                                           \
+    tg__channel_of(p, f)->number ? "channel " : "", tg__channel_of(p, f)->number,             \
+        tg__channel_of(p, f)->number ? ", " : "", (unsigned long long)(f)->step, (f)->bucket, \
+        (f)->x->ops->entry.name, (order)&63u
+
+static inline tg__channel *tg__channel_of(tg__pump *p, const tg__flight *f)
+{
+    return f->channel != NULL ? f->channel : &p->own;
+}
+
+/* The failure of f is because of this rank. */
+static inline void tg__accuse(tg__pump *p, const tg__flight *f, int rank)
+{
+    p->culprit = rank;
+    p->timeout_ns = tg__channel_of(p, f)->timeout_ns;
+}
 
 /* When the last message from (send: to) a peer was complete. */
 static inline int64_t *tg__heard(const tg__pump *p, int peer, bool send)
@@ -44,12 +58,13 @@ int64_t tg__late_since(const tg__pump *p, const tg__flight *f, const tg__post *m
  */
 TG_NODISCARD tg_status tg__late_check(tg__pump *p, int64_t now, int64_t *due_ns_p);
 
-/* Longest time at a stretch without a look at the clock that counts as if this rank had listened.
- */
-static inline int64_t tg__late_slack_ns(const tg__pump *p)
+/* Longest time at a stretch without a look at the clock that counts as if this rank had listened:
+ * for this timeout; for the flights under way, the shortest. */
+static inline int64_t tg__late_slack_ns(int64_t timeout_ns)
 {
-    return p->timeout_ns / 64 + 1000000;
+    return timeout_ns / 64 + 1000000;
 }
+int64_t tg__late_least_slack_ns(tg__pump *p);
 
 /* This rank runs, and has not chosen to sleep for longer than to until_ns (0: at all) since the
  * last call. If it did not listen for longer than the slack, that is no lateness of a peer. Returns

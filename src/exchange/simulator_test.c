@@ -239,7 +239,7 @@ static uint64_t take_turns(int size, const fixture_case *c)
             fail_msg("%s", tg_error());
         if (!diverges && c->n > 0)
             assert_memory_equal(dst, first, c->n * sizeof *dst);
-        assert_int_equal(p[r].bytes_sent, f[r].bytes_sent);
+        assert_int_equal(p[r].own.bytes_sent, f[r].bytes_sent);
         assert_null(p[r].active);
     }
     for (int r = 0; r < size; r++) {

@@ -99,8 +99,8 @@ static tg_status run_many(job *j)
         }
         while (p.active)
             TG_TRY(tg__pump_run(&p, INT64_MAX));
-        if (p.total_under_way != 0)
-            return tg_fail(TG_E_STATE, "%zu bytes under way at the end", p.total_under_way);
+        if (p.own.total_under_way != 0)
+            return tg_fail(TG_E_STATE, "%zu bytes under way at the end", p.own.total_under_way);
         for (int i = 0; i < MANY; i++) {
             f[i].x->ops->result(f[i].x, dst);
             TG_TRY(strcmp(many[i].codec, "f32") == 0

@@ -66,14 +66,20 @@ static bool is_missing(const tg__flight *f, const tg__post *m, bool receive)
     return m->busy && m->order == f->order && m->send == !receive;
 }
 
+/* 0: nobody waits. */
+static int64_t waited_since(const tg__waits *w)
+{
+    return w == NULL ? 0 : atomic_load_explicit(&w->since_ns, memory_order_relaxed);
+}
+
 void tg__waits_slept(tg__pump *p, int64_t from_ns, int64_t to_ns)
 {
-    tg__waits *w = p->waits;
-    const int64_t since = w == NULL ? 0 : atomic_load_explicit(&w->since_ns, memory_order_relaxed);
-    const int64_t begin = TG__MAX(since, from_ns);
-    if (since == 0 || begin >= to_ns)
-        return;
     for (const tg__flight *f = p->active; f != NULL; f = f->next) {
+        tg__waits *w = tg__channel_of(p, f)->waits;
+        const int64_t since = waited_since(w);
+        const int64_t begin = TG__MAX(since, from_ns);
+        if (since == 0 || begin >= to_ns)
+            continue;
         const bool receive = waits_to_receive(f);
         for (size_t i = 0; i < f->posts->used; i++) {
             const tg__post *m = &f->posts->slot[i];
@@ -88,16 +94,15 @@ void tg__waits_slept(tg__pump *p, int64_t from_ns, int64_t to_ns)
     }
 }
 
-/* Of the messages that are missing the one that has been for longest; of several that of the lowest
- * rank. Returns since when, INT64_MAX if none is. */
-static int64_t find(const tg__pump *p, int64_t since, tg_wait *wait)
+/* Of the messages that are missing on w's channel the one that has been for longest; of several
+ * that of the lowest rank. Returns since when, INT64_MAX if none is. */
+static int64_t find(tg__pump *p, tg__waits *w, int64_t since, tg_wait *wait)
 {
-    tg__waits *w = p->waits;
     int64_t first = INT64_MAX;
     memset(w->missing, 0, (size_t)p->transport->size * sizeof *w->missing);
     for (const tg__flight *f = p->active; f != NULL; f = f->next) {
         const bool receive = waits_to_receive(f);
-        for (size_t i = 0; i < f->posts->used; i++) {
+        for (size_t i = 0; tg__channel_of(p, f)->waits == w && i < f->posts->used; i++) {
             const tg__post *m = &f->posts->slot[i];
             if (!is_missing(f, m, receive))
                 continue;
@@ -141,15 +146,14 @@ static bool is_simulated(const tg_clock *clock)
     return clock->struct_size >= sizeof *clock && clock->work != NULL;
 }
 
-void tg__waits_tell(tg__pump *p, int64_t now)
+static void tell(tg__pump *p, tg__waits *w, int64_t now)
 {
-    tg__waits *w = p->waits;
-    const int64_t since = w == NULL ? 0 : atomic_load_explicit(&w->since_ns, memory_order_relaxed);
-    if (since == 0 || now - TG__MAX(since, w->told_ns) < SECOND ||
-        is_simulated(p->transport->clock))
+    const int64_t since = waited_since(w);
+    if (since == 0 || now - TG__MAX(since, w->told_ns) < SECOND || w->looked_ns == now)
         return;
+    w->looked_ns = now;
     tg_wait wait = {.struct_size = sizeof wait, .rank = INT_MAX};
-    const int64_t first = find(p, since, &wait);
+    const int64_t first = find(p, w, since, &wait);
     if (first > now - SECOND)
         return;
     w->told_ns = now;
@@ -158,4 +162,11 @@ void tg__waits_tell(tg__pump *p, int64_t now)
         w->tell(w->arg, &wait);
     else
         log_it(w, &wait, p->transport->rank, first);
+}
+
+void tg__waits_tell(tg__pump *p, int64_t now)
+{
+    for (const tg__flight *f = p->active; f != NULL && !is_simulated(p->transport->clock);
+         f = f->next)
+        tell(p, tg__channel_of(p, f)->waits, now);
 }

@@ -1,246 +1,23 @@
 #include "method/engine.h"
 #include "base/mem.h"
-#include "base/thread.h"
-#include "base/virtual_clock.h"
 #include "exchange/waits.h"
+#include "method/hub.h"
 #include "transport/endpoint.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-struct tg__engine {
-    tg_transport *transport;
-    tg_trace *trace;
-    bool threaded;
-    tg__clock_thread thread;
-
-    pthread_mutex_t lock; /* guards everything down to the next comment, and each op's state */
-    pthread_cond_t changed;
-    tg__op *queue; /* sorted by priority, FIFO among equals */
-    bool quit;
-    uint64_t bytes_sent, bytes_near;
-    tg_status status; /* first failure, for good */
-    char error[512];
-    bool held;     /* the transport could not let go of posted buffers */
-    tg__op *given; /* to be freed at the end */
-
-    tg__pump pump;     /* the driving thread's alone from here */
-    tg__op *active;    /* taken up, not finished */
-    uint32_t sequence; /* the submitting thread's */
-};
-
-static void fail(tg__engine *e, tg_status status)
-{
-    pthread_mutex_lock(&e->lock);
-    if (e->status == TG_OK) {
-        e->status = status;
-        strncpy(e->error, tg_error(), sizeof e->error - 1);
-    }
-    tg__clock_signal(e->transport->clock, &e->changed);
-    e->held = !e->transport->ops->shut(e->transport) || e->held;
-    pthread_mutex_unlock(&e->lock);
-}
-
-/* With the lock held. */
-static tg_status failure(tg__engine *e)
-{
-    return e->status == TG_OK ? TG_OK : tg_fail(e->status, "%s", e->error);
-}
-
-static void set_state(tg__engine *e, tg__op *op, tg__op_state state)
-{
-    pthread_mutex_lock(&e->lock);
-    op->state = state;
-    e->bytes_sent = e->pump.bytes_sent;
-    e->bytes_near = e->pump.bytes_near;
-    tg__clock_signal(e->transport->clock, &e->changed);
-    pthread_mutex_unlock(&e->lock);
-}
-
-static tg_status launch(tg__engine *e, tg__op *op, tg__exchange *x)
-{
-    op->flight.x = x;
-    op->flight.step = op->step;
-    op->flight.bucket = op->bucket;
-    op->flight.priority = op->priority;
-    op->flight.flags_out = op->flags | op->flags_in;
-    op->flight.group = op->task.group;
-    op->flight.start_cost_ns = op->start_cost_ns;
-    op->flight.byte_cost_ps = op->decode_cost_ps;
-    return tg__pump_launch(&e->pump, &op->flight);
-}
-
-static bool defers(const tg__op *op)
-{
-    return op->method != NULL && op->method->def->program->defers;
-}
-
-/* Compensate, encode, launch. */
-static tg_status take_up(tg__engine *e, tg__op *op)
-{
-    tg__exchange *x = op->x;
-    op->flags_in = 0;
-    op->bytes_sent = 0;
-    op->decode_ns = 0;
-    int64_t begin = tg_now_ns(e->transport->clock);
-    tg_clock_work(e->transport->clock, op->encode_cost_ns);
-    if (op->method != NULL)
-        TG_TRY(op->method->def->program->begin(op->method, &op->task, &x));
-    int64_t end = tg_now_ns(e->transport->clock);
-    op->encode_ns = end - begin;
-    op->begin_ns = end;
-    if (op->method != NULL)
-        tg_trace_span(e->trace, e->transport->rank, TG_ROW_ENCODE,
-                      op->task.coded ? "encode" : "encode dense", begin, end, op->step, op->bucket);
-    TG_TRY(launch(e, op, x));
-    op->next = e->active;
-    e->active = op;
-    set_state(e, op, defers(op) ? TG__OP_BEGUN : TG__OP_ENCODED);
-    return TG_OK;
-}
-
-/* op's exchange finished: the next round, or done. */
-static tg_status advance(tg__engine *e, tg__op *op, bool *done_p)
-{
-    tg__exchange *x = NULL;
-    const uint16_t round = op->flight.program_round;
-    op->bytes_sent += op->flight.bytes_sent;
-    op->flags_in |= op->flight.flags_in;
-    int64_t begin = tg_now_ns(e->transport->clock);
-    op->task.round = round + 1u;
-    op->task.flagged = (op->flags_in & TG__FLAG_NONFINITE) != 0;
-    tg_clock_work(e->transport->clock, op->finish_cost_ns);
-    if (op->method != NULL)
-        TG_TRY(op->method->def->program->next(op->method, &op->task, &x));
-    if (op->task.overflow)
-        op->flags_in |= TG__FLAG_NONFINITE;
-    int64_t took = tg_now_ns(e->transport->clock) - begin;
-    const bool encoded = round == 0 && defers(op);
-    op->encode_ns += encoded ? took : 0;
-    op->decode_ns += op->flight.combine_ns + (encoded ? 0 : took);
-    if (encoded)
-        set_state(e, op, TG__OP_ENCODED);
-    *done_p = x == NULL;
-    if (x != NULL) {
-        op->flight.sequence += op->task.round - round;
-        op->flight.program_round = (uint16_t)op->task.round;
-        return launch(e, op, x);
-    }
-    op->end_ns = tg_now_ns(e->transport->clock);
-    if (op->method != NULL)
-        tg_trace_span(e->trace, e->transport->rank, TG_ROW_EXCHANGE,
-                      op->task.coded ? "exchange" : "exchange dense", op->begin_ns, op->end_ns,
-                      op->step, op->bucket);
-    return TG_OK;
-}
-
-/* A memory must see its tasks in the order submitted, also where it is updated after the first
- * round: that one waits for those of the same method before it. */
-static bool has_turn(const tg__engine *e, const tg__op *op)
-{
-    if (!defers(op) || op->flight.program_round > 0)
-        return true;
-    for (const tg__op *other = e->active; other != NULL; other = other->next)
-        if (other->method == op->method && other->flight.program_round == 0 &&
-            (int32_t)(other->flight.sequence - op->flight.sequence) < 0)
-            return false;
-    return true;
-}
-
-/* *any_p: whether some exchange was done. */
-static tg_status finish_done(tg__engine *e, bool *any_p)
-{
-    bool any;
-    *any_p = false;
-    do {
-        any = false;
-        for (tg__op **link = &e->active; *link != NULL;) {
-            tg__op *op = *link;
-            bool done = false;
-            if (op->flight.finished && has_turn(e, op)) {
-                TG_TRY(advance(e, op, &done));
-                any = true;
-            }
-            if (done) {
-                *link = op->next; /* before DONE: then the op is the caller's again */
-                set_state(e, op, TG__OP_DONE);
-            } else {
-                link = &op->next;
-            }
-        }
-        *any_p = *any_p || any;
-    } while (any); /* whose turn it is now */
-    return TG_OK;
-}
-
-static tg_status take_up_queued(tg__engine *e)
-{
-    for (;;) {
-        pthread_mutex_lock(&e->lock);
-        tg__op *op = e->queue;
-        if (op != NULL)
-            e->queue = op->next;
-        pthread_mutex_unlock(&e->lock);
-        if (op == NULL)
-            return TG_OK;
-        TG_TRY(take_up(e, op));
-    }
-}
-
-/* One turn: take up what is queued, move bytes until deadline at the latest, finish what is done.
- * An exchange without messages (a leader's who is alone in its node) is done when it is launched:
- * then what comes next, or whoever waits for it, must not wait for messages of others. */
-static tg_status turn(tg__engine *e, int64_t deadline_ns)
-{
-    bool any;
-    TG_TRY(take_up_queued(e));
-    TG_TRY(finish_done(e, &any));
-    if (e->active == NULL)
-        return TG_OK;
-    TG_TRY(tg__pump_run(&e->pump, any ? tg_now_ns(e->transport->clock) : deadline_ns));
-    return finish_done(e, &any);
-}
-
-/* With the lock held. */
-static tg__waited wait_change(tg__engine *e)
-{
-    return tg__clock_wait(e->transport->clock, &e->changed, &e->lock, TG__NEVER);
-}
-
-static void *communicate(void *arg)
-{
-    tg__engine *e = arg;
-    for (;;) {
-        pthread_mutex_lock(&e->lock);
-        tg__waited how = TG__WOKEN;
-        while (!e->quit && e->queue == NULL && e->active == NULL && how != TG__STUCK)
-            how = wait_change(e);
-        bool quit = e->quit;
-        pthread_mutex_unlock(&e->lock);
-        if (quit)
-            return NULL;
-        tg_status status = how == TG__STUCK
-                               ? tg__clock_stuck()
-                               : turn(e, tg_now_ns(e->transport->clock) + INT64_C(100000000));
-        if (status != TG_OK) {
-            fail(e, status);
-            return NULL;
-        }
-    }
-}
-
 static tg_status start(tg__engine *e, tg_driver driver)
 {
-    if (driver == TG_DRIVER_THREAD && !e->transport->any_thread)
+    const tg_transport *t = e->hub->transport;
+    if (driver == TG_DRIVER_THREAD && !t->any_thread)
         return tg_fail(TG_E_UNSUPPORTED,
                        "driver thread: transport \"%s\" is bound to the thread that made it (MPI "
                        "needs MPI_THREAD_MULTIPLE): use the inline driver",
-                       e->transport->ops->name);
-    if (driver == TG_DRIVER_INLINE || !e->transport->any_thread)
+                       t->ops->name);
+    if (driver == TG_DRIVER_INLINE || !t->any_thread)
         return TG_OK;
-    const uint64_t order = 2 * (uint64_t)e->transport->rank + 1; /* the caller's: 2 * rank */
-    TG_TRY(
-        tg__clock_thread_start(e->transport->clock, order, "tg-comm", communicate, e, &e->thread));
+    TG_TRY(tg__hub_want_thread(e->hub));
     e->threaded = true;
     return TG_OK;
 }
@@ -253,25 +30,19 @@ tg_status tg__engine_create(tg_transport *transport, tg_driver driver, int64_t t
     if (transport->size > TG__WORLD_MAX)
         return tg_fail(TG_E_ARG, "%d ranks: allowed: at most %d", transport->size, TG__WORLD_MAX);
     TG_TRY(tg__alloc(1, sizeof *e, &e));
-    e->transport = transport;
     e->trace = trace;
-    tg__pump_init(&e->pump, transport, 0, timeout_ns);
-    tg_status status = tg__waits_create(transport->size, &e->pump.waits);
-    if (status != TG_OK) {
-        free(e);
-        return status;
-    }
-    pthread_mutex_init(&e->lock, NULL);
-    status = tg__cond_init(&e->changed);
+    e->channel.timeout_ns = timeout_ns;
+    e->at_once = TG__BLOCK; /* of the first block, until it has joined */
+    tg_status status = tg__waits_create(transport->size, &e->channel.waits);
+    if (status == TG_OK)
+        status = tg__hub_enter(transport, &e->hub);
     if (status == TG_OK) {
         status = start(e, driver);
         if (status != TG_OK)
-            pthread_cond_destroy(&e->changed);
+            tg__hub_leave(e->hub);
     }
     if (status != TG_OK) {
-        pthread_mutex_destroy(&e->lock);
-        tg__waits_destroy(e->pump.waits);
-        tg__pump_fini(&e->pump);
+        tg__waits_destroy(e->channel.waits);
         free(e);
         return status;
     }
@@ -279,36 +50,41 @@ tg_status tg__engine_create(tg_transport *transport, tg_driver driver, int64_t t
     return TG_OK;
 }
 
-static void free_given(tg__engine *e)
+/* ---- the end --------------------------------------------------------------------------------- */
+
+void tg__engine_close(tg__op *op)
 {
-    while (e->given != NULL && !e->held) {
-        tg__op *op = e->given;
-        e->given = op->next;
-        tg__flight_fini(&op->flight);
-        tg__exchange_destroy(op->x);
-        free(op);
-    }
+    tg__engine *e = op->engine;
+    *(op->older != NULL ? &op->older->newer : &e->oldest) = op->newer;
+    *(op->newer != NULL ? &op->newer->older : &e->newest) = op->older;
+}
+
+static void take_out(tg__op **list, const tg__op *op)
+{
+    for (tg__op **link = list; *link != NULL; link = &(*link)->next)
+        if (*link == op) {
+            *link = op->next;
+            return;
+        }
+}
+
+/* It will not be finished any more, by anybody. */
+static void withdraw(tg__hub *h, tg__op *op)
+{
+    take_out(&h->queue, op);
+    take_out(&h->active, op);
+    tg__engine_close(op);
 }
 
 /* The engine has failed with op not done: keep it for as long as the transport may write to it. */
 static void keep(tg__engine *e, tg__op *op)
 {
-    pthread_mutex_lock(&e->lock);
-    for (tg__op **link = &e->queue; *link != NULL; link = &(*link)->next)
-        if (*link == op) {
-            *link = op->next;
-            break;
-        }
-    pthread_mutex_unlock(&e->lock);
-    if (e->threaded) { /* it failed, so the thread is leaving */
-        tg__clock_thread_join(e->transport->clock, &e->thread);
-        e->threaded = false;
-    }
-    for (tg__op **link = &e->active; *link != NULL; link = &(*link)->next)
-        if (*link == op) {
-            *link = op->next;
-            break;
-        }
+    tg__hub *h = e->hub;
+    pthread_mutex_lock(&h->lock);
+    tg__hub_seize(h);
+    withdraw(h, op);
+    tg__hub_release(h);
+    pthread_mutex_unlock(&h->lock);
     op->next = e->given;
     e->given = op;
 }
@@ -324,55 +100,136 @@ void tg__op_release(tg__engine *e, tg__op *op)
     free(op);
 }
 
+/* With the lock held. tg_error() stays. */
+static void abandon(tg__engine *e)
+{
+    tg__hub *h = e->hub;
+    tg__hub_seize(h);
+    if (e->oldest != NULL) {
+        tg__hub_shut(h, TG_E_STATE,
+                     "channel %u was destroyed on this rank (%d) with an exchange under way: the "
+                     "transport is shut",
+                     e->channel.number, h->transport->rank);
+        while (e->oldest != NULL)
+            withdraw(h, e->oldest);
+    }
+    tg__hub_release(h);
+}
+
+static void free_given(tg__engine *e)
+{
+    while (e->given != NULL) {
+        tg__op *op = e->given;
+        e->given = op->next;
+        tg__flight_fini(&op->flight);
+        tg__exchange_destroy(op->x);
+        free(op);
+    }
+}
+
 bool tg__engine_destroy(tg__engine *e)
 {
     if (e == NULL)
         return true;
-    if (e->threaded) {
-        pthread_mutex_lock(&e->lock);
-        e->quit = true;
-        tg__clock_signal(e->transport->clock, &e->changed);
-        pthread_mutex_unlock(&e->lock);
-        if (e->transport->ops->wake != NULL)
-            e->transport->ops->wake(e->transport);
-        tg__clock_thread_join(e->transport->clock, &e->thread);
-    }
-    if (e->active != NULL || e->queue != NULL)
-        e->held = !e->transport->ops->shut(e->transport) || e->held;
-    tg__waits_destroy(e->pump.waits);
-    tg__pump_fini(&e->pump);
-    free_given(e);
-    bool held = e->held;
-    pthread_cond_destroy(&e->changed);
-    pthread_mutex_destroy(&e->lock);
+    tg__hub *h = e->hub;
+    pthread_mutex_lock(&h->lock);
+    if (e->oldest != NULL)
+        abandon(e);
+    if (e->first > 0)
+        tg__claim_mark(h->claim, e->first / TG__BLOCK, e->at_once / TG__BLOCK, false);
+    const bool held = h->held;
+    pthread_mutex_unlock(&h->lock);
+    if (e->threaded)
+        tg__hub_unwant_thread(h);
+    tg__hub_leave(h);
+    if (!held)
+        free_given(e);
+    tg__channel_fini(&e->channel);
+    tg__waits_destroy(e->channel.waits);
     free(e);
     return !held;
 }
 
-void tg__engine_set_session(tg__engine *e, uint64_t hash)
+/* ---- becoming a channel ---------------------------------------------------------------------- */
+
+void tg__engine_begin_setup(tg__engine *e)
 {
-    e->pump.session = hash;
+    tg__hub *h = e->hub;
+    pthread_mutex_lock(&h->lock);
+    while (h->in_setup)
+        (void)tg__hub_wait(h);
+    h->in_setup = true;
+    pthread_mutex_unlock(&h->lock);
 }
+
+void tg__engine_end_setup(tg__engine *e)
+{
+    tg__hub *h = e->hub;
+    pthread_mutex_lock(&h->lock);
+    h->in_setup = false;
+    tg__hub_changed(h);
+    pthread_mutex_unlock(&h->lock);
+}
+
+void tg__engine_claim(tg__engine *e, uint8_t claim[TG__CLAIM_BYTES])
+{
+    pthread_mutex_lock(&e->hub->lock);
+    memcpy(claim, e->hub->claim, TG__CLAIM_BYTES);
+    pthread_mutex_unlock(&e->hub->lock);
+}
+
+tg_status tg__engine_join(tg__engine *e, const uint8_t claims[TG__CLAIM_BYTES], uint64_t hash,
+                          uint32_t at_once)
+{
+    tg__hub *h = e->hub;
+    const uint32_t before = tg__get32(claims);
+    uint32_t first;
+    const uint32_t blocks = tg__claim_find(claims, TG__MAX(at_once / TG__BLOCK, 1u), &first);
+    if (blocks == 0)
+        return tg_fail(TG_E_STATE,
+                       "no tags are left for another reducer or session on this transport: destroy "
+                       "some, on all ranks (allowed at once: %u reducers, fewer beside sessions)",
+                       TG__BLOCKS - 1);
+    pthread_mutex_lock(&h->lock);
+    tg__claim_mark(h->claim, first, blocks, true);
+    tg__put32(h->claim, before + 1);
+    pthread_mutex_unlock(&h->lock);
+    e->first = first * TG__BLOCK;
+    e->at_once = blocks * TG__BLOCK;
+    e->channel.number = (uint16_t)(1 + before % UINT16_MAX);
+    e->channel.session = hash;
+    return TG_OK;
+}
+
+/* ---- operations ------------------------------------------------------------------------------ */
 
 tg_status tg__engine_submit(tg__engine *e, tg__op *op)
 {
-    pthread_mutex_lock(&e->lock);
-    tg_status status = failure(e);
+    tg__hub *h = e->hub;
+    TG_TRY(tg__hub_check_thread(h));
+    pthread_mutex_lock(&h->lock);
+    const bool driven = h->driving || h->has_thread;
+    tg_status status = tg__hub_failure(h);
     if (status == TG_OK) {
-        op->flight.sequence = e->sequence;
+        op->engine = e;
+        op->sequence = e->sequence;
         op->flight.program_round = 0;
         e->sequence += op->method == NULL ? 1 : op->method->def->program->rounds;
+        op->newer = NULL;
+        op->older = e->newest;
+        *(e->newest != NULL ? &e->newest->newer : &e->oldest) = op;
+        e->newest = op;
         op->state = TG__OP_QUEUED;
-        tg__op **link = &e->queue;
+        tg__op **link = &h->queue;
         while (*link != NULL && (*link)->priority <= op->priority)
             link = &(*link)->next;
         op->next = *link;
         *link = op;
-        tg__clock_signal(e->transport->clock, &e->changed);
+        tg__hub_changed(h);
     }
-    pthread_mutex_unlock(&e->lock);
-    if (status == TG_OK && e->threaded && e->transport->ops->wake != NULL)
-        e->transport->ops->wake(e->transport);
+    pthread_mutex_unlock(&h->lock);
+    if (status == TG_OK && driven && h->transport->ops->wake != NULL)
+        h->transport->ops->wake(h->transport);
     return status;
 }
 
@@ -381,45 +238,27 @@ static bool is_past(const tg__op *op, tg__op_state state)
     return op->state == TG__OP_IDLE || op->state >= state;
 }
 
-static tg_status wait_for_thread(tg__engine *e, const tg__op *op, tg__op_state state)
+static tg_status wait_for(tg__engine *e, tg__op *op, tg__op_state state)
 {
-    pthread_mutex_lock(&e->lock);
-    tg__waited how = TG__WOKEN;
-    if (e->status == TG_OK && !is_past(op, state))
-        tg__waits_begin(e->pump.waits, e->transport->clock);
-    while (e->status == TG_OK && !is_past(op, state) && how != TG__STUCK)
-        how = wait_change(e);
-    tg__waits_end(e->pump.waits);
-    if (how == TG__STUCK) {
-        pthread_mutex_unlock(&e->lock);
-        fail(e, tg__clock_stuck());
-        pthread_mutex_lock(&e->lock);
+    tg__hub *h = e->hub;
+    TG_TRY(tg__hub_check_thread(h));
+    pthread_mutex_lock(&h->lock);
+    if (h->status == TG_OK && !is_past(op, state))
+        tg__waits_begin(e->channel.waits, h->transport->clock);
+    while (h->status == TG_OK && !is_past(op, state)) {
+        tg__waited how = TG__WOKEN;
+        if (h->has_thread)
+            how = tg__hub_wait(h);
+        else if (h->driving)
+            how = tg__hub_wait_driver(h);
+        else
+            tg__hub_drive(h, tg_now_ns(h->transport->clock) + INT64_C(100000000));
+        if (how == TG__STUCK)
+            tg__hub_fail(h, tg__clock_stuck());
     }
-    tg_status status = is_past(op, state) ? TG_OK : failure(e);
-    pthread_mutex_unlock(&e->lock);
-    return status;
-}
-
-static tg_status wait_inline(tg__engine *e, const tg__op *op, tg__op_state state)
-{
-    while (!is_past(op, state)) {
-        TG_TRY(failure(e));
-        tg_status status = turn(e, tg_now_ns(e->transport->clock) + INT64_C(100000000));
-        if (status != TG_OK)
-            fail(e, status);
-    }
-    return TG_OK;
-}
-
-static tg_status wait_for(tg__engine *e, const tg__op *op, tg__op_state state)
-{
-    if (e->threaded)
-        return wait_for_thread(e, op, state);
-    if (is_past(op, state))
-        return TG_OK;
-    tg__waits_begin(e->pump.waits, e->transport->clock);
-    const tg_status status = wait_inline(e, op, state);
-    tg__waits_end(e->pump.waits);
+    tg__waits_end(e->channel.waits);
+    const tg_status status = is_past(op, state) ? TG_OK : tg__hub_failure(h);
+    pthread_mutex_unlock(&h->lock);
     return status;
 }
 
@@ -440,61 +279,62 @@ tg_status tg__engine_wait(tg__engine *e, tg__op *op)
 
 tg_status tg__engine_progress(tg__engine *e)
 {
-    if (!e->threaded && e->status == TG_OK) {
-        tg_status status = turn(e, tg_now_ns(e->transport->clock));
-        if (status != TG_OK)
-            fail(e, status);
-    }
-    pthread_mutex_lock(&e->lock);
-    tg_status status = failure(e);
-    pthread_mutex_unlock(&e->lock);
+    tg__hub *h = e->hub;
+    TG_TRY(tg__hub_check_thread(h));
+    pthread_mutex_lock(&h->lock);
+    if (!h->has_thread && !h->driving && h->status == TG_OK)
+        tg__hub_drive(h, tg_now_ns(h->transport->clock));
+    const tg_status status = tg__hub_failure(h);
+    pthread_mutex_unlock(&h->lock);
     return status;
 }
 
 bool tg__engine_is_done(tg__engine *e, const tg__op *op)
 {
-    pthread_mutex_lock(&e->lock);
-    bool done = op->state == TG__OP_IDLE || op->state == TG__OP_DONE;
-    pthread_mutex_unlock(&e->lock);
+    pthread_mutex_lock(&e->hub->lock);
+    bool done = is_past(op, TG__OP_DONE);
+    pthread_mutex_unlock(&e->hub->lock);
     return done;
 }
 
+/* ---- numbers --------------------------------------------------------------------------------- */
+
 uint64_t tg__engine_bytes(tg__engine *e)
 {
-    pthread_mutex_lock(&e->lock);
+    pthread_mutex_lock(&e->hub->lock);
     uint64_t bytes = e->bytes_sent;
-    pthread_mutex_unlock(&e->lock);
+    pthread_mutex_unlock(&e->hub->lock);
     return bytes;
 }
 
 uint64_t tg__engine_bytes_near(tg__engine *e, uint64_t *sent_p)
 {
-    pthread_mutex_lock(&e->lock);
+    pthread_mutex_lock(&e->hub->lock);
     uint64_t bytes = e->bytes_near;
     *sent_p = e->bytes_sent;
-    pthread_mutex_unlock(&e->lock);
+    pthread_mutex_unlock(&e->hub->lock);
     return bytes;
 }
 
 void tg__engine_set_near(tg__engine *e, const bool *near)
 {
-    e->pump.near = near;
+    e->channel.near = near;
 }
 
 void tg__engine_on_wait(tg__engine *e, void (*tell)(void *arg, const tg_wait *wait), void *arg)
 {
-    e->pump.waits->tell = tell;
-    e->pump.waits->arg = arg;
+    e->channel.waits->tell = tell;
+    e->channel.waits->arg = arg;
 }
 
 void tg__engine_waited(const tg__engine *e, int64_t *ns)
 {
-    const tg__waits *w = e->pump.waits;
-    for (int rank = 0; rank < e->transport->size; rank++)
+    const tg__waits *w = e->channel.waits;
+    for (int rank = 0; rank < e->hub->transport->size; rank++)
         ns[rank] = atomic_load_explicit(&w->total_ns[rank], memory_order_relaxed);
 }
 
 tg_transport *tg__engine_transport(const tg__engine *e)
 {
-    return e->transport;
+    return e->hub->transport;
 }

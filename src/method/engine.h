@@ -1,10 +1,15 @@
-/* The engine runs operations of one rank, one transport: it takes each up (compensate, encode),
- * drives its exchanges by the pump and finishes it. Two drivers of the same code: a communication
- * thread, or inline progress inside calls. */
+/* An engine runs the operations of one reducer or session: each is taken up (compensate, encode),
+ * its exchanges go through the pump, and it is finished. All engines of one transport share a hub
+ * (hub.h): whoever drives it moves the operations of all. Two drivers of the same code: a
+ * communication thread, or inline progress inside calls.
+ *
+ * Threads  any number of engines of a transport, each used by one thread at a time. Where the
+ *          transport is bound to a thread: that one, else TG_E_STATE */
 #ifndef TG_ENGINE_H
 #define TG_ENGINE_H
 
 #include "exchange/pump.h"
+#include "method/claim.h"
 #include "method/method.h"
 #include "telegrad/session.h"
 
@@ -37,20 +42,23 @@ typedef struct tg__op {
     int64_t encode_ns, begin_ns, end_ns;
     int64_t decode_ns; /* between begin and end: checking, decoding and combining, all rounds */
     /* the engine's */
+    struct tg__engine *engine;
+    uint32_t sequence; /* of its first round, among its engine's exchanges */
     tg__op_state state;
     tg__flight flight;
-    struct tg__op *next;
+    struct tg__op *next, *older, *newer;
 } tg__op;
 
 typedef struct tg__engine tg__engine;
 
-/* transport, trace (NULL: none) are borrowed. Errors TG_E_NOMEM, TG_E_UNSUPPORTED (thread driver on
- * a transport that is bound to one thread) */
+/* transport, trace (NULL: none) are borrowed. Until tg__engine_join the engine has no channel of
+ * its own. Errors TG_E_NOMEM, TG_E_UNSUPPORTED (thread driver on a transport that is bound to one
+ * thread) */
 TG_NODISCARD tg_status tg__engine_create(tg_transport *transport, tg_driver driver,
                                          int64_t timeout_ns, tg_trace *trace, tg__engine **e_p);
-/* Ends the thread; if anything is under way the transport is shut first. NULL is fine. Returns
- * whether message buffers may be freed: false if the transport still holds some (MPI after a
- * failure), then they must live until the process ends. */
+/* If anything of this engine is under way the transport is shut first, for all its engines. NULL is
+ * fine. Returns whether message buffers may be freed: false if the transport still holds some (MPI
+ * after a failure), then they must live until the process ends. */
 bool tg__engine_destroy(tg__engine *e);
 
 /* Free op and its bare exchange, both made by malloc. op is DONE, was never submitted, or is what
@@ -58,18 +66,29 @@ bool tg__engine_destroy(tg__engine *e);
  * them until it can free them. */
 void tg__op_release(tg__engine *e, tg__op *op);
 
-/* The hash that envelopes carry from now on; nothing may be under way. */
-void tg__engine_set_session(tg__engine *e, uint64_t hash);
+/* Becoming a channel, in which all ranks take part, one engine of the transport after the other:
+ * begin_setup waits until no other thread's engine is between these calls; the ranks tell each
+ * other their claims (what they have given away); join, unless they found that they do not belong
+ * together, gives the engine a number and tags of its own, the same on all ranks. */
+void tg__engine_begin_setup(tg__engine *e);
+void tg__engine_claim(tg__engine *e, uint8_t claim[TG__CLAIM_BYTES]);
+/* claims: all ranks', merged by tg__claim_merge. hash: what envelopes carry from now on. at_once:
+ * so many exchanges should be able to be under way at once (more wait for each other); a power of
+ * two. Errors TG_E_STATE: too many channels */
+TG_NODISCARD tg_status tg__engine_join(tg__engine *e, const uint8_t claims[TG__CLAIM_BYTES],
+                                       uint64_t hash, uint32_t at_once);
+void tg__engine_end_setup(tg__engine *e);
 
-/* Queue op. All ranks submit the same operations in the same order. Never blocks on the network. */
+/* Queue op. All ranks submit the same operations to an engine in the same order, whatever they do
+ * with other engines. Never blocks on the network. */
 TG_NODISCARD tg_status tg__engine_submit(tg__engine *e, tg__op *op);
 /* Wait until op's buffer has been read (BEGUN or later) / no begin of its method is due or running
  * any more (ENCODED or DONE) / its result stands (DONE). An op never submitted counts as done.
- * Errors: the engine's failure, for good */
+ * Errors: the transport's failure, for good, whichever engine met it */
 TG_NODISCARD tg_status tg__engine_wait_begun(tg__engine *e, tg__op *op);
 TG_NODISCARD tg_status tg__engine_wait_encoded(tg__engine *e, tg__op *op);
 TG_NODISCARD tg_status tg__engine_wait(tg__engine *e, tg__op *op);
-/* Inline: move what can be moved without blocking. With a thread: only reports a failure. */
+/* Move what can be moved without blocking, of all engines; nothing where another thread drives. */
 TG_NODISCARD tg_status tg__engine_progress(tg__engine *e);
 /* Whether op is DONE; no progress is made. */
 bool tg__engine_is_done(tg__engine *e, const tg__op *op);

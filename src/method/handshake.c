@@ -65,43 +65,69 @@ static tg_status compare(const char *own, size_t own_len, const char *other, siz
     return TG_OK;
 }
 
+/* A claim, then the text; *len_p: bytes of both. */
 static char *full_text(const char *text, size_t *len_p)
 {
-    size_t len = strlen(text) + 64;
-    char *full = malloc(len + 64);
-    if (full == NULL)
+    size_t len = strlen(text) + 128;
+    char *claim = malloc(TG__CLAIM_BYTES + len);
+    if (claim == NULL)
         return NULL;
-    int n = snprintf(full, len + 64, "telegrad=%s\nwire=%u\n%s", tg_version(), TG__ENVELOPE_VERSION,
-                     text);
-    *len_p = (size_t)n;
-    if (*len_p > TEXT_CAP) {
-        uint64_t rest = tg__hash(TG__HASH_START, full + TEXT_CAP - 32, *len_p - (TEXT_CAP - 32));
-        *len_p =
+    char *full = claim + TG__CLAIM_BYTES;
+    len = (size_t)snprintf(full, len, "telegrad=%s\nwire=%u\n%s", tg_version(),
+                           TG__ENVELOPE_VERSION, text);
+    if (len > TEXT_CAP) {
+        uint64_t rest = tg__hash(TG__HASH_START, full + TEXT_CAP - 32, len - (TEXT_CAP - 32));
+        len =
             TEXT_CAP - 32 +
             (size_t)snprintf(full + TEXT_CAP - 32, 32, "\nrest=%016llx", (unsigned long long)rest);
     }
-    return full;
+    *len_p = TG__CLAIM_BYTES + len;
+    return claim;
 }
 
-tg_status tg__handshake(tg__engine *e, const char *text)
+/* Look at what all ranks said; claims becomes theirs, merged. */
+static tg_status judge(const tg__exchange *x, const char *own, size_t len,
+                       uint8_t claims[TG__CLAIM_BYTES])
+{
+    const size_t c = TG__CLAIM_BYTES;
+    memset(claims, 0, c);
+    for (int rank = 0; rank < x->size; rank++) {
+        size_t other_len;
+        const uint8_t *other = tg__gather_get(x, rank, &other_len);
+        if (other_len < c)
+            return tg_fail(TG_E_CORRUPT, "rank %d sent %zu bytes in the handshake: at least %zu",
+                           rank, other_len, c);
+        if (rank != x->rank)
+            TG_TRY(
+                compare(own + c, len - c, (const char *)other + c, other_len - c, x->rank, rank));
+        tg__claim_merge(claims, other);
+    }
+    return TG_OK;
+}
+
+static tg_status shake(tg__engine *e, char *own, size_t len, uint32_t at_once)
+{
+    uint8_t claims[TG__CLAIM_BYTES];
+    tg__op *op;
+    tg__engine_claim(e, claims);
+    memcpy(own, claims, sizeof claims);
+    TG_TRY(gather(e, &(speech){.own = own, .len = len, .cap = TG__CLAIM_BYTES + TEXT_CAP}, &op));
+    tg_status status = judge(op->x, own, len, claims);
+    tg__op_release(e, op);
+    TG_TRY(status);
+    const uint64_t hash = tg__hash(TG__HASH_START, own + TG__CLAIM_BYTES, len - TG__CLAIM_BYTES);
+    return tg__engine_join(e, claims, hash, at_once);
+}
+
+tg_status tg__handshake(tg__engine *e, const char *text, uint32_t at_once)
 {
     size_t len = 0;
     char *own = full_text(text, &len);
     if (own == NULL)
         return tg_fail(TG_E_NOMEM, "out of memory in the handshake");
-    tg_transport *t = tg__engine_transport(e);
-    tg__op *op = NULL;
-    tg_status status = gather(e, &(speech){.own = own, .len = len, .cap = TEXT_CAP}, &op);
-    for (int rank = 0; status == TG_OK && rank < t->size; rank++) {
-        size_t other_len;
-        const char *other = (const char *)tg__gather_get(op->x, rank, &other_len);
-        if (rank != t->rank)
-            status = compare(own, len, other, other_len, t->rank, rank);
-    }
-    if (op != NULL)
-        tg__op_release(e, op);
-    if (status == TG_OK)
-        tg__engine_set_session(e, tg__hash(TG__HASH_START, own, len));
+    tg__engine_begin_setup(e);
+    tg_status status = shake(e, own, len, at_once);
+    tg__engine_end_setup(e);
     free(own);
     return status;
 }

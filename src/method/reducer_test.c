@@ -227,7 +227,7 @@ static void *shake(void *arg)
     tg__engine *e;
     r->status = tg__engine_create(r->t, TG_DRIVER_AUTO, INT64_C(5000000000), NULL, &e);
     if (r->status == TG_OK) {
-        r->status = tg__handshake(e, r->text);
+        r->status = tg__handshake(e, r->text, 1);
         snprintf(r->error, sizeof r->error, "%s", tg_error());
         tg__engine_destroy(e);
     }

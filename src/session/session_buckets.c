@@ -284,22 +284,6 @@ static bool may_be_early(const tg_session *s)
            (s->nodes == NULL || s->config.on_nonfinite != TG_NONFINITE_FAIL);
 }
 
-/* Numbers of exchanges that may be under way at once must differ on the wire. */
-static tg_status check_sequences(const tg_session *s)
-{
-    const size_t most = TG__SEQUENCES - 16; /* the rest: for those that are no bucket's */
-    size_t needed = 0;
-    for (size_t b = 0; b < s->nbuckets; b++)
-        needed += s->lanes * s->bucket[b].method->def->program->rounds;
-    if (needed <= most)
-        return TG_OK;
-    return tg_fail(TG_E_ARG,
-                   "%zu buckets with %zu exchanges at once, all rounds together: allowed: at most "
-                   "%zu, so %zu such buckets; use a larger bucket_bytes (now %zu), or name fewer "
-                   "buckets",
-                   s->nbuckets, needed, most, s->nbuckets * most / needed, s->config.bucket_bytes);
-}
-
 tg_status tg__session_layout(tg_session *s)
 {
     TG_TRY(list_trained(s));
@@ -324,7 +308,6 @@ tg_status tg__session_build_methods(tg_session *s)
         TG_TRY(make_method(s, b));
         TG_TRY(tg__alloc(s->lanes, sizeof *s->bucket[b].lane, &s->bucket[b].lane));
     }
-    TG_TRY(check_sequences(s));
     s->next_ready = s->nbuckets;
     s->unready = s->ntrained;
     s->separable = is_separable(s);

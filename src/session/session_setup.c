@@ -13,6 +13,7 @@
 
 #define DEFAULT_BUCKET_BYTES ((size_t)25 << 20)
 #define DEFAULT_TIMEOUT_MS 60000
+#define AT_ONCE 512 /* exchanges under way; more wait for each other */
 
 tg_status tg__session_failed(tg_session *s, tg_status status)
 {
@@ -303,7 +304,7 @@ static char *describe(const tg_session *s, const char *start)
     FILE *f = open_memstream(&text, &len);
     if (f == NULL)
         return NULL;
-    fprintf(f, "world=%d\nstart=%s\n%s\n", s->transport->size, start, s->config.job);
+    fprintf(f, "session=world %d\nstart=%s\n%s\n", s->transport->size, start, s->config.job);
     fprintf(f, "method=%s\nstrategy=%s\noptimizer=%s\nseed=%llu\nsteps_per_epoch=%llu\n",
             tg_spec_text(tg__rules_default(&s->rules)->spec), tg_spec_text(s->strategy->spec),
             tg_spec_text(tg_optimizer_spec(s->optimizer)), (unsigned long long)s->config.seed,
@@ -344,7 +345,7 @@ tg_status tg__session_handshake(tg_session *s, const char *start, const char *di
     char *text = describe(s, start);
     if (text == NULL)
         return tg_fail(TG_E_NOMEM, "out of memory in the handshake");
-    tg_status status = tg__handshake(s->engine, text);
+    tg_status status = tg__handshake(s->engine, text, AT_ONCE);
     free(text);
     TG_TRY(status);
     TG_TRY(gather_samples(s));

@@ -16,6 +16,7 @@ enum {
     AT_BUCKET = 28,
     AT_ROUND = 30,
     AT_SLICE = 32,
+    AT_CHANNEL = 34,
     AT_LENGTH = 36,
     AT_CRC = 44
 };
@@ -38,7 +39,8 @@ void tg__envelope_seal(uint8_t *msg, const tg__envelope *e, size_t len)
     tg__put32(msg + AT_SENDER, e->sender);
     tg__put16(msg + AT_BUCKET, e->bucket);
     tg__put16(msg + AT_ROUND, e->round);
-    tg__put32(msg + AT_SLICE, e->slice);
+    tg__put16(msg + AT_SLICE, e->slice);
+    tg__put16(msg + AT_CHANNEL, e->channel);
     tg__put64(msg + AT_LENGTH, len);
     tg__put32(msg + AT_CRC, checksum(msg, len));
 }
@@ -94,10 +96,11 @@ tg_status tg__envelope_open(const uint8_t *msg, size_t msg_len, const tg__envelo
                        " (another job, or set up differently)",
                        rank, session, want->session);
     TG_TRY(expect(rank, "sender", tg__get32(msg + AT_SENDER), want->sender));
+    TG_TRY(expect(rank, "channel", tg__get16(msg + AT_CHANNEL), want->channel));
     TG_TRY(expect(rank, "step", tg__get64(msg + AT_STEP), want->step));
     TG_TRY(expect(rank, "bucket", tg__get16(msg + AT_BUCKET), want->bucket));
     TG_TRY(expect(rank, "round", tg__get16(msg + AT_ROUND), want->round));
-    TG_TRY(expect(rank, "slice", tg__get32(msg + AT_SLICE), want->slice));
+    TG_TRY(expect(rank, "slice", tg__get16(msg + AT_SLICE), want->slice));
     *flags_p = flags;
     *len_p = len;
     return TG_OK;

@@ -1,11 +1,11 @@
 /* The envelope around every message: who sent it, for which step, and a checksum.
  *
- *   0  4  magic "TGE1"            24  4  sender rank
- *   4  2  version (1)             28  2  bucket
- *   6  2  flags                   30  2  round
- *   8  8  session hash            32  4  slice
+ *   0  4  magic "TGE1"            28  2  bucket
+ *   4  2  version (2)             30  2  round
+ *   6  2  flags                   32  2  slice
+ *   8  8  session hash            34  2  channel
  *  16  8  step                    36  8  payload length, bytes
- *                                 44  4  CRC-32C of bytes 0..43 and the payload
+ *  24  4  sender rank             44  4  CRC-32C of bytes 0..43 and the payload
  * All numbers little-endian. docs/wire-format.md is the specification. */
 #ifndef TG_WIRE_ENVELOPE_H
 #define TG_WIRE_ENVELOPE_H
@@ -13,7 +13,7 @@
 #include "telegrad/base.h"
 
 #define TG__ENVELOPE_BYTES 48u
-#define TG__ENVELOPE_VERSION 1u
+#define TG__ENVELOPE_VERSION 2u
 
 enum {
     TG__FLAG_NONFINITE =
@@ -24,18 +24,20 @@ enum {
 
 typedef struct tg__envelope {
     uint64_t session, step;
-    uint32_t sender, slice;
-    uint16_t flags, bucket, round;
+    uint32_t sender;
+    uint16_t flags, bucket, round, slice;
+    uint16_t channel; /* which reducer or session on the transport; 0: not known yet */
 } tg__envelope;
 
 /* Fill msg[0, 48) for the payload of len bytes that stands at msg + 48. */
 void tg__envelope_seal(uint8_t *msg, const tg__envelope *e, size_t len);
 
 /* Validate a whole message of msg_len bytes against what is expected: magic, version, known flags,
- * session, step, sender, bucket, round, slice, length, checksum. `want->flags` is ignored; *flags_p
- * and *len_p (payload bytes) are set on success.
- * Errors  TG_E_CORRUPT, TG_E_VERSION, TG_E_MISMATCH (session), TG_E_PEER (another step or bucket or
- *         sender: out of order); the text names the sender expected, the field, both values */
+ * session, sender, channel, step, bucket, round, slice, length, checksum. `want->flags` is ignored;
+ * *flags_p and *len_p (payload bytes) are set on success.
+ * Errors  TG_E_CORRUPT, TG_E_VERSION, TG_E_MISMATCH (session), TG_E_PEER (another sender, channel,
+ *         step or bucket: out of order); the text names the sender expected, the field, both values
+ */
 TG_NODISCARD tg_status tg__envelope_open(const uint8_t *msg, size_t msg_len,
                                          const tg__envelope *want, uint16_t *flags_p,
                                          size_t *len_p);

@@ -17,7 +17,8 @@ static const tg__envelope sent = {.session = UINT64_C(0x1122334455667788),
                                   .slice = 9,
                                   .flags = TG__FLAG_CLOSES | TG__FLAG_STOP,
                                   .bucket = 7,
-                                  .round = 2};
+                                  .round = 2,
+                                  .channel = 5};
 
 static void seal(uint8_t *msg, const tg__envelope *e)
 {
@@ -63,11 +64,11 @@ static void lies_as_specified(void **state)
     seal(msg, &sent);
     static const uint8_t head[44] = {
         'T',  'G',  'E',  '1',                          /* magic */
-        1,    0,    6,    0,                            /* version, flags */
+        2,    0,    6,    0,                            /* version, flags */
         0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11, /* session */
         0xcb, 0x04, 0xfb, 0x71, 0x1f, 0x01, 0,    0,    /* step */
         3,    0,    0,    0,    7,    0,    2,    0,    /* sender, bucket, round */
-        9,    0,    0,    0,    37,   0,    0,    0,    /* slice, length ... */
+        9,    0,    5,    0,    37,   0,    0,    0,    /* slice, channel, length ... */
         0,    0,    0,    0,
     };
     assert_memory_equal(msg, head, sizeof(head));
@@ -105,7 +106,7 @@ static void refuses_what_is_not_expected(void **state)
         tg_status status;
     } cases[] = {{"session", TG_E_MISMATCH}, {"sender", TG_E_PEER}, {"step", TG_E_PEER},
                  {"bucket", TG_E_PEER},      {"round", TG_E_PEER},  {"slice", TG_E_PEER},
-                 {"flags", TG_E_CORRUPT}};
+                 {"flags", TG_E_CORRUPT},    {"channel", TG_E_PEER}};
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         tg__envelope other = sent;
         other.session ^= i == 0;
@@ -113,8 +114,9 @@ static void refuses_what_is_not_expected(void **state)
         other.step ^= i == 2 ? UINT64_C(1) << 40 : 0;
         other.bucket ^= i == 3 ? 0x100 : 0;
         other.round ^= i == 4 ? 1 : 0;
-        other.slice ^= i == 5 ? UINT32_C(1) << 20 : 0;
+        other.slice ^= i == 5 ? 1 << 10 : 0;
         other.flags |= i == 6 ? 8 : 0;
+        other.channel ^= i == 7 ? 0x100 : 0;
         seal(msg, &other);
         assert_int_equal(open_as(msg, TOTAL, &sent), cases[i].status);
         assert_non_null(strstr(tg_error(), cases[i].field));

@@ -22,7 +22,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         want.sender = tg__get32(msg + 24);
         want.bucket = tg__get16(msg + 28);
         want.round = tg__get16(msg + 30);
-        want.slice = tg__get32(msg + 32);
+        want.slice = tg__get16(msg + 32);
+        want.channel = tg__get16(msg + 34);
         want.flags = tg__get16(msg + 6);
     }
     tg_status status = tg__envelope_open(msg, size, &want, &flags, &len);
