@@ -358,6 +358,8 @@ tg_status records_start(struct records *r, const struct run_about *about,
     json_t *record = begin(r, "start");
     record = join(record, about_settings(about->options, info));
     record = join(record, about_run(about->options, info));
+    const char *note = about->options->settled.note;
+    record = join(record, json_pack("{s:o}", "note", records_text(note[0] ? note : NULL)));
     record = join(record, about_clock(about->options, info));
     record = join(record, about_files(about->options));
     record = join(record, about_surroundings(about));

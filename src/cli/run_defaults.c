@@ -1,5 +1,6 @@
 #include "cli/run_defaults.h"
 #include "cli/console.h"
+#include "cli/method_rate.h"
 #include "cli/optimizer_option.h"
 #include <stdio.h>
 #include <string.h>
@@ -45,24 +46,64 @@ static tg_status complete(struct run_options *o, const char *written, const tg_s
     return TG_OK;
 }
 
-/* written: what the command line says, and own as it is read; "" and NULL: nothing. */
+/* What the optimizer will have, of what the method learns with. */
+static tg_status check_rate(struct run_options *o, const method_rate *wish, double usual)
+{
+    tg_spec *spec;
+    TG_TRY(tg_registry_parse(TG_KIND_OPTIMIZER, o->settled.optimizer, &spec));
+    const double lr = tg_spec_real(spec, "lr"), momentum = tg_spec_real(spec, "momentum");
+    const double in_all = momentum < 1 ? lr / (1 - momentum) : lr;
+    const double low = wish->low * usual, high = wish->high * usual;
+    tg_spec_free(spec);
+    o->settled.warns = in_all < low || in_all > high || (wish->plain && momentum > 0);
+    if (o->settled.warns)
+        snprintf(o->settled.note, sizeof o->settled.note,
+                 "method %s with lr=%g, momentum=%g: it is known to learn with lr / (1 - momentum) "
+                 "from %g to %g%s; without --optimizer it has lr=%g, momentum=0",
+                 wish->method, lr, momentum, low, high, wish->plain ? ", and momentum=0" : "",
+                 wish->factor * usual);
+    return TG_OK;
+}
+
+/* written: what the command line says, and own as it is read; "" and NULL: nothing. needed: by the
+ * strategy, or NULL. */
 static tg_status settle(struct run_options *o, const char *written, const tg_spec *own,
                         const char *needed)
 {
     tg_spec *usual;
-    TG_TRY(tg_registry_parse(TG_KIND_OPTIMIZER, needed ? needed : OPT_OPTIMIZER, &usual));
+    char plain[64];
+    const bool ssgd = strcspn(o->strategy, ":") == 4 && strncmp(o->strategy, "ssgd", 4) == 0;
+    const method_rate *wish = ssgd ? method_rate_of(options_method(o)) : NULL;
+    TG_TRY(tg_registry_parse(TG_KIND_OPTIMIZER, OPT_OPTIMIZER, &usual));
+    const double rate = tg_spec_real(usual, "lr");
+    if (wish)
+        snprintf(plain, sizeof plain, "%s:lr=%.9g,momentum=0", tg_spec_name(usual),
+                 wish->factor * rate);
+    tg_spec_free(usual);
+    TG_TRY(tg_registry_parse(TG_KIND_OPTIMIZER,
+                             needed ? needed
+                             : wish ? plain
+                                    : OPT_OPTIMIZER,
+                             &usual));
     tg_status status = TG_OK;
-    if (!own || strcmp(tg_spec_name(own), tg_spec_name(usual)) == 0)
+    const bool same = !own || strcmp(tg_spec_name(own), tg_spec_name(usual)) == 0;
+    const bool open = !own || !tg_spec_given(own, "lr") || !tg_spec_given(own, "momentum");
+    if (same)
         status = complete(o, written, own, usual);
     else if (o->lr)
         snprintf(o->settled.optimizer, sizeof o->settled.optimizer, "%s", written);
-    tg_spec_free(usual);
-    TG_TRY(status);
-    if (needed && !options_given(o, "optimizer"))
+    if (status == TG_OK && same && wish && open)
+        snprintf(o->settled.note, sizeof o->settled.note,
+                 "method %s: optimizer %.300s, with which it learns, in the place of %s",
+                 wish->method, o->settled.optimizer, OPT_OPTIMIZER);
+    else if (needed && !options_given(o, "optimizer"))
         snprintf(o->settled.note, sizeof o->settled.note,
                  "strategy %.64s: optimizer %.300s, which it needs, in the place of %s",
                  o->strategy, o->settled.optimizer, OPT_OPTIMIZER);
-    return TG_OK;
+    if (status == TG_OK && same && wish && own)
+        status = check_rate(o, wish, rate);
+    tg_spec_free(usual);
+    return status;
 }
 
 tg_status run_defaults_settle(struct run_options *o)

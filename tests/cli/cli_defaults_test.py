@@ -44,6 +44,21 @@ class Defaults(CliTest):
         self.assertIn("sgd:lr=0.001", done.stderr)
         self.assertIn("sgd:lr=0.001,momentum=0,", records(self.path("c.jsonl"))[0]["optimizer"])
 
+    def test_methods_that_want_another_rate(self):
+        for method, lr in ("signsgd", "0.001"), ("signum", "0.001"), ("randomk:density=0.05", "0.05"):
+            name = method.split(":")[0]
+            said = [f"telegrad: method {name}: optimizer sgd:lr={lr},momentum=0, with which it learns"]
+            start = self.started("--method", method, said=said)
+            self.assertIn(f"sgd:lr={lr},momentum=0,", start["optimizer"])
+            self.assertIn(said[0][10:], start["note"])
+        fine = ["--optimizer", "sgd:lr=0.0005,momentum=0"]
+        self.assertIsNone(self.started("--method", "signum", *fine)["note"])
+        for wrong in "sgd:lr=0.05,momentum=0", "sgd:lr=0.0001,momentum=0.9", "sgd:lr=1e-7,momentum=0":
+            self.started("--method", "signum", "--optimizer", wrong, said=["telegrad: warning: method signum with lr=", "from 0.00025 to 0.005"])
+        self.assertIn("momentum=0,", self.optimizer("--method", "randomk", "--optimizer", "sgd:lr=0.05", said=["momentum=0"]))
+        self.assertIn("adam:", self.optimizer("--method", "signsgd", "--optimizer", "adam"))
+        self.assertIn("sgd:lr=0.05,momentum=0.9,", self.optimizer("--method", "randomk", "--strategy", "local:every=2"))
+
     def test_warm_ups_are_no_more_than_a_share_of_the_run(self):
         def both(steps, *args):
             start = self.started("--steps", str(steps), *args)
@@ -51,7 +66,7 @@ class Defaults(CliTest):
 
         self.assertIn("warmup=4,", both(20, "--method", "dgc")[0])
         self.assertIn("warmup=6,", both(30, "--method", "csc")[0])
-        self.assertIn("warmup=3ep,", both(20, "--method", "dgc:warmup=3ep")[0])
+        self.assertIn("warmup=1ep,", both(20, "--method", "dgc:warmup=1ep")[0])
         self.assertIn("threshold=auto", both(20, "--method", "2bit")[0])
         for clock in [], ["--clock", "virtual", "--tau", "1ms", "--sim-only"]:
             method, strategy = both(20, "--strategy", "cd", "--method", "2bit", *clock)
