@@ -218,6 +218,12 @@ static inline tg_session *arg_session_evaluating(void)
     return s;
 }
 
+static inline tg_resumed *arg_resumed(void)
+{
+    static tg_resumed resumed = {.struct_size = sizeof resumed};
+    return &resumed;
+}
+
 static inline tg_step_info *arg_info(void)
 {
     static tg_step_info info = {.struct_size = sizeof info};

@@ -40,7 +40,7 @@ VALID = {
     "const tg_reducer_config *": "arg_reducer_config()",
     "tg_session *": "arg_session()", "const tg_session *": "arg_session()", "tg_session **": "(tg_session **)arg_bytes()",
     "const tg_session_config *": "arg_session_config()", "const tg_tensor *": "arg_tensor()",
-    "tg_step_info *": "arg_info()", "tg_bucket_cost *": "arg_costs()", "const tg_bucket_cost *": "arg_costs()",
+    "tg_resumed *": "arg_resumed()", "tg_step_info *": "arg_info()", "tg_bucket_cost *": "arg_costs()", "const tg_bucket_cost *": "arg_costs()",
     "tg_simulation *": "arg_simulation()", "const tg_simulation *": "arg_simulation()", "tg_simulation **": "(tg_simulation **)arg_bytes()",
     "const tg_sim_tensor *": "arg_sim_tensor()", "const tg_sim_run *": "arg_sim_run()",
     "tg_sim_end *": "(tg_sim_end *)arg_bytes()", "tg_sim_exchange *": "(tg_sim_exchange *)arg_bytes()",

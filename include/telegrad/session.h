@@ -300,10 +300,38 @@ TG_API TG_NODISCARD tg_status tg_session_save(tg_session *s, const char *dir, co
                                               size_t len);
 /* In the place of tg_session_begin: handshake, then the newest committed checkpoint in dir. What
  * exchange=auto was there it is here: nothing is measured.
- * *extra_p is the session's until destroyed. Errors TG_E_IO, TG_E_CORRUPT, TG_E_VERSION
- * (saved by an older telegrad), TG_E_MISMATCH (another model, method, world size, ...) */
+ *
+ * Any number of ranks may have saved it. If it was another, P for today's P', rank j of these takes
+ * over the j-th of P' equal stretches of the old ranks laid side by side: of residuals, velocities,
+ * local parameters, an optimizer's own memory and statistics it gets the mean over its stretch, so
+ * that means over all ranks stay, and the sum of what is pending becomes P'/P times the old one.
+ * Global parameters, and what all ranks have alike, are the same bits. config.steps_per_epoch may
+ * be another then, and nodes too; exchange=auto is measured anew. Each rank must see the files of
+ * all old ones in dir. docs/checkpoints.md says it by kind of state; tg_session_resumed what was
+ * found.
+ *
+ * *extra_p: what this rank handed to tg_session_save; of another number of ranks, what rank
+ * floor(j P / P') did. It is the session's until destroyed. Errors TG_E_IO, TG_E_CORRUPT,
+ * TG_E_VERSION (saved by an older telegrad), TG_E_MISMATCH (another model, method, ..., or ranks
+ * that found different checkpoints) */
 TG_API TG_NODISCARD tg_status tg_session_load(tg_session *s, const char *dir, const void **extra_p,
                                               size_t *len_p);
+
+/* What a session goes on from. */
+typedef struct tg_resumed {
+    size_t struct_size;       /* set by the caller: sizeof(tg_resumed) */
+    int ranks;                /* that saved the checkpoint; 0: the session did not load any */
+    uint64_t steps_per_epoch; /* there; config's may be another if ranks are */
+    /* Where epochs had other steps once: this step, less what it would be if all had had today's.
+     * So the position in epochs is (steps - epoch_shift) / config.steps_per_epoch, which is where
+     * the old ranks were, rounded down to whole steps. Durations in epochs go by it. Else 0. */
+    int64_t epoch_shift;
+    const char *anew; /* what could not be taken over and began anew, in words; "": nothing. The
+                         session's */
+} tg_resumed;
+
+/* Errors TG_E_ARG (NULL, struct_size) */
+TG_API TG_NODISCARD tg_status tg_session_resumed(const tg_session *s, tg_resumed *resumed_p);
 
 /* How a trained tensor is exchanged, and what that costs. Strings and shape are the session's. */
 typedef struct tg_plan_tensor {

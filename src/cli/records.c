@@ -313,13 +313,16 @@ static json_t *known(uint64_t number)
 static json_t *about_run(const struct run_options *o, const train_start_info *info)
 {
     return json_pack(
-        "{s:s, s:I, s:s, s:I, s:o, s:I, s:I, s:I, s:f, s:s, s:s, s:o, s:o, s:I, s:b}", /**/
+        "{s:s, s:I, s:s, s:I, s:o, s:I, s:o, s:o, s:I, s:I, s:f, s:s, s:s, s:o, s:o, s:I, s:b}",
+        /**/
         "lr_scale", train_lr_scale_names[o->lr_scale],                                 /**/
         "accumulate", (json_int_t)o->accumulate,                                       /**/
         "precision", train_precision_names[o->precision],                              /**/
         "steps", (json_int_t)info->steps,                                              /**/
         "steps_per_epoch", known(info->steps_per_epoch),                               /**/
         "first_step", (json_int_t)info->first_step,                                    /**/
+        "resumed_workers", known((uint64_t)info->resumed),                             /**/
+        "started_anew", records_text(info->anew && info->anew[0] ? info->anew : NULL), /**/
         "params", (json_int_t)info->params, "tensors", (json_int_t)info->tensors,      /**/
         "timeout", options_timeout(o), "driver", options_driver_name(o->driver),       /**/
         "overlap", options_overlap_name(o->overlap),                                   /**/

@@ -99,8 +99,8 @@ static tg_status init(tg__method *m)
     m->impl = p;
     TG_TRY(tg_codec_create("f32", &p->f32));
     p->f32->pool = m->setup.pool;
-    TG_TRY(tg_duration_steps(tg_spec_duration(m->spec, "warmup"), m->setup.steps_per_epoch,
-                             "warmup", &p->warmup));
+    TG_TRY(tg__duration_end(tg_spec_duration(m->spec, "warmup"), tg__method_epochs(&m->setup),
+                            "warmup", &p->warmup));
     p->chunk = chunk_size(m->spec, m->n);
     p->count = (m->n + p->chunk - 1) / p->chunk;
     p->k = tg__topk_count(tg_spec_real(m->spec, "density"), p->count);

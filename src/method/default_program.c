@@ -196,7 +196,7 @@ static tg_status default_init(tg__method *m)
     p->has_density = (m->def->properties & TG__SPARSIFIES) != 0;
     if (p->has_density)
         TG_TRY(tg__density_init(&p->density, tg_spec_real(m->spec, "density"),
-                                tg_spec_duration(m->spec, "warmup"), s->steps_per_epoch));
+                                tg_spec_duration(m->spec, "warmup"), tg__method_epochs(s)));
     TG_TRY(tg__make_segments(s, &p->segments));
     TG_TRY(tg__alloc(s->count, sizeof *p->begin, &p->begin));
     for (size_t i = 0; i < s->count; i++)

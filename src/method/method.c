@@ -70,6 +70,11 @@ tg_status tg__method_parse(const char *text, tg_spec **spec_p, const tg__method_
     return TG_OK;
 }
 
+tg__epochs tg__method_epochs(const tg__method_setup *setup)
+{
+    return (tg__epochs){.steps = setup->steps_per_epoch, .shift = setup->epoch_shift};
+}
+
 const tg__exchange_ops *tg__method_exchange(const tg__method *m)
 {
     return tg__exchange_find(tg_spec_word(m->spec, "exchange"));

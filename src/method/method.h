@@ -15,6 +15,7 @@
 typedef struct tg__method_setup {
     int rank, size;
     uint64_t seed, steps_per_epoch;
+    int64_t epoch_shift; /* tg__epochs */
     uint32_t bucket;
     const char *const *tensor; /* (count) names */
     const size_t *len; /* (count) elements; the bucket is their concatenation without gaps */
@@ -139,6 +140,8 @@ TG_NODISCARD tg_status tg__method_create(const char *text, const tg__method_setu
                                          tg__method **m_p);
 void tg__method_destroy(tg__method *m);
 
+/* Epochs as the setup has them. */
+tg__epochs tg__method_epochs(const tg__method_setup *setup);
 /* The exchange that the method's spec names; of a spec with exchange=auto, the setup's. */
 const tg__exchange_ops *tg__method_exchange(const tg__method *m);
 

@@ -61,8 +61,8 @@ static tg_status init(tg__method *m)
     TG_TRY(tg_codec_create("f32", &p->f32));
     p->f32->pool = s->pool;
     p->warm = tg_spec_flag(m->spec, "warm");
-    TG_TRY(tg_duration_steps(tg_spec_duration(m->spec, "start"), s->steps_per_epoch, "start",
-                             &p->start));
+    TG_TRY(tg__duration_end(tg_spec_duration(m->spec, "start"), tg__method_epochs(s), "start",
+                            &p->start));
     TG_TRY(tg__lowrank_init(&p->low, s, (size_t)tg_spec_int(m->spec, "rank"),
                             tg_spec_real(m->spec, "min_ratio")));
     p->nfirst = m->n + p->low.nleft;

@@ -96,7 +96,7 @@ static tg_status init_lanes(tg__method *m)
     TG_TRY(tg_codec_create(tg_spec_word(m->spec, "values"), &p->codec));
     TG_TRY(tg_codec_create("f32", &p->f32));
     TG_TRY(tg__density_init(&p->density, tg_spec_real(m->spec, "density"),
-                            tg_spec_duration(m->spec, "warmup"), m->setup.steps_per_epoch));
+                            tg_spec_duration(m->spec, "warmup"), tg__method_epochs(&m->setup)));
     TG_TRY(tg__alloc(TG__SUPPORT_WORDS(m->n), sizeof *p->bits, &p->bits));
     TG_TRY(tg__alloc(m->setup.lanes, sizeof *p->lanes, &p->lanes));
     for (size_t i = 0; i < m->setup.lanes; i++)

@@ -63,20 +63,25 @@ static tg_status cut_segments(tg__twoway *t, const tg_segment *segments, size_t 
 static tg_status make_slot(tg__twoway *t, const tg__method_setup *setup, const tg_segment *segments)
 {
     const char **name;
-    size_t *len, count = 0;
+    size_t *len = NULL, *at = NULL, count = 0;
     TG_TRY(tg__alloc(setup->count, sizeof *name, &name));
-    tg_status status = tg__alloc(setup->count, sizeof *len, &len);
+    tg_status status = tg__alloc(2 * setup->count, sizeof *len, &len);
+    if (status == TG_OK)
+        at = len + setup->count;
     for (size_t i = 0; status == TG_OK && i < setup->count; i++) {
         size_t lo = TG__MAX(segments[i].begin, t->lo);
         size_t hi = TG__MIN(segments[i].begin + segments[i].n, t->lo + t->n);
         if (lo < hi) {
             name[count] = setup->tensor[i];
+            at[count] = lo - segments[i].begin;
             len[count++] = hi - lo;
         }
     }
     if (status == TG_OK && count > 0)
         status = tg__state_block(setup->state, TG__ROLE_OWNER, TG__RESCALE_COPY, "owner residual",
                                  name, len, count, &t->owner);
+    if (status == TG_OK && count > 0)
+        tg__state_pieces(setup->state, at, count);
     free(name);
     free(len);
     return status;

@@ -6,20 +6,39 @@
 
 enum { STAGES = 4 }; /* of a warm-up given in steps: the paper's number of epochs */
 
+uint64_t tg__epochs_position(tg__epochs e, uint64_t step)
+{
+    if (e.shift > 0 && (uint64_t)e.shift > step)
+        return 0;
+    return step - (uint64_t)e.shift; /* modulo 2^64 */
+}
+
+tg_status tg__duration_end(tg_duration d, tg__epochs e, const char *what, uint64_t *step_p)
+{
+    uint64_t steps;
+    TG_TRY(tg_duration_steps(d, e.steps, what, &steps));
+    if (d.epochs && steps > 0 && steps < UINT64_MAX / 2) {
+        const int64_t end = (int64_t)steps + e.shift;
+        steps = end > 0 ? (uint64_t)end : 0;
+    }
+    *step_p = steps;
+    return TG_OK;
+}
+
 tg_status tg__density_init(tg__density_schedule *s, double density, tg_duration warmup,
-                           uint64_t steps_per_epoch)
+                           tg__epochs epochs)
 {
     if (!(density > 0 && density <= 1))
         return tg_fail(TG_E_SPEC, "density=%g: allowed: 0 < density <= 1", density);
     uint64_t steps;
-    TG_TRY(tg_duration_steps(warmup, steps_per_epoch, "warmup", &steps));
+    TG_TRY(tg__duration_end(warmup, epochs, "warmup", &steps));
     double stages = warmup.epochs ? ceil(warmup.count) : STAGES;
     if (stages > INT_MAX)
         return tg_fail(TG_E_SPEC, "warmup=%gep: allowed: warmup <= %dep", warmup.count, INT_MAX);
     *s = (tg__density_schedule){.density = density, .warmup_steps = steps};
     if (steps > 0) {
         s->stages = (unsigned)stages;
-        s->epoch_steps = warmup.epochs ? steps_per_epoch : 0;
+        s->epochs = warmup.epochs ? epochs : (tg__epochs){0};
     }
     return TG_OK;
 }
@@ -27,8 +46,8 @@ tg_status tg__density_init(tg__density_schedule *s, double density, tg_duration 
 /* step < warmup_steps */
 static uint64_t stage_at(const tg__density_schedule *s, uint64_t step)
 {
-    if (s->epoch_steps)
-        return step / s->epoch_steps;
+    if (s->epochs.steps)
+        return tg__epochs_position(s->epochs, step) / s->epochs.steps;
     return (uint64_t)((double)step * s->stages / (double)s->warmup_steps);
 }
 

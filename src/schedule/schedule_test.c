@@ -12,7 +12,7 @@ static tg__density_schedule density(double value, double warmup, bool epochs, ui
 {
     tg__density_schedule s;
     tg_duration d = {.count = warmup, .epochs = epochs};
-    assert_int_equal(tg__density_init(&s, value, d, per_epoch), TG_OK);
+    assert_int_equal(tg__density_init(&s, value, d, (tg__epochs){.steps = per_epoch}), TG_OK);
     return s;
 }
 
@@ -78,14 +78,15 @@ static void refuses(void **state)
     tg__density_schedule s;
     const tg_duration none = {0}, epochs = {.count = 4, .epochs = true},
                       many = {.count = 1e10, .epochs = true};
+    const tg__epochs unknown = {.steps = 0};
     const double bad[] = {0, -1, 1.5, NAN, INFINITY};
     for (int i = 0; i < 5; i++)
-        assert_int_equal(tg__density_init(&s, bad[i], none, 0), TG_E_SPEC);
-    assert_int_equal(tg__density_init(&s, 2, none, 0), TG_E_SPEC);
+        assert_int_equal(tg__density_init(&s, bad[i], none, unknown), TG_E_SPEC);
+    assert_int_equal(tg__density_init(&s, 2, none, unknown), TG_E_SPEC);
     assert_string_equal(tg_error(), "density=2: allowed: 0 < density <= 1");
-    assert_int_equal(tg__density_init(&s, 0.1, epochs, 0), TG_E_SPEC);
+    assert_int_equal(tg__density_init(&s, 0.1, epochs, unknown), TG_E_SPEC);
     assert_non_null(strstr(tg_error(), "warmup"));
-    assert_int_equal(tg__density_init(&s, 0.1, many, 1), TG_E_SPEC);
+    assert_int_equal(tg__density_init(&s, 0.1, many, (tg__epochs){.steps = 1}), TG_E_SPEC);
 }
 
 static void kstep(void **state)

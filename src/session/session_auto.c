@@ -86,27 +86,21 @@ static tg_status read_lines(const tg_session *s, const char *text, size_t len, u
     return TG_OK;
 }
 
-static tg_status read_saved(tg_session *s, const char *dir, uint8_t *number)
+static tg_status read_saved(tg_session *s, uint8_t *number)
 {
     const void *bytes;
     size_t len;
-    uint64_t step;
-    tg__ckpt_reader *r;
-    TG_TRY(tg__session_open_checkpoint(s, dir, &step, &r));
-    tg_status status = tg__ckpt_get(r, section, SIZE_MAX, &bytes, &len);
-    if (status == TG_OK)
-        status = read_lines(s, bytes, len, number);
-    tg__ckpt_close(r);
-    return status;
+    TG_TRY(tg__ckpt_get(s->from.own, section, SIZE_MAX, &bytes, &len));
+    return read_lines(s, bytes, len, number);
 }
 
-static tg_status agree_on_choices(tg_session *s, const char *dir, uint8_t *number)
+/* What other ranks chose was for as many as they were. */
+static tg_status agree_on_choices(tg_session *s, uint8_t *number)
 {
-    const bool reads = dir != NULL && s->transport->rank == 0;
-    if (dir == NULL)
+    if (s->from.ranks != s->transport->size)
         TG_TRY(choose_all(s, number));
     else
-        TG_TRY(tg__agree(s->engine, reads ? read_saved(s, dir, number) : TG_OK));
+        TG_TRY(tg__agree(s->engine, s->transport->rank == 0 ? read_saved(s, number) : TG_OK));
     TG_TRY(tg__share(s->engine, number, s->nbuckets));
     for (size_t b = 0; b < s->nbuckets; b++) {
         const tg__exchange_ops *x = tg__exchange_numbered(number[b]);
@@ -118,14 +112,14 @@ static tg_status agree_on_choices(tg_session *s, const char *dir, uint8_t *numbe
     return TG_OK;
 }
 
-tg_status tg__session_choose_exchanges(tg_session *s, const char *dir)
+tg_status tg__session_choose_exchanges(tg_session *s)
 {
     uint8_t *number;
     if (!any_auto(s))
         return TG_OK;
     TG_TRY(tg__alloc(s->nbuckets, 1, &number));
     memset(number, TG__NO_CHOICE, s->nbuckets);
-    const tg_status status = agree_on_choices(s, dir, number);
+    const tg_status status = agree_on_choices(s, number);
     free(number);
     return status;
 }

@@ -134,6 +134,7 @@ tg_status tg__session_with_setup(const tg_session *s, const bucket *b, uint32_t 
     size_t *len;
     setup.seed = s->config.seed;
     setup.steps_per_epoch = s->config.steps_per_epoch;
+    setup.epoch_shift = s->epoch_shift;
     setup.bucket = index;
     setup.count = b->count;
     setup.momentum = tg__session_momentum(s);
@@ -255,6 +256,7 @@ static tg_status make_strategy(tg_session *s)
     }
     const tg__strategy_setup setup = {.optimizer = most,
                                       .steps_per_epoch = s->config.steps_per_epoch,
+                                      .epoch_shift = s->epoch_shift,
                                       .seed = s->config.seed,
                                       .rank = s->transport->rank,
                                       .size = s->transport->size,

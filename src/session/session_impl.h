@@ -127,11 +127,19 @@ struct tg_session {
     float *clipped;    /* (n of the largest bucket) a scaled aggregate; NULL: never clipped */
     float clip_factor; /* of the step being delivered */
     float **eval_kept; /* (ntrained) the caller's parameters during an evaluation */
-    uint8_t *ckpt_bytes;
-    size_t ckpt_len;
     struct tg__length {
         uint64_t total_steps, steps_per_epoch;
-    } length;            /* what warm-ups were settled by: session_length.c */
+    } length; /* what warm-ups were settled by: session_length.c */
+    struct {
+        int ranks; /* that saved the checkpoint it goes on from; 0: from none */
+        uint64_t step, steps_per_epoch;
+        struct tg__length length;
+        tg__ckpt_reader *own; /* until it is loaded: this rank's file, if `ranks` are as many */
+        char anew[256];       /* of another number of ranks: what could not be taken over */
+    } from;
+    int64_t epoch_shift; /* tg__epochs */
+    uint8_t *ckpt_bytes;
+    size_t ckpt_len;
     char *strategy_text; /* normal form, settled; NULL before */
     char **metadata;     /* (nmetadata) of saved weights: session_weights.h */
     size_t nmetadata;
@@ -177,19 +185,27 @@ TG_NODISCARD tg_status tg__session_method(const tg_session *s, const bucket *b, 
 void tg__session_print_rules(const tg_session *s, FILE *f);
 void tg__session_print_buckets(const tg_session *s, FILE *f); /* likewise "bucket_bytes=..." */
 /* Handshake: everything that must be equal on all ranks, `start` ("begin" or "load") among it.
- * Methods are made. dir: the checkpoint that holds what exchange=auto is; NULL: it is measured.
- * (session_setup.c) */
+ * Methods are made. dir: checkpoints, of which the newest is found; NULL: none. (session_setup.c)
+ */
 TG_NODISCARD tg_status tg__session_handshake(tg_session *s, const char *start, const char *dir);
 /* Warm-ups that were left open (session_length.c): settle those of strategy and rules by the length
- * of the run, or by what the checkpoint in dir was settled by (NULL: none); save. */
-TG_NODISCARD tg_status tg__session_settle(tg_session *s, const char *dir);
+ * of the run, or by what the checkpoint was settled by that this rank has found; save; read into
+ * s->from. */
+TG_NODISCARD tg_status tg__session_settle(tg_session *s);
 TG_NODISCARD tg_status tg__session_put_length(const tg_session *s, tg__ckpt_writer *w);
-/* What exchange=auto is, in all buckets (session_auto.c): choose, on all ranks alike; save. */
-TG_NODISCARD tg_status tg__session_choose_exchanges(tg_session *s, const char *dir);
+TG_NODISCARD tg_status tg__session_get_length(tg_session *s, tg__ckpt_reader *r);
+/* What exchange=auto is, in all buckets (session_auto.c): choose, on all ranks alike, or take what
+ * the checkpoint has that all ranks have found; save. */
+TG_NODISCARD tg_status tg__session_choose_exchanges(tg_session *s);
 TG_NODISCARD tg_status tg__session_put_exchanges(const tg_session *s, tg__ckpt_writer *w);
-/* This rank's file of the newest checkpoint in dir, of the session's identity. (session_save.c) */
-TG_NODISCARD tg_status tg__session_open_checkpoint(const tg_session *s, const char *dir,
-                                                   uint64_t *step_p, tg__ckpt_reader **r_p);
+/* Find the newest checkpoint in dir and set s->from, and epoch_shift: before anything is made that
+ * depends on them. It is not compared with the job yet. all alike: whether all ranks found the
+ * same, of this job. own: what look gave here. (session_load.c)
+ * Errors those of tg_session_load */
+TG_NODISCARD tg_status tg__session_look(tg_session *s, const char *dir);
+TG_NODISCARD tg_status tg__session_found_alike(tg_session *s, tg_status own, const char *why);
+/* Whether it is of another number of ranks. */
+bool tg__session_taken_over(const tg_session *s);
 /* Delivery (session_deliver.c): wait for exchanges, hand what came to the strategy, count it in
  * s->since.
  * deliver: every exchange due at or before step `due`, in the order submitted.

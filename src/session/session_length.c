@@ -5,36 +5,20 @@
 #include "base/spec_value.h"
 #include "session/simulate_impl.h"
 
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
 static const char section[] = "length"; /* of a checkpoint; those of before have none */
 
-static tg_status open_any(const tg_session *s, const char *dir, tg__ckpt_reader **r_p)
+tg_status tg__session_get_length(tg_session *s, tg__ckpt_reader *r)
 {
-    char path[PATH_MAX];
-    uint64_t step;
-    TG_TRY(tg__ckpt_dir_latest(dir, &step));
-    TG_TRY(tg__ckpt_dir_path(dir, step, s->transport->rank, path, sizeof path));
-    if (tg__ckpt_open(path, NULL, r_p) == TG_OK)
-        return TG_OK;
-    TG_TRY(tg__ckpt_dir_path(dir, step, 0, path, sizeof path));
-    return tg__ckpt_open(path, NULL, r_p);
-}
-
-/* Of this rank's file of the newest checkpoint, or rank 0's. Where neither can be read nothing
- * changes: what is wrong with a file is said when it is loaded, on all ranks. */
-static void read_saved(tg_session *s, const char *dir)
-{
-    tg__ckpt_reader *r;
     const void *bytes;
-    if (open_any(s, dir, &r) != TG_OK)
-        return;
-    s->length.total_steps = 0;
-    if (tg__ckpt_get(r, section, sizeof s->length, &bytes, NULL) == TG_OK)
-        memcpy(&s->length, bytes, sizeof s->length);
-    tg__ckpt_close(r);
+    s->from.length = (struct tg__length){.steps_per_epoch = s->config.steps_per_epoch};
+    if (!tg__ckpt_has(r, section))
+        return TG_OK;
+    TG_TRY(tg__ckpt_get(r, section, sizeof s->from.length, &bytes, NULL));
+    memcpy(&s->from.length, bytes, sizeof s->from.length);
+    return TG_OK;
 }
 
 static tg_status parse_strategy(const tg_session *s, tg_spec **spec_p)
@@ -71,14 +55,14 @@ static tg_status is_open(const tg_session *s, bool *open_p)
     return TG_OK;
 }
 
-tg_status tg__session_settle(tg_session *s, const char *dir)
+tg_status tg__session_settle(tg_session *s)
 {
     bool open;
     s->length.total_steps = s->config.total_steps;
     s->length.steps_per_epoch = s->config.steps_per_epoch;
     TG_TRY(is_open(s, &open));
-    if (open && dir != NULL)
-        read_saved(s, dir);
+    if (open && s->from.ranks != 0)
+        s->length = s->from.length;
     TG_TRY(settle_strategy(s));
     return tg__rules_settle(&s->rules, s->length.total_steps, s->length.steps_per_epoch);
 }

@@ -206,6 +206,7 @@ void tg_session_destroy(tg_session *s)
     free((void *)(uintptr_t)s->config.buckets);
     free(s->strategy_text);
     free(s->ckpt_bytes);
+    tg__ckpt_close(s->from.own);
     free(s);
 }
 
@@ -339,7 +340,11 @@ static tg_status gather_samples(tg_session *s)
 
 tg_status tg__session_handshake(tg_session *s, const char *start, const char *dir)
 {
-    TG_TRY(tg__session_settle(s, dir));
+    char why[sizeof s->error] = "";
+    const tg_status looked = dir == NULL ? TG_OK : tg__session_look(s, dir);
+    if (looked != TG_OK)
+        snprintf(why, sizeof why, "%s", tg_error());
+    TG_TRY(tg__session_settle(s));
     TG_TRY(tg__session_build(s));
     s->begun = true;
     char *text = describe(s, start);
@@ -348,8 +353,10 @@ tg_status tg__session_handshake(tg_session *s, const char *start, const char *di
     tg_status status = tg__handshake(s->engine, text, AT_ONCE);
     free(text);
     TG_TRY(status);
+    if (dir != NULL)
+        TG_TRY(tg__session_found_alike(s, looked, why));
     TG_TRY(gather_samples(s));
-    TG_TRY(tg__session_choose_exchanges(s, dir));
+    TG_TRY(tg__session_choose_exchanges(s));
     return tg__session_build_methods(s);
 }
 

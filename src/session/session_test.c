@@ -261,10 +261,6 @@ static void test_resume_refused(void **state)
     assert_int_equal(result[0].status, TG_E_MISMATCH);
     assert_non_null(strstr(result[0].error, "method"));
     job.method = "dense";
-    job.world = 1;
-    fixture_run(&job, result);
-    assert_int_equal(result[0].status, TG_E_MISMATCH);
-    assert_non_null(strstr(result[0].error, "resume with 2 ranks"));
     job.load_dir = "/nonexistent/checkpoints";
     fixture_run(&job, result);
     assert_int_equal(result[0].status, TG_E_IO);

@@ -146,7 +146,7 @@ static tg_status create(tg_simulation *sim, const tg_session_config *config,
     tg_session *s = sim->session;
     s->config.driver = config->driver;
     TG_TRY(add_tensors(s, tensors, ntensors));
-    TG_TRY(tg__session_settle(s, NULL));
+    TG_TRY(tg__session_settle(s));
     TG_TRY(tg__session_layout(s));
     TG_TRY(tg__alloc(s->nbuckets, sizeof *sim->bucket, &sim->bucket));
     TG_TRY(tg__alloc(s->ntrained, sizeof *sim->zero, &sim->zero));

@@ -191,12 +191,41 @@ static void show(char *dst, size_t cap, line l, size_t differs)
              l.len - skip > 200 ? "..." : "");
 }
 
-static tg_status check_identity(const tg__ckpt_reader *r, const char *identity)
+static line identity_of(const tg__ckpt_reader *r)
 {
     const section *s = find(r, TG__CKPT_IDENTITY);
-    line file = {(const char *)s->data, s->len}, job = {identity, strlen(identity)};
+    return (line){(const char *)s->data, s->len};
+}
+
+static bool begins(line l, const char *start)
+{
+    const size_t len = strlen(start);
+    return l.text && l.len >= len && memcmp(l.text, start, len) == 0;
+}
+
+/* The next line that does not begin with `except`. */
+static line next_but(line *rest, const char *except)
+{
+    line l = next_line(rest);
+    while (except && begins(l, except))
+        l = next_line(rest);
+    return l;
+}
+
+const char *tg__ckpt_identity_line(const tg__ckpt_reader *r, const char *start, size_t *len_p)
+{
+    line rest = identity_of(r), l = next_line(&rest);
+    while (l.text && !begins(l, start))
+        l = next_line(&rest);
+    *len_p = l.len;
+    return l.text;
+}
+
+tg_status tg__ckpt_check(const tg__ckpt_reader *r, const char *identity, const char *except)
+{
+    line file = identity_of(r), job = {identity, strlen(identity)};
     for (size_t number = 1;; number++) {
-        line a = next_line(&file), b = next_line(&job);
+        line a = next_but(&file, except), b = next_but(&job, except);
         if (!a.text && !b.text)
             return TG_OK;
         size_t same = 0;
@@ -226,7 +255,7 @@ tg_status tg__ckpt_parse(const void *bytes, size_t len, const char *path, const 
     if (status == TG_OK)
         status = sort_sections(r);
     if (status == TG_OK && identity)
-        status = check_identity(r, identity);
+        status = tg__ckpt_check(r, identity, NULL);
     if (status == TG_OK)
         *r_p = r;
     else
@@ -248,6 +277,11 @@ tg_status tg__ckpt_open(const char *path, const char *identity, tg__ckpt_reader 
     r->owned = bytes;
     *r_p = r;
     return TG_OK;
+}
+
+bool tg__ckpt_has(const tg__ckpt_reader *r, const char *name)
+{
+    return find(r, name) != NULL;
 }
 
 tg_status tg__ckpt_get(tg__ckpt_reader *r, const char *name, size_t len, const void **bytes_p,

@@ -9,6 +9,9 @@ typedef struct tg__slot {
         key; /* its section in a checkpoint: says role, rule for another world size, tensor, name */
     void *data; /* inside a block */
     size_t len; /* bytes */
+    tg__role role;
+    tg__rescale rescale;
+    size_t at; /* OWNER: where in the tensor it begins, elements */
 } tg__slot;
 
 struct tg__state {

@@ -6,6 +6,7 @@
 #include <string.h>
 
 static const char *const roles[] = {"rank", "owner", "leader", "server", "replicated"};
+/* In files, where they are a part of names. Slots of the rule MEAN once began anew: "zero". */
 static const char *const rescales[] = {"copy", "sum", "zero"};
 
 tg_status tg__state_create(tg__state **s_p)
@@ -74,7 +75,7 @@ static tg_status add(tg__state *s, tg__role role, tg__rescale rescale, const cha
                            name, tensor, roles[role]);
         }
     }
-    s->slot[s->count++] = (tg__slot){.key = key, .len = len};
+    s->slot[s->count++] = (tg__slot){.key = key, .len = len, .role = role, .rescale = rescale};
     return TG_OK;
 }
 
@@ -112,6 +113,12 @@ tg_status tg__state_block(tg__state *s, tg__role role, tg__rescale rescale, cons
         s->slot[before + i].data = data + at;
     *data_p = data;
     return TG_OK;
+}
+
+void tg__state_pieces(tg__state *s, const size_t *at, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        s->slot[s->count - count + i].at = at[i];
 }
 
 tg_status tg__state_bytes(tg__state *s, tg__role role, tg__rescale rescale, const char *tensor,

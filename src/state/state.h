@@ -16,11 +16,19 @@ typedef enum tg__role {
     TG__ROLE_REPLICATED = 4 /* the same bits on all ranks */
 } tg__role;
 
-/* What becomes of a slot when the world size changes from P to P'. */
+/* What becomes of a slot when the world size changes from P to P' (takeover.h):
+ *
+ *   REPLICATED  rank 0's
+ *   OWNER       pieces of one vector, which are cut anew
+ *   RANK, LEADER
+ *       SUM, MEAN  vectors of f32: the weighted mean of those of the old ranks that this one takes
+ *                  over, so that the mean over all ranks stays, and the sum becomes P'/P times the
+ *                  old one
+ *       COPY       that of the first of these ranks */
 typedef enum tg__rescale {
-    TG__RESCALE_COPY = 0, /* replicated: as it is */
-    TG__RESCALE_SUM = 1,  /* pending gradient: sum over ranks becomes P'/P times the old sum */
-    TG__RESCALE_ZERO = 2  /* start again */
+    TG__RESCALE_COPY = 0,
+    TG__RESCALE_SUM = 1, /* pending gradient, and what becomes of it */
+    TG__RESCALE_MEAN = 2 /* a strategy's: parameters, their changes, an optimizer's memory */
 } tg__rescale;
 
 /* Threads: one state, writer or reader must not be used by two threads at the same time. */
@@ -36,6 +44,10 @@ void tg__state_destroy(tg__state *s); /* and all slots; NULL is fine */
 TG_NODISCARD tg_status tg__state_block(tg__state *s, tg__role role, tg__rescale rescale,
                                        const char *name, const char *const *tensor, const size_t *n,
                                        size_t count, float **data_p);
+/* Of the block made last, whose role is OWNER: tensor i's slot is the piece of the tensor that
+ * begins at element at[i] (count of that block). In the order of ranks, pieces are whole tensors.
+ */
+void tg__state_pieces(tg__state *s, const size_t *at, size_t count);
 /* A slot of raw bytes (counters, an inbox): zeroed, aligned to 64 bytes. data_p: address of a
  * pointer of any type. Errors as above */
 TG_NODISCARD tg_status tg__state_bytes(tg__state *s, tg__role role, tg__rescale rescale,
@@ -72,6 +84,13 @@ TG_NODISCARD tg_status tg__ckpt_open(const char *path, const char *identity, tg_
  * identity NULL: any */
 TG_NODISCARD tg_status tg__ckpt_parse(const void *bytes, size_t len, const char *path,
                                       const char *identity, tg__ckpt_reader **r_p);
+/* Whether the file is of the job that `identity` describes, but for lines that begin with `except`
+ * (NULL: none). Errors TG_E_MISMATCH as above */
+TG_NODISCARD tg_status tg__ckpt_check(const tg__ckpt_reader *r, const char *identity,
+                                      const char *except);
+/* The identity's line that begins with `start`, without its end; length 0: there is none. */
+const char *tg__ckpt_identity_line(const tg__ckpt_reader *r, const char *start, size_t *len_p);
+bool tg__ckpt_has(const tg__ckpt_reader *r, const char *section);
 /* The section's bytes (owned by r, aligned to 8). Errors TG_E_CORRUPT if it is missing or has
  * another length; len SIZE_MAX: any. len_p may be NULL */
 TG_NODISCARD tg_status tg__ckpt_get(tg__ckpt_reader *r, const char *section, size_t len,

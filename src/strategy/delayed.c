@@ -90,8 +90,7 @@ static tg_status read_spec(tg__strategy *s, delayed *d)
 {
     const char *local = local_of(s->spec);
     bool compensates = strcmp(local, "dcasgd") == 0;
-    TG_TRY(tg_duration_steps(tg_spec_duration(s->spec, "warmup"), s->steps_per_epoch, "warmup",
-                             &d->warmup));
+    TG_TRY(tg__strategy_until(s, "warmup", &d->warmup));
     d->lambda = (float)tg_spec_real(s->spec, "lambda");
     d->local = compensates ? local_dcasgd : strcmp(local, "sgd") == 0 ? local_sgd : local_preview;
     /* The normal form names the default. */

@@ -306,3 +306,16 @@ void tg__outer_drained(tg__strategy *s, uint64_t t, tg__actions *out)
     for (size_t i = 0; out->count == 0 && i < s->ntensors; i++)
         take_global(s, i, 0);
 }
+
+/* Own steps of an unfinished round go on with whoever takes their rank over. Not where ranks count
+ * differently in it: who takes over would count as another does. */
+const char *tg__outer_regroup(tg__strategy *s, uint64_t t)
+{
+    const outer *o = s->impl;
+    const bool alike = o->c.clients == 1 && (!o->c.weighted || s->samples == NULL);
+    if (alike || t <= o->c.after || since_sent(o, 0, t - o->c.after) == 0)
+        return NULL;
+    for (size_t i = 0; i < s->ntensors; i++)
+        take_global(s, i, 0);
+    return "the round under way";
+}

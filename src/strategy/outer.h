@@ -32,11 +32,13 @@ void tg__outer_result(tg__strategy *s, const tg__result *r);
 void tg__outer_step(tg__strategy *s, uint64_t t, bool finite, double lr, tg__actions *out);
 void tg__outer_drained(tg__strategy *s, uint64_t t, tg__actions *out);
 const float *tg__outer_global(const tg__strategy *s, size_t i);
+const char *tg__outer_regroup(tg__strategy *s, uint64_t t);
 double tg__outer_weight(const tg__strategy *s, uint64_t t);
 
-#define TG__OUTER_OPS                                                                 \
-    .fini = tg__outer_fini, .begin = tg__outer_begin, .ready = tg__outer_ready,       \
-    .result = tg__outer_result, .step = tg__outer_step, .drained = tg__outer_drained, \
-    .global = tg__outer_global, .weight = tg__outer_weight, .steps = true, .bypasses = true
+#define TG__OUTER_OPS                                                                     \
+    .fini = tg__outer_fini, .begin = tg__outer_begin, .ready = tg__outer_ready,           \
+    .result = tg__outer_result, .step = tg__outer_step, .drained = tg__outer_drained,     \
+    .global = tg__outer_global, .weight = tg__outer_weight, .regroup = tg__outer_regroup, \
+    .steps = true, .bypasses = true
 
 #endif

@@ -110,6 +110,10 @@ typedef struct tg__strategy_ops {
     /* What this rank counts in step t, 1 on average over ranks; 0: it sits the step out, its
      * gradients are not asked for. NULL: all count alike. */
     double (*weight)(const tg__strategy *s, uint64_t t);
+    /* After a load with another number of ranks, before step t: this rank's slots and parameters
+     * are means of those that it takes over, and what was pushed has been delivered. Returns what
+     * is started anew all the same ("..."), or NULL. NULL: all goes on as it is. */
+    const char *(*regroup)(tg__strategy *s, uint64_t t);
     bool steps;    /* step() goes over the parameters */
     bool bypasses; /* may ask for exchanges that are not coded */
     /* A result concerns its bucket's parameters alone, and step() does not look at any: then
@@ -123,6 +127,7 @@ struct tg__strategy {
     const tg_spec *spec;
     const tg_optimizer *optimizer; /* of tensors that name none; with the most slots of all */
     uint64_t steps_per_epoch;
+    int64_t epoch_shift; /* tg__epochs */
     uint64_t seed;
     int rank, size;
     const uint64_t *samples; /* (size) of each rank's data, set by the owner before begin, or the
@@ -174,6 +179,7 @@ const tg_entry *const *tg__lr_schedule_entries(size_t *count_p);
 typedef struct tg__strategy_setup {
     const tg_optimizer *optimizer;
     uint64_t steps_per_epoch, seed;
+    int64_t epoch_shift;
     int rank, size;
     tg__wtensor *tensor; /* (ntensors) */
     size_t ntensors, nbuckets;
@@ -189,8 +195,10 @@ void tg__strategy_destroy(tg__strategy *s); /* NULL is fine */
 
 /* ---- for the strategies' own files ---- */
 
-/* Ask for one more slot: slot[*at_p]. With another number of ranks a rank's own starts again, what
- * all have alike stays. Errors TG_E_NOMEM */
+/* The step at which a key's duration from the beginning is over. Errors TG_E_SPEC */
+TG_NODISCARD tg_status tg__strategy_until(const tg__strategy *s, const char *key, uint64_t *step_p);
+/* Ask for one more slot: slot[*at_p]. With another number of ranks a rank's own becomes the mean of
+ * those that it takes over, what all have alike stays. Errors TG_E_NOMEM */
 TG_NODISCARD tg_status tg__strategy_add_slot(tg__strategy *s, const char *name, tg__role role,
                                              size_t *at_p);
 /* Ask for the optimizer's slots: memory[s->nmemories] from then on. role: REPLICATED of averages,

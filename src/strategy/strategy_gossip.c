@@ -264,10 +264,20 @@ static void step(tg__strategy *s, uint64_t t, bool finite, double lr, tg__action
         unbias(s);
 }
 
+/* All pushes are in, so m is 1. Whom a rank sends to begins anew. */
+static const char *regroup(tg__strategy *s, uint64_t t)
+{
+    for (size_t i = 0; i < s->ntensors; i++)
+        copy(s->tensor[i].w, mass_of(s, i), s->tensor[i].n);
+    s->anew = t;
+    return NULL;
+}
+
 /* All pushes are in. */
 static void drained(tg__strategy *s, uint64_t t, tg__actions *out)
 {
-    if (s->drained != t + 1 && since_mean(s, t) != 0)
+    const gossip *g = s->impl;
+    if (s->drained != t + 1 && t % g->mean != 0)
         send_mean(s, t, out);
     s->drained = t + 1;
     s->anew = t;
@@ -286,6 +296,7 @@ const tg__strategy_ops tg__strategy_gossip = {
     .step = step,
     .drained = drained,
     .global = global,
+    .regroup = regroup,
     .steps = true,
     .bypasses = true,
 };

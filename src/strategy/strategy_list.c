@@ -2,6 +2,7 @@
 #include "strategy/strategy.h"
 #include "base/mem.h"
 #include "kernel/kernel.h"
+#include "schedule/schedule.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -75,6 +76,7 @@ tg_status tg__strategy_create(const char *spec, const tg__strategy_setup *setup,
     TG_TRY(tg__alloc(1, sizeof *s, &s));
     s->optimizer = setup->optimizer;
     s->steps_per_epoch = setup->steps_per_epoch;
+    s->epoch_shift = setup->epoch_shift;
     s->seed = setup->seed;
     s->rank = setup->rank;
     s->size = setup->size;
@@ -106,9 +108,15 @@ void tg__strategy_destroy(tg__strategy *s)
     free(s);
 }
 
+tg_status tg__strategy_until(const tg__strategy *s, const char *key, uint64_t *step_p)
+{
+    const tg__epochs epochs = {.steps = s->steps_per_epoch, .shift = s->epoch_shift};
+    return tg__duration_end(tg_spec_duration(s->spec, key), epochs, key, step_p);
+}
+
 tg_status tg__strategy_add_slot(tg__strategy *s, const char *name, tg__role role, size_t *at_p)
 {
-    const tg__rescale rescale = role == TG__ROLE_RANK ? TG__RESCALE_ZERO : TG__RESCALE_COPY;
+    const tg__rescale rescale = role == TG__ROLE_RANK ? TG__RESCALE_MEAN : TG__RESCALE_COPY;
     size_t count = s->nslots + 1;
     tg__slot_request *request = realloc(s->request, count * sizeof *request);
     if (request)

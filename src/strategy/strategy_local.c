@@ -34,8 +34,7 @@ static tg_status init(tg__strategy *s)
                    .state = strcmp(state, "keep") == 0      ? TG__OUTER_KEEP
                             : strcmp(state, "average") == 0 ? TG__OUTER_AVERAGE
                                                             : TG__OUTER_RESET};
-    TG_TRY(tg_duration_steps(tg_spec_duration(s->spec, "after"), s->steps_per_epoch, "after",
-                             &c.after));
+    TG_TRY(tg__strategy_until(s, "after", &c.after));
     return tg__outer_init(s, &c);
 }
 

@@ -38,6 +38,9 @@ typedef struct run {
     tg_spec *shard;
     float *state_aside;                                /* (model->nstate) during evaluation */
     uint64_t steps, steps_per_epoch, first_step, step; /* step: done */
+    int resumed;         /* ranks that saved the checkpoint it goes on from; 0: from none */
+    int64_t epoch_shift; /* of other ranks' epochs: tg_resumed */
+    char anew[320];      /* what of it began anew */
     /* Of the running epoch, kept in checkpoints: */
     double loss_sum; /* of the steps whose loss was finite: */
     uint64_t loss_count;
@@ -63,6 +66,12 @@ typedef struct run {
 static inline int64_t run_now(const run *r)
 {
     return tg_now_ns(r->transport->clock);
+}
+
+/* Steps that would have brought it to where it is in epochs if all had had today's length. */
+static inline uint64_t run_position(const run *r)
+{
+    return r->step - (uint64_t)r->epoch_shift; /* modulo 2^64; not below 0 */
 }
 
 /* Bytes handed to the transport so far, without those to ranks of the own node. */

@@ -69,7 +69,7 @@ loader_config run_loader_config(const run *r)
                            .world = r->transport->size,
                            .stream = r->model && r->model->nstate > 0,
                            .parts = r->parts,
-                           .first_step = r->step,
+                           .first_step = run_position(r),
                            .shard = r->job->shard};
 }
 
@@ -248,8 +248,29 @@ tg_status run_save(run *r)
     return TG_OK;
 }
 
+static void add_anew(run *r, const char *what)
+{
+    const size_t used = strlen(r->anew);
+    snprintf(r->anew + used, sizeof r->anew - used, "%s%s", used ? ", " : "", what);
+}
+
+/* The steps of the epoch under way are others than they were; what a model carries along belongs to
+ * texts that other ranks read now. */
+static void take_over(run *r, const tg_resumed *from, const saved *s)
+{
+    const bool over = s->loss_steps == from->steps_per_epoch;
+    r->loss_steps = over ? r->steps_per_epoch : run_position(r) % r->steps_per_epoch;
+    if (r->model->nstate == 0 || r->loss_steps % r->steps_per_epoch == 0)
+        return;
+    run_clear_state(r);
+    add_anew(r, "what the model carries from batch to batch");
+    if (r->transport->rank == 0)
+        tg_log(TG_LOG_WARN, "started anew: what the model carries from batch to batch: ranks have "
+                            "other pieces of the text now");
+}
+
 /* Of this rank, from a checkpoint. */
-static tg_status restore(run *r, const char *extra, size_t len)
+static tg_status restore(run *r, const char *extra, size_t len, const tg_resumed *from)
 {
     const size_t nstate = r->model->nstate;
     saved s = {0};
@@ -263,6 +284,8 @@ static tg_status restore(run *r, const char *extra, size_t len)
     r->before_s = s.seconds;
     if (nstate > 0)
         memcpy(r->model->state, extra + sizeof s, nstate * sizeof(float));
+    if (from->ranks != r->transport->size)
+        take_over(r, from, &s);
     return TG_OK;
 }
 
@@ -272,9 +295,18 @@ static tg_status begin(run *r)
         return tg_session_begin(r->session);
     const void *extra;
     size_t len;
+    tg_resumed from = {.struct_size = sizeof from};
     TG_TRY(tg_session_load(r->session, r->job->resume_dir, &extra, &len));
-    TG_TRY(restore(r, extra, len));
+    TG_TRY(tg_session_resumed(r->session, &from));
     r->step = r->first_step = tg_session_steps(r->session);
+    r->resumed = from.ranks;
+    r->epoch_shift = from.epoch_shift;
+    if (r->job->steps == 0) {
+        const int64_t steps = (int64_t)r->steps + r->epoch_shift;
+        r->steps = steps > 0 ? (uint64_t)steps : 0;
+    }
+    add_anew(r, from.anew);
+    TG_TRY(restore(r, extra, len, &from));
     if (r->step > r->steps)
         return tg_fail(TG_E_ARG, "%s: is at step %" PRIu64 ", but steps=%" PRIu64,
                        r->job->resume_dir, r->step, r->steps);

@@ -138,10 +138,11 @@ static bool logged(const run *r)
 tg_status run_step_once(run *r, tg_step_info *info)
 {
     const int64_t start = run_now(r);
-    const double lr = tg_lr_at(r->lr, r->step);
+    /* A run that is so many epochs long has its schedule by epochs. */
+    const double lr = tg_lr_at(r->lr, r->job->steps ? r->step : run_position(r));
     r->pace = run_pace(r);
     TG_TRY(tg_session_set_lr(r->session, lr));
-    if (r->step % r->steps_per_epoch == 0)
+    if (run_position(r) % r->steps_per_epoch == 0)
         run_clear_state(r);
     double loss;
     int64_t compute_ns;
@@ -192,7 +193,7 @@ tg_status run_step_once(run *r, tg_step_info *info)
     if (!r->events || !r->events->step)
         return TG_OK;
     const train_step_info event = {.step = r->step,
-                                   .epoch = (r->step - 1) / r->steps_per_epoch,
+                                   .epoch = (run_position(r) - 1) / r->steps_per_epoch,
                                    .loss = loss,
                                    .lr = lr,
                                    .tg = *info,

@@ -98,12 +98,12 @@ typedef struct train_job {
     uint64_t steps;    /* total steps; 0: epochs decides */
     uint64_t seed;
     uint64_t log_every;
-    const char *save_dir; /* NULL: never */
-    uint64_t save_every;  /* steps; 0: only at the end (or interrupt) */
-    const char *resume_dir;
-    const char *init;      /* file of weights to start from, which rank 0 reads; NULL: drawn */
-    const char *data_spec; /* how the data was asked for, and `holdout`: said in saved weights, so
-                              that they can be evaluated; NULL: the data's name */
+    const char *save_dir;   /* NULL: never */
+    uint64_t save_every;    /* steps; 0: only at the end (or interrupt) */
+    const char *resume_dir; /* any number of ranks may have saved it */
+    const char *init;       /* file of weights to start from, which rank 0 reads; NULL: drawn */
+    const char *data_spec;  /* how the data was asked for, and `holdout`: said in saved weights, so
+                               that they can be evaluated; NULL: the data's name */
     size_t holdout;
     int64_t timeout_ms;
     tg_driver driver;
@@ -138,8 +138,11 @@ typedef struct train_start_info {
     size_t context; /* of tokens; 0: images */
     const char *shard;
     uint64_t steps, first_step; /* first_step > 0 after a resume */
-    uint64_t steps_per_epoch;   /* 0: not known (train_simulate) */
-    const train_times *times;   /* the job's, known; NULL: time is measured */
+    int resumed;                /* ranks that saved the checkpoint it goes on from; 0: from none */
+    const char *anew; /* what of it could not be taken over by another number of ranks and began
+                         anew, in words; "": nothing; NULL: no resume */
+    uint64_t steps_per_epoch; /* 0: not known (train_simulate) */
+    const train_times *times; /* the job's, known; NULL: time is measured */
 } train_start_info;
 
 typedef struct train_step_info {

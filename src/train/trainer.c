@@ -57,7 +57,7 @@ static tg_status close_epoch(run *r, bool test)
     r->loss_count = r->loss_steps = 0;
     if (!r->events || !r->events->epoch)
         return TG_OK;
-    const train_epoch_info info = {.epoch = (r->step - 1) / r->steps_per_epoch,
+    const train_epoch_info info = {.epoch = (run_position(r) - 1) / r->steps_per_epoch,
                                    .step = r->step,
                                    .train_loss = r->end.train_loss,
                                    .test_accuracy = r->end.test_accuracy,
@@ -86,6 +86,8 @@ static tg_status announce(const run *r)
                                    .steps = r->steps,
                                    .steps_per_epoch = r->steps_per_epoch,
                                    .first_step = r->first_step,
+                                   .resumed = r->resumed,
+                                   .anew = r->anew,
                                    .times = r->job->times};
     return r->events->start(r->events->arg, &info);
 }
@@ -129,7 +131,7 @@ static tg_status run_all(run *r)
     train_end_info *end = &r->end;
     end->world = r->transport->size;
     end->steps = r->step;
-    end->epochs = r->step / r->steps_per_epoch;
+    end->epochs = run_position(r) / r->steps_per_epoch;
     TG_TRY(run_stats_figures(&r->stats, r->model->params_total, end->seconds - run_before(r),
                              (double)r->traffic.trained, end));
     end->skipped_nonfinite = tg_session_skipped(r->session);

@@ -30,7 +30,8 @@ class CheckpointsPage(CliTest):
         for command in commands:
             done = subprocess.run(command, shell=True, cwd=self.folder, env=environment, timeout=200, capture_output=True,
                                   text=True)
-            self.assertEqual((done.returncode, done.stderr), (0, ""), command)
+            said = [line for line in done.stderr.splitlines() if "resumed from 2 workers with 3: " not in line]
+            self.assertEqual((done.returncode, said), (0, []), command)
             self.assertNotEqual(done.stdout, "", command)
         python = with_safetensors()
         if not python:

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import time
 import unittest
-from cli_tool import ENVIRONMENT, TELEGRAD, CliTest, TINY, start
+from cli_tool import ENVIRONMENT, TELEGRAD, CliTest, TINY, records, run, start
 from same_hash_test import params_hash
 
 JOBS = [["--method", "dgc:density=0.01,warmup=6"],
@@ -93,8 +93,43 @@ class Resume(CliTest):
                      "--resume", folder)
         self.refused(1, ["method", "dense", "fp16"], *job, "--method", "fp16", "--resume", folder)
         self.refused(1, ["seed"], *job[:-1], "5", "--resume", folder)
-        self.refused(1, ["2", "3"], *job[:-2], "--workers", "3", "--seed", "4", "--resume", folder)
         self.refused(1, ["nowhere"], *job, "--resume", self.path("nowhere"))
+
+    def test_other_workers(self):
+        """Another number of workers takes over, says so, and saves what eval and later runs take."""
+        folder, out = self.path("ck"), self.path("run.jsonl")
+        job = ["train", "--model", "mlp:hidden=32", *TINY, "--method", "dgc:density=0.01,warmup=6", "--no-eval"]
+        self.ok(*job, "--workers", "4", "--steps", "20", "--save", folder)
+        before = self.ok("eval", "--resume", folder).splitlines()[:-1]
+        done = run(*job, "--workers", "3", "--steps", "20", "--save", folder, "--resume", folder, "--out", out)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("resumed from 4 workers with 3: residuals and other state of single workers redistributed\n",
+                      done.stderr)
+        start = records(out)[0]
+        self.assertEqual((start["resumed_workers"], start["started_anew"], start["first_step"]), (4, None, 20))
+        self.assertEqual(self.ok("eval", "--resume", folder).splitlines()[:-1], before)  # nothing was trained
+        self.assertEqual(sorted(n for n in os.listdir(self.newest(folder)) if n.startswith("rank")),
+                         [f"rank-000{n}.tg" for n in range(3)])
+        again = [*job, "--workers", "3", "--steps", "40", "--resume", folder]
+        self.assertEqual(params_hash(self.ok(*again)), params_hash(self.ok(*again)))  # and says nothing
+        done = run(*job, "--workers", "5", "--steps", "40", "--save", folder, "--resume", folder)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        os.remove(os.path.join(self.newest(folder), "rank-0004.tg"))
+        self.refused(1, ["rank-0004.tg", "2 ranks take over from 5"], *job, "--workers", "2", "--steps", "50", "--resume",
+                     folder)
+        self.ok("eval", "--resume", folder)
+
+    def test_other_workers_of_a_text(self):
+        folder, text, out = self.path("ck"), self.path("a.txt"), self.path("run.jsonl")
+        with open(text, "w", encoding="utf-8") as file:
+            file.write("the quick brown fox jumps over the lazy dog. " * 400)
+        job = ["train", "--model", "lstm:hidden=8,embed=8,layers=1", "--data", f"text:{text}", "--batch", "4",
+               "--context", "8", "--optimizer", "sgd:lr=0.1", "--no-eval"]
+        self.ok(*job, "--workers", "2", "--steps", "5", "--save", folder)
+        done = run(*job, "--workers", "3", "--steps", "9", "--resume", folder, "--out", out)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("started anew: what the model carries from batch to batch", done.stderr)
+        self.assertEqual(records(out)[0]["started_anew"], "what the model carries from batch to batch")
 
     def test_damaged(self):
         folder, copy = self.path("ck"), self.path("copy")
