@@ -154,15 +154,14 @@ static bool is(const tg__weights_entry *e, const char *type)
 
 static tg_status check(const tg_weights *w, const tg_weights_tensor *t)
 {
-    if (!t->name || !t->data || (!t->shape && t->ndim > 0) || t->ndim > 8)
+    if (!t->name || (!t->shape && t->ndim > 0) || t->ndim > 8)
         return tg_fail(TG_E_ARG,
                        "tg_weights_read: tensor \"%s\": ndim=%zu%s: allowed: 0 to 8 dimensions; "
-                       "name, data and shape must be set",
+                       "name and shape must be set",
                        t->name ? tg__show(t->name).text : "", t->ndim,
-                       !t->name    ? ", name is NULL"
-                       : !t->data  ? ", data is NULL"
-                       : !t->shape ? ", shape is NULL"
-                                   : "");
+                       !t->name                   ? ", name is NULL"
+                       : !t->shape && t->ndim > 0 ? ", shape is NULL"
+                                                  : "");
     const tg__weights_entry *e = find(w, t->name);
     if (!e)
         return tg_fail(TG_E_MISMATCH, "weights %s: no tensor \"%s\": it has %zu others%s%s%s",
@@ -174,6 +173,9 @@ static tg_status check(const tg_weights *w, const tg_weights_tensor *t)
         return tg_fail(TG_E_MISMATCH, "weights %s: tensor \"%s\" has shape %s, here %s", w->path,
                        tg__show(t->name).text, show_shape(e->shape, e->ndim, has),
                        show_shape(t->shape, t->ndim, wants));
+    if (!t->data && e->n > 0)
+        return tg_fail(TG_E_ARG, "tg_weights_read: tensor \"%s\": data is NULL",
+                       tg__show(t->name).text);
     if (!is(e, "F32") && !is(e, "F16") && !is(e, "BF16"))
         return tg_fail(TG_E_MISMATCH,
                        "weights %s: tensor \"%s\" has dtype %s: allowed: F32, F16, BF16 (others "

@@ -85,6 +85,12 @@ static void comes_back(void **state)
                                              {"fc.weight", shape[0], 2, w2},
                                              {"none", shape[2], 2, NULL}};
     assert_int_equal(tg_weights_read(f, back, TENSORS, true), TG_OK);
+    const tg_weights_tensor bad[] = {{"fc.weight", shape[0], 2, NULL},
+                                     {"fc.weight", NULL, 2, w2},
+                                     {"fc.weight", shape[0], 9, w2},
+                                     {NULL, shape[0], 2, w2}};
+    for (size_t i = 0; i < TG__COUNT(bad); i++)
+        assert_int_equal(tg_weights_read(f, &bad[i], 1, false), TG_E_ARG);
     assert_memory_equal(w2, w, sizeof w);
     assert_memory_equal(b2, b, sizeof b);
     assert_memory_equal(scalar2, scalar, sizeof scalar);
