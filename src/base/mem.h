@@ -59,6 +59,7 @@ uint64_t tg__hash(uint64_t hash, const void *bytes, size_t len);
 typedef struct tg__newfile {
     FILE *file;
     char *path, *tmp;
+    bool growing; /* a regular file, written under its own name */
 } tg__newfile;
 TG_NODISCARD tg_status tg__newfile_open(tg__newfile *f, const char *path);
 TG_NODISCARD tg_status tg__newfile_commit(tg__newfile *f);
@@ -66,5 +67,13 @@ void tg__newfile_abandon(tg__newfile *f);
 /* Whether path can be opened, as far as that is known without opening it. alone: it must be a file
  * to be replaced. Errors TG_E_IO, TG_E_NOMEM */
 TG_NODISCARD tg_status tg__newfile_check(const char *path, bool alone);
+
+/* A file that others read while it grows: under its own name from the first byte. It is emptied
+ * when it is opened; with `append` it is not, but for half a line at its end, which a process that
+ * was killed has left. Links and what is no regular file are treated as above. Commit flushes,
+ * syncs and closes; abandon closes, and what was written stays. Errors as above */
+TG_NODISCARD tg_status tg__newfile_open_growing(tg__newfile *f, const char *path, bool append);
+/* Whether it can be opened so, as far as that is known without opening it. */
+TG_NODISCARD tg_status tg__newfile_check_growing(const char *path);
 
 #endif

@@ -154,6 +154,61 @@ tg_status tg__newfile_check(const char *path, bool alone)
     return status;
 }
 
+/* Cut off what follows the last line. */
+static tg_status cut_half_line(FILE *file, const char *path)
+{
+    char block[4096];
+    struct stat info;
+    const int fd = fileno(file);
+    if (fstat(fd, &info) != 0)
+        return tg_fail(TG_E_IO, "cannot read %s: %s", path, strerror(errno));
+    off_t end = info.st_size;
+    while (end > 0) {
+        const off_t from = end > (off_t)sizeof block ? end - (off_t)sizeof block : 0;
+        const ssize_t got = pread(fd, block, (size_t)(end - from), from);
+        if (got != end - from)
+            return tg_fail(TG_E_IO, "cannot read %s: %s", path, strerror(got < 0 ? errno : EIO));
+        const char *last = memrchr(block, '\n', (size_t)got);
+        end = last ? from + (last - block) + 1 : from;
+        if (last)
+            break;
+    }
+    if (end != info.st_size && ftruncate(fd, end) != 0)
+        return tg_fail(TG_E_IO, "cannot cut the half line at the end of %s: %s", path,
+                       strerror(errno));
+    return TG_OK;
+}
+
+tg_status tg__newfile_open_growing(tg__newfile *f, const char *path, bool append)
+{
+    target t;
+    *f = (tg__newfile){0};
+    TG_TRY(find(path, &t));
+    f->path = t.path;
+    f->growing = t.aside;
+    f->file = t.aside ? fopen(t.path, append ? "a+be" : "wbe") : open_as_it_is(path, t.standard);
+    tg_status status =
+        f->file ? TG_OK : tg_fail(TG_E_IO, "cannot open %s for writing: %s", path, strerror(errno));
+    if (f->file && t.aside && append)
+        status = cut_half_line(f->file, path);
+    if (status != TG_OK)
+        tg__newfile_abandon(f);
+    return status;
+}
+
+tg_status tg__newfile_check_growing(const char *path)
+{
+    target t;
+    TG_TRY(find(path, &t));
+    const bool exists = access(t.path, F_OK) == 0;
+    if (t.standard < 0 && access(exists ? t.path : folder(t.path), W_OK) != 0) {
+        free(t.path);
+        return tg_fail(TG_E_IO, "cannot open %s for writing: %s", path, strerror(errno));
+    }
+    free(t.path);
+    return TG_OK;
+}
+
 tg_status tg__newfile_commit(tg__newfile *f)
 {
     const char *step = "write", *written = f->tmp ? f->tmp : f->path;
@@ -161,7 +216,7 @@ tg_status tg__newfile_commit(tg__newfile *f)
     int error = ferror(f->file) ? EIO : 0;
     if (fflush(f->file) != 0)
         error = errno;
-    if (f->tmp && !error && fsync(fileno(f->file)) != 0) {
+    if ((f->tmp || f->growing) && !error && fsync(fileno(f->file)) != 0) {
         step = "sync";
         error = errno;
     }

@@ -247,7 +247,7 @@ static tg_status compare(const struct launch *l, const struct compare_options *o
     if (!w.rows)
         return tg_fail(TG_E_NOMEM, "out of memory: %zu runs", o->plan.count);
     if (o->common.out && l->rank == 0)
-        status = records_open(o->common.out, &w.records);
+        status = records_open(o->common.out, false, &w.records);
     if (status == TG_OK)
         status = o->common.sim_only ? sim_only_find(&o->common, &w.sim)
                                     : run_open_data(&o->common, &data);

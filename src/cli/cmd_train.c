@@ -172,7 +172,7 @@ static tg_status open_and_train(const struct launch *l, const struct run_options
     struct run_result result = {0};
     tg_status status = TG_OK;
     if (o->out && l->rank == 0)
-        status = records_open(o->out, &records);
+        status = records_open(o->out, o->resume_dir != NULL, &records);
     if (status == TG_OK && o->trace)
         status = check_trace(l, o->trace);
     if (status == TG_OK && o->trace)

@@ -21,6 +21,16 @@ tg_status outfile_open(tg__newfile *f, const char *option, const char *path)
     return TG_OK;
 }
 
+tg_status outfile_open_growing(tg__newfile *f, const char *option, const char *path, bool append)
+{
+    return name_option(tg__newfile_open_growing(f, path, append), option);
+}
+
+tg_status outfile_check_growing(const char *option, const char *path)
+{
+    return name_option(tg__newfile_check_growing(path), option);
+}
+
 tg_status outfile_commit(tg__newfile *f, const char *option)
 {
     stop_guard_file(NULL);

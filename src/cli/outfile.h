@@ -7,8 +7,12 @@
 
 /* option: "--out", for messages. Errors TG_E_IO, TG_E_NOMEM */
 TG_NODISCARD tg_status outfile_open(tg__newfile *f, const char *option, const char *path);
+/* See tg__newfile_open_growing; it stays when the program is interrupted. */
+TG_NODISCARD tg_status outfile_open_growing(tg__newfile *f, const char *option, const char *path,
+                                            bool append);
 TG_NODISCARD tg_status outfile_commit(tg__newfile *f, const char *option);
 void outfile_abandon(tg__newfile *f);
+TG_NODISCARD tg_status outfile_check_growing(const char *option, const char *path);
 /* See tg__newfile_check */
 TG_NODISCARD tg_status outfile_check(const char *option, const char *path, bool alone);
 /* By its name, so that a file of records that stands behind an option by mistake is not

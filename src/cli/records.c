@@ -12,7 +12,9 @@
 #include <unistd.h>
 
 struct records {
-    tg__newfile file;
+    tg__newfile file; /* from the first record on */
+    const char *path;
+    bool append;
     char *run; /* name of the run under way, or NULL */
     uint64_t log_every, last_step;
     bool tokens;      /* losses are of them */
@@ -31,16 +33,14 @@ static void release(struct records *r)
     free(r);
 }
 
-tg_status records_open(const char *path, struct records **r_p)
+tg_status records_open(const char *path, bool append, struct records **r_p)
 {
+    TG_TRY(outfile_check_growing("--out", path));
     struct records *r = calloc(1, sizeof *r);
     if (!r)
         return tg_fail(TG_E_NOMEM, "out of memory: records");
-    tg_status status = outfile_open(&r->file, "--out", path);
-    if (status != TG_OK) {
-        release(r);
-        return status;
-    }
+    r->path = path;
+    r->append = append;
     *r_p = r;
     return TG_OK;
 }
@@ -49,7 +49,7 @@ tg_status records_commit(struct records *r)
 {
     if (!r)
         return TG_OK;
-    tg_status status = outfile_commit(&r->file, "--out");
+    tg_status status = r->file.file ? outfile_commit(&r->file, "--out") : TG_OK;
     release(r);
     return status;
 }
@@ -58,7 +58,8 @@ void records_abandon(struct records *r)
 {
     if (!r)
         return;
-    outfile_abandon(&r->file);
+    if (r->file.file)
+        outfile_abandon(&r->file);
     release(r);
 }
 
@@ -81,7 +82,11 @@ tg_status records_print(const json_t *record, FILE *file, const char *path)
 
 tg_status records_add(struct records *r, json_t *record)
 {
-    tg_status status = r ? records_print(record, r->file.file, r->file.path) : TG_OK;
+    tg_status status = TG_OK;
+    if (r && !r->file.file)
+        status = outfile_open_growing(&r->file, "--out", r->path, r->append);
+    if (r && status == TG_OK)
+        status = records_print(record, r->file.file, r->file.path);
     json_decref(record);
     if (r && r->status == TG_OK)
         r->status = status;

@@ -1,9 +1,9 @@
 /* The records of runs as JSON lines (RFC 8259, one object a line): start, step, epoch, end, failed,
  * table.
- * Numbers that are not finite are null, bytes that are not UTF-8 the text \xNN. Written to
- * FILE.tmp, a whole line at a time; FILE appears when the command has ended well (or was
- * interrupted), or its run has failed after it began. What is no regular file is written as it is.
- * One thread at a time. */
+ * Numbers that are not finite are null, bytes that are not UTF-8 the text \xNN. FILE grows a
+ * whole line at a time. It is opened for the first record, when the run has passed its checks:
+ * until then an older FILE is left alone, and then emptied, or added to by a run that was resumed.
+ * What was written stays, however the run ends. One thread at a time. */
 #ifndef TG_CLI_RECORDS_H
 #define TG_CLI_RECORDS_H
 
@@ -32,12 +32,12 @@ struct run_result {
         *waited_by; /* train_waits, (world) each; NULL: one rank. In one block; owned */
 };
 
-/* Errors TG_E_IO, TG_E_NOMEM */
-TG_NODISCARD tg_status records_open(const char *path, struct records **r_p);
-/* Closes and renames to the final name; on failure the file is removed. Frees r; NULL is fine.
- * Errors TG_E_IO */
+/* path is borrowed. append: add to a file that is there. Errors TG_E_IO (it cannot be written, as
+ * far as that is known without opening it), TG_E_NOMEM */
+TG_NODISCARD tg_status records_open(const char *path, bool append, struct records **r_p);
+/* Syncs and closes. Frees r; NULL is fine. Errors TG_E_IO */
 TG_NODISCARD tg_status records_commit(struct records *r);
-/* Closes and removes. Frees r; NULL is fine. */
+/* Closes after a failure. Frees r; NULL is fine. */
 void records_abandon(struct records *r);
 
 /* All: r may be NULL. Errors TG_E_IO (disk full, ...), TG_E_NOMEM */

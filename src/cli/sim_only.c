@@ -224,7 +224,7 @@ tg_status sim_only(const struct launch *l, const struct run_options *o, int *exi
     struct sim_only_data data;
     TG_TRY(sim_only_find(o, &data));
     if (o->out)
-        TG_TRY(records_open(o->out, &records));
+        TG_TRY(records_open(o->out, false, &records));
     const struct run_about about = {NULL, l, o, NULL};
     struct watch w = {.about = &about, .records = records, .data = &data};
     tg_status status = simulate(&w);

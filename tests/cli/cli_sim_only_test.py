@@ -147,7 +147,7 @@ class SimOnly(CliTest):
         process = start(*MODEL, *VIRTUAL, "--sim-only", "--workers", "4", "--steps", "1000000000", "--log-every", "1000",
                         "--out", out)
         end = time.monotonic() + 60
-        while time.monotonic() < end and not (os.path.exists(out + ".tmp") and os.path.getsize(out + ".tmp") > 4096):
+        while time.monotonic() < end and not (os.path.exists(out) and os.path.getsize(out) > 4096):
             time.sleep(0.02)
         process.send_signal(signal.SIGTERM)
         printed, said = process.communicate(timeout=60)

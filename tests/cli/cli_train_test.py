@@ -2,6 +2,7 @@
 import json
 import math
 import os
+import pathlib
 import re
 import signal
 import subprocess
@@ -137,7 +138,7 @@ class Train(CliTest):
         self.assertTrue(os.path.exists("/dev/null"))
 
     def test_out_through_a_link(self):
-        """The link stays; what it leads to is replaced when the records are whole."""
+        """The link stays; what it leads to is written."""
         os.mkdir(self.path("far"))
         for name, option in (("run.jsonl", "--out"), ("trace.json", "--trace")):
             with self.subTest(option=option):
@@ -290,8 +291,7 @@ class Train(CliTest):
         out = self.path("run.jsonl")
         process = start("train", *TINY, "--steps", "1000000", "--log-every", "1", "--workers", "2", "--out", out,
                         *extra)
-        self.wait_for_steps(process, out + ".tmp")
-        self.assertFalse(os.path.exists(out), "records under their name before the end")
+        self.wait_for_steps(process, out)
         for number in signals:
             process.send_signal(number)
             time.sleep(0.2)
@@ -322,7 +322,7 @@ class Train(CliTest):
         process = start("train", *TINY, "--steps", "1000000", "--workers", "2", "--link", "1600kbit", "--model", "mlp",
                         "--out", out)
         end = time.monotonic() + 60
-        while not (os.path.exists(out + ".tmp") and os.path.getsize(out + ".tmp")):
+        while not (os.path.exists(out) and os.path.getsize(out)):
             self.assertTrue(process.poll() is None and time.monotonic() < end)
             time.sleep(0.02)
         process.send_signal(signal.SIGTERM)
@@ -330,7 +330,36 @@ class Train(CliTest):
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=10)
         self.assertEqual(process.returncode, 143)
-        self.assertEqual(os.listdir(self.folder), [])
+        self.assertEqual(os.listdir(self.folder), ["run.jsonl"])  # what was written stays
+        self.assertEqual(records(out)[0]["type"], "start")
+
+    def test_records_of_a_killed_run(self):
+        """Whole lines under the file's own name, which report draws; a run that resumes goes on behind them."""
+        out, saved = self.path("run.jsonl"), self.path("saved")
+        process = start("train", *TINY, "--steps", "1000000", "--log-every", "1", "--out", out)
+        self.wait_for_steps(process, out)
+        process.kill()
+        process.communicate(timeout=60)
+        self.assertEqual(records(out)[0]["type"], "start")
+        self.ok("report", out, "-o", self.path("page.html"))
+        self.ok("train", *TINY, "--steps", "3", "--no-eval", "--save", saved, "--out", out)
+        self.assertEqual([r["type"] for r in records(out)][::3], ["start", "end"])  # a new run begins anew
+        before = pathlib.Path(out).read_text(encoding="utf-8")
+        with open(out, "a", encoding="utf-8") as file:
+            file.write('{"type":"st')
+        self.ok("train", *TINY, "--steps", "5", "--no-eval", "--resume", saved, "--out", out)
+        self.assertTrue(pathlib.Path(out).read_text(encoding="utf-8").startswith(before))
+        self.assertEqual([r["type"] for r in records(out)][4::3], ["start", "end"])
+
+    def test_old_records_outlive_a_run_that_does_not_begin(self):
+        out = self.path("run.jsonl")
+        with open(out, "w", encoding="utf-8") as file:
+            file.write("old\n")
+        for status, args in ((2, ["--batch", "100000"]), (2, ["--method", "dcg"]), (1, ["--resume", self.path("none")]),
+                             (1, ["--data", "mnist:" + self.path("none")])):
+            done = run("train", *TINY, "--steps", "1", "--out", out, *args)
+            self.assertEqual(done.returncode, status, done.stderr)
+            self.assertEqual(pathlib.Path(out).read_text(encoding="utf-8"), "old\n", args)
 
 
 if __name__ == "__main__":
