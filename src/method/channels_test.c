@@ -416,12 +416,11 @@ static tg_status destroyed(job *j)
     for (int i = 0; status == TG_OK && i < 2; i++)
         status = make(j, "dense", 1, &r[i]);
     if (status == TG_OK && j->rank == 2) {
-        for (int i = 0; status == TG_OK && i < 2; i++)
-            status = tg_reducer_start(r[i], &g, &mean[i], NULL, NULL);
+        status = tg_reducer_start(r[0], &g, mean, NULL, NULL);
         tg_reducer_destroy(r[0]);
         r[0] = NULL;
         if (status == TG_OK)
-            status = tg_reducer_wait(r[1]);
+            status = tg_reducer_start(r[1], &g, mean, NULL, NULL);
     } else if (status == TG_OK) {
         status = tg_reducer_mean(r[1], &g, mean);
     }
