@@ -59,7 +59,8 @@ uint64_t tg__hash(uint64_t hash, const void *bytes, size_t len);
 typedef struct tg__newfile {
     FILE *file;
     char *path, *tmp;
-    bool growing; /* a regular file, written under its own name */
+    bool growing;          /* a regular file, written under its own name */
+    struct tg__sink *sink; /* its descriptor, and why a write failed */
 } tg__newfile;
 TG_NODISCARD tg_status tg__newfile_open(tg__newfile *f, const char *path);
 TG_NODISCARD tg_status tg__newfile_commit(tg__newfile *f);

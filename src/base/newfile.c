@@ -10,9 +10,67 @@
 #include <unistd.h>
 
 #define LINKS_MAX 40 /* as the kernel's */
+#define BUFFER_BYTES ((size_t)1 << 16)
+
+/* Where a file's bytes go. A stream says only that a write failed, not why. */
+struct tg__sink {
+    int fd, error; /* of the first write that failed; 0: none did */
+};
+
+static ssize_t sink_write(void *to, const char *bytes, size_t len)
+{
+    struct tg__sink *s = to;
+    size_t done = 0;
+    while (done < len) {
+        const ssize_t n = write(s->fd, bytes + done, len - done);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0) {
+            s->error = s->error ? s->error : errno;
+            break;
+        }
+        done += (size_t)n;
+    }
+    return (ssize_t)done;
+}
+
+static int sink_seek(void *to, off64_t *at, int whence)
+{
+    const struct tg__sink *s = to;
+    const off_t now = lseek(s->fd, *at, whence);
+    *at = now;
+    return now < 0 ? -1 : 0;
+}
+
+static int sink_close(void *to)
+{
+    const struct tg__sink *s = to;
+    return close(s->fd);
+}
+
+/* Takes fd over, also if it fails. */
+static bool open_sink(tg__newfile *f, int fd)
+{
+    static const cookie_io_functions_t functions = {
+        .write = sink_write, .seek = sink_seek, .close = sink_close};
+    if (fd < 0)
+        return false;
+    f->sink = malloc(sizeof *f->sink);
+    if (f->sink)
+        *f->sink = (struct tg__sink){.fd = fd};
+    f->file = f->sink ? fopencookie(f->sink, "wb", functions) : NULL;
+    if (!f->file) {
+        close(fd);
+        errno = ENOMEM;
+        return false;
+    }
+    (void)setvbuf(f->file, NULL, _IOFBF, BUFFER_BYTES);
+    return true;
+}
 
 static void release(tg__newfile *f)
 {
+    free(f->sink);
     free(f->path);
     free(f->tmp);
     *f = (tg__newfile){0};
@@ -70,18 +128,17 @@ static int standard_fd(const struct stat *info)
 }
 
 /* Through a copy of the descriptor if there is one: one offset, so nothing is overwritten. */
-static FILE *open_as_it_is(const char *path, int standard)
+static int open_as_it_is(const char *path, int standard)
 {
-    if (standard < 0)
-        return fopen(path, "wbe");
-    int fd = fcntl(standard, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
-    FILE *file = fd >= 0 ? fdopen(fd, "wb") : NULL;
-    if (!file && fd >= 0) {
-        int error = errno;
-        close(fd);
-        errno = error;
-    }
-    return file;
+    return standard < 0 ? open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)
+                        : fcntl(standard, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+}
+
+/* A new file: what a crash left under that name goes, and a link is not followed. */
+static int open_aside(const char *tmp)
+{
+    (void)unlink(tmp);
+    return open(tmp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
 }
 
 typedef struct target {
@@ -119,8 +176,7 @@ tg_status tg__newfile_open(tg__newfile *f, const char *path)
         release(f);
         return tg_fail(TG_E_NOMEM, "out of memory: name of %s", path);
     }
-    f->file = t.aside ? fopen(f->tmp, "wbe") : open_as_it_is(path, t.standard);
-    if (f->file)
+    if (open_sink(f, t.aside ? open_aside(f->tmp) : open_as_it_is(path, t.standard)))
         return TG_OK;
     tg_status status = tg_fail(TG_E_IO, "cannot open %s for writing: %s", t.aside ? f->tmp : path,
                                strerror(errno));
@@ -155,11 +211,10 @@ tg_status tg__newfile_check(const char *path, bool alone)
 }
 
 /* Cut off what follows the last line. */
-static tg_status cut_half_line(FILE *file, const char *path)
+static tg_status cut_half_line(int fd, const char *path)
 {
     char block[4096];
     struct stat info;
-    const int fd = fileno(file);
     if (fstat(fd, &info) != 0)
         return tg_fail(TG_E_IO, "cannot read %s: %s", path, strerror(errno));
     off_t end = info.st_size;
@@ -186,11 +241,13 @@ tg_status tg__newfile_open_growing(tg__newfile *f, const char *path, bool append
     TG_TRY(find(path, &t));
     f->path = t.path;
     f->growing = t.aside;
-    f->file = t.aside ? fopen(t.path, append ? "a+be" : "wbe") : open_as_it_is(path, t.standard);
+    const int flags = O_RDWR | O_CREAT | O_CLOEXEC | (append ? O_APPEND : O_TRUNC);
     tg_status status =
-        f->file ? TG_OK : tg_fail(TG_E_IO, "cannot open %s for writing: %s", path, strerror(errno));
+        open_sink(f, t.aside ? open(t.path, flags, 0666) : open_as_it_is(path, t.standard))
+            ? TG_OK
+            : tg_fail(TG_E_IO, "cannot open %s for writing: %s", path, strerror(errno));
     if (f->file && t.aside && append)
-        status = cut_half_line(f->file, path);
+        status = cut_half_line(f->sink->fd, path);
     if (status != TG_OK)
         tg__newfile_abandon(f);
     return status;
@@ -212,11 +269,10 @@ tg_status tg__newfile_check_growing(const char *path)
 tg_status tg__newfile_commit(tg__newfile *f)
 {
     const char *step = "write", *written = f->tmp ? f->tmp : f->path;
-    /* A write that failed earlier left its mark, but maybe not its errno. */
-    int error = ferror(f->file) ? EIO : 0;
-    if (fflush(f->file) != 0)
-        error = errno;
-    if ((f->tmp || f->growing) && !error && fsync(fileno(f->file)) != 0) {
+    int error = fflush(f->file) != 0 || ferror(f->file) ? EIO : 0;
+    if (f->sink->error)
+        error = f->sink->error;
+    if ((f->tmp || f->growing) && !error && fsync(f->sink->fd) != 0) {
         step = "sync";
         error = errno;
     }

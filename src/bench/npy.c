@@ -1,11 +1,13 @@
 #include "bench/npy.h"
 #include "base/mem.h"
+#include "base/readfile.h"
 #include "codec/codec_impl.h"
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { PREFIX = 10, ALIGN = 64, HEAD_MAX = 65536, BLOCK = 16384 }; /* bytes */
 static const char magic[] = "\x93NUMPY";
@@ -163,9 +165,15 @@ static tg_status read_file(FILE *file, const char *path, char *head, float **x_p
 tg_status bench_npy_read(const char *path, float **x_p, size_t *n_p)
 {
     char *head;
-    FILE *file = fopen(path, "rbe");
-    if (!file)
-        return tg_fail(TG_E_IO, "cannot open %s: %s", path, strerror(errno));
+    const char *why;
+    const int fd = tg__read_open(path, TG__REGULAR, NULL, &why);
+    if (fd < 0)
+        return tg_fail(TG_E_IO, "cannot open %s: %s", path, why);
+    FILE *file = fdopen(fd, "rb");
+    if (!file) {
+        close(fd);
+        return tg_fail(TG_E_NOMEM, "out of memory: %s", path);
+    }
     tg_status status = tg__alloc(HEAD_MAX, 1, &head);
     if (status == TG_OK) {
         status = read_file(file, path, head, x_p, n_p);

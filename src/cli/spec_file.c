@@ -1,15 +1,23 @@
 #include "cli/spec_file.h"
+#include "base/readfile.h"
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define MAX_BYTES ((size_t)1 << 20)
 
 static tg_status read_all(const char *path, char **text_p)
 {
-    FILE *file = fopen(path, "re");
-    if (!file)
-        return tg_fail(TG_E_IO, "--spec %s: cannot be opened: %s", path, strerror(errno));
+    const char *why;
+    const int fd = tg__read_open(path, TG__STREAM, NULL, &why);
+    FILE *file = fd < 0 ? NULL : fdopen(fd, "r");
+    if (fd < 0)
+        return tg_fail(TG_E_IO, "--spec %s: cannot be opened: %s", path, why);
+    if (!file) {
+        close(fd);
+        return tg_fail(TG_E_NOMEM, "out of memory: --spec %s", path);
+    }
     char *text = malloc(MAX_BYTES + 1);
     errno = 0;
     size_t len = text ? fread(text, 1, MAX_BYTES + 1, file) : 0;

@@ -1,8 +1,10 @@
 #include "cli/step_times.h"
+#include "base/readfile.h"
 #include "cli/clock_options.h"
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { WORKS = 3 };
 
@@ -176,10 +178,16 @@ static tg_status find(FILE *file, const struct run_options *o, train_times *time
 tg_status step_times_read(const struct run_options *o, train_times *times_p)
 {
     const char *path = o->tau;
-    FILE *file = fopen(path, "r");
-    if (!file)
+    const char *why;
+    const int fd = tg__read_open(path, TG__STREAM, NULL, &why);
+    FILE *file = fd < 0 ? NULL : fdopen(fd, "r");
+    if (fd < 0)
         return tg_fail(TG_E_IO, "--tau %s: cannot be read: %s: allowed: " CLOCK_OPTIONS_TAU, path,
-                       strerror(errno));
+                       why);
+    if (!file) {
+        close(fd);
+        return tg_fail(TG_E_NOMEM, "out of memory: --tau %s", path);
+    }
     const tg_status status = find(file, o, times_p);
     fclose(file);
     return status;

@@ -110,6 +110,21 @@ static bool is_committed(const char *dir, uint64_t step)
            S_ISREG(info.st_mode);
 }
 
+/* What stands under this name in a checkpoint that is being written, if anything does, must be a
+ * folder or a file itself: a link would lead out of the checkpoint. */
+static tg_status check_own(const char *path, bool folder)
+{
+    struct stat info;
+    if (lstat(path, &info) != 0)
+        return errno == ENOENT ? TG_OK
+                               : tg_fail(TG_E_IO, "cannot look at %s: %s", path, strerror(errno));
+    if (folder ? S_ISDIR(info.st_mode) : S_ISREG(info.st_mode))
+        return TG_OK;
+    return tg_fail(TG_E_IO, "%s is %s, not a %s: remove it", path,
+                   S_ISLNK(info.st_mode) ? "a symbolic link" : "something else",
+                   folder ? "folder" : "regular file");
+}
+
 /* ---- looking through the folder -------------------------------------------------------------- */
 
 typedef struct found {
@@ -174,7 +189,8 @@ tg_status tg__ckpt_dir_weights(const char *dir, uint64_t step, char *path, size_
 
 tg_status tg__ckpt_dir_weights_aside(const char *dir, uint64_t step, char *path, size_t cap)
 {
-    return step_path(dir, step, ".tmp/" WEIGHTS, path, cap);
+    TG_TRY(step_path(dir, step, ".tmp/" WEIGHTS, path, cap));
+    return check_own(path, false);
 }
 
 /* ---- writing --------------------------------------------------------------------------------- */
@@ -194,7 +210,9 @@ tg_status tg__ckpt_dir_prepare(const char *dir, uint64_t step, int rank, char *p
     slash = strrchr(file, '/');
     *slash = '\0';
     TG_TRY(make_dir(file));
+    TG_TRY(check_own(file, true));
     *slash = '/';
+    TG_TRY(check_own(file, false));
     memcpy(path, file, strlen(file) + 1);
     return TG_OK;
 }
@@ -215,6 +233,7 @@ static tg_status write_commit(const char *tmp, uint64_t step, const tg__weights_
     if (len < 0 || (size_t)len >= sizeof path)
         return tg_fail(TG_E_SPACE, "checkpoint path of %d bytes: room for %zu", len, sizeof path);
     tg__newfile f;
+    TG_TRY(check_own(path, false));
     TG_TRY(tg__newfile_open(&f, path));
     print_mark(text, step, mark);
     fputs(text, f.file);
@@ -243,20 +262,22 @@ static bool read_mark(const char *bytes, size_t len, uint64_t step, tg__weights_
 tg_status tg__ckpt_dir_mark(const char *dir, uint64_t step, tg__weights_mark *mark_p)
 {
     char path[4096], old[64];
-    uint8_t *bytes = NULL;
-    size_t len = 0;
+    char bytes[MARK_BYTES];
+    tg__file f;
     TG_TRY(step_path(dir, step, "/COMMIT", path, sizeof path));
-    TG_TRY(tg__file_read(path, "checkpoint", &bytes, &len));
+    TG_TRY(tg__file_open(path, "checkpoint", &f));
+    const size_t len = TG__MIN(f.len, sizeof bytes); /* a COMMIT is shorter */
+    tg_status status = tg__file_get(&f, 0, bytes, len);
+    tg__file_close(&f);
+    TG_TRY(status);
     const int old_len = snprintf(old, sizeof old, "step %" PRIu64 "\n", step);
-    tg_status status = TG_OK;
     if (len == (size_t)old_len && memcmp(bytes, old, len) == 0)
         status = tg_fail(TG_E_VERSION,
                          "checkpoint %s has format 1, without " WEIGHTS ": allowed: format 2; "
                          "resume with the telegrad that saved it",
                          path);
-    else if (!read_mark((const char *)bytes, len, step, mark_p))
+    else if (!read_mark(bytes, len, step, mark_p))
         status = tg_fail(TG_E_CORRUPT, "checkpoint %s is damaged", path);
-    free(bytes);
     return status;
 }
 

@@ -92,6 +92,42 @@ static void keeps_the_newest_two(void **state)
     tg__ckpt_close(r);
 }
 
+/* Nothing is written where a link leads. */
+static void links_in_the_place_of_ours_are_refused(void **state)
+{
+    (void)state;
+    char path[512], link[256], target[256];
+    save(5, "five");
+    snprintf(target, sizeof target, "%s/elsewhere", root);
+    assert_int_equal(mkdir(target, 0700), 0);
+    snprintf(link, sizeof link, "%s/step-000000000006.tmp", dir);
+    assert_int_equal(symlink(target, link), 0);
+    assert_int_equal(tg__ckpt_dir_prepare(dir, 6, 0, path, sizeof path), TG_E_IO);
+    assert_non_null(strstr(tg_error(), "is a symbolic link, not a folder"));
+    assert_int_equal(rmdir(target), 0); /* empty */
+    assert_int_equal(unlink(link), 0);
+    static const char *const names[] = {"rank-0000.tg", "rank-0000.tg.tmp", "COMMIT", "COMMIT.tmp",
+                                        "model.safetensors"};
+    for (size_t i = 0; i < TG__COUNT(names); i++) {
+        assert_int_equal(mkdir(link, 0700), 0);
+        snprintf(path, sizeof path, "%s/%s", link, names[i]);
+        assert_int_equal(symlink(target, path), 0);
+        char own[256], weights_path[256];
+        tg_status status = tg__ckpt_dir_prepare(dir, 6, 0, own, sizeof own);
+        if (status == TG_OK)
+            write_rank(own, "six");
+        if (status == TG_OK)
+            status = tg__ckpt_dir_weights_aside(dir, 6, weights_path, sizeof weights_path);
+        if (status == TG_OK)
+            status = tg__ckpt_dir_commit(dir, 6, &weights);
+        assert_int_equal(status, strstr(names[i], ".tmp") ? TG_OK : TG_E_IO);
+        assert_int_not_equal(access(target, F_OK), 0);
+        char command[512];
+        snprintf(command, sizeof command, "rm -rf %s %s/step-000000000006", link, dir);
+        assert_int_equal(system(command), 0);
+    }
+}
+
 static void a_crash_leaves_the_last_one(void **state)
 {
     (void)state;
@@ -229,7 +265,7 @@ int main(void)
         IN_ROOT(keeps_the_newest_two),      IN_ROOT(a_crash_leaves_the_last_one),
         IN_ROOT(the_same_step_is_replaced), IN_ROOT(another_runs_folder_is_refused),
         IN_ROOT(other_files_stay),          IN_ROOT(the_mark_is_read_strictly),
-        IN_ROOT(arguments_are_checked),
+        IN_ROOT(arguments_are_checked),     IN_ROOT(links_in_the_place_of_ours_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,6 +3,7 @@
 #include "state/checkpoint.h"
 #include "state/file.h"
 #include "state/slots.h"
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -154,6 +155,31 @@ static tg_status sort_sections(tg__ckpt_reader *r)
     return TG_OK;
 }
 
+/* Before more is read than the sections' heads: whether their lengths lead to the end of the file.
+ */
+static tg_status check_lengths(tg__ckpt_reader *r, const tg__file *f)
+{
+    uint8_t head[TG__CKPT_HEAD];
+    size_t at = TG__CKPT_HEAD;
+    for (; f->len >= at && f->len - at >= sizeof head; r->count++) {
+        TG_TRY(tg__file_get(f, at, head, sizeof head));
+        const uint64_t len = tg__get64(head), name_len = tg__get32(head + 8);
+        const uint64_t left = f->len - at - sizeof head;
+        const uint64_t body = name_len + tg__ckpt_pad(name_len) + tg__ckpt_pad(len);
+        if (name_len == 0)
+            return left == 0
+                       ? TG_OK
+                       : tg_fail(TG_E_CORRUPT, "checkpoint %s: %" PRIu64 " bytes follow its end",
+                                 r->path, left);
+        if (name_len > TG__CKPT_NAME_MAX || body > left || len > left - body)
+            break;
+        at += sizeof head + (size_t)(body + len);
+    }
+    return tg_fail(TG_E_CORRUPT,
+                   "checkpoint %s: section %zu at byte %zu: it is longer than the file", r->path,
+                   r->count, at);
+}
+
 /* ---- identity -------------------------------------------------------------------------------- */
 
 typedef struct line {
@@ -263,20 +289,30 @@ tg_status tg__ckpt_parse(const void *bytes, size_t len, const char *path, const 
     return status;
 }
 
+static tg_status read_file(const tg__file *f, const char *identity, tg__ckpt_reader **r_p)
+{
+    uint8_t *bytes = NULL, magic[TG__CKPT_HEAD] = {0};
+    tg__ckpt_reader lengths = {.path = (char *)(uintptr_t)f->path};
+    cursor head = {magic, magic, TG__MIN(f->len, sizeof magic)};
+    TG_TRY(tg__file_get(f, 0, magic, head.left));
+    TG_TRY(parse_head(&lengths, &head));
+    TG_TRY(check_lengths(&lengths, f));
+    TG_TRY(tg__file_read(f, &bytes));
+    const tg_status status = tg__ckpt_parse(bytes, f->len, f->path, identity, r_p);
+    if (status == TG_OK)
+        (*r_p)->owned = bytes;
+    else
+        free(bytes);
+    return status;
+}
+
 tg_status tg__ckpt_open(const char *path, const char *identity, tg__ckpt_reader **r_p)
 {
-    uint8_t *bytes = NULL;
-    size_t len = 0;
-    TG_TRY(tg__file_read(path, "checkpoint", &bytes, &len));
-    tg__ckpt_reader *r;
-    tg_status status = tg__ckpt_parse(bytes, len, path, identity, &r);
-    if (status != TG_OK) {
-        free(bytes);
-        return status;
-    }
-    r->owned = bytes;
-    *r_p = r;
-    return TG_OK;
+    tg__file f;
+    TG_TRY(tg__file_open(path, "checkpoint", &f));
+    const tg_status status = read_file(&f, identity, r_p);
+    tg__file_close(&f);
+    return status;
 }
 
 bool tg__ckpt_has(const tg__ckpt_reader *r, const char *name)

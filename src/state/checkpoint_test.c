@@ -8,6 +8,7 @@
 #include "state/slots.h"
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define IDENTITY "model lenet5\nmethod topk:density=0.01\nworld 4\nrank 1\n"
@@ -104,6 +105,40 @@ static void comes_back(void **state)
     tg__ckpt_close(NULL);
     tg__state_destroy(s);
     tg__state_destroy(back);
+}
+
+/* A terabyte of zeros behind the end, or in the place of everything: found out without reading it.
+ */
+static void lengths_are_checked_first(void **state)
+{
+    (void)state;
+    tg__ckpt_reader *r;
+    tg__state *s = make_state(1);
+    write_checkpoint(s);
+    tg__state_destroy(s);
+    assert_int_equal(truncate(path, (off_t)1 << 40), 0);
+    assert_int_equal(tg__ckpt_open(path, IDENTITY, &r), TG_E_CORRUPT);
+    assert_non_null(strstr(tg_error(), "bytes follow its end"));
+    assert_int_equal(truncate(path, 100), 0);
+    assert_int_equal(tg__ckpt_open(path, IDENTITY, &r), TG_E_CORRUPT);
+    assert_non_null(strstr(tg_error(), "longer than the file"));
+    assert_int_equal(truncate(path, 0), 0);
+    assert_int_equal(truncate(path, (off_t)1 << 40), 0);
+    assert_int_equal(tg__ckpt_open(path, IDENTITY, &r), TG_E_CORRUPT);
+    assert_non_null(strstr(tg_error(), "is not a checkpoint"));
+}
+
+static void only_files_are_read(void **state)
+{
+    (void)state;
+    tg__ckpt_reader *r;
+    assert_int_equal(mkfifo(path, 0600), 0);
+    alarm(60); /* ends a test that waits for a writer */
+    assert_int_equal(tg__ckpt_open(path, IDENTITY, &r), TG_E_IO);
+    alarm(0);
+    assert_non_null(strstr(tg_error(), "rank.tg: it is a FIFO, not a regular file"));
+    assert_int_equal(tg__ckpt_open(dir, IDENTITY, &r), TG_E_IO);
+    assert_non_null(strstr(tg_error(), "it is a directory, not a file"));
 }
 
 static void every_damaged_byte_is_seen(void **state)
@@ -280,6 +315,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         IN_DIR(comes_back),
+        IN_DIR(lengths_are_checked_first),
+        IN_DIR(only_files_are_read),
         IN_DIR(every_damaged_byte_is_seen),
         IN_DIR(damage_names_the_section),
         IN_DIR(lengths_are_not_believed),

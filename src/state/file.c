@@ -1,30 +1,51 @@
 #include "state/file.h"
+#include "base/readfile.h"
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
+#include <unistd.h>
 
-tg_status tg__file_read(const char *path, const char *what, uint8_t **bytes_p, size_t *len_p)
+tg_status tg__file_open(const char *path, const char *what, tg__file *f)
 {
-    FILE *file = fopen(path, "rbe");
-    if (!file)
-        return tg_fail(TG_E_IO, "cannot open %s %s: %s", what, path, strerror(errno));
-    struct stat info;
-    uint8_t *bytes = NULL;
-    tg_status status = TG_OK;
-    if (fstat(fileno(file), &info) != 0 || !S_ISREG(info.st_mode))
-        status = tg_fail(TG_E_IO, "%s %s is not a regular file", what, path);
-    if (status == TG_OK)
-        status = tg__alloc((size_t)info.st_size, 1, &bytes);
-    if (status == TG_OK && fread(bytes, 1, (size_t)info.st_size, file) != (size_t)info.st_size)
-        status = tg_fail(TG_E_IO, "cannot read %s %s: %s", what, path,
-                         ferror(file) ? strerror(errno) : "it became shorter");
-    fclose(file);
-    if (status != TG_OK) {
-        free(bytes);
-        return status;
-    }
-    *bytes_p = bytes;
-    *len_p = (size_t)info.st_size;
+    uint64_t size;
+    const char *why;
+    const int fd = tg__read_open(path, TG__REGULAR, &size, &why);
+    if (fd < 0)
+        return tg_fail(TG_E_IO, "cannot open %s %s: %s", what, path, why);
+    *f = (tg__file){.fd = fd, .len = (size_t)size, .path = path, .what = what};
     return TG_OK;
+}
+
+void tg__file_close(const tg__file *f)
+{
+    close(f->fd);
+}
+
+tg_status tg__file_get(const tg__file *f, size_t at, void *bytes, size_t len)
+{
+    uint8_t *to = bytes;
+    while (len > 0) {
+        const ssize_t got = pread(f->fd, to, len, (off_t)at);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0)
+            return tg_fail(TG_E_IO, "cannot read %s %s: %s", f->what, f->path,
+                           got < 0 ? strerror(errno) : "it became shorter");
+        to += got;
+        at += (size_t)got;
+        len -= (size_t)got;
+    }
+    return TG_OK;
+}
+
+tg_status tg__file_read(const tg__file *f, uint8_t **bytes_p)
+{
+    uint8_t *bytes;
+    TG_TRY(tg__alloc(f->len, 1, &bytes));
+    const tg_status status = tg__file_get(f, 0, bytes, f->len);
+    if (status == TG_OK)
+        *bytes_p = bytes;
+    else
+        free(bytes);
+    return status;
 }

@@ -9,22 +9,60 @@
 #include <stdlib.h>
 #include <string.h>
 
-static tg_status parse(tg_weights *w, const uint8_t *bytes, size_t len)
+/* Room for the header of a file of len bytes that begins with `head`. */
+static tg_status make_room(tg_weights *w, const uint8_t *head, size_t len, size_t *header_p)
 {
-    if (len < TG__WEIGHTS_HEAD + 2)
-        return tg_fail(TG_E_CORRUPT, "weights %s: %zu bytes: allowed: %u and more", w->path, len,
-                       TG__WEIGHTS_HEAD + 2);
-    const uint64_t header = tg__get64(bytes), most = len - TG__WEIGHTS_HEAD;
+    const uint64_t header = tg__get64(head), most = len - TG__WEIGHTS_HEAD;
     if (header > TG__MIN(most, (uint64_t)TG__WEIGHTS_HEADER_MAX))
         return tg_fail(TG_E_CORRUPT,
                        "weights %s: header of %" PRIu64 " bytes: allowed: at most %u, and %" PRIu64
                        " in this file",
                        w->path, header, TG__WEIGHTS_HEADER_MAX, most);
     TG_TRY(tg__alloc((size_t)header + 1, 1, &w->text));
-    memcpy(w->text, bytes + TG__WEIGHTS_HEAD, (size_t)header);
-    w->data = bytes + TG__WEIGHTS_HEAD + header;
     w->data_bytes = most - header;
-    return tg__weights_parse_header(w, (size_t)header);
+    *header_p = (size_t)header;
+    return TG_OK;
+}
+
+static tg_status check_length(const char *path, size_t len)
+{
+    return len >= TG__WEIGHTS_HEAD + 2
+               ? TG_OK
+               : tg_fail(TG_E_CORRUPT, "weights %s: %zu bytes: allowed: %u and more", path, len,
+                         TG__WEIGHTS_HEAD + 2);
+}
+
+static tg_status parse(tg_weights *w, const uint8_t *bytes, size_t len)
+{
+    size_t header;
+    TG_TRY(check_length(w->path, len));
+    TG_TRY(make_room(w, bytes, len, &header));
+    memcpy(w->text, bytes + TG__WEIGHTS_HEAD, header);
+    w->data = bytes + TG__WEIGHTS_HEAD + header;
+    return tg__weights_parse_header(w, header);
+}
+
+static tg_status parse_header(tg_weights *w, const tg__file *f)
+{
+    uint8_t head[TG__WEIGHTS_HEAD];
+    size_t header;
+    TG_TRY(check_length(f->path, f->len));
+    TG_TRY(tg__file_get(f, 0, head, sizeof head));
+    TG_TRY(make_room(w, head, f->len, &header));
+    TG_TRY(tg__file_get(f, sizeof head, w->text, header));
+    return tg__weights_parse_header(w, header);
+}
+
+/* Before the tensors are read: whether the file is as long as its header says. */
+static tg_status check_header(const tg__file *f)
+{
+    tg_weights *w;
+    TG_TRY(tg__alloc(1, sizeof *w, &w));
+    w->path = strdup(f->path);
+    const tg_status status =
+        w->path ? parse_header(w, f) : tg_fail(TG_E_NOMEM, "out of memory: weights %s", f->path);
+    tg_weights_close(w);
+    return status;
 }
 
 tg_status tg__weights_parse(const void *bytes, size_t len, const char *path, tg_weights **w_p)
@@ -43,26 +81,41 @@ tg_status tg__weights_parse(const void *bytes, size_t len, const char *path, tg_
 }
 
 /* mark NULL: nobody said what the file must be. */
-static tg_status open_file(const char *path, const tg__weights_mark *mark, tg_weights **w_p)
+static tg_status check_mark(const tg__file *f, const uint8_t *bytes, const tg__weights_mark *mark)
+{
+    const uint32_t crc = mark ? tg__kernel()->crc32c(0, bytes, f->len) : 0;
+    if (mark && crc != mark->crc)
+        return tg_fail(TG_E_CORRUPT,
+                       "weights %s: CRC-32C %08" PRIx32 ", but COMMIT beside it says %08" PRIx32,
+                       f->path, crc, mark->crc);
+    return TG_OK;
+}
+
+static tg_status read_file(const tg__file *f, const tg__weights_mark *mark, tg_weights **w_p)
 {
     uint8_t *bytes = NULL;
-    size_t len = 0;
-    TG_TRY(tg__file_read(path, "weights", &bytes, &len));
-    tg_status status = TG_OK;
-    if (mark && mark->bytes != len)
-        status = tg_fail(TG_E_CORRUPT, "weights %s: %zu bytes, but COMMIT beside it says %" PRIu64,
-                         path, len, mark->bytes);
-    const uint32_t crc = mark && status == TG_OK ? tg__kernel()->crc32c(0, bytes, len) : 0;
-    if (mark && status == TG_OK && crc != mark->crc)
-        status = tg_fail(TG_E_CORRUPT,
-                         "weights %s: CRC-32C %08" PRIx32 ", but COMMIT beside it says %08" PRIx32,
-                         path, crc, mark->crc);
+    if (mark && mark->bytes != f->len)
+        return tg_fail(TG_E_CORRUPT, "weights %s: %zu bytes, but COMMIT beside it says %" PRIu64,
+                       f->path, f->len, mark->bytes);
+    if (!mark)
+        TG_TRY(check_header(f));
+    TG_TRY(tg__file_read(f, &bytes));
+    tg_status status = check_mark(f, bytes, mark);
     if (status == TG_OK)
-        status = tg__weights_parse(bytes, len, path, w_p);
+        status = tg__weights_parse(bytes, f->len, f->path, w_p);
     if (status == TG_OK)
         (*w_p)->owned = bytes;
     else
         free(bytes);
+    return status;
+}
+
+static tg_status open_file(const char *path, const tg__weights_mark *mark, tg_weights **w_p)
+{
+    tg__file f;
+    TG_TRY(tg__file_open(path, "weights", &f));
+    const tg_status status = read_file(&f, mark, w_p);
+    tg__file_close(&f);
     return status;
 }
 

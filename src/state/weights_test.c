@@ -10,6 +10,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static char dir[64], path[96];
@@ -315,6 +316,21 @@ static void halves_are_widened(void **state)
     free(bytes);
 }
 
+static void only_files_of_their_length_are_read(void **state)
+{
+    (void)state;
+    tg_weights *f;
+    (void)write_file();
+    assert_int_equal(truncate(path, (off_t)1 << 40), 0); /* not to be read */
+    assert_int_equal(tg_weights_open(path, &f), TG_E_CORRUPT);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    alarm(60); /* ends a test that waits for a writer */
+    assert_int_equal(tg_weights_open(path, &f), TG_E_IO);
+    alarm(0);
+    assert_non_null(strstr(tg_error(), "it is a FIFO, not a regular file"));
+}
+
 /* In a checkpoint no bit may differ from what COMMIT says. */
 static void checkpoints_are_compared_with_their_mark(void **state)
 {
@@ -358,6 +374,7 @@ int main(void)
         cmocka_unit_test(headers_are_read_strictly),
         IN_DIR(lengths_are_not_believed),
         cmocka_unit_test(halves_are_widened),
+        IN_DIR(only_files_of_their_length_are_read),
         IN_DIR(checkpoints_are_compared_with_their_mark),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,105 @@
+/* What may be opened to be read, and what waits for nobody. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "base/readfile.h"
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+static char dir[] = "/tmp/telegrad-readfile-XXXXXX";
+static char path[sizeof dir + 16];
+
+static void refused(const char *name, tg__readable what, const char *word)
+{
+    const char *why = NULL;
+    alarm(60); /* ends a test that waits */
+    assert_int_equal(tg__read_open(name, what, NULL, &why), -1);
+    alarm(0);
+    if (!strstr(why, word))
+        fail_msg("%s: \"%s\" does not say \"%s\"", name, why, word);
+}
+
+static void regular_files(void **state)
+{
+    (void)state;
+    uint64_t size = 0;
+    const char *why;
+    char byte;
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    assert_int_equal(write(fd, "abc", 3), 3);
+    close(fd);
+    for (int what = TG__REGULAR; what <= TG__STREAM; what++) {
+        fd = tg__read_open(path, (tg__readable)what, &size, &why);
+        assert_true(fd >= 0);
+        assert_int_equal(size, 3);
+        assert_int_equal(read(fd, &byte, 1), 1);
+        assert_true(fcntl(fd, F_GETFD) & FD_CLOEXEC);
+        close(fd);
+    }
+    unlink(path);
+    refused(path, TG__REGULAR, "No such file");
+}
+
+static void pipes(void **state)
+{
+    (void)state;
+    int ends[2];
+    const char *why;
+    char name[64], byte;
+    assert_int_equal(mkfifo(path, 0600), 0);
+    refused(path, TG__REGULAR, "FIFO");
+    unlink(path);
+    assert_int_equal(pipe(ends), 0);
+    snprintf(name, sizeof name, "/dev/fd/%d", ends[0]);
+    refused(name, TG__REGULAR, "FIFO");
+    assert_int_equal(write(ends[1], "x", 1), 1);
+    const int fd = tg__read_open(name, TG__STREAM, NULL, &why);
+    assert_true(fd >= 0);
+    assert_int_equal(read(fd, &byte, 1), 1);
+    close(fd);
+    close(ends[0]);
+    close(ends[1]);
+}
+
+static void others(void **state)
+{
+    (void)state;
+    const char *why;
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    refused(dir, TG__REGULAR, "directory");
+    refused(dir, TG__STREAM, "directory");
+    refused("/dev/zero", TG__REGULAR, "device");
+    const int fd = tg__read_open("/dev/null", TG__STREAM, NULL, &why);
+    assert_true(fd >= 0);
+    close(fd);
+    const int s = socket(AF_UNIX, SOCK_STREAM, 0);
+    memcpy(address.sun_path, path, sizeof path);
+    assert_int_equal(bind(s, (const struct sockaddr *)&address, sizeof address), 0);
+    refused(path, TG__STREAM, "socket");
+    close(s);
+    unlink(path);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(regular_files),
+        cmocka_unit_test(pipes),
+        cmocka_unit_test(others),
+    };
+    if (!mkdtemp(dir))
+        return 1;
+    snprintf(path, sizeof path, "%s/file", dir);
+    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    rmdir(dir);
+    return failed;
+}
