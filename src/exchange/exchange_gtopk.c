@@ -156,28 +156,30 @@ static bool describe(const tg__exchange *x, uint32_t id, tg__wish *wish)
     const unsigned largest_first = g->level - 1 - (id - SEND_DOWN);
     const tg__messages *m;
     *wish = (tg__wish){.send = id >= SEND_UP, .id = id};
+    wish->peer = id < RECV_FINAL             ? child(x, id)
+                 : id <= SEND_UP             ? parent
+                 : id - SEND_DOWN < g->level ? child(x, largest_first)
+                                             : -1;
+    if (wish->peer < 0) /* then there may be no messages either */
+        return false;
     if (id < RECV_FINAL) {
-        wish->peer = child(x, id);
         wish->round = (uint16_t)id;
         wish->msg = tg__message(&g->in, id);
         wish->len = g->own.cap;
     } else if (id == RECV_FINAL) {
-        wish->peer = parent;
         wish->round = (uint16_t)g->levels;
         wish->msg = tg__message(&g->final, 0);
         wish->len = g->own.cap;
     } else if (id == SEND_UP) {
         m = current(x, &wish->len);
-        wish->peer = parent;
         wish->round = (uint16_t)g->level;
         wish->msg = tg__message(m, 0);
     } else {
         m = final(x, &wish->len);
-        wish->peer = id - SEND_DOWN < g->level ? child(x, largest_first) : -1;
         wish->round = (uint16_t)g->levels;
         wish->msg = tg__message(m, 0);
     }
-    return wish->peer >= 0;
+    return true;
 }
 
 static size_t gtopk_wants(tg__exchange *x, tg__wish *wish, size_t max)
