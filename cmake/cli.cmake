@@ -45,6 +45,13 @@ foreach(test ${cli_tests})
     add_test(NAME ${stem} COMMAND ${Python3_EXECUTABLE} ${test} $<TARGET_FILE:telegrad>)
     set_tests_properties(${stem} PROPERTIES TIMEOUT 900 LABELS cli)
 endforeach()
+if(TG_SANITIZE) # they want to be loaded first themselves
+    set_tests_properties(failing_io_test PROPERTIES DISABLED ON)
+else()
+    add_library(failing_io MODULE tests/failing_io.c)
+    target_link_libraries(failing_io PRIVATE tg_flags ${CMAKE_DL_LIBS})
+    set_tests_properties(failing_io_test PROPERTIES ENVIRONMENT FAILING_IO_SHIM=$<TARGET_FILE:failing_io>)
+endif()
 find_package(Threads REQUIRED)
 pkg_check_modules(CMOCKA REQUIRED IMPORTED_TARGET cmocka)
 add_executable(cli_parts_test src/cli/cli_parts_test.c src/cli/advise_fit.c src/cli/format.c src/cli/table.c

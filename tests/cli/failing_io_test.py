@@ -1,0 +1,71 @@
+"""System calls that fail while files are written: an error that names the file and the reason, status 1, nothing half
+written under a name, and what was there before is as it was. The calls are failed by tests/failing_io.c, preloaded."""
+import errno
+import os
+import unittest
+from cli_tool import CliTest, TINY, run
+from same_hash_test import params_hash
+
+SHIM = os.environ["FAILING_IO_SHIM"]
+JOB = ["train", "--model", "mlp:hidden=16", *TINY, "--workers", "2", "--no-eval", "--method", "topk:density=0.1"]
+REASONS = {errno.EIO: "Input/output error", errno.ENOSPC: "No space left on device", errno.EDQUOT: "Disk quota exceeded"}
+FOLDER = "step-000000000004"
+
+
+class FailingIo(CliTest):
+    def fails(self, call, error, part, *args, words=()):
+        done = run(*args, LD_PRELOAD=SHIM, FAILING_IO=f"{call}:{error}:{part}")
+        self.assertEqual(done.returncode, 1, (call, part, done.stderr))
+        for word in (REASONS[error], *words):
+            self.assertIn(word, done.stderr, (call, part))
+        return done.stderr
+
+    def checkpoint_survives(self, call, error, part, whole):
+        folder = self.path(f"{call}-{part.replace('/', '-')}")
+        self.ok(*JOB, "--steps", "2", "--save", folder)
+        self.fails(call, error, part, *JOB, "--steps", "6", "--save-every", "2", "--save", folder, "--resume", folder)
+        newest = max(n for n in os.listdir(folder) if not n.endswith((".tmp", ".old")))
+        self.assertIn(newest, ("step-000000000002", FOLDER))
+        self.assertTrue(os.path.exists(os.path.join(folder, newest, "COMMIT")))
+        self.assertIn("accuracy", self.ok("eval", "--resume", folder))
+        self.assertEqual(params_hash(self.ok(*JOB, "--steps", "6", "--resume", folder)), whole, (call, part))
+
+    def test_checkpoints(self):
+        whole = params_hash(self.ok(*JOB, "--steps", "6"))
+        for name in ("rank-0000.tg", "rank-0001.tg", "model.safetensors", "COMMIT"):
+            for call, error in (("write", errno.ENOSPC), ("fsync", errno.EIO), ("close", errno.EDQUOT), ("rename", errno.EIO)):
+                with self.subTest(call=call, name=name):
+                    self.checkpoint_survives(call, error, f"{FOLDER}.tmp/{name}", whole)
+        with self.subTest(call="rename", name="folder"):
+            self.checkpoint_survives("rename", errno.EIO, f"/{FOLDER}", whole)
+        with self.subTest(call="mkdir", name="folder"):
+            self.checkpoint_survives("mkdir", errno.ENOSPC, f"/{FOLDER}.tmp", whole)
+
+    def test_files_that_are_replaced(self):
+        """Traces and gradients: the old one stays, or none is there."""
+        path = self.path("trace.json")
+        for call, error in (("write", errno.ENOSPC), ("fsync", errno.EIO), ("close", errno.EDQUOT), ("rename", errno.EIO)):
+            with self.subTest(call=call):
+                with open(path, "w", encoding="utf-8") as file:
+                    file.write("old")
+                self.fails(call, error, "trace.json", *JOB, "--steps", "2", "--trace", path, words=["trace.json"])
+                with open(path, encoding="utf-8") as file:
+                    self.assertEqual(file.read(), "old")
+                self.assertEqual(os.listdir(self.folder), ["trace.json"])
+
+    def test_gradients(self):
+        for call, error in (("write", errno.ENOSPC), ("fsync", errno.EIO), ("close", errno.EDQUOT), ("rename", errno.EIO)):
+            with self.subTest(call=call):
+                folder = self.path(call)
+                self.fails(call, error, "gradient-0", *JOB, "--steps", "2", "--dump-gradients", folder, words=["gradient-0"])
+                self.assertEqual(os.listdir(folder), ["tensors.json"])
+
+    def test_records(self):
+        path = self.path("runs.jsonl")
+        for call, error in (("write", errno.ENOSPC), ("close", errno.EDQUOT)):
+            with self.subTest(call=call):
+                self.fails(call, error, "runs.jsonl", *JOB, "--steps", "2", "--out", path, words=["runs.jsonl"])
+
+
+if __name__ == "__main__":
+    unittest.main()
