@@ -39,6 +39,7 @@ KERNEL(add, k->add(v->out, g, v->n))
 KERNEL(axpy, k->axpy(v->out, 1e-3f, g, v->n))
 KERNEL(scale, k->scale(v->out, 1.0f, v->n))
 KERNEL(abs_max, v->sink = k->abs_max(g, v->n))
+KERNEL(all_finite, v->sink = k->all_finite(g, v->n))
 KERNEL(copy_stats, tg__stats s; k->copy_stats(v->out, g, v->n, &s); v->sink = s.sum_sq)
 KERNEL(look_stats, tg__stats s; k->copy_stats(NULL, g, v->n, &s); v->sink = s.sum_sq)
 KERNEL(moments, tg__moments s; k->moments(g, v->n, g[0], &s); v->sink = s.sum_sq)
@@ -82,6 +83,7 @@ static const struct {
     ROW(axpy, 12),
     ROW(scale, 8),
     ROW(abs_max, 4),
+    ROW(all_finite, 4),
     ROW(copy_stats, 8),
     ROW(look_stats, 4),
     ROW(moments, 4),

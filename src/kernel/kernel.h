@@ -81,6 +81,8 @@ typedef struct tg__kernels {
 
     /* max |x|, 0 for n = 0; NaN elements are ignored */
     float (*abs_max)(const float *x, size_t n);
+    /* Whether no element is NaN or infinite. */
+    bool (*all_finite)(const float *x, size_t n);
     /* Copy src to dst (dst may be NULL: only look) and say what was seen, in one pass. */
     void (*copy_stats)(float *dst, const float *src, size_t n, tg__stats *stats);
     /* Sums of x - from and of its squares, in f64 lanes; both NaN unless all of x is finite. */

@@ -6,6 +6,7 @@
 #include <cmocka.h>
 
 #include "kernel/element.h"
+#include <float.h>
 #include <math.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -228,6 +229,10 @@ static void test_stats(void **state)
     assert_true(stats.sum_sq == N / 2 * 4.25 + 63.75);
     assert_true(k->abs_max(x, N) == 8);
     assert_true(k->abs_max(x, 0) == 0);
+    assert_true(k->all_finite(x, N) && k->all_finite(x, 0));
+    x[78] = -FLT_MAX;
+    assert_true(k->all_finite(x, N));
+    x[78] = -2;
     k->histogram(x, N, hist);
     assert_int_equal(hist[0x3f000000 >> 20], N / 2 - 1);
     assert_int_equal(hist[0x40000000 >> 20], N / 2);
@@ -236,6 +241,8 @@ static void test_stats(void **state)
         x[N - 1] = i ? NAN : -INFINITY;
         k->copy_stats(NULL, x, N, &stats);
         assert_false(stats.finite);
+        assert_true(!k->all_finite(x, N) && k->all_finite(x, N - 1));
+        assert_true(!k->all_finite(x + N - 33, 33) && k->all_finite(x + N - 33, 32));
         assert_true(k->abs_max(x, N) == (i ? 8 : INFINITY));
     }
     /* Lane 0 sums 1 and many halves of its last bit, each lost; a plain running sum differs. */

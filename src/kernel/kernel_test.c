@@ -186,6 +186,7 @@ CALL(axpy, k->axpy(w->f[0], factors[v], w->f[1], w->n))
 CALL(scale, k->scale(w->f[0], factors[v], w->n))
 CALL(sub, k->sub(w->f[0], w->f[1], w->n))
 CALL(abs_max, w->result[0] = tg__f32_bits(k->abs_max(w->f[0], w->n)))
+CALL(all_finite, w->result[0] = k->all_finite(w->f[0], w->n))
 CALL(histogram, k->histogram(w->f[0], w->n, w->hist))
 CALL(scatter_add, k->scatter_add(w->f[0], w->idx, w->val, TG__MIN(w->cap, w->n)))
 CALL(twobit_encode, k->twobit_encode(w->f[0], w->n, TAU, w->bytes))
@@ -436,6 +437,7 @@ static const struct kernel_case {
     {"scale", run_scale, 3},
     {"sub", run_sub, 1},
     {"abs_max", run_abs_max, 1},
+    {"all_finite", run_all_finite, 1},
     {"copy_stats", run_copy_stats, 2},
     {"moments", run_moments, 2},
     {"histogram", run_histogram, 1},

@@ -27,6 +27,29 @@ static float abs_max(const float *x, size_t n)
     return all;
 }
 
+static inline __m256i larger_bits(__m256i max, __m256 x)
+{
+    return _mm256_max_epi32(_mm256_castps_si256(magnitude(x)), max);
+}
+
+/* Magnitudes are ordered as their bits are; those of NaNs lie above infinity's. */
+static bool all_finite(const float *x, size_t n)
+{
+    __m256i a = _mm256_setzero_si256(), b = a, c = a, d = a;
+    size_t i = 0;
+    for (; i + 32 <= n; i += 32) {
+        a = larger_bits(a, _mm256_loadu_ps(x + i));
+        b = larger_bits(b, _mm256_loadu_ps(x + i + 8));
+        c = larger_bits(c, _mm256_loadu_ps(x + i + 16));
+        d = larger_bits(d, _mm256_loadu_ps(x + i + 24));
+    }
+    for (; i < n; i += 8)
+        a = larger_bits(a, vec_get(x + i, n - i));
+    a = _mm256_max_epi32(_mm256_max_epi32(a, b), _mm256_max_epi32(c, d));
+    const __m256i largest = _mm256_set1_epi32((int)TG__F32_INF - 1);
+    return _mm256_movemask_epi8(_mm256_cmpgt_epi32(a, largest)) == 0;
+}
+
 static void copy_stats(float *dst, const float *src, size_t n, tg__stats *stats)
 {
     double sum_sq = 0, sum_abs = 0;
@@ -119,6 +142,7 @@ static void histogram(const float *x, size_t n, uint32_t *hist)
 void tg__stats_avx2(tg__kernels *table)
 {
     table->abs_max = abs_max;
+    table->all_finite = all_finite;
     table->copy_stats = copy_stats;
     table->moments = moments;
     table->histogram = histogram;

@@ -19,6 +19,28 @@ static float abs_max(const float *x, size_t n)
     return _mm512_reduce_max_ps(max[0]);
 }
 
+static inline __m512i larger_bits(__m512i max, __m512 x)
+{
+    return _mm512_max_epi32(_mm512_castps_si512(_mm512_abs_ps(x)), max);
+}
+
+/* Magnitudes are ordered as their bits are; those of NaNs lie above infinity's. */
+static bool all_finite(const float *x, size_t n)
+{
+    __m512i a = _mm512_setzero_si512(), b = a, c = a, d = a;
+    size_t i = 0;
+    for (; i + 64 <= n; i += 64) {
+        a = larger_bits(a, _mm512_loadu_ps(x + i));
+        b = larger_bits(b, _mm512_loadu_ps(x + i + 16));
+        c = larger_bits(c, _mm512_loadu_ps(x + i + 32));
+        d = larger_bits(d, _mm512_loadu_ps(x + i + 48));
+    }
+    for (; i < n; i += 16)
+        a = larger_bits(a, vec_get(x + i, n - i));
+    a = _mm512_max_epi32(_mm512_max_epi32(a, b), _mm512_max_epi32(c, d));
+    return _mm512_reduce_max_epi32(a) < (int)TG__F32_INF;
+}
+
 static void copy_stats(float *dst, const float *src, size_t n, tg__stats *stats)
 {
     double sum_sq = 0, sum_abs = 0;
@@ -77,6 +99,7 @@ static void moments(const float *x, size_t n, float from, tg__moments *sums)
 void tg__stats_avx512(tg__kernels *table)
 {
     table->abs_max = abs_max;
+    table->all_finite = all_finite;
     table->copy_stats = copy_stats;
     table->moments = moments;
 }

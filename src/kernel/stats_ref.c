@@ -13,6 +13,16 @@ static float abs_max(const float *x, size_t n)
     return max;
 }
 
+static bool all_finite(const float *x, size_t n)
+{
+    uint32_t max = 0;
+    for (size_t i = 0; i < n; i++) {
+        uint32_t a = tg__f32_bits(x[i]) & TG__F32_MAGNITUDE;
+        max = a > max ? a : max;
+    }
+    return max < TG__F32_INF;
+}
+
 static void copy_stats(float *dst, const float *src, size_t n, tg__stats *stats)
 {
     double sum_sq = 0, sum_abs = 0;
@@ -47,6 +57,7 @@ static void histogram(const float *x, size_t n, uint32_t *hist)
 void tg__stats_ref(tg__kernels *table)
 {
     table->abs_max = abs_max;
+    table->all_finite = all_finite;
     table->copy_stats = copy_stats;
     table->moments = moments;
     table->histogram = histogram;

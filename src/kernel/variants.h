@@ -15,7 +15,7 @@ void tg__vector_ref(tg__kernels *table);
 void tg__vector_avx2(tg__kernels *table);
 void tg__vector_avx512(tg__kernels *table);
 
-/* abs_max copy_stats moments histogram */
+/* abs_max all_finite copy_stats moments histogram */
 void tg__stats_ref(tg__kernels *table);
 void tg__stats_avx2(tg__kernels *table);
 void tg__stats_avx512(tg__kernels *table);
