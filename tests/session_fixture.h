@@ -28,7 +28,8 @@ typedef struct fixture_job {
     uint64_t nan_step;
     unsigned
         huge_ranks; /* a bit a rank: element huge_at of its gradient is 3e38 at step huge_step */
-    uint64_t huge_step;
+    uint64_t huge_step, huge_steps; /* ... and the huge_steps behind it; every element of it: */
+    bool huge_all;
     size_t huge_at;
     const char *save_dir; /* save after step save_at; load_dir: resume */
     uint64_t save_at;
@@ -41,6 +42,7 @@ typedef struct fixture_job {
     uint64_t spoil_step;
     uint64_t quiet_from; /* gradients are 0 from this step on; 0: never */
     uint64_t rest_at;    /* the learning rate of this step is 0; 0: of none */
+    uint64_t soar_at;    /* ... is 1e30, and 1e-30 from the next one on; 0: of none */
     const char *fault;   /* of rank odd_rank */
     uint64_t pause_step; /* ... which is away for so long before that step: */
     int64_t pause_ms;
@@ -136,8 +138,12 @@ static inline void fixture_gradient(const fixture_job *job, int rank, uint64_t t
     }
     if (rank == job->nan_rank && t == job->nan_step)
         g[FIXTURE_N / 2] = NAN;
-    if (job->huge_ranks >> rank & 1 && t == job->huge_step)
+    if (job->huge_ranks >> rank & 1 && t >= job->huge_step &&
+        t <= job->huge_step + job->huge_steps) {
         g[job->huge_at] = 3e38f;
+        for (size_t i = 0; job->huge_all && i < FIXTURE_N; i++)
+            g[i] = i % 3 == 0 ? -3.3e38f : 3.3e38f;
+    }
 }
 
 static inline void fixture_own_gradient(const fixture_job *job, int rank, uint64_t t,
@@ -245,6 +251,8 @@ static inline tg_status fixture_train(fixture_rank *r, tg_session *s, float *w, 
             fixture_pause(job->pause_ms);
         if (job->rest_at != 0 && t >= job->rest_at)
             TG_TRY(tg_session_set_lr(s, t == job->rest_at ? 0 : 0.25));
+        if (job->soar_at != 0 && t >= job->soar_at)
+            TG_TRY(tg_session_set_lr(s, t == job->soar_at ? 1e30 : 1e-30));
         TG_TRY(fixture_forward(r, s, id, w));
         fixture_own_gradient(job, r->rank, t, w, flat);
         for (int i = FIXTURE_TENSORS - 1, at = FIXTURE_N; i >= 0; i--) {

@@ -46,7 +46,7 @@ typedef enum tg_status {
     TG_E_VERSION = 6,     /* bytes of another format version */
     TG_E_MISMATCH = 7,    /* ranks (or a checkpoint and a job) were set up differently */
     TG_E_PEER = 8,        /* another rank is dead, stalled or misbehaves: the text names it */
-    TG_E_NONFINITE = 9,   /* a gradient holds NaN or infinity */
+    TG_E_NONFINITE = 9,   /* a gradient, or a sum of gradients, holds NaN or infinity */
     TG_E_STATE = 10,      /* called in the wrong order, or on an object that failed before */
     TG_E_IO = 11,         /* a file could not be opened, read, written or renamed */
     TG_E_UNSUPPORTED = 12 /* this build, machine or combination cannot do it: the text says why */

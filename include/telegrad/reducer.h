@@ -64,8 +64,11 @@ TG_API TG_NODISCARD tg_status tg_reducer_create(const char *method, tg_transport
 TG_API void tg_reducer_destroy(tg_reducer *r);
 
 /* mean (n) = mean over ranks of what they sent of g (n). mean may be g. The same bits on all ranks.
- * Errors   TG_E_NONFINITE: on every rank, if any rank's g is not finite: nothing was applied, the
- * next call may follow; TG_E_PEER, TG_E_CORRUPT: the reducer is dead */
+ * Errors   TG_E_NONFINITE: on every rank, if any rank's g is not finite, or the sum over ranks, or
+ *          that of g and what a rank remembers, leaves the range of f32: mean is untouched, the
+ *          next call may follow. What finite ranks sent is remembered; of a rank whose memory could
+ *          not be encoded, or holds more than 2^100 then, it starts anew at 0.
+ *          TG_E_PEER, TG_E_CORRUPT: the reducer is dead */
 TG_API TG_NODISCARD tg_status tg_reducer_mean(tg_reducer *r, const float *g, float *mean);
 
 /* The same in parts: start (encodes, and begins to send), then test (progress, never blocks) or

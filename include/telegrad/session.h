@@ -38,13 +38,18 @@ typedef enum tg_driver {
 
 typedef enum tg_nonfinite {
     TG_NONFINITE_SKIP = 0, /* nobody applies the step; what finite ranks sent
-                            * coded goes back into their residuals, a dense step is lost. With nodes
-                            * the same for a node's sum of finite gradients that leaves f32's range;
-                            * but where each bucket can be applied by itself (ssgd without clipping
-                            * by norm) this drops the bucket alone, unless it is the first layers'
-                            */
+                            * coded goes back into their residuals, a dense step is lost. The same
+                            * where gradients are finite, but their sum over ranks or over a node,
+                            * or that of a gradient and what its rank remembers, leaves f32's range;
+                            * though where each bucket can be applied by itself (ssgd without
+                            * clipping by norm) this drops the bucket alone, unless it is the first
+                            * layers'. A rank whose memory (residual, momentum of the method) could
+                            * not be encoded, or holds more than 2^100 after a dropped step, starts
+                            * that bucket's anew at 0, and tg_log is told (TG_LOG_WARN): the next
+                            * step may follow */
     TG_NONFINITE_FAIL = 1  /* tg_step fails with TG_E_NONFINITE on every rank; with strategies that
-                            * take own steps, when the round is exchanged */
+                            * take own steps, when the round is exchanged. With TG_OVERLAP_FULL
+                            * tg_step waits for all buckets then, as with TG_OVERLAP_BACKWARD */
 } tg_nonfinite;
 
 typedef enum tg_unready {
@@ -287,7 +292,8 @@ TG_API uint64_t tg_session_bytes_near(const tg_session *s);
  * exchanges were under way beside the caller's own work counts for none. In a ring a rank hears of
  * the one before it only, with nodes of its node's lowest only. Errors TG_E_ARG */
 TG_API TG_NODISCARD tg_status tg_session_waited(const tg_session *s, int64_t *ns);
-/* Steps whose exchange, or a bucket's of it, was dropped because a gradient was not finite. */
+/* Steps whose exchange, or a bucket's of it, was dropped because a gradient, or a sum of it, was
+ * not finite: see tg_nonfinite. */
 TG_API uint64_t tg_session_skipped(const tg_session *s);
 
 /* Save everything that resuming needs into dir/step-N (written aside, then renamed; the last two

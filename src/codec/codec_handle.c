@@ -153,6 +153,11 @@ tg_status tg_codec_encode(tg_codec *codec, const tg_encode_context *ctx, const t
 
 /* ---- for codecs ------------------------------------------------------------------------------ */
 
+tg_status tg__encode_spoilt(const tg_codec *c)
+{
+    return tg_fail(TG_E_NONFINITE, "%s: the vector holds infinity", c->ops->entry.name);
+}
+
 tg_status tg__part_room(const tg__part *part, size_t len)
 {
     if (len > part->cap)

@@ -60,8 +60,9 @@ struct tg__codec_ops {
     /* Frame bytes, head included, that are always enough for n elements */
     size_t (*bound)(const tg_codec *c, size_t n);
     /* Encode x (n) into the parts, which cover [0, n) in order. view_p may be NULL. ctx is not. x
-     * is finite: callers check (tg_codec_encode, the session); what comes of a vector that is not
-     * is unspecified but safe. */
+     * is finite: callers check (tg_codec_encode, feedback). Every finite vector has valid frames,
+     * however large: scales and sums are formed so that they cannot overflow, or are cut at the
+     * largest float. What comes of a vector that is not finite is unspecified but safe. */
     tg_status (*encode)(tg_codec *c, const tg_encode_context *ctx, const float *x, size_t n,
                         tg__part *parts, size_t nparts, tg__view *view_p);
     /* Frames of form coded that carry this codec's id. check validates everything; decode is only
@@ -102,8 +103,14 @@ TG_NODISCARD tg_status tg__frame_check(const uint8_t *frame, size_t len, size_t 
 void tg__frame_decode(const uint8_t *frame, size_t len, float *dst, tg__pool *pool);
 void tg__frame_decode_add(const uint8_t *frame, size_t len, float *dst, tg__pool *pool);
 
+/* tg__frame_decode; whether all is finite. Not asked of coded frames that are decoded whole
+ * (TG__WHOLE): their values are finite, or check would have refused them. */
+bool tg__frame_decode_finite(const uint8_t *frame, size_t len, float *dst, tg__pool *pool);
+
 /* ---- for codecs ------------------------------------------------------------------------------ */
 
+/* What a pass that forms its vector itself (fused.c) says if it is not finite. */
+tg_status tg__encode_spoilt(const tg_codec *c);
 /* A frame of `len` bytes fits into the part. Errors TG_E_SPACE */
 TG_NODISCARD tg_status tg__part_room(const tg__part *part, size_t len);
 /* Write the part's frame: all zero; dense with these decoded values x (hi - lo); or the head of a

@@ -20,6 +20,7 @@
 #include "kernel/kernel.h"
 #include <float.h>
 #include <math.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -122,7 +123,14 @@ typedef struct job {
     tg__split *partial;
     float t;
     pair pair;
+    atomic_bool *spoilt; /* [out] some x is not finite */
 } job;
+
+static void look(const job *j, const tg__split *s)
+{
+    if (!isfinite(s->below + s->above))
+        atomic_store(j->spoilt, true);
+}
 
 static void split_range(void *arg, size_t lo, size_t hi)
 {
@@ -163,6 +171,7 @@ static void write_vector(tg__pool *pool, job *j)
 {
     j->t = 0;
     tg__split s = split(pool, j, j->g != NULL);
+    look(j, &s);
     if (j->mean) {
         j->t = threshold_of(&s, j->cols);
         s = split(pool, j, false);
@@ -206,6 +215,7 @@ static void write_panel(const job *j, size_t c0, size_t w)
     for (size_t c = c0; c < c0 + w; c++) {
         tg__split s = column(of, c);
         pair v = values_of(&s, j->rows, of->t[c], j->mean);
+        look(j, &s);
         of->plus[c] = v.plus;
         of->minus[c] = v.minus;
     }
@@ -276,14 +286,18 @@ tg_status tg__onebit_write(tg_codec *c, const tg_encode_context *ctx, float *x, 
     columns of;
     TG_TRY(make_columns(own, ctx, part, &of));
     uint8_t *payload = dense ? own->coded : part->dst + TG__FRAME_HEAD;
+    atomic_bool spoilt = false;
     job j = {.k = tg__kernel(),
              .values = payload + l.values,
              .bits = payload + l.bits,
              .of = of,
              .mean = own->mean,
-             .partial = own->partial};
+             .partial = own->partial,
+             .spoilt = &spoilt};
     tg__strips_put(payload, ctx, part, MIN_ROWS);
     write_strips(c, ctx, x, g, part, &j);
+    if (spoilt)
+        return tg__encode_spoilt(c);
     if (tg__all_zero(payload + l.values, l.bits - l.values)) {
         tg__part_zero(part, TG__ID_onebit);
     } else if (dense) {

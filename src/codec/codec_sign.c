@@ -14,6 +14,8 @@
 #include "base/mem.h"
 #include "codec/strips.h"
 #include "kernel/kernel.h"
+#include <math.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -73,7 +75,15 @@ typedef struct job {
     uint8_t *values, *bits;
     double *partial;
     float scale;
+    atomic_bool *spoilt; /* [out] some x is not finite */
 } job;
+
+static float scale_of(const job *j, double sum)
+{
+    if (!isfinite(sum))
+        atomic_store(j->spoilt, true);
+    return (float)(sum / (double)j->cols);
+}
 
 static void add(const job *j, size_t lo, size_t n)
 {
@@ -104,7 +114,7 @@ static void rows_range(void *arg, size_t lo, size_t hi)
     for (size_t row = lo; row < hi; row++) {
         size_t at = row * j->cols;
         double sum = j->k->sum_abs(j->x + at, j->g ? j->g + at : NULL, j->cols);
-        float scale = (float)(sum / (double)j->cols);
+        float scale = scale_of(j, sum);
         tg__floats_put(j->values + row * sizeof(float), &scale, 1);
         j->k->sign_pack(j->x + at, j->cols, 0, j->bits + row * tg__strip_row_bytes(j->cols));
         settle(j, at, j->cols, scale);
@@ -135,7 +145,7 @@ static void write_long_row(tg__pool *pool, job *j)
     tg__pool_chunks(pool, j->cols, TG__CHUNK, chunks_range, j);
     for (size_t i = 0; i < chunks; i++)
         sum += j->partial[i];
-    j->scale = (float)(sum / (double)j->cols);
+    j->scale = scale_of(j, sum);
     tg__floats_put(j->values, &j->scale, 1);
     if (j->g)
         tg__pool_chunks(pool, j->cols, TG__CHUNK, settle_range, j);
@@ -169,10 +179,12 @@ static tg_status write_scaled(tg_codec *c, const tg_encode_context *ctx, float *
         TG_TRY(tg__scratch(&own->decoded, &own->decoded_cap, n, sizeof(float)));
     }
     uint8_t *payload = dense ? own->coded : part->dst + TG__FRAME_HEAD;
+    atomic_bool spoilt = false;
     job j = {.k = tg__kernel(),
              .values = payload + l.values,
              .bits = payload + l.bits,
-             .partial = own->partial};
+             .partial = own->partial,
+             .spoilt = &spoilt};
     tg__strip strip;
     tg__strips_put(payload, ctx, part, own->min_rows);
     for (tg__strips s = tg__strips_of(ctx, part, own->min_rows); tg__strips_next(&s, &strip);) {
@@ -183,6 +195,8 @@ static tg_status write_scaled(tg_codec *c, const tg_encode_context *ctx, float *
         j.values += strip.rows * sizeof(float);
         j.bits += strip.rows * tg__strip_row_bytes(strip.cols);
     }
+    if (spoilt)
+        return tg__encode_spoilt(c);
     if (tg__all_zero(payload + l.values, l.bits - l.values)) {
         tg__part_zero(part, TG__ID_sign);
     } else if (dense) {

@@ -4,6 +4,7 @@
 #include "codec/array.h"
 #include "codec/codec_impl.h"
 #include "kernel/kernel.h"
+#include <stdatomic.h>
 #include <string.h>
 
 /* Elements that the frame itself says it has; the frame was checked. */
@@ -53,6 +54,7 @@ typedef struct job {
     tg__frame f;
     float *dst;
     bool add;
+    atomic_bool *spoilt; /* [out] something is not finite; NULL: nobody asks */
 } job;
 
 static void decode_range(void *arg, size_t lo, size_t hi)
@@ -67,25 +69,42 @@ static void decode_range(void *arg, size_t lo, size_t hi)
         memset(j->dst + lo, 0, (hi - lo) * sizeof(*j->dst));
 }
 
-static void decode(const uint8_t *frame, size_t len, float *dst, bool add, tg__pool *pool)
+/* A piece at a time, so that the look finds it in the cache. */
+static void decode_and_look(void *arg, size_t lo, size_t hi)
 {
-    job j = {.f = checked(frame, len), .dst = dst, .add = add};
+    const job *j = arg;
+    decode_range(arg, lo, hi);
+    if (j->f.form != TG__FORM_ZERO && !tg__kernel()->all_finite(j->dst + lo, hi - lo))
+        atomic_store(j->spoilt, true);
+}
+
+static void decode(const uint8_t *frame, size_t len, float *dst, bool add, tg__pool *pool,
+                   atomic_bool *spoilt)
+{
+    job j = {.f = checked(frame, len), .dst = dst, .add = add, .spoilt = spoilt};
     if (j.f.n == 0) /* dst may be NULL */
         return;
     if (j.f.form == TG__FORM_CODED && tg__codec_by_id(j.f.codec)->properties & TG__WHOLE)
         decode_range(&j, 0, j.f.n);
     else
-        tg__pool_chunks(pool, j.f.n, TG__CHUNK, decode_range, &j);
+        tg__pool_chunks(pool, j.f.n, TG__CHUNK, spoilt ? decode_and_look : decode_range, &j);
 }
 
 void tg__frame_decode(const uint8_t *frame, size_t len, float *dst, tg__pool *pool)
 {
-    decode(frame, len, dst, false, pool);
+    decode(frame, len, dst, false, pool, NULL);
+}
+
+bool tg__frame_decode_finite(const uint8_t *frame, size_t len, float *dst, tg__pool *pool)
+{
+    atomic_bool spoilt = false;
+    decode(frame, len, dst, false, pool, &spoilt);
+    return !spoilt;
 }
 
 void tg__frame_decode_add(const uint8_t *frame, size_t len, float *dst, tg__pool *pool)
 {
-    decode(frame, len, dst, true, pool);
+    decode(frame, len, dst, true, pool, NULL);
 }
 
 static tg_status check_public(const void *frame, size_t len, const tg_array *x)

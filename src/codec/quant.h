@@ -62,7 +62,8 @@ void tg__quant_free(tg__quant *q); /* q and its scratch */
 size_t tg__quant_bound(const tg__quant *q, size_t n);
 tg_status tg__quant_encode(tg_codec *c, tg__quant *q, const tg_encode_context *ctx, const float *x,
                            size_t n, tg__part *parts, size_t nparts, tg__view *view_p);
-/* r += g, encode r, r -= decoded: in one pass. The parts have room. */
+/* r += g, encode r, r -= decoded: in one pass. The parts have room. Errors TG_E_NONFINITE (some
+ * r + g is infinite), TG_E_NOMEM */
 tg_status tg__quant_encode_residual(tg_codec *c, tg__quant *q, const tg_encode_context *ctx,
                                     float *r, const float *g, tg__part *parts, size_t nparts);
 

@@ -6,6 +6,7 @@
 #include "codec/quant_elias.h"
 #include <float.h>
 #include <math.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -87,6 +88,7 @@ typedef struct job {
     uint8_t *packed; /* or NULL */
     int8_t *codes;   /* or NULL */
     tg__draws draws;
+    atomic_bool *spoilt; /* [out] some x is not finite; NULL: nobody asks */
 } job;
 
 static void prefetch(const float *x, size_t n)
@@ -97,11 +99,17 @@ static void prefetch(const float *x, size_t n)
 
 static float unit_of(const job *j, const float *x, size_t n)
 {
-    if (!j->q->l2)
-        return tg__quant_unit((double)j->k->abs_max(x, n), j->q->levels);
     tg__stats stats;
-    j->k->copy_stats(NULL, x, n, &stats);
-    return tg__quant_unit(sqrt(stats.sum_sq), j->q->levels);
+    double norm;
+    if (j->q->l2) {
+        j->k->copy_stats(NULL, x, n, &stats);
+        norm = sqrt(stats.sum_sq);
+    } else {
+        norm = (double)j->k->abs_max(x, n);
+    }
+    if (j->spoilt && !isfinite(norm))
+        atomic_store(j->spoilt, true);
+    return tg__quant_unit(norm, j->q->levels);
 }
 
 /* Elements [at, at + m) of the next bucket are asked for while this one's are rounded. */
@@ -256,6 +264,7 @@ static void encode_parts(tg_codec *c, tg__quant *q, const tg_encode_context *ctx
                  .r = all->r ? all->r + lo : NULL,
                  .g = all->g ? all->g + lo : NULL,
                  .decoded = all->decoded ? all->decoded + lo : NULL,
+                 .spoilt = all->spoilt,
                  .draws = {.key = {key[0], key[1]}, .rounds = q->rounds, .first = lo}};
         encode_part(c, q, &j, &parts[i]);
     }
@@ -280,7 +289,8 @@ tg_status tg__quant_encode_residual(tg_codec *c, tg__quant *q, const tg_encode_c
                                     float *r, const float *g, tg__part *parts, size_t nparts)
 {
     TG_TRY(scratch(q, parts, nparts));
-    job all = {.x = r, .r = r, .g = g};
+    atomic_bool spoilt = false;
+    job all = {.x = r, .r = r, .g = g, .spoilt = &spoilt};
     encode_parts(c, q, ctx, &all, parts, nparts);
-    return TG_OK;
+    return spoilt ? tg__encode_spoilt(c) : TG_OK;
 }

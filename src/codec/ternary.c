@@ -1,5 +1,6 @@
 /* Bit planes by several cores. */
 #include "codec/ternary.h"
+#include "base/mem.h"
 #include "kernel/kernel.h"
 
 void tg__ternary_of(const tg__ternary *t, size_t lo, size_t hi, float threshold, uint8_t *planes)
@@ -33,8 +34,16 @@ typedef struct job {
 
 static void chunk(void *arg, size_t lo, size_t hi)
 {
+    enum { PIECE = 4096 };
     const job *j = arg;
-    j->t->code(j->t, j->begin + lo, j->begin + hi, j->threshold, j->planes + tg__twobit_bytes(lo));
+    const size_t step = j->t->spoilt ? PIECE : TG__CHUNK; /* the look finds it in the cache */
+    for (size_t n; lo < hi; lo += n) {
+        n = TG__MIN(hi - lo, step);
+        const size_t at = j->begin + lo;
+        j->t->code(j->t, at, at + n, j->threshold, j->planes + tg__twobit_bytes(lo));
+        if (j->t->spoilt && !tg__kernel()->all_finite(j->t->r + at, n))
+            atomic_store(j->t->spoilt, true);
+    }
 }
 
 size_t tg__ternary_run(const tg__ternary *t, tg__pool *pool, size_t lo, size_t hi, float threshold,

@@ -4,6 +4,7 @@
 #define TG_CODEC_TERNARY_H
 
 #include "codec/codec_impl.h"
+#include <stdatomic.h>
 
 /* Where the planes come from. code() writes those of elements [lo, hi) of the vector (lo is a
  * multiple of 64 elements away from its run's begin). */
@@ -12,7 +13,8 @@ typedef struct tg__ternary {
                  uint8_t *planes);
     const float *x;
     float *r;
-    bool leaves; /* r keeps what is left over: code is one of the last two */
+    bool leaves;         /* r keeps what is left over: code is one of the last two */
+    atomic_bool *spoilt; /* [out] some r is not finite; NULL: nobody asks */
 } tg__ternary;
 
 /* Planes of x. */

@@ -3,6 +3,7 @@
 #include "exchange/exchange.h"
 #include "base/mem.h"
 #include "kernel/kernel.h"
+#include <stdatomic.h>
 #include <string.h>
 
 static void mean_begin(float *acc, size_t n)
@@ -30,6 +31,7 @@ typedef struct job {
     float *acc;
     const float *src;
     int size;
+    atomic_bool *spoilt; /* [out] something is not finite */
 } job;
 
 static void begin_range(void *arg, size_t lo, size_t hi)
@@ -65,13 +67,17 @@ static void take_range(void *arg, size_t lo, size_t hi)
         const size_t n = TG__MIN(hi - at, (size_t)PIECE);
         memcpy(j->acc + at, j->src + at, n * sizeof *j->acc);
         j->combine->finish(j->acc + at, n, j->size);
+        if (!tg__kernel()->all_finite(j->acc + at, n))
+            atomic_store(j->spoilt, true);
     }
 }
 
-void tg__combine_take(const tg__exchange *x, float *dst, const float *acc, size_t n)
+bool tg__combine_take(const tg__exchange *x, float *dst, const float *acc, size_t n)
 {
-    job j = {.combine = x->combine, .acc = dst, .src = acc, .size = x->size};
+    atomic_bool spoilt = false;
+    job j = {.combine = x->combine, .acc = dst, .src = acc, .size = x->size, .spoilt = &spoilt};
     tg__pool_chunks(x->pool, n, TG__CHUNK, take_range, &j);
+    return !spoilt;
 }
 
 const tg__combine tg__combine_mean = {

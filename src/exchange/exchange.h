@@ -57,17 +57,18 @@ typedef struct tg__combine {
 void tg__combine_begin(const tg__exchange *x, float *acc, size_t n);
 void tg__combine_finish(const tg__exchange *x, float *acc, size_t n);
 /* dst = what finish makes of acc, which stays as it is: a pass over memory less than copy and
- * finish. */
-void tg__combine_take(const tg__exchange *x, float *dst, const float *acc, size_t n);
+ * finish. Whether it is finite. */
+bool tg__combine_take(const tg__exchange *x, float *dst, const float *acc, size_t n);
 extern const tg__combine
     tg__combine_mean; /* zeros; += decoded; *= 1.0f / size (exact for powers of two) */
 extern const tg__combine tg__combine_vote; /* sign of the sum of signs; codec sign, scale=none */
 extern const tg__combine
     tg__combine_clipped; /* mean, each tensor of a rank cut to the median of the ranks' norms */
 
-/* Two-way methods: turn a finished block (of exchange direct) into a coded frame. mean lies where
- * the frame's payload will, so it is used up before the frame is written. */
-typedef tg_status tg__recode(void *arg, const float *mean, uint8_t *frame, size_t cap,
+/* Two-way methods: turn a finished block (of exchange direct) into a coded frame, by
+ * x->recode_arg. mean lies where the frame's payload will, so it is used up before the frame is
+ * written. What left the range of f32 is a frame of zeros, and x->overflow. */
+typedef tg_status tg__recode(tg__exchange *x, const float *mean, uint8_t *frame, size_t cap,
                              size_t *len_p);
 
 extern const tg__combine
@@ -116,6 +117,11 @@ struct tg__exchange {
                         change what is wanted when, never a result */
     tg_codec *codec; /* bounds and re-encodes; borrowed */
     const tg__combine *combine;
+    /* [out] by start, done and result: a sum, or a mean, left the range of f32. What the exchange
+     * sends from then on carries NONFINITE. Of a sum that all ranks decode alike all see it in the
+     * result; of one that is encoded again a frame of zeros goes on, and the flag tells the others.
+     * A driver sets it to false before start. */
+    bool overflow;
     int hop;         /* push: to the rank that many further; set before start */
     tg__pool *pool;  /* cores for decoding; NULL: the calling one. Borrowed, set by the maker */
     tg__part *parts; /* (nparts) where the caller encodes its vector before start: cut and placed by

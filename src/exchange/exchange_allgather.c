@@ -231,9 +231,9 @@ static void allgather_result(tg__exchange *x, float *dst)
 {
     const allgather *a = x->impl;
     if (x->combine->all) /* finished */
-        tg__parallel_copy(x->pool, dst, a->acc, x->n);
+        x->overflow |= !tg__parallel_copy_finite(x->pool, dst, a->acc, x->n);
     else
-        tg__combine_take(x, dst, a->acc, x->n);
+        x->overflow |= !tg__combine_take(x, dst, a->acc, x->n);
 }
 
 static void allgather_cost(int size, size_t n, double frame, tg__cost *cost_p)

@@ -77,7 +77,7 @@ static bool broadcast_finished(const tg__exchange *x)
 static void broadcast_result(tg__exchange *x, float *dst)
 {
     const broadcast *b = x->impl;
-    tg__frame_decode(tg__message_frame(&b->frame, 0), b->len, dst, x->pool);
+    x->overflow |= !tg__frame_decode_finite(tg__message_frame(&b->frame, 0), b->len, dst, x->pool);
 }
 
 /* Of rank 0: the others send nothing. */

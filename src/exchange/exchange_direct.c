@@ -72,7 +72,7 @@ static tg_status close_block(tg__exchange *x)
                             d->blocks.cap, &d->block_len[own]);
     tg__combine_finish(x, d->sum, d->block_n);
     if (x->recode)
-        return x->recode(x->recode_arg, d->sum, frame, d->blocks.cap, &d->block_len[own]);
+        return x->recode(x, d->sum, frame, d->blocks.cap, &d->block_len[own]);
     d->block_len[own] = tg__f32_frame(frame, d->block_n);
     return TG_OK;
 }
@@ -178,8 +178,9 @@ void tg__direct_result(tg__exchange *x, float *dst)
 {
     const tg__direct *d = x->impl;
     for (int q = 0; q < x->size; q++)
-        tg__frame_decode(tg__message_frame(&d->blocks, (size_t)q), d->block_len[q],
-                         dst + tg__block_begin(x->n, x->size, q), x->pool);
+        x->overflow |=
+            !tg__frame_decode_finite(tg__message_frame(&d->blocks, (size_t)q), d->block_len[q],
+                                     dst + tg__block_begin(x->n, x->size, q), x->pool);
 }
 
 static tg_status direct_init(tg__exchange *x)

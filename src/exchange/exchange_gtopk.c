@@ -220,23 +220,23 @@ static bool gtopk_finished(const tg__exchange *x)
     return g->over == all;
 }
 
-static void decode_final(const tg__exchange *x, float *dst)
+static bool decode_final(const tg__exchange *x, float *dst)
 {
     size_t len;
     const tg__messages *m = final(x, &len);
-    tg__frame_decode(tg__message_frame(m, 0), len, dst, x->pool);
+    return tg__frame_decode_finite(tg__message_frame(m, 0), len, dst, x->pool);
 }
 
 static void gtopk_result(tg__exchange *x, float *dst)
 {
-    decode_final(x, dst);
+    x->overflow |= !decode_final(x, dst);
     tg__combine_finish(x, dst, x->n);
 }
 
 static void gtopk_leftover(tg__exchange *x, float scale, float *r)
 {
     const gtopk *g = x->impl;
-    decode_final(x, g->acc);
+    (void)decode_final(x, g->acc);
     tg__frame_decode(x->parts[0].dst, x->parts[0].len, g->mine, x->pool);
     for (size_t i = 0; i < x->n; i++) {
         if (g->acc[i] == 0)

@@ -246,7 +246,7 @@ static bool halving_finished(const tg__exchange *x)
 static void halving_result(tg__exchange *x, float *dst)
 {
     const halving *h = x->impl;
-    tg__parallel_copy(x->pool, dst, h->acc, x->n);
+    x->overflow |= !tg__parallel_copy_finite(x->pool, dst, h->acc, x->n);
 }
 
 static void halving_cost(int size, size_t n, double frame, tg__cost *cost_p)

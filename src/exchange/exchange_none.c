@@ -44,7 +44,7 @@ static bool none_finished(const tg__exchange *x)
 
 static void none_result(tg__exchange *x, float *dst)
 {
-    tg__frame_decode(x->parts[0].dst, x->parts[0].len, dst, x->pool);
+    x->overflow |= !tg__frame_decode_finite(x->parts[0].dst, x->parts[0].len, dst, x->pool);
 }
 
 static void none_cost(int size, size_t n, double frame, tg__cost *cost_p)

@@ -83,9 +83,10 @@ static void push_result(tg__exchange *x, float *dst)
 {
     const push *p = x->impl;
     if (x->hop == 0)
-        tg__frame_decode(x->parts[0].dst, x->parts[0].len, dst, x->pool);
+        x->overflow |= !tg__frame_decode_finite(x->parts[0].dst, x->parts[0].len, dst, x->pool);
     else
-        tg__frame_decode(tg__message_frame(&p->came, 0), p->came_len, dst, x->pool);
+        x->overflow |=
+            !tg__frame_decode_finite(tg__message_frame(&p->came, 0), p->came_len, dst, x->pool);
 }
 
 static void push_cost(int size, size_t n, double frame, tg__cost *cost_p)

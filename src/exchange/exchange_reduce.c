@@ -7,6 +7,7 @@
  * the cache still. The others' later messages wait until their receive is posted. */
 #include "exchange/message.h"
 #include "base/mem.h"
+#include "kernel/parallel.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -150,7 +151,8 @@ static void reduce_result(tg__exchange *x, float *dst)
     const reduce *r = x->impl;
     for (int i = 0; i < r->slices; i++)
         if (slice_len(x, i) > 0)
-            memcpy(dst + x->parts[i].lo, sum_of(x, i), slice_len(x, i) * sizeof *dst);
+            x->overflow |= !tg__parallel_copy_finite(x->pool, dst + x->parts[i].lo, sum_of(x, i),
+                                                     slice_len(x, i));
 }
 
 static void reduce_cost(int size, size_t n, double frame, tg__cost *cost_p)

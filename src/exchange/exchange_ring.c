@@ -244,8 +244,9 @@ static void ring_result(tg__exchange *x, float *dst)
 {
     const ring *g = x->impl;
     for (int q = 0; q < x->size; q++)
-        tg__frame_decode(tg__message_frame(&g->blocks, (size_t)q), g->block_len[q],
-                         dst + tg__block_begin(x->n, x->size, q), x->pool);
+        x->overflow |=
+            !tg__frame_decode_finite(tg__message_frame(&g->blocks, (size_t)q), g->block_len[q],
+                                     dst + tg__block_begin(x->n, x->size, q), x->pool);
     if (g->left)
         tg__combine_finish(x, dst, x->n);
 }

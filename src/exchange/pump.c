@@ -218,6 +218,13 @@ static size_t own_bytes(const tg__exchange *x)
     return x->nparts > 1 ? bytes / (size_t)x->size : bytes;
 }
 
+/* From now on all messages say it. */
+static void say_overflow(tg__flight *f)
+{
+    if (f->x->overflow)
+        f->flags_in |= TG__FLAG_NONFINITE;
+}
+
 /* A transfer completed. */
 static tg_status complete(tg__pump *p, tg__flight *f, tg__post *m, size_t bytes)
 {
@@ -240,6 +247,7 @@ static tg_status complete(tg__pump *p, tg__flight *f, tg__post *m, size_t bytes)
     if (!m->send)
         tg_clock_work(p->transport->clock, cost_ns(f, len));
     tg_status status = f->x->ops->done(f->x, m->id, len);
+    say_overflow(f);
     f->combine_ns += tg_now_ns(p->transport->clock) - begin;
     if (status != TG_OK && f->group != NULL) /* the exchange knows its group's numbers only */
         return tg_fail(status,
@@ -360,8 +368,10 @@ static tg_status launch(tg__pump *p, tg__flight *f)
     f->next = *link;
     *link = f;
     f->x->now_ns = f->begin_ns;
+    f->x->overflow = false;
     tg_clock_work(p->transport->clock, f->start_cost_ns + cost_ns(f, own_bytes(f->x)));
     TG_TRY(f->x->ops->start(f->x));
+    say_overflow(f);
     f->combine_ns = tg_now_ns(p->transport->clock) - f->begin_ns;
     TG_TRY(take_wishes(p, f));
     TG_TRY(post_sends(p, &posted));

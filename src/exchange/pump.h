@@ -60,7 +60,7 @@ typedef struct tg__flight {
     uint16_t program_round; /* which exchange of its method's program this is, below 1024 */
     uint16_t flags_out; /* what this rank says; OR-ed with what came in before the exchange asks for
                            each send, so that flags travel on */
-    uint16_t flags_in;  /* [out] OR of all that was received */
+    uint16_t flags_in;  /* [out] OR of all that was received; NONFINITE if x->overflow */
     bool finished;      /* [out] */
     uint64_t bytes_sent;      /* [out] envelopes included */
     int64_t begin_ns, end_ns; /* [out] by the transport's clock */

@@ -27,20 +27,19 @@ static tg_status cut_segments(const tg__exchange *x, tg__reencoder *e, size_t lo
     return TG_OK;
 }
 
-tg_status tg__reencode(const tg__exchange *x, tg__reencoder *e, float *sum, size_t lo, size_t n,
+tg_status tg__reencode(tg__exchange *x, tg__reencoder *e, float *sum, size_t lo, size_t n,
                        uint8_t *frame, size_t cap, size_t *len_p)
 {
     tg_encode_context ctx = x->context;
     tg__part part = {.dst = frame, .cap = cap, .lo = 0, .hi = n};
     tg__view view = {0};
-    tg__stats stats;
     ctx.struct_size = sizeof ctx;
-    tg__parallel_copy_stats(x->pool, NULL, sum, n, &stats);
-    if (!stats.finite) /* else what is left over would spoil the memory */
-        return tg_fail(TG_E_NONFINITE,
-                       "the sum over ranks of elements %zu to %zu is not finite, though every "
-                       "rank's are",
-                       lo, lo + n);
+    if (!tg__parallel_finite(x->pool, sum, n)) {
+        x->overflow = true;
+        tg__part_zero(&part, x->codec->ops->wire_id);
+        *len_p = part.len;
+        return TG_OK;
+    }
     if (ctx.segments && n < x->n)
         TG_TRY(cut_segments(x, e, lo, n, &ctx));
     TG_TRY(tg__codec_encode(x->codec, &ctx, sum, n, &part, 1, &view));

@@ -14,9 +14,9 @@ typedef struct tg__reencoder {
 void tg__reencoder_free(tg__reencoder *e);
 
 /* Encode sum (n), elements [lo, lo + n) of x's vector, as one frame, and subtract from it what
- * receivers decode. cap: tg__codec_bound(x->codec, n). Errors TG_E_NONFINITE (a sum beyond f32),
- * TG_E_NOMEM (first calls only) */
-TG_NODISCARD tg_status tg__reencode(const tg__exchange *x, tg__reencoder *e, float *sum, size_t lo,
+ * receivers decode. cap: tg__codec_bound(x->codec, n). If the sum is not finite: a frame of zeros,
+ * and x->overflow. Errors TG_E_NOMEM (first calls only) */
+TG_NODISCARD tg_status tg__reencode(tg__exchange *x, tg__reencoder *e, float *sum, size_t lo,
                                     size_t n, uint8_t *frame, size_t cap, size_t *len_p);
 
 #endif

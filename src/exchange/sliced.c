@@ -45,7 +45,9 @@ static tg_status sliced_start(tg__exchange *x)
         inner->pool = x->pool;
         for (size_t q = 0; q < each; q++)
             inner->parts[q].len = x->parts[i * each + q].len;
+        inner->overflow = false;
         TG_TRY(inner->ops->start(inner));
+        x->overflow |= inner->overflow;
     }
     s->from = s->cut = 0;
     open_slices(s);
@@ -80,6 +82,7 @@ static tg_status sliced_done(tg__exchange *x, uint32_t id, size_t len)
     sliced *s = x->impl;
     tg__exchange *inner = s->slice[id % TG__SLICES];
     TG_TRY(inner->ops->done(inner, id / TG__SLICES, len));
+    x->overflow |= inner->overflow;
     open_slices(s);
     return TG_OK;
 }
@@ -93,8 +96,10 @@ static bool sliced_finished(const tg__exchange *x)
 static void sliced_result(tg__exchange *x, float *dst)
 {
     sliced *s = x->impl;
-    for (uint32_t i = 0; i < s->count; i++)
+    for (uint32_t i = 0; i < s->count; i++) {
         s->slice[i]->ops->result(s->slice[i], dst + begin_of(x, i));
+        x->overflow |= s->slice[i]->overflow;
+    }
 }
 
 static void sliced_fini(tg__exchange *x)

@@ -27,16 +27,16 @@ typedef struct tg__feedback_ops {
     bool owns_momentum; /* replaces the optimizer's momentum */
 
     /* p = what should be sent now. *p_p is either scratch (n, which it filled), one of the vectors,
-     * or g. g may be scratch. */
-    void (*compensate)(tg__feedback *f, const float *g, size_t n, float *scratch,
+     * or g. g may be scratch. Whether p is finite: if g was, and what was remembered. */
+    bool (*compensate)(tg__feedback *f, const float *g, size_t n, float *scratch,
                        const float **p_p);
     /* Told what of p was sent, as decoded. Sparse: idx, val (k), idx distinct and < n; dense: val
      * (n), idx NULL, 0 where nothing was sent. p is what compensate gave. */
     void (*sent)(tg__feedback *f, const float *p, size_t n, const uint32_t *idx, const float *val,
                  size_t k);
     /* A step that is exchanged dense and uncompressed: *p_p is what to send, pending values
-     * untouched. */
-    void (*bypass)(tg__feedback *f, const float *g, size_t n, float *scratch, const float **p_p);
+     * untouched. Whether that is finite. */
+    bool (*bypass)(tg__feedback *f, const float *g, size_t n, float *scratch, const float **p_p);
 } tg__feedback_ops;
 
 struct tg__feedback {

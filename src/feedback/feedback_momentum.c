@@ -12,17 +12,20 @@
 
 enum { M, BLOCK = 4096 };
 
-static void compensate(tg__feedback *f, const float *g, size_t n, float *scratch, const float **p_p)
+static bool compensate(tg__feedback *f, const float *g, size_t n, float *scratch, const float **p_p)
 {
     (void)scratch;
     const tg__kernels *k = tg__kernel();
     float *m = f->vec[M], beta = (float)f->params.beta, rest = (float)(1 - f->params.beta);
+    bool finite = true;
     for (size_t i = 0, left; i < n; i += left) {
         left = TG__MIN(n - i, (size_t)BLOCK);
         k->scale(m + i, beta, left);
         k->axpy(m + i, rest, g + i, left);
+        finite = k->all_finite(m + i, left) && finite;
     }
     *p_p = m;
+    return finite;
 }
 
 static void sent(tg__feedback *f, const float *p, size_t n, const uint32_t *idx, const float *val,

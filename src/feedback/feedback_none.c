@@ -1,12 +1,13 @@
 /* p = g; nothing is remembered. For codecs that lose nothing, or whose error has mean 0. */
 #include "feedback/feedback.h"
 
-static void pass(tg__feedback *f, const float *g, size_t n, float *scratch, const float **p_p)
+static bool pass(tg__feedback *f, const float *g, size_t n, float *scratch, const float **p_p)
 {
     (void)f;
     (void)n;
     (void)scratch;
     *p_p = g;
+    return true;
 }
 
 static void sent(tg__feedback *f, const float *p, size_t n, const uint32_t *idx, const float *val,

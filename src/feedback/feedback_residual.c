@@ -12,14 +12,13 @@
 
 enum { R };
 
-static void compensate(tg__feedback *f, const float *g, size_t n, float *scratch, const float **p_p)
+static bool compensate(tg__feedback *f, const float *g, size_t n, float *scratch, const float **p_p)
 {
     (void)scratch;
-    if (f->params.decay > 0 && f->params.decay != 1)
-        tg__parallel_scale_add(f->pool, f->vec[R], (float)f->params.decay, g, n);
-    else
-        tg__parallel_add(f->pool, f->vec[R], g, n);
     *p_p = f->vec[R];
+    if (f->params.decay > 0 && f->params.decay != 1)
+        return tg__parallel_scale_add_finite(f->pool, f->vec[R], (float)f->params.decay, g, n);
+    return tg__parallel_add_finite(f->pool, f->vec[R], g, n);
 }
 
 static void sent(tg__feedback *f, const float *p, size_t n, const uint32_t *idx, const float *val,
@@ -36,12 +35,13 @@ static void sent(tg__feedback *f, const float *p, size_t n, const uint32_t *idx,
 }
 
 /* A dense step sends g alone: r is neither added nor cleared (CD-SGD). */
-static void bypass(tg__feedback *f, const float *g, size_t n, float *scratch, const float **p_p)
+static bool bypass(tg__feedback *f, const float *g, size_t n, float *scratch, const float **p_p)
 {
     (void)f;
     (void)n;
     (void)scratch;
     *p_p = g;
+    return true;
 }
 
 const tg__feedback_ops tg__feedback_residual = {

@@ -9,17 +9,18 @@
  *
  * Source: Lin et al. 2018, arXiv:1712.01887, sec. 3.2, 3.3 and alg. 4 */
 #include "feedback/feedback.h"
+#include "base/mem.h"
 #include "kernel/parallel.h"
 
-enum { U, V };
+enum { U, V, BLOCK = 4096 };
 
 /* The fused kernel, selecting nothing: one arithmetic for both paths. */
-static void compensate(tg__feedback *f, const float *g, size_t n, float *scratch, const float **p_p)
+static bool compensate(tg__feedback *f, const float *g, size_t n, float *scratch, const float **p_p)
 {
     (void)scratch;
-    tg__parallel_dgc(f->pool, f->vec[U], f->vec[V], g, n, (float)f->params.momentum,
-                     f->params.nesterov);
     *p_p = f->vec[V];
+    return tg__parallel_dgc(f->pool, f->vec[U], f->vec[V], g, n, (float)f->params.momentum,
+                            f->params.nesterov);
 }
 
 static void sent(tg__feedback *f, const float *p, size_t n, const uint32_t *idx, const float *val,
@@ -42,21 +43,28 @@ static void sent(tg__feedback *f, const float *p, size_t n, const uint32_t *idx,
             u[i] = 0;
 }
 
-static void bypass(tg__feedback *f, const float *g, size_t n, float *scratch, const float **p_p)
+/* A block at a time, so that each pass finds what the one before left in the cache. */
+static bool bypass(tg__feedback *f, const float *g, size_t n, float *scratch, const float **p_p)
 {
     const tg__kernels *k = tg__kernel();
-    float *u = f->vec[U], m = (float)f->params.momentum;
-    if (f->params.nesterov) {
-        k->add(u, g, n);
-        k->scale(u, m, n);
-        for (size_t i = 0; i < n; i++)
-            scratch[i] = u[i] + g[i];
-        *p_p = scratch;
-    } else {
-        k->scale(u, m, n);
-        k->add(u, g, n);
-        *p_p = u;
+    const float m = (float)f->params.momentum;
+    float *u = f->vec[U], *out = f->params.nesterov ? scratch : u;
+    bool finite = true;
+    for (size_t lo = 0, left; lo < n; lo += left) {
+        left = TG__MIN(n - lo, (size_t)BLOCK);
+        if (f->params.nesterov) {
+            k->add(u + lo, g + lo, left);
+            k->scale(u + lo, m, left);
+            for (size_t i = lo; i < lo + left; i++)
+                scratch[i] = u[i] + g[i];
+        } else {
+            k->scale(u + lo, m, left);
+            k->add(u + lo, g + lo, left);
+        }
+        finite = k->all_finite(out + lo, left) && finite;
     }
+    *p_p = out;
+    return finite;
 }
 
 static const tg_key keys[] = {

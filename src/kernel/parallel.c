@@ -1,6 +1,7 @@
 #include "kernel/parallel.h"
 #include "base/mem.h"
 #include <math.h>
+#include <stdatomic.h>
 #include <string.h>
 
 /* One call's arguments; a kernel uses those it has. */
@@ -9,9 +10,12 @@ typedef struct job {
     const float *src;
     float a;
     bool nesterov;
-    tg__stats *stats; /* one a chunk */
-    size_t base;      /* element of the first */
+    tg__stats *stats;    /* one a chunk */
+    size_t base;         /* element of the first */
+    atomic_bool *spoilt; /* [out] something is not finite */
 } job;
+
+enum { PIECE = 4096 }; /* elements that are found in the cache again */
 
 #define RUN(pool, n, fn, ...) tg__pool_chunks(pool, n, TG__CHUNK, fn, &(job){__VA_ARGS__})
 
@@ -26,21 +30,58 @@ void tg__parallel_add(tg__pool *pool, float *dst, const float *src, size_t n)
     RUN(pool, n, add, .dst = dst, .src = src);
 }
 
-/* A piece at a time, so that the sum finds the product in the cache. */
-static void scale_add(void *arg, size_t lo, size_t hi)
+static void look(const job *j, const float *x, size_t n)
 {
-    enum { PIECE = 4096 };
+    if (!tg__kernel()->all_finite(x, n))
+        atomic_store(j->spoilt, true);
+}
+
+static void look_range(void *arg, size_t lo, size_t hi)
+{
+    const job *j = arg;
+    look(j, j->src + lo, hi - lo);
+}
+
+bool tg__parallel_finite(tg__pool *pool, const float *x, size_t n)
+{
+    atomic_bool spoilt = false;
+    RUN(pool, n, look_range, .src = x, .spoilt = &spoilt);
+    return !spoilt;
+}
+
+static void add_finite(void *arg, size_t lo, size_t hi)
+{
+    const job *j = arg;
+    for (size_t at = lo; at < hi; at += PIECE) {
+        const size_t n = TG__MIN(hi - at, (size_t)PIECE);
+        tg__kernel()->add(j->dst + at, j->src + at, n);
+        look(j, j->dst + at, n);
+    }
+}
+
+bool tg__parallel_add_finite(tg__pool *pool, float *dst, const float *src, size_t n)
+{
+    atomic_bool spoilt = false;
+    RUN(pool, n, add_finite, .dst = dst, .src = src, .spoilt = &spoilt);
+    return !spoilt;
+}
+
+static void scale_add_finite(void *arg, size_t lo, size_t hi)
+{
     const job *j = arg;
     for (size_t at = lo; at < hi; at += PIECE) {
         const size_t n = TG__MIN(hi - at, (size_t)PIECE);
         tg__kernel()->scale(j->dst + at, j->a, n);
         tg__kernel()->add(j->dst + at, j->src + at, n);
+        look(j, j->dst + at, n);
     }
 }
 
-void tg__parallel_scale_add(tg__pool *pool, float *dst, float a, const float *src, size_t n)
+bool tg__parallel_scale_add_finite(tg__pool *pool, float *dst, float a, const float *src, size_t n)
 {
-    RUN(pool, n, scale_add, .dst = dst, .src = src, .a = a);
+    atomic_bool spoilt = false;
+    RUN(pool, n, scale_add_finite, .dst = dst, .src = src, .a = a, .spoilt = &spoilt);
+    return !spoilt;
 }
 
 static void sub(void *arg, size_t lo, size_t hi)
@@ -63,6 +104,23 @@ static void copy(void *arg, size_t lo, size_t hi)
 void tg__parallel_copy(tg__pool *pool, float *dst, const float *src, size_t n)
 {
     RUN(pool, n, copy, .dst = dst, .src = src);
+}
+
+static void copy_finite(void *arg, size_t lo, size_t hi)
+{
+    const job *j = arg;
+    for (size_t at = lo; at < hi; at += PIECE) {
+        const size_t n = TG__MIN(hi - at, (size_t)PIECE);
+        memcpy(j->dst + at, j->src + at, n * sizeof *j->dst);
+        look(j, j->dst + at, n);
+    }
+}
+
+bool tg__parallel_copy_finite(tg__pool *pool, float *dst, const float *src, size_t n)
+{
+    atomic_bool spoilt = false;
+    RUN(pool, n, copy_finite, .dst = dst, .src = src, .spoilt = &spoilt);
+    return !spoilt;
 }
 
 static void chunk_stats(void *arg, size_t lo, size_t hi)
@@ -102,12 +160,18 @@ static void dgc(void *arg, size_t lo, size_t hi)
     const job *j = arg;
     uint32_t idx[TG__SELECT_SLACK];
     float val[TG__SELECT_SLACK];
-    tg__kernel()->dgc_select(j->u + lo, j->dst + lo, j->src + lo, hi - lo, j->a, j->nesterov, NAN,
-                             idx, val, 0);
+    for (size_t at = lo; at < hi; at += PIECE) {
+        const size_t n = TG__MIN(hi - at, (size_t)PIECE);
+        tg__kernel()->dgc_select(j->u + at, j->dst + at, j->src + at, n, j->a, j->nesterov, NAN,
+                                 idx, val, 0);
+        look(j, j->dst + at, n);
+    }
 }
 
-void tg__parallel_dgc(tg__pool *pool, float *u, float *v, const float *g, size_t n, float m,
+bool tg__parallel_dgc(tg__pool *pool, float *u, float *v, const float *g, size_t n, float m,
                       bool nesterov)
 {
-    RUN(pool, n, dgc, .u = u, .dst = v, .src = g, .a = m, .nesterov = nesterov);
+    atomic_bool spoilt = false;
+    RUN(pool, n, dgc, .u = u, .dst = v, .src = g, .a = m, .nesterov = nesterov, .spoilt = &spoilt);
+    return !spoilt;
 }

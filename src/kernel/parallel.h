@@ -7,13 +7,19 @@
 #include "kernel/kernel.h"
 
 void tg__parallel_add(tg__pool *pool, float *dst, const float *src, size_t n);
+/* Whether all elements are finite. */
+bool tg__parallel_finite(tg__pool *pool, const float *x, size_t n);
+/* The same of dst afterwards, looked at while it is in the cache. */
+bool tg__parallel_add_finite(tg__pool *pool, float *dst, const float *src, size_t n);
 /* dst = a * dst + src (product rounded, then sum rounded) */
-void tg__parallel_scale_add(tg__pool *pool, float *dst, float a, const float *src, size_t n);
+bool tg__parallel_scale_add_finite(tg__pool *pool, float *dst, float a, const float *src, size_t n);
+bool tg__parallel_copy_finite(tg__pool *pool, float *dst, const float *src, size_t n);
 void tg__parallel_sub(tg__pool *pool, float *dst, const float *src, size_t n);
 void tg__parallel_copy(tg__pool *pool, float *dst, const float *src, size_t n);
 void tg__parallel_copy_stats(tg__pool *pool, float *dst, const float *src, size_t n,
                              tg__stats *stats);
-void tg__parallel_dgc(tg__pool *pool, float *u, float *v, const float *g, size_t n, float m,
-                      bool nesterov); /* dgc_select's arithmetic, nothing selected */
+/* dgc_select's arithmetic, nothing selected; whether v is finite afterwards. */
+bool tg__parallel_dgc(tg__pool *pool, float *u, float *v, const float *g, size_t n, float m,
+                      bool nesterov);
 
 #endif

@@ -7,6 +7,7 @@
 
 #include <float.h>
 #include <math.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -161,27 +162,32 @@ static size_t chosen_chunk(const tg__method *m, size_t i, size_t *len_p)
     return at;
 }
 
-/* The elements are finite, but sums of them may not be. */
-static float as_norm(double sum)
-{
-    return isnan(sum) ? INFINITY : sum > FLT_MAX ? FLT_MAX : (float)sum;
-}
-
 typedef struct pass {
     const tg__method *m;
     const float *g;
+    atomic_bool spoilt; /* [out] v is not finite somewhere */
 } pass;
+
+/* The mean over ranks is finite then: so is their sum. Of v that is not finite the sum is NaN. */
+static float as_norm(pass *a, double sum)
+{
+    const double most = (double)FLT_MAX / a->m->setup.size / 2;
+    if (!isfinite(sum))
+        atomic_store(&a->spoilt, true);
+    return (float)fmin(sum, most);
+}
 
 /* u, v and the norms of the chunks in [lo, hi). */
 static void accumulate(void *arg, size_t lo, size_t hi)
 {
-    const pass *a = arg;
+    pass *a = arg;
     const program *p = a->m->impl;
     const tg__feedback *f = a->m->feedback;
     for (size_t at = lo; at < hi; at += p->chunk)
-        p->norm[at / p->chunk] = as_norm(tg__kernel()->dgc_sum_abs(
-            f->vec[U] + at, f->vec[V] + at, a->g + at, TG__MIN(p->chunk, hi - at),
-            (float)f->params.momentum, f->params.nesterov));
+        p->norm[at / p->chunk] =
+            as_norm(a, tg__kernel()->dgc_sum_abs(f->vec[U] + at, f->vec[V] + at, a->g + at,
+                                                 TG__MIN(p->chunk, hi - at),
+                                                 (float)f->params.momentum, f->params.nesterov));
 }
 
 /* Take the i-th chosen chunk out of v. */
@@ -243,9 +249,9 @@ static tg_status put_values(tg__method *m, tg__task *task)
     program *p = m->impl;
     const bool shorter = p->chosen[p->k - 1] == p->count - 1 && p->values[SHORT] != NULL;
     p->nchosen = p->k;
-    if (!task->nonfinite)
+    if (!p->was_nonfinite)
         tg__pool_run(m->setup.pool, p->k, pack, m);
-    return put(m, task, p->values[shorter ? SHORT : FULL], task->nonfinite ? NULL : p->packed);
+    return put(m, task, p->values[shorter ? SHORT : FULL], p->was_nonfinite ? NULL : p->packed);
 }
 
 /* The gradient that enters the feedback. */
@@ -259,6 +265,15 @@ static const float *clip(const tg__method *m, const float *g)
     return p->scratch;
 }
 
+/* What went beyond f32 is forgotten, and all ranks are told; this one sends zeros from here on. */
+static void forget(tg__method *m, tg__task *task)
+{
+    program *p = m->impl;
+    (void)tg__method_heal(m, true);
+    task->overflow = TG__FORGOT;
+    p->was_nonfinite = true;
+}
+
 static tg_status begin_coded(tg__method *m, tg__task *task)
 {
     program *p = m->impl;
@@ -267,13 +282,15 @@ static tg_status begin_coded(tg__method *m, tg__task *task)
     if (!task->nonfinite) {
         pass a = {.m = m, .g = clip(m, task->g)};
         tg__pool_chunks(m->setup.pool, m->n, p->chunk, accumulate, &a);
+        if (a.spoilt)
+            forget(m, task);
     }
     if (p->agree == NULL) {
         for (size_t i = 0; i < p->k; i++)
             p->chosen[i] = (uint32_t)i;
         return put_values(m, task);
     }
-    TG_TRY(put(m, task, p->agree, task->nonfinite ? NULL : p->norm));
+    TG_TRY(put(m, task, p->agree, p->was_nonfinite ? NULL : p->norm));
     task->kept = 0; /* norms are no elements */
     return TG_OK;
 }
@@ -290,9 +307,10 @@ static tg_status begin(tg__method *m, tg__task *task, tg__exchange **x_p)
     if (p->was_coded) {
         TG_TRY(begin_coded(m, task));
     } else {
-        if (!task->nonfinite)
-            m->feedback->ops->bypass(m->feedback, clip(m, task->g), m->n, p->scratch, &sent);
-        TG_TRY(put(m, task, p->dense, sent));
+        if (!task->nonfinite &&
+            !m->feedback->ops->bypass(m->feedback, clip(m, task->g), m->n, p->scratch, &sent))
+            forget(m, task);
+        TG_TRY(put(m, task, p->dense, p->was_nonfinite ? NULL : sent));
     }
     *x_p = p->running;
     return TG_OK;

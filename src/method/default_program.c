@@ -4,6 +4,8 @@
 #include "kernel/kernel.h"
 #include "method/twoway.h"
 
+#include <float.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -245,6 +247,12 @@ static const float *clip(tg__method *m, program *p, const float *g)
     return p->clipped;
 }
 
+/* From one rate's units to another's: zeros stay zeros, however far apart they are. */
+static float units_ratio(double from, double to)
+{
+    return (float)fmin(from / to, FLT_MAX);
+}
+
 /* eta * r is what the parameters are still owed: it stays when the learning rate changes. (With a
  * rate of 0 nothing can be sent off it, and the gradient counts for nothing: such a step sends
  * zeros.) */
@@ -254,8 +262,8 @@ static void rescale(tg__method *m, program *p, double eta)
     if (p->eta == NULL || !(eta > 0))
         return;
     if (*p->eta > 0 && *p->eta != eta && pending != NULL) {
-        tg__kernel()->scale(pending, (float)(*p->eta / eta), m->n);
-        tg__twoway_scale(p->twoway, (float)(*p->eta / eta));
+        tg__kernel()->scale(pending, units_ratio(*p->eta, eta), m->n);
+        tg__twoway_scale(p->twoway, units_ratio(*p->eta, eta));
     }
     *p->eta = eta;
 }
@@ -289,7 +297,8 @@ static tg_status encode_coded(tg__method *m, program *p, tg__task *task, tg__exc
     const float *sent;
     tg__view view = {0};
     ctx.gradient = clip(m, p, task->g);
-    f->ops->compensate(f, ctx.gradient, m->n, p->scratch, &sent);
+    if (!f->ops->compensate(f, ctx.gradient, m->n, p->scratch, &sent))
+        return tg_fail(TG_E_NONFINITE, "the compensated vector is not finite");
     bool remembers = f->ops->vectors > 0;
     TG_TRY(tg__codec_encode(p->codec, &ctx, sent, m->n, x->parts, x->nparts,
                             remembers ? &view : NULL));
@@ -300,6 +309,48 @@ static tg_status encode_coded(tg__method *m, program *p, tg__task *task, tg__exc
     else
         f->ops->sent(f, sent, m->n, NULL, view.dense, m->n);
     return TG_OK;
+}
+
+static bool default_heal(tg__method *m, bool anyway)
+{
+    const program *p = m->impl;
+    size_t n;
+    float *owner = tg__twoway_memory(p->twoway, &n);
+    anyway = anyway || (owner != NULL && tg__state_strays(owner, n, NULL));
+    if (!tg__feedback_heal(m, anyway))
+        return false;
+    if (owner != NULL)
+        memset(owner, 0, n * sizeof *owner);
+    if (p->memory != NULL)
+        memset(p->memory, 0, m->setup.count * tg_codec_memory(p->codec) * sizeof *p->memory);
+    return true;
+}
+
+/* Encode; what cannot be is sent as zeros and forgotten, and all ranks are told. */
+static tg_status encode_or_forget(tg__method *m, program *p, lane *l, tg__task *task,
+                                  tg__exchange *x)
+{
+    const tg_status status = encode_coded(m, p, task, x);
+    if (status != TG_E_NONFINITE)
+        return status;
+    (void)default_heal(m, true);
+    task->overflow = TG__FORGOT;
+    l->was_nonfinite = true;
+    tg__put_zeros(x);
+    return TG_OK;
+}
+
+/* What a momentum is beyond f32 is forgotten, as above. */
+static tg_status encode_dense(tg__method *m, program *p, tg__task *task, tg__exchange *x)
+{
+    const float *sent;
+    if (!m->feedback->ops->bypass(m->feedback, clip(m, p, task->g), m->n, p->scratch, &sent)) {
+        (void)default_heal(m, true);
+        task->overflow = TG__FORGOT;
+        tg__put_zeros(x);
+        return TG_OK;
+    }
+    return tg__codec_encode(p->f32, NULL, sent, m->n, x->parts, x->nparts, NULL);
 }
 
 static tg_status default_begin(tg__method *m, tg__task *task, tg__exchange **x_p)
@@ -322,11 +373,9 @@ static tg_status default_begin(tg__method *m, tg__task *task, tg__exchange **x_p
     if (task->nonfinite || rests) {
         tg__put_zeros(x);
     } else if (task->coded) {
-        TG_TRY(encode_coded(m, p, task, x));
+        TG_TRY(encode_or_forget(m, p, l, task, x));
     } else {
-        const float *sent;
-        m->feedback->ops->bypass(m->feedback, clip(m, p, task->g), m->n, p->scratch, &sent);
-        TG_TRY(tg__codec_encode(p->f32, NULL, sent, m->n, x->parts, x->nparts, NULL));
+        TG_TRY(encode_dense(m, p, task, x));
     }
     tg__task_count(task, x, m->def->properties & TG__DENSE ? NULL : p->codec);
     if (x->ops->leftover != NULL)
@@ -369,7 +418,7 @@ static tg_status default_undo(tg__method *m, const tg__task *task)
             continue;
         }
         tg__frame_decode(part->dst, part->len, p->scratch + part->lo, m->setup.pool);
-        tg__kernel()->axpy(pending + part->lo, (float)(l->eta / *p->eta), p->scratch + part->lo,
+        tg__kernel()->axpy(pending + part->lo, units_ratio(l->eta, *p->eta), p->scratch + part->lo,
                            part->hi - part->lo);
     }
     return TG_OK;
@@ -383,7 +432,7 @@ static void default_absorb(tg__method *m, const tg__task *task)
     if (!l->was_coded || pending == NULL || l->coded->ops->leftover == NULL)
         return;
     const bool other_units = l->eta > 0 && *p->eta != l->eta;
-    l->coded->ops->leftover(l->coded, other_units ? (float)(l->eta / *p->eta) : 1.0f, pending);
+    l->coded->ops->leftover(l->coded, other_units ? units_ratio(l->eta, *p->eta) : 1.0f, pending);
 }
 
 static double *default_units(const tg__method *m)
@@ -399,6 +448,7 @@ const tg__program_ops tg__default_program = {
     .next = default_next,
     .aggregate = default_aggregate,
     .undo = default_undo,
+    .heal = default_heal,
     .absorb = default_absorb,
     .units = default_units,
 };

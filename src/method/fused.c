@@ -9,7 +9,8 @@
  *     TG_FUSED(residual, sign)    r += g, mean |r| and signs of a row; r -= decoded while cached
  *     TG_FUSED(residual, onebit)  r += g and the sums of some columns; r -= decoded while cached
  *
- * A pass is never run twice: what it misses is found by a look at r or v as they are then. */
+ * A pass whose sum r + g (or v) is infinite somewhere says TG_E_NONFINITE: the state is spoilt
+ * then. A pass is never run twice: what it misses is found by a look at r or v as they are then. */
 #include "base/mem.h"
 #include "codec/codec_onebit.h"
 #include "codec/codec_sign.h"
@@ -131,14 +132,16 @@ static tg_status residual_twobit(tg__feedback *f, tg_codec *c, const tg_encode_c
                                  const float *g, size_t n, tg__part *parts, size_t nparts)
 {
     float *r = tg__feedback_pending(f);
-    tg__ternary source = {.code = tg__ternary_add, .x = g, .r = r, .leaves = true};
+    atomic_bool spoilt = false;
+    tg__ternary source = {
+        .code = tg__ternary_add, .x = g, .r = r, .leaves = true, .spoilt = &spoilt};
     TG_TRY(tg__twobit_reserve(c, ctx, parts, nparts));
     if (tg__twobit_estimates(c, ctx)) {
         tg__kernel()->add(r, g, n);
         source.code = tg__ternary_left;
     }
     tg__twobit_write(c, ctx, &source, r, n, parts, nparts);
-    return TG_OK;
+    return spoilt ? tg__encode_spoilt(c) : TG_OK;
 }
 
 /* ---- strom ----------------------------------------------------------------------------------- */
@@ -148,13 +151,16 @@ static tg_status residual_strom(tg__feedback *f, tg_codec *c, const tg_encode_co
                                 const float *g, size_t n, tg__part *parts, size_t nparts)
 {
     float *r = tg__feedback_pending(f);
-    tg__ternary source = {.code = tg__ternary_add, .x = g, .r = r, .leaves = true};
+    atomic_bool spoilt = false;
+    tg__ternary source = {
+        .code = tg__ternary_add, .x = g, .r = r, .leaves = true, .spoilt = &spoilt};
     TG_TRY(tg__strom_reserve(c, ctx, n, parts, nparts));
     if (tg__strom_estimates(c, ctx)) {
         tg__kernel()->add(r, g, n);
         source.code = tg__ternary_left;
     }
-    return tg__strom_write(c, ctx, &source, r, n, parts, nparts, NULL);
+    TG_TRY(tg__strom_write(c, ctx, &source, r, n, parts, nparts, NULL));
+    return spoilt ? tg__encode_spoilt(c) : TG_OK;
 }
 
 /* ---- buckets of small integers --------------------------------------------------------------- */

@@ -4,6 +4,7 @@
 #include "method/orthonormalize.h"
 
 #include <math.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -143,6 +144,7 @@ typedef struct pass {
     float *p, *out;
     tg_rng_key key;
     bool warm;
+    atomic_bool overflow; /* [out] */
 } pass;
 
 static tg__skinny skinny(const tg__lowrank *l, const tg__lowrank_matrix *a)
@@ -230,20 +232,24 @@ static void project_columns(void *arg, size_t i)
 /* Products beyond f32 are not sent. */
 static void clear_overflow(void *arg, size_t i)
 {
-    const pass *job = arg;
+    pass *job = arg;
     const tg__lowrank *l = job->l;
     const tg__lowrank_matrix *a = &l->matrix[i];
     for (size_t k = 0; k < l->rank; k++) {
         float *column = l->right + a->right_at + k * a->cols;
-        if (!isfinite(tg__kernel()->dot(column, column, a->cols)))
+        if (!tg__kernel()->all_finite(column, a->cols)) {
             memset(column, 0, a->cols * sizeof *column);
+            atomic_store(&job->overflow, true);
+        }
     }
 }
 
-void tg__lowrank_project(tg__lowrank *l)
+bool tg__lowrank_project(tg__lowrank *l)
 {
-    tg__pool_run(l->pool, l->ncols, project_columns, &(pass){.l = l});
-    tg__pool_run(l->pool, l->count, clear_overflow, &(pass){.l = l});
+    pass job = {.l = l};
+    tg__pool_run(l->pool, l->ncols, project_columns, &job);
+    tg__pool_run(l->pool, l->count, clear_overflow, &job);
+    return !job.overflow;
 }
 
 static void expand_rows(const pass *job, size_t i, const float *right)
@@ -290,6 +296,18 @@ void tg__lowrank_undo(tg__lowrank *l)
 {
     memset(l->right, 0, l->nright * sizeof *l->right);
     memcpy(l->basis, l->before, l->nright * sizeof *l->basis);
+}
+
+bool tg__lowrank_heal(tg__lowrank *l, bool anyway)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < l->count; i++)
+        n += l->matrix[i].rows * l->matrix[i].cols;
+    if (n == 0 || (!anyway && !tg__state_strays(l->m, n, l->pool)))
+        return false;
+    memset(l->m, 0, n * sizeof *l->m);
+    memset(l->right, 0, l->nright * sizeof *l->right);
+    return true;
 }
 
 double tg__lowrank_residual_norm(const tg__lowrank *l)

@@ -58,12 +58,14 @@ void tg__lowrank_fold(tg__lowrank *l, const float *g, float *p);
 void tg__lowrank_settle(tg__lowrank *l, float *scratch);
 /* left = orthonormalised p (nleft), which is only read */
 void tg__lowrank_agree(tg__lowrank *l, float *p);
-/* right = m^T left */
-void tg__lowrank_project(tg__lowrank *l);
+/* right = m^T left; whether it is in the range of f32: columns that are not become 0. */
+bool tg__lowrank_project(tg__lowrank *l);
 /* out (n of the bucket), where the matrices are, = left basis^T */
 void tg__lowrank_expand(tg__lowrank *l, float *out);
 /* The step is dropped: nothing of m counts as sent, basis is what it was before. */
 void tg__lowrank_undo(tg__lowrank *l);
+/* m = 0, and nothing of it was sent: if `anyway`, or if m strays (tg__state_strays). Whether. */
+bool tg__lowrank_heal(tg__lowrank *l, bool anyway);
 double tg__lowrank_residual_norm(const tg__lowrank *l);
 
 #endif

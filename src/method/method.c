@@ -5,6 +5,7 @@
 #include "kernel/parallel.h"
 #include "method/two_level.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -266,6 +267,29 @@ double tg__method_residual_norm(const tg__method *m)
     return sqrt(stats.sum_sq);
 }
 
+bool tg__state_strays(const float *state, size_t n, tg__pool *pool)
+{
+    return tg__kernel()->abs_max(state, n) > TG__STATE_MOST || !tg__parallel_finite(pool, state, n);
+}
+
+bool tg__feedback_heal(const tg__method *m, bool anyway)
+{
+    const tg__feedback *f = m->feedback;
+    const size_t vectors = f == NULL ? 0 : f->ops->vectors;
+    bool strays = anyway;
+    for (size_t i = 0; i < vectors; i++)
+        strays = strays || tg__state_strays(f->vec[i], m->n, m->setup.pool);
+    for (size_t i = 0; strays && i < vectors; i++)
+        memset(f->vec[i], 0, m->n * sizeof *f->vec[i]);
+    return strays && vectors > 0;
+}
+
+bool tg__method_heal(tg__method *m, bool anyway)
+{
+    const tg__program_ops *program = m->def->program;
+    return program->heal != NULL ? program->heal(m, anyway) : tg__feedback_heal(m, anyway);
+}
+
 static float *pending_of(const tg__method *m)
 {
     return m->feedback == NULL ? NULL : tg__feedback_pending(m->feedback);
@@ -311,7 +335,7 @@ void tg__method_repay(tg__method *m, double eta, const float *owed)
     if (pending == NULL)
         return;
     if (units != NULL && eta > 0 && *units != eta)
-        tg__kernel()->axpy(pending, (float)(eta / *units), owed, m->n);
+        tg__kernel()->axpy(pending, (float)fmin(eta / *units, FLT_MAX), owed, m->n);
     else
         tg__kernel()->add(pending, owed, m->n);
 }

@@ -57,10 +57,15 @@ typedef struct tg__task {
     size_t kept;        /* elements that the frames say something about (see tg__part) */
     size_t coded_bytes; /* frames of this rank's whole vector */
     bool fell_back;     /* coded, but some frame of it is dense */
-    /* [out] by next: what it works with left the range of f32, though g is finite. All ranks are to
-     * be told, by the exchange to launch now at the latest: NONFINITE, as if g were not. */
-    bool overflow;
+    /* [out] what left the range of f32 though g is finite, in words; NULL: nothing. The step is
+     * dropped on all ranks: of what this rank alone can see, begin and next say it, and the
+     * exchange to launch now tells the others, as if g were not finite (of which this rank then
+     * sends zeros); of a sum that all ranks see, the engine says it (x->overflow). */
+    const char *overflow;
 } tg__task;
+
+/* task->overflow of a rank that could not encode: its memory is 0 now. */
+#define TG__FORGOT "this rank's gradient with what it remembers (which starts anew at 0)"
 
 typedef struct tg__method tg__method;
 struct tg__rehearsal;
@@ -81,6 +86,10 @@ typedef struct tg__program_ops {
     /* Some rank's gradient was not finite: take the own decoded payload back into the feedback's
      * pending vector (nothing to do for a task that was nonfinite itself or not coded). */
     tg_status (*undo)(tg__method *m, const tg__task *task);
+    /* After a dropped step. What this rank remembers starts anew at 0 if `anyway`, or if some of it
+     * is beyond TG__STATE_MOST or NaN: whether it did. Called when no begin() of this method runs.
+     * NULL: the feedback's vectors. */
+    bool (*heal)(tg__method *m, bool anyway);
     /* The aggregate counts: what this rank dropped from sums (an exchange with leftover) goes into
      * the feedback's pending vector. Called once for each task that is not undone, when no begin()
      * of this method runs. NULL: nothing is dropped. */
@@ -148,6 +157,14 @@ const tg__exchange_ops *tg__method_exchange(const tg__method *m);
 /* Whether something is kept that was not sent yet; its norm, 0 if nothing is kept. */
 bool tg__method_remembers(const tg__method *m);
 double tg__method_residual_norm(const tg__method *m);
+/* What a rank remembers of an element, at the most, when a step was dropped: so little that norms
+ * of it, summed over TG__WORLD_MAX ranks, stay finite, or one step that left the range of f32 would
+ * make the next ones do so too. */
+#define TG__STATE_MOST 0x1p100f
+/* ops->heal; its part for n floats of state: whether some are beyond TG__STATE_MOST, or NaN. */
+bool tg__method_heal(tg__method *m, bool anyway);
+bool tg__feedback_heal(const tg__method *m, bool anyway); /* of the feedback's vectors alone */
+bool tg__state_strays(const float *state, size_t n, tg__pool *pool);
 /* What undo (`dropped`) or absorb would add to the pending vector for this task, in the units of
  * its rate: owed (n). Nothing changes. And add that later, once. For checkpoints between the two.
  * Errors those of undo */
@@ -165,7 +182,8 @@ void tg__put_zeros(tg__exchange *x);
 TG_NODISCARD tg_status tg__put_values(tg__exchange *x, const float *values, tg__task *task);
 
 /* A pass that does compensate + encode + sent at once, for a pair (feedback, codec); registered in
- * fused.c with the stepwise path as its reference. Same bits in frames and state. */
+ * fused.c with the stepwise path as its reference. Same bits in frames and state. Errors
+ * TG_E_NONFINITE (the compensated vector: frames and state are spoilt), those of encoding */
 typedef tg_status (*tg__fused_fn)(tg__feedback *f, tg_codec *c, const tg_encode_context *ctx,
                                   const float *g, size_t n, tg__part *parts, size_t nparts);
 tg__fused_fn tg__fused_find(const tg__feedback *f, const tg_codec *c); /* NULL: go stepwise */

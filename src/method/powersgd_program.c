@@ -1,5 +1,6 @@
 #include "method/powersgd_program.h"
 #include "base/mem.h"
+#include "kernel/parallel.h"
 #include "method/lowrank.h"
 #include "method/rehearsal.h"
 
@@ -22,6 +23,7 @@ typedef struct program {
     size_t nfirst;
     float *mixed; /* (nfirst) p of the matrices, then the other tensors */
     lane *lanes;
+    bool was_nonfinite; /* the coded task: zeros are sent for it */
 } program;
 
 static lane *lane_of(const tg__method *m, const tg__task *task)
@@ -154,6 +156,12 @@ static tg_status put_products(tg__method *m, tg__task *task)
     program *p = m->impl;
     tg__lowrank_start(&p->low, m->setup.seed, task->step, p->warm);
     tg__lowrank_fold(&p->low, task->g, p->mixed);
+    if (!tg__kernel()->all_finite(p->mixed, p->low.nleft)) { /* so is a sum that holds infinity */
+        (void)tg__lowrank_heal(&p->low, true);
+        task->overflow = TG__FORGOT;
+        p->was_nonfinite = true;
+        return put(m, task, p->first, NULL);
+    }
     gather_others(p, task->g, m->n);
     return put(m, task, p->first, p->mixed);
 }
@@ -165,6 +173,8 @@ static tg_status begin(tg__method *m, tg__task *task, tg__exchange **x_p)
     task->density = 1;
     task->coded_bytes = task->kept = 0;
     task->fell_back = false;
+    if (is_coded(m, task))
+        p->was_nonfinite = task->nonfinite;
     if (!is_coded(m, task)) {
         TG_TRY(put(m, task, l->dense, task->nonfinite ? NULL : task->g));
     } else if (task->nonfinite) {
@@ -189,14 +199,17 @@ static tg_status next(tg__method *m, tg__task *task, tg__exchange **x_p)
         x->ops->result(x, p->mixed);
         scatter_others(p, l->aggregate, m->n);
         tg__lowrank_agree(&p->low, p->mixed);
-        if (!task->nonfinite)
-            tg__lowrank_project(&p->low);
-        TG_TRY(put(m, task, p->second, task->nonfinite ? NULL : p->low.right));
+        if (!p->was_nonfinite && !tg__lowrank_project(&p->low))
+            task->overflow = "the product of what this rank remembers with the factor";
+        TG_TRY(put(m, task, p->second, p->was_nonfinite ? NULL : p->low.right));
         *x_p = p->second;
     } else {
         memcpy(p->low.before, p->low.basis, p->low.nright * sizeof *p->low.basis);
         x->ops->result(x, p->low.basis);
         tg__lowrank_expand(&p->low, l->aggregate);
+        if (tg__state_strays(p->low.basis, p->low.nright, NULL) &&
+            !tg__parallel_finite(m->setup.pool, l->aggregate, m->n)) /* left is orthonormal */
+            task->overflow = "the sum over ranks";
     }
     return TG_OK;
 }
@@ -214,6 +227,11 @@ static tg_status undo(tg__method *m, const tg__task *task)
     return TG_OK;
 }
 
+static bool heal(tg__method *m, bool anyway)
+{
+    return tg__lowrank_heal(&((program *)m->impl)->low, anyway);
+}
+
 static double residual_norm(const tg__method *m)
 {
     return tg__lowrank_residual_norm(&((const program *)m->impl)->low);
@@ -228,6 +246,7 @@ const tg__program_ops tg__powersgd_program = {
     .next = next,
     .aggregate = aggregate,
     .undo = undo,
+    .heal = heal,
     .foresee = foresee,
     .residual_norm = residual_norm,
 };

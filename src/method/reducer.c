@@ -254,11 +254,9 @@ void tg_reducer_destroy(tg_reducer *r)
 
 static tg_status refuse_nonfinite(const tg_reducer *r)
 {
-    if (r->op.task.overflow)
-        return tg_fail(TG_E_NONFINITE,
-                       "the sum over the %d ranks of this rank's node is not finite, though every "
-                       "rank's gradient is",
-                       r->nodes->members);
+    if (r->op.task.overflow != NULL)
+        return tg_fail(TG_E_NONFINITE, "%s is not finite, though the gradient is",
+                       r->op.task.overflow);
     return tg_fail(TG_E_NONFINITE, "a gradient%s is not finite on %s",
                    r->nodes == NULL ? "" : ", or a node's sum of them,",
                    r->op.flags & TG__FLAG_NONFINITE ? "this rank" : "another rank");
@@ -272,6 +270,7 @@ static tg_status conclude(tg_reducer *r, tg_status status)
         const tg__program_ops *program = r->method->def->program;
         if ((r->op.flags | r->op.flags_in) & TG__FLAG_NONFINITE) {
             status = program->undo(r->method, &r->op.task);
+            (void)tg__method_heal(r->method, false);
             if (status == TG_OK)
                 status = refuse_nonfinite(r);
         } else {

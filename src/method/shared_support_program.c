@@ -215,13 +215,17 @@ static tg_status begin_dense(tg__method *m, tg__task *task, lane *l)
     return TG_OK;
 }
 
-/* p of this rank's gradient; NULL if that is not finite. */
-static const float *compensated(const tg__method *m, const tg__task *task)
+/* p of this rank's gradient; NULL if that is not finite, or the memory with it: then all is
+ * forgotten, and all ranks are told. */
+static const float *compensated(tg__method *m, tg__task *task, lane *l)
 {
     const float *p = NULL;
-    if (!task->nonfinite)
-        m->feedback->ops->compensate(m->feedback, task->g, m->n, NULL, &p);
-    return p;
+    if (task->nonfinite || m->feedback->ops->compensate(m->feedback, task->g, m->n, NULL, &p))
+        return p;
+    (void)tg__method_heal(m, true);
+    task->overflow = TG__FORGOT;
+    l->was_nonfinite = true;
+    return NULL;
 }
 
 static tg_status random_begin(tg__method *m, tg__task *task, tg__exchange **x_p)
@@ -234,7 +238,7 @@ static tg_status random_begin(tg__method *m, tg__task *task, tg__exchange **x_p)
         TG_TRY(prepare(m, l, task->step));
         l->count = l->k;
         tg__support_draw(&key, m->n, l->k, p->bits, l->idx);
-        TG_TRY(encode_values(m, task, l, compensated(m, task)));
+        TG_TRY(encode_values(m, task, l, compensated(m, task, l)));
     } else {
         TG_TRY(begin_dense(m, task, l));
     }
@@ -271,7 +275,7 @@ static tg_status leader_begin(tg__method *m, tg__task *task, tg__exchange **x_p)
     l->choosing = task->coded;
     if (task->coded) {
         TG_TRY(prepare(m, l, task->step));
-        TG_TRY(choose(m, task, l, compensated(m, task)));
+        TG_TRY(choose(m, task, l, compensated(m, task, l)));
         for (size_t i = 0; i < l->chosen->nparts; i++)
             task->coded_bytes += l->chosen->parts[i].len;
     } else {
@@ -311,11 +315,13 @@ static tg_status next(tg__method *m, tg__task *task, tg__exchange **x_p)
         read_choice(m, l);
         *x_p = l->coded;
         return encode_values(m, task, l,
-                             task->nonfinite ? NULL : tg__feedback_pending(m->feedback));
+                             l->was_nonfinite ? NULL : tg__feedback_pending(m->feedback));
     }
     l->coded->ops->result(l->coded, l->val);
     if (tg__feedback_pending(m->feedback) == NULL) /* unbiased: what is not sent is lost */
         tg__kernel()->scale(l->val, (float)((double)m->n / (double)l->k), l->k);
+    if (!tg__kernel()->all_finite(l->val, l->k))
+        task->overflow = "the sum over ranks";
     for (size_t i = 0; i < l->count; i++)
         l->aggregate[l->idx[i]] = l->val[i];
     return TG_OK;

@@ -49,6 +49,8 @@ static tg_status take_up(tg__hub *h, tg__op *op)
     tg_clock_work(clock, op->encode_cost_ns);
     if (op->method != NULL)
         TG_TRY(op->method->def->program->begin(op->method, &op->task, &x));
+    if (op->task.overflow != NULL)
+        op->flags_in |= TG__FLAG_NONFINITE;
     int64_t end = tg_now_ns(clock);
     op->encode_ns = end - begin;
     op->begin_ns = end;
@@ -76,7 +78,9 @@ static tg_status advance(tg__hub *h, tg__op *op, bool *done_p)
     tg_clock_work(clock, op->finish_cost_ns);
     if (op->method != NULL)
         TG_TRY(op->method->def->program->next(op->method, &op->task, &x));
-    if (op->task.overflow)
+    if (op->flight.x->overflow && op->task.overflow == NULL)
+        op->task.overflow = "the sum over ranks";
+    if (op->task.overflow != NULL)
         op->flags_in |= TG__FLAG_NONFINITE;
     int64_t took = tg_now_ns(clock) - begin;
     const bool encoded = round == 0 && defers(op);

@@ -39,7 +39,8 @@ static tg_status begin(tg__method *m, tg__task *task, tg__exchange **x_p)
     lane *l = &v->lanes[task->lane];
     task->density = 1;
     task->coded_bytes = task->kept = 0;
-    task->fell_back = task->overflow = false;
+    task->fell_back = false;
+    task->overflow = NULL;
     TG_TRY(tg__put_values(l->up, task->nonfinite ? NULL : task->g, task));
     task->group = &v->members;
     l->stage = UP;
@@ -54,22 +55,22 @@ static void tell(tg__task *task, const tg__task *among)
     task->kept = among->kept;
     task->coded_bytes = among->coded_bytes;
     task->fell_back = among->fell_back;
+    task->overflow = among->overflow;
 }
 
 /* The node's gradient stands: the leader's task among nodes begins. */
 static tg_status begin_among(tg__method *m, tg__task *task, lane *l, tg__exchange **x_p)
 {
     two_level *v = m->impl;
-    tg__stats stats;
     const bool nonfinite = task->nonfinite || task->flagged;
     l->up->ops->result(l->up, l->vector);
-    tg__parallel_copy_stats(m->setup.pool, NULL, l->vector, m->n, &stats);
-    task->overflow = !stats.finite && !nonfinite;
+    if (l->up->overflow && !nonfinite)
+        task->overflow = "the sum over the ranks of this rank's node";
     if (v->scale != 1)
         tg__kernel()->scale(l->vector, v->scale, m->n);
     l->among = *task;
     l->among.g = l->vector;
-    l->among.nonfinite = nonfinite || task->overflow;
+    l->among.nonfinite = nonfinite || task->overflow != NULL;
     TG_TRY(inner_ops(v)->begin(v->inner, &l->among, x_p));
     tell(task, &l->among);
     task->group = &v->leaders;
@@ -124,6 +125,12 @@ static tg_status undo(tg__method *m, const tg__task *task)
 {
     two_level *v = m->impl;
     return v->inner == NULL ? TG_OK : inner_ops(v)->undo(v->inner, &v->lanes[task->lane].among);
+}
+
+static bool heal(tg__method *m, bool anyway)
+{
+    const two_level *v = m->impl;
+    return v->inner != NULL && tg__method_heal(v->inner, anyway);
 }
 
 static void absorb(tg__method *m, const tg__task *task)
@@ -262,6 +269,7 @@ tg_status tg__two_level_init(tg__method *m, const char *text)
                                .next = next,
                                .aggregate = aggregate,
                                .undo = undo,
+                               .heal = heal,
                                .absorb = absorb,
                                .units = units};
     v->def.program = &v->ops;

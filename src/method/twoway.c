@@ -4,7 +4,7 @@
 #include "method/twoway.h"
 #include "base/mem.h"
 #include "codec/strips.h"
-#include "kernel/kernel.h"
+#include "kernel/parallel.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,9 +18,10 @@ struct tg__twoway {
     size_t nsegments;
 };
 
-static tg_status recode(void *arg, const float *mean, uint8_t *frame, size_t cap, size_t *len_p)
+static tg_status recode(tg__exchange *x, const float *mean, uint8_t *frame, size_t cap,
+                        size_t *len_p)
 {
-    tg__twoway *t = arg;
+    tg__twoway *t = x->recode_arg;
     tg_encode_context ctx = {
         .struct_size = sizeof ctx, .segments = t->segments, .nsegments = t->nsegments};
     tg__part part = {.dst = frame, .cap = cap, .lo = 0, .hi = t->n};
@@ -32,7 +33,12 @@ static tg_status recode(void *arg, const float *mean, uint8_t *frame, size_t cap
         *len_p = part.len;
         return TG_OK;
     }
-    tg__kernel()->add(t->owner, mean, t->n);
+    if (!tg__parallel_add_finite(NULL, t->owner, mean, t->n)) {
+        x->overflow = true;
+        tg__part_zero(&part, t->codec->ops->wire_id);
+        *len_p = part.len;
+        return TG_OK;
+    }
     TG_TRY(tg__codec_encode(t->codec, &ctx, t->owner, t->n, &part, 1, &view));
     tg__kernel()->sub(t->owner, view.dense, t->n);
     *len_p = part.len;
@@ -137,6 +143,12 @@ void tg__twoway_rest(tg__twoway *t, bool rests)
 {
     if (t)
         t->rests = rests;
+}
+
+float *tg__twoway_memory(tg__twoway *t, size_t *n_p)
+{
+    *n_p = t ? t->n : 0;
+    return t ? t->owner : NULL;
 }
 
 void tg__twoway_undo(tg__twoway *t)

@@ -18,6 +18,8 @@ void tg__twoway_destroy(tg__twoway *t); /* NULL is fine; not the slot */
 /* Whether the coming step changes no parameters: then the owner sends zeros and keeps what it has.
  * NULL is fine */
 void tg__twoway_rest(tg__twoway *t, bool rests);
+/* The owner's residual (*n_p elements); NULL: there is none. t NULL is fine */
+float *tg__twoway_memory(tg__twoway *t, size_t *n_p);
 /* The step was dropped: the owner's residual is what it was before the step. NULL is fine */
 void tg__twoway_undo(tg__twoway *t);
 /* Multiply the owner's residual. NULL is fine */

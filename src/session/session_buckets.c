@@ -278,12 +278,12 @@ static bool is_separable(const tg_session *s)
     return s->strategy->ops->by_bucket && !s->optimizer->needs_all;
 }
 
-/* All ranks are to fail in the same step, so with nodes, whose sums may leave f32's range in any
- * bucket, they wait for all buckets if that is an error. */
+/* All ranks are to fail in the same step: sums may leave f32's range in any bucket, so they wait
+ * for all buckets if that is an error. */
 static bool may_be_early(const tg_session *s)
 {
     return s->separable && s->config.overlap == TG_OVERLAP_FULL &&
-           (s->nodes == NULL || s->config.on_nonfinite != TG_NONFINITE_FAIL);
+           s->config.on_nonfinite != TG_NONFINITE_FAIL;
 }
 
 tg_status tg__session_layout(tg_session *s)

@@ -6,9 +6,10 @@
  * its parameters are needed or its gradients are complete again. If somebody did, all are waited
  * for, and dropped together.
  *
- * A sum over a node that leaves f32's range is known only when its bucket is exchanged, maybe after
- * others were applied. So where buckets are separable it is dropped alone, whatever the overlap,
- * which ranks may differ in; but if it is the bucket that closes the step, all are. */
+ * A sum that leaves f32's range, over ranks, over a node, or of a gradient and what is remembered,
+ * is known only when its bucket is exchanged, maybe after others were applied. So where buckets are
+ * separable it is dropped alone, whatever the overlap, which ranks may differ in; but if it is the
+ * bucket that closes the step, all are. */
 #include "session/session_impl.h"
 
 /* The undelivered exchange submitted first, of those due. */
@@ -92,7 +93,8 @@ static bool step_flagged(const tg_session *s, uint64_t of_step)
 /* All ranks are to hear of it: none may leave while others wait for what it has begun. */
 static tg_status refuse(tg_session *s, uint64_t of_step)
 {
-    bool own = false, sum = false;
+    bool own = false;
+    const char *overflow = NULL;
     for (size_t b = 0; b < s->nbuckets; b++)
         for (size_t l = 0; l < s->lanes; l++)
             if (s->bucket[b].lane[l].waiting && !s->bucket[b].lane[l].loaded)
@@ -102,14 +104,35 @@ static tg_status refuse(tg_session *s, uint64_t of_step)
             const lane_op *o = &s->bucket[b].lane[l];
             const bool meant = o->waiting && o->op.step == of_step;
             own = own || (meant && o->op.flags & TG__FLAG_NONFINITE);
-            sum = sum || (meant && o->op.task.overflow);
+            if (meant && overflow == NULL)
+                overflow = o->op.task.overflow;
         }
-    return tg_fail(TG_E_NONFINITE, "step %llu: some rank's gradient%s is not finite%s",
-                   (unsigned long long)of_step,
-                   s->nodes == NULL ? "" : ", or a node's sum of them,",
-                   own   ? " (this rank's is)"
-                   : sum ? " (the sum over this rank's node is)"
-                         : "");
+    if (!own && overflow != NULL)
+        return tg_fail(TG_E_NONFINITE, "step %llu: %s is not finite, though the gradient is",
+                       (unsigned long long)of_step, overflow);
+    return tg_fail(TG_E_NONFINITE,
+                   "step %llu: some rank's gradient, or a sum of it, is not finite%s",
+                   (unsigned long long)of_step, own ? " (this rank's is)" : "");
+}
+
+/* After a bucket's part of a step was dropped: what is remembered must not make the next one leave
+ * the range of f32 again. A program of several rounds uses its memory until it is done. */
+static tg_status heal(tg_session *s, const lane_op *o)
+{
+    const bucket *b = &s->bucket[o->op.bucket];
+    const unsigned long long step = o->op.step;
+    for (size_t l = 0; b->method->def->program->rounds > 1 && l < s->lanes; l++)
+        if (!b->lane[l].loaded)
+            TG_TRY(tg__engine_wait(s->engine, &b->lane[l].op));
+    if (o->op.task.overflow != NULL)
+        tg_log(TG_LOG_WARN, "rank %d: step %llu, bucket %u is dropped: %s is not finite",
+               s->transport->rank, step, o->op.bucket, o->op.task.overflow);
+    if (tg__method_heal(b->method, false))
+        tg_log(TG_LOG_WARN,
+               "rank %d: step %llu, bucket %u: what is remembered of dropped gradients is too "
+               "large to be sent again: it starts anew at 0",
+               s->transport->rank, step, o->op.bucket);
+    return TG_OK;
 }
 
 /* What a checkpoint said. */
@@ -139,6 +162,8 @@ static tg_status drop(tg_session *s, uint64_t of_step, const lane_op *only)
             if (!o->undone)
                 TG_TRY(s->bucket[b].method->def->program->undo(s->bucket[b].method, &o->op.task));
             repay(s, o);
+            if (!alone)
+                TG_TRY(heal(s, o));
             o->waiting = false;
             const tg__result dropped = {
                 .of_step = of_step, .bucket = (uint32_t)b, .tag = o->tag, .lr = o->lr};

@@ -1,0 +1,190 @@
+/* Finite gradients that a sum over ranks, or what a rank remembers, cannot hold: with every method
+ * and every strategy, under both policies. All ranks do the same, no parameter becomes infinite,
+ * and under SKIP the run goes on to its end. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include "method/method.h"
+#include "session_fixture.h"
+
+enum { WORLD = 3, STEPS = 16, HUGE_STEP = 5 };
+
+static fixture_result result[WORLD];
+
+static void check_finite(const fixture_job *job, int r)
+{
+    for (size_t i = 0; i < FIXTURE_N; i++)
+        if (!isfinite(result[r].w[i]))
+            fail_msg("%s, %s: rank %d: parameter %zu is %g", job->method, job->strategy, r, i,
+                     (double)result[r].w[i]);
+}
+
+/* Whether a method is refused, as some are by some strategies. */
+static bool refused(void)
+{
+    return result[0].steps == 0 &&
+           (result[0].status == TG_E_SPEC || result[0].status == TG_E_UNSUPPORTED);
+}
+
+static void skips(fixture_job *job)
+{
+    job->on_nonfinite = TG_NONFINITE_SKIP;
+    fixture_run(job, result);
+    for (int r = 0; r < job->world && !refused(); r++) {
+        if (result[r].status != TG_OK)
+            fail_msg("%s, %s: rank %d: %s", job->method, job->strategy, r, result[r].error);
+        check_finite(job, r);
+        if (result[r].hash != result[0].hash && strncmp(job->strategy, "gossip", 6) != 0)
+            fail_msg("%s, %s: rank %d: other parameters", job->method, job->strategy, r);
+    }
+}
+
+static void fails(fixture_job *job)
+{
+    job->on_nonfinite = TG_NONFINITE_FAIL;
+    fixture_run(job, result);
+    for (int r = 0; r < job->world && !refused(); r++)
+        if (result[r].status != result[0].status || result[r].steps != result[0].steps ||
+            (result[r].status != TG_OK && result[r].status != TG_E_NONFINITE))
+            fail_msg("%s, %s: rank %d: %d after %d steps: \"%s\"; rank 0: %d after %d: \"%s\"",
+                     job->method, job->strategy, r, result[r].status, (int)result[r].steps,
+                     result[r].error, result[0].status, (int)result[0].steps, result[0].error);
+}
+
+static fixture_job job_of(const char *method, const char *strategy)
+{
+    fixture_job job = fixture_defaults();
+    job.method = method;
+    job.strategy = strategy;
+    job.world = WORLD;
+    job.steps = STEPS;
+    job.huge_ranks = (1u << WORLD) - 1;
+    job.huge_step = HUGE_STEP;
+    job.huge_all = true;
+    return job;
+}
+
+/* All ranks' gradients are huge once; three times in a row; one rank's are. */
+static void drive(fixture_job *job)
+{
+    skips(job);
+    job->huge_steps = 2;
+    skips(job);
+    fails(job);
+    job->huge_ranks = 2;
+    skips(job);
+    fails(job);
+}
+
+static bool has_key(const tg__method_def *def, const char *name)
+{
+    for (const tg_key *key = def->entry.keys; key->name != NULL; key++)
+        if (strcmp(key->name, name) == 0)
+            return true;
+    return false;
+}
+
+static void test_every_method(void **state)
+{
+    size_t count;
+    const tg__method_def *const *methods = tg__methods(&count);
+    (void)state;
+    for (size_t i = 0; i < count; i++) {
+        char method[96];
+        snprintf(method, sizeof method, "%s%s", methods[i]->entry.name,
+                 has_key(methods[i], "warmup") ? ":warmup=0" : "");
+        fixture_job job = job_of(method, "ssgd");
+        drive(&job);
+        job = job_of(method, "ssgd");
+        job.bucket_bytes = 1400;
+        job.overlap = i % 2 == 0 ? TG_OVERLAP_FULL : TG_OVERLAP_BACKWARD;
+        job.driver = i % 3 == 0 ? TG_DRIVER_INLINE : TG_DRIVER_THREAD;
+        drive(&job);
+    }
+}
+
+/* Each strategy so that all it does happens in these few steps. */
+static const char *const strategies[] = {"ssgd",
+                                         "od:warmup=2",
+                                         "cd:k=2,warmup=2",
+                                         "pipe:width=3",
+                                         "dga:delay=3",
+                                         "local:every=3,after=2",
+                                         "fedavg:every=3,clients=0.67",
+                                         "diloco:every=3",
+                                         "streaming:every=4,overlap=2",
+                                         "eager:every=3",
+                                         "sparseloco:every=3",
+                                         "demo",
+                                         "gossip:mean=4"};
+
+static void test_the_list_of_strategies_is_whole(void **state)
+{
+    size_t count, found = 0;
+    const tg_entry *const *entries = tg_registry_entries(TG_KIND_STRATEGY, &count);
+    (void)state;
+    for (size_t i = 0; i < count; i++)
+        for (size_t k = 0; k < sizeof strategies / sizeof *strategies; k++) {
+            const size_t len = strcspn(strategies[k], ":");
+            found += strlen(entries[i]->name) == len &&
+                     strncmp(strategies[k], entries[i]->name, len) == 0;
+        }
+    assert_int_equal(found, count);
+}
+
+static void test_every_strategy(void **state)
+{
+    static const char *const methods[] = {"dense", "topk:density=0.05", "int8", "powersgd:rank=2"};
+    (void)state;
+    for (size_t i = 0; i < sizeof strategies / sizeof *strategies; i++)
+        for (size_t m = 0; m < sizeof methods / sizeof *methods; m++) {
+            fixture_job job = job_of(methods[m], strategies[i]);
+            drive(&job);
+        }
+}
+
+/* Two means of 3e38 are one, but their sum is not finite: the step counts as skipped on all ranks,
+ * and the parameters are what they were. */
+static void test_a_sum_is_skipped(void **state)
+{
+    (void)state;
+    fixture_job job = job_of("dense", "ssgd");
+    skips(&job);
+    for (int r = 0; r < WORLD; r++) {
+        assert_true(result[r].skipped == 1 && result[r].info[HUGE_STEP].skipped);
+        assert_memory_equal(result[r].trail[HUGE_STEP], result[r].trail[HUGE_STEP - 1],
+                            sizeof result[r].w);
+    }
+    fails(&job);
+    assert_int_equal(result[0].status, TG_E_NONFINITE);
+    assert_non_null(strstr(result[1].error, "step 5: the sum over ranks is not finite"));
+}
+
+/* A rate that changes by orders of magnitude takes the residual with it. */
+static void test_rescaled_beyond_the_range(void **state)
+{
+    static const char *const methods[] = {"efsign:rescale=yes", "2bit:rescale=yes",
+                                          "1bit:rescale=yes,twoway=yes", "topk:rescale=yes"};
+    (void)state;
+    for (size_t m = 0; m < sizeof methods / sizeof *methods; m++) {
+        fixture_job job = job_of(methods[m], "ssgd");
+        job.huge_ranks = 0;
+        job.soar_at = HUGE_STEP;
+        skips(&job);
+        fails(&job);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_sum_is_skipped),
+        cmocka_unit_test(test_rescaled_beyond_the_range),
+        cmocka_unit_test(test_every_method),
+        cmocka_unit_test(test_the_list_of_strategies_is_whole),
+        cmocka_unit_test(test_every_strategy),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
