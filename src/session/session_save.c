@@ -209,7 +209,8 @@ tg_status tg_session_save(tg_session *s, const char *dir, const void *extra, siz
         return tg__session_failed(s, status);
     tg__weights_mark mark;
     TG_TRY(tg__agree(s->engine, write_weights(s, dir, write_own(s, dir, extra, len), &mark)));
-    status = s->transport->rank == 0 ? tg__ckpt_dir_commit(dir, s->t, &mark) : TG_OK;
+    status =
+        s->transport->rank == 0 ? tg__ckpt_dir_commit(dir, s->t, s->transport->size, &mark) : TG_OK;
     status = tg__agree(s->engine, status);
     tg__session_round_goes_on(s);
     return status;

@@ -328,6 +328,36 @@ static void drop(const char *dir, const char *name)
         tg_log(TG_LOG_WARN, "cannot remove old checkpoint %s: %s", path, strerror(errno));
 }
 
+/* Whether a file in a step's folder is none of a checkpoint of so many ranks, though it has the
+ * name of a rank's. */
+static bool is_stray(const char *name, int ranks)
+{
+    char own[32];
+    if (strncmp(name, "rank-", 5) != 0)
+        return false;
+    const long rank = strtol(name + 5, NULL, 10);
+    if (rank < 0 || rank >= ranks)
+        return true;
+    snprintf(own, sizeof own, "rank-%04ld.tg", rank);
+    return strcmp(name, own) != 0;
+}
+
+/* What a save that failed left in tmp, of more ranks than these: whoever resumes with as many would
+ * take it for a part of this checkpoint. */
+static tg_status remove_strays(const char *tmp, int ranks)
+{
+    tg_status status = TG_OK;
+    DIR *d = opendir(tmp);
+    if (!d)
+        return tg_fail(TG_E_IO, "cannot open checkpoint folder %s: %s", tmp, strerror(errno));
+    for (struct dirent *e; status == TG_OK && (e = readdir(d)) != NULL;)
+        if (is_stray(e->d_name, ranks) && unlinkat(dirfd(d), e->d_name, 0) != 0)
+            status = tg_fail(TG_E_IO, "cannot remove %s/%s, which an unfinished save left: %s", tmp,
+                             e->d_name, strerror(errno));
+    closedir(d);
+    return status;
+}
+
 /* After the commit of `step`, the newest: drop what is older than the last two and what was left
  * aside. */
 static void prune(const char *dir, uint64_t step)
@@ -348,12 +378,14 @@ static void prune(const char *dir, uint64_t step)
     closedir(d);
 }
 
-tg_status tg__ckpt_dir_commit(const char *dir, uint64_t step, const tg__weights_mark *mark)
+tg_status tg__ckpt_dir_commit(const char *dir, uint64_t step, int ranks,
+                              const tg__weights_mark *mark)
 {
     char tmp[4096], path[4096], old[4096];
     TG_TRY(step_path(dir, step, ".tmp", tmp, sizeof tmp));
     TG_TRY(step_path(dir, step, ".old", old, sizeof old));
     TG_TRY(step_path(dir, step, "", path, sizeof path));
+    TG_TRY(remove_strays(tmp, ranks));
     TG_TRY(write_commit(tmp, step, mark));
     TG_TRY(sync_dir(tmp));
     TG_TRY(put_in_place(tmp, path, old));

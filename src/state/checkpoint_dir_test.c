@@ -55,7 +55,7 @@ static void prepare(uint64_t step, const char *text)
 static void save(uint64_t step, const char *text)
 {
     prepare(step, text);
-    if (tg__ckpt_dir_commit(dir, step, &weights) != TG_OK)
+    if (tg__ckpt_dir_commit(dir, step, 2, &weights) != TG_OK)
         fail_msg("%s", tg_error());
 }
 
@@ -119,7 +119,7 @@ static void links_in_the_place_of_ours_are_refused(void **state)
         if (status == TG_OK)
             status = tg__ckpt_dir_weights_aside(dir, 6, weights_path, sizeof weights_path);
         if (status == TG_OK)
-            status = tg__ckpt_dir_commit(dir, 6, &weights);
+            status = tg__ckpt_dir_commit(dir, 6, 2, &weights);
         assert_int_equal(status, strstr(names[i], ".tmp") ? TG_OK : TG_E_IO);
         assert_int_not_equal(access(target, F_OK), 0);
         char command[512];
@@ -148,6 +148,48 @@ static void a_crash_leaves_the_last_one(void **state)
     char mark[256];
     snprintf(mark, sizeof mark, "%s/step-000000000007/COMMIT", dir);
     assert_int_equal(unlink(mark), 0);
+    assert_latest(5);
+}
+
+static void touch(const char *name)
+{
+    char path[256];
+    snprintf(path, sizeof path, "%s/%s", dir, name);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fclose(file);
+}
+
+/* A save by more ranks crashed: what it left must not become a part of a later one by fewer. */
+static void a_crash_of_more_ranks_leaves_nothing(void **state)
+{
+    (void)state;
+    prepare(5, "half");
+    static const char *const strays[] = {"rank-0002.tg", "rank-0003.tg", "rank-0003.tg.tmp",
+                                         "rank-0001.tg.tmp", "rank-9999.tg"};
+    char name[64];
+    for (size_t i = 0; i < TG__COUNT(strays); i++) {
+        snprintf(name, sizeof name, "step-000000000005.tmp/%s", strays[i]);
+        touch(name);
+    }
+    touch("step-000000000005.tmp/mine.txt");
+    save(5, "five");
+    assert_latest(5);
+    for (size_t i = 0; i < TG__COUNT(strays); i++) {
+        snprintf(name, sizeof name, "step-000000000005/%s", strays[i]);
+        if (exists(name))
+            fail_msg("%s was committed", name);
+    }
+    assert_true(exists("step-000000000005/rank-0000.tg"));
+    assert_true(exists("step-000000000005/rank-0001.tg"));
+    assert_true(exists("step-000000000005/mine.txt"));
+    /* What cannot be removed stops the commit, and the one before stays. */
+    char path[256];
+    prepare(6, "six");
+    snprintf(path, sizeof path, "%s/step-000000000006.tmp/rank-0002.tg", dir);
+    assert_int_equal(mkdir(path, 0700), 0);
+    assert_int_equal(tg__ckpt_dir_commit(dir, 6, 2, &weights), TG_E_IO);
+    assert_non_null(strstr(tg_error(), "rank-0002.tg, which an unfinished save left"));
     assert_latest(5);
 }
 
@@ -254,7 +296,7 @@ static void arguments_are_checked(void **state)
     assert_int_equal(tg__ckpt_dir_prepare(dir, 1, 1, path, 20), TG_E_SPACE);
     assert_int_equal(tg__ckpt_dir_path(dir, 1, 1, path, 20), TG_E_SPACE);
     assert_int_equal(tg__ckpt_dir_prepare("/proc/nowhere", 1, 1, path, sizeof path), TG_E_IO);
-    assert_int_equal(tg__ckpt_dir_commit(dir, 1, &weights), TG_E_IO); /* nothing was prepared */
+    assert_int_equal(tg__ckpt_dir_commit(dir, 1, 2, &weights), TG_E_IO); /* nothing was prepared */
 }
 
 #define IN_ROOT(f) cmocka_unit_test_setup_teardown(f, make_root, remove_root)
@@ -262,10 +304,15 @@ static void arguments_are_checked(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        IN_ROOT(keeps_the_newest_two),      IN_ROOT(a_crash_leaves_the_last_one),
-        IN_ROOT(the_same_step_is_replaced), IN_ROOT(another_runs_folder_is_refused),
-        IN_ROOT(other_files_stay),          IN_ROOT(the_mark_is_read_strictly),
-        IN_ROOT(arguments_are_checked),     IN_ROOT(links_in_the_place_of_ours_are_refused),
+        IN_ROOT(keeps_the_newest_two),
+        IN_ROOT(a_crash_leaves_the_last_one),
+        IN_ROOT(the_same_step_is_replaced),
+        IN_ROOT(another_runs_folder_is_refused),
+        IN_ROOT(other_files_stay),
+        IN_ROOT(the_mark_is_read_strictly),
+        IN_ROOT(arguments_are_checked),
+        IN_ROOT(links_in_the_place_of_ours_are_refused),
+        IN_ROOT(a_crash_of_more_ranks_leaves_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -115,10 +115,11 @@ TG_NODISCARD tg_status tg__ckpt_dir_prepare(const char *dir, uint64_t step, int 
 /* DIR/step-N.tmp/model.safetensors to write to, when some rank has prepared. Errors as above */
 TG_NODISCARD tg_status tg__ckpt_dir_weights_aside(const char *dir, uint64_t step, char *path,
                                                   size_t cap);
-/* By one rank when all have written: COMMIT, rename, sync, then drop all but the newest two and
- * what crashed saves left. A committed checkpoint of the same step is replaced. mark: of the
- * weights. Errors TG_E_ARG, TG_E_SPACE, TG_E_IO; trouble in dropping old ones is only logged */
-TG_NODISCARD tg_status tg__ckpt_dir_commit(const char *dir, uint64_t step,
+/* By one rank when all `ranks` have written: remove other ranks' files that a crashed save of this
+ * step left, COMMIT, rename, sync, then drop all but the newest two and what other crashed saves
+ * left. A committed checkpoint of the same step is replaced. mark: of the weights. Errors TG_E_ARG,
+ * TG_E_SPACE, TG_E_IO; trouble in dropping old ones is only logged */
+TG_NODISCARD tg_status tg__ckpt_dir_commit(const char *dir, uint64_t step, int ranks,
                                            const struct tg__weights_mark *mark);
 /* The newest committed step in dir.
  * Errors TG_E_IO (no such directory, or none committed: names what was found) */

@@ -339,7 +339,7 @@ static void checkpoints_are_compared_with_their_mark(void **state)
     assert_int_equal(tg__ckpt_dir_prepare(dir, 3, 0, aside, sizeof aside), TG_OK);
     assert_int_equal(tg__ckpt_dir_weights_aside(dir, 3, path, sizeof path), TG_OK);
     const tg__weights_mark mark = write_file();
-    assert_int_equal(tg__ckpt_dir_commit(dir, 3, &mark), TG_OK);
+    assert_int_equal(tg__ckpt_dir_commit(dir, 3, 1, &mark), TG_OK);
     assert_int_equal(tg__ckpt_dir_weights(dir, 3, path, sizeof path), TG_OK);
     tg_weights *f;
     assert_int_equal(tg_weights_open_newest(dir, &f), TG_OK);
