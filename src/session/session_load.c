@@ -253,7 +253,7 @@ static tg_status get_all(tg_session *s, tg__ckpt_reader *r, const tg_weights *w)
             (unsigned long long)c.steps_per_epoch, (unsigned long long)s->config.steps_per_epoch);
     for (size_t i = 0; i < s->ntensors; i++) { /* all of them are checked before any is changed */
         char name[512];
-        if (tg__session_is_global(s, &s->tensor[i]))
+        if (!tg__session_is_own(s, &s->tensor[i]))
             continue;
         snprintf(name, sizeof name, "param/%.480s", s->tensor[i].name);
         TG_TRY(tg__ckpt_get(r, name, s->tensor[i].n * sizeof(float), &bytes, &len));
@@ -266,7 +266,7 @@ static tg_status get_all(tg_session *s, tg__ckpt_reader *r, const tg_weights *w)
     TG_TRY(tg__session_read_weights(s, w));
     for (size_t i = 0; i < s->ntensors; i++) {
         char name[512];
-        if (tg__session_is_global(s, &s->tensor[i]))
+        if (!tg__session_is_own(s, &s->tensor[i]))
             continue;
         snprintf(name, sizeof name, "param/%.480s", s->tensor[i].name);
         TG_TRY(tg__ckpt_get(r, name, s->tensor[i].n * sizeof(float), &bytes, &len));

@@ -1,5 +1,5 @@
 /* Checkpoints: every slot, the caller's parameters, counters, and what is in flight, finished but
- * unapplied. Parameters that are the global ones are not in the ranks' files: they are in
+ * unapplied. Parameters that are the same on all ranks are not in the ranks' files: they are in
  * model.safetensors, once. */
 #include "session/session_impl.h"
 #include "base/arg.h"
@@ -152,7 +152,7 @@ static tg_status put_all(tg_session *s, tg__ckpt_writer *w, const void *extra, s
     TG_TRY(tg__session_put_length(s, w));
     for (size_t i = 0; i < s->ntensors; i++) {
         char name[512];
-        if (tg__session_is_global(s, &s->tensor[i]))
+        if (!tg__session_is_own(s, &s->tensor[i]))
             continue;
         snprintf(name, sizeof name, "param/%.480s", s->tensor[i].name);
         TG_TRY(tg__ckpt_put(w, name, s->tensor[i].param, s->tensor[i].n * sizeof(float)));

@@ -104,6 +104,44 @@ static void test_same_bits_and_resume(void **state)
     assert_int_equal(rmdir(dir), 0);
 }
 
+/* With exchange=none each rank's weights are its own: each goes on with them, and not with rank
+ * 0's.
+ */
+static void test_resume_apart(void **state)
+{
+    (void)state;
+    static const char *const each[] = {"ssgd",          "od:warmup=2", "cd:k=3,warmup=2",
+                                       "pipe:width=3",  "dga:delay=3", "local:every=3",
+                                       "diloco:every=3"};
+    static const char *const none[] = {"dense:exchange=none", "topk:density=0.1,exchange=none"};
+    static fixture_result whole[2];
+    char dir[] = "/tmp/telegrad-apart-XXXXXX", command[64];
+    assert_non_null(mkdtemp(dir));
+    for (size_t i = 0; i < 2 * sizeof each / sizeof *each; i++) {
+        fixture_job job = fixture_defaults();
+        job.method = none[i % 2];
+        job.strategy = each[i / 2];
+        job.optimizer = "sgd:lr=0.25,momentum=0.5";
+        job.world = 2;
+        job.save_dir = dir;
+        job.save_at = 7;
+        fixture_run(&job, whole);
+        job.save_dir = NULL;
+        job.load_dir = dir;
+        fixture_run(&job, result);
+        assert_memory_not_equal(whole[0].w, whole[1].w, sizeof whole[0].w);
+        for (int r = 0; r < 2; r++) {
+            if (whole[r].status != TG_OK || result[r].status != TG_OK)
+                fail_msg("%s: %s%s", job.strategy, whole[r].error, result[r].error);
+            if (memcmp(result[r].w, whole[r].w, sizeof whole[r].w) != 0)
+                fail_msg("%s, %s: rank %d ends elsewhere", job.method, job.strategy, r);
+        }
+        snprintf(command, sizeof command, "rm -r %s/*", dir);
+        assert_int_equal(system(command), 0);
+    }
+    assert_int_equal(rmdir(dir), 0);
+}
+
 /* One coded exchange at a time, beside which the optimizer's state is averaged as it is. */
 static void test_state_beside_one_lane(void **state)
 {
@@ -317,6 +355,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_same_bits_and_resume),
+        cmocka_unit_test(test_resume_apart),
         cmocka_unit_test(test_state_beside_one_lane),
         cmocka_unit_test(test_state_changes_nothing_else),
         cmocka_unit_test(test_sparseloco_limits),

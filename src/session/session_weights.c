@@ -18,6 +18,13 @@ bool tg__session_is_global(const tg_session *s, const tensor *t)
            s->strategy->ops->global(s->strategy, t->trained) == t->param;
 }
 
+bool tg__session_is_own(const tg_session *s, const tensor *t)
+{
+    const tg_spec *spec = tg__rules_default(&s->rules)->spec; /* alike in all, as rules.c says */
+    return !tg__session_is_global(s, t) ||
+           (s->transport->size > 1 && strcmp(tg_spec_word(spec, "exchange"), "none") == 0);
+}
+
 static tg_weights_tensor described(const tensor *t)
 {
     return (tg_weights_tensor){t->name, t->shape, t->ndim, t->param};

@@ -7,6 +7,9 @@
 
 /* Whether the caller's array holds the global weights of t, and not this rank's own. */
 bool tg__session_is_global(const tg_session *s, const tensor *t);
+/* Whether t differs from rank to rank, so that each rank's file holds it: what is not global, and
+ * with exchange=none everything. */
+bool tg__session_is_own(const tg_session *s, const tensor *t);
 /* All tensors into the checkpoint under way in dir, by one rank, during an evaluation. Errors
  * TG_E_IO, TG_E_ARG (names), TG_E_NOMEM */
 TG_NODISCARD tg_status tg__session_write_weights(const tg_session *s, const char *dir,
