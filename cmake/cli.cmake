@@ -54,7 +54,7 @@ else()
 endif()
 find_package(Threads REQUIRED)
 pkg_check_modules(CMOCKA REQUIRED IMPORTED_TARGET cmocka)
-add_executable(cli_parts_test src/cli/cli_parts_test.c src/cli/advise_fit.c src/cli/format.c src/cli/table.c
+add_executable(cli_parts_test src/cli/cli_parts_test.c src/cli/advise_fit.c src/cli/format.c src/cli/heartbeat.c src/cli/table.c
     src/cli/window.c)
 target_link_libraries(cli_parts_test PRIVATE tg_flags PkgConfig::CMOCKA Threads::Threads m)
 add_test(NAME cli_parts_test COMMAND cli_parts_test)

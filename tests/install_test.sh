@@ -11,7 +11,7 @@ lib=$(dirname "$(find "$dir/usr" -name telegrad.pc)")
 export PKG_CONFIG_PATH="$lib" LD_LIBRARY_PATH="$(dirname "$lib")"
 cd "$dir"
 
-cc -std=c17 -Wall -Wextra -Werror "$root/examples/codec.c" $(pkg-config --cflags --libs telegrad) -lm -o codec
+cc -std=c17 -Wall -Wextra -Werror "$root/examples/codec.c" $(pkg-config --cflags --libs telegrad) -o codec
 ./codec | grep -q '^40000 bytes became [0-9]*$'
 echo "C by pkg-config: $(./codec)"
 
@@ -31,7 +31,7 @@ cmake --build fp >/dev/null
 echo "C by find_package: $(./fp/codec)"
 
 cc -std=c17 -Wall -Wextra -Werror "$root/examples/sockets.c" "$root/examples/socket_transport.c" $(pkg-config --cflags --libs telegrad) \
-    -lm -o sockets
+    -o sockets
 port=$((20000 + $$ % 10000))
 addresses="127.0.0.1:$port 127.0.0.1:$((port + 1)) 127.0.0.1:$((port + 2))"
 for rank in 0 1 2; do ./sockets $rank $addresses >sockets.$rank & done
@@ -49,10 +49,10 @@ fi
 if [ "$mpi" = mpi ]; then
     mpicc=$(command -v mpicc.openmpi || command -v mpicc)
     mpirun=$(command -v mpirun.openmpi || command -v mpirun)
-    $mpicc -std=c17 -Wall "$root/examples/reduce.c" $(pkg-config --cflags --libs telegrad-mpi) -lm -o reduce
+    $mpicc -std=c17 -Wall "$root/examples/reduce.c" $(pkg-config --cflags --libs telegrad-mpi) -o reduce
     $mpirun -n 3 --bind-to none ./reduce | tee reduce.txt
     grep -q 'times fewer bytes' reduce.txt
-    $mpicc -std=c17 -Wall "$root/examples/session.c" $(pkg-config --cflags --libs telegrad-mpi) -lm -o session
+    $mpicc -std=c17 -Wall "$root/examples/session.c" $(pkg-config --cflags --libs telegrad-mpi) -o session
     $mpirun -n 3 --bind-to none ./session | tee session.txt
     [ "$(grep '^rank' session.txt | cut -d' ' -f4 | sort -u | wc -l)" = 1 ] # one hash on all ranks
     awk '/^step 100/ { first = $4 + 0 } /^step 300/ { last = $4 + 0 } END { exit !(last > 0 && last < 0.8 * first) }' session.txt

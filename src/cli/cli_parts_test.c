@@ -5,11 +5,13 @@
 #include <cmocka.h>
 #include "cli/advise_fit.h"
 #include "cli/format.h"
+#include "cli/heartbeat.h"
 #include "cli/table.h"
 #include "cli/window.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 static void test_bytes(void **state)
 {
@@ -253,6 +255,31 @@ static void test_fit(void **state)
     assert_true(alpha == 0 && beta > 0);
 }
 
+static void test_heartbeat(void **state)
+{
+    (void)state;
+    const int64_t second = 1000000000;
+    struct heartbeat h = {.told_ns = 5 * second};
+    assert_false(heartbeat_due(&h, 34 * second, true)); /* a short epoch */
+    assert_false(heartbeat_due(&h, 64 * second, false));
+    assert_true(heartbeat_due(&h, 65 * second, false)); /* after a minute */
+    assert_false(heartbeat_due(&h, 66 * second, false));
+    assert_false(heartbeat_due(&h, 94 * second, true));
+    assert_true(heartbeat_due(&h, 95 * second, true)); /* an epoch that took half of one */
+    assert_false(heartbeat_due(&h, 154 * second, false));
+    char line[160];
+    heartbeat_line(line, sizeof line, 0, 40, 400, 20, 0.5, 1e6);
+    assert_string_equal(line,
+                        "step 40 of 400 (10 %): 2.0 steps/s, loss 0.5000, sent 1.00 MB, 3:00 left");
+    heartbeat_line(line, sizeof line, 30, 40, 400, 20, 0.5, 1e6); /* a run that was resumed */
+    assert_non_null(strstr(line, ": 0.5 steps/s"));
+    heartbeat_line(line, 12, 0, 40, 400, 20, 0.5, 1e6);
+    assert_string_equal(line, "step 40 of ");
+    heartbeat_line(line, sizeof line, 0, 0, 0, 0, 0.5, 0); /* nothing known: no time left, no NaN */
+    assert_null(strstr(line, "left"));
+    assert_null(strstr(line, "nan"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -261,7 +288,7 @@ int main(void)
         cmocka_unit_test(test_table_rest), cmocka_unit_test(test_utf8),
         cmocka_unit_test(test_shorten),    cmocka_unit_test(test_table),
         cmocka_unit_test(test_table_fit),  cmocka_unit_test(test_median),
-        cmocka_unit_test(test_fit),
+        cmocka_unit_test(test_fit),        cmocka_unit_test(test_heartbeat),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

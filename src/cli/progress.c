@@ -11,7 +11,7 @@
 void progress_begin(struct progress *p, const char *title, uint64_t first, uint64_t total)
 {
     *p = (struct progress){.title = title, .first = first, .total = total};
-    p->begin_ns = tg_now_ns(tg_clock_monotonic());
+    p->begin_ns = p->heartbeat.told_ns = tg_now_ns(tg_clock_monotonic());
 }
 
 static void draw(const struct progress *p, const train_step_info *info, double seconds)
@@ -43,11 +43,21 @@ static void draw(const struct progress *p, const train_step_info *info, double s
     console_status(line);
 }
 
+static void tell(const struct progress *p, const train_step_info *info, double seconds)
+{
+    char line[160];
+    heartbeat_line(line, sizeof line, p->first, info->step, p->total, seconds, info->loss,
+                   (double)p->bytes);
+    console_note("%s%s%s", p->title, p->title[0] ? ": " : "", line);
+}
+
 void progress_step(struct progress *p, const train_step_info *info)
 {
     p->bytes += info->tg.bytes_sent;
     int64_t now = tg_now_ns(tg_clock_monotonic());
     bool last = info->step >= p->total || info->tg.stop;
+    if (!console_terminal() && !last && heartbeat_due(&p->heartbeat, now, false))
+        tell(p, info, (double)(now - p->begin_ns) / 1e9);
     if (!console_terminal() || (now - p->drawn_ns < REDRAW_NS && !last))
         return;
     p->drawn_ns = now;

@@ -193,7 +193,7 @@ class Eval(CliTest):
         none = self.path("none")
         self.refused(1, [none], "eval", "--resume", none)
         self.refused(1, [none], "eval", "--weights", none)
-        self.refused(1, ["is not a regular file"], "eval", "--weights", folder)
+        self.refused(1, ["is a directory, not a file"], "eval", "--weights", folder)
         self.refused(1, ['"fc1.weight" has shape (24, 784), here (9, 784)'], "eval", "--weights", path, "--model", "mlp:hidden=9")
         self.refused(1, ["--logits", none], "eval", "--weights", path, "--logits", none + "/x")
         self.refused(2, ["mpirun"], "eval", "--weights", path, OMPI_COMM_WORLD_SIZE="1", OMPI_COMM_WORLD_RANK="0")
