@@ -33,6 +33,12 @@ if(TARGET telegrad_mpi_static)
     target_link_libraries(telegrad PRIVATE telegrad_mpi_static)
 endif()
 target_link_libraries(telegrad PRIVATE telegrad_static)
+if(NOT CMAKE_CROSSCOMPILING AND NOT TG_SANITIZE) # its manual page is what it says of itself
+    add_custom_command(OUTPUT ${PROJECT_BINARY_DIR}/telegrad.1 DEPENDS telegrad cmake/man.cmake VERBATIM
+        COMMAND ${CMAKE_COMMAND} -DTELEGRAD=$<TARGET_FILE:telegrad> -DVERSION=${PROJECT_VERSION}
+                -DOUT=${PROJECT_BINARY_DIR}/telegrad.1 -P ${PROJECT_SOURCE_DIR}/cmake/man.cmake)
+    add_custom_target(telegrad_man ALL DEPENDS ${PROJECT_BINARY_DIR}/telegrad.1)
+endif()
 
 if(NOT TG_TESTS)
     return()

@@ -1,4 +1,5 @@
-# What an installation holds: headers, libraries, pkg-config files, a CMake package, the command.
+# What an installation holds: headers, libraries, pkg-config files, a CMake package, docs and examples; the command with its manual
+# page and its completion for bash.
 include(CMakePackageConfigHelpers)
 set(cmake_dir ${CMAKE_INSTALL_LIBDIR}/cmake/telegrad)
 
@@ -14,7 +15,13 @@ if(TG_HAVE_MPI)
 endif()
 if(TARGET telegrad)
     install(TARGETS telegrad RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+    install(FILES src/cli/telegrad.bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME telegrad)
 endif()
+if(TARGET telegrad_man)
+    install(FILES ${PROJECT_BINARY_DIR}/telegrad.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+endif()
+install(FILES README.md CHANGELOG.md LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(DIRECTORY docs examples DESTINATION ${CMAKE_INSTALL_DOCDIR} PATTERN results EXCLUDE)
 install(EXPORT telegrad-targets NAMESPACE telegrad:: DESTINATION ${cmake_dir})
 
 configure_package_config_file(cmake/telegrad-config.cmake.in ${PROJECT_BINARY_DIR}/telegrad-config.cmake

@@ -15,6 +15,18 @@ cc -std=c17 -Wall -Wextra -Werror "$root/examples/codec.c" $(pkg-config --cflags
 ./codec | grep -q '^40000 bytes became [0-9]*$'
 echo "C by pkg-config: $(./codec)"
 
+share=$dir/usr/share
+for file in README.md docs/methods.md examples/reduce.c; do [ -s "$share/doc/telegrad/$file" ] || { echo "no $file"; exit 1; }; done
+if [ -x "$dir/usr/bin/telegrad" ]; then
+    for command in train compare eval methods models data bench advise report; do
+        grep -qi "^\.SH TELEGRAD $command" "$share/man/man1/telegrad.1" || { echo "the manual page lacks $command"; exit 1; }
+    done
+    if command -v bash >/dev/null; then
+        bash -n "$share/bash-completion/completions/telegrad"
+    fi
+    echo "share: docs, examples, manual page, completion"
+fi
+
 # Each header alone, for the oldest languages that can read them. mpi.h includes MPI's, whose C++ part has warnings.
 flags="-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Werror -fsyntax-only $(pkg-config --cflags telegrad)"
 for header in "$dir"/usr/include/telegrad/*.h; do
