@@ -37,6 +37,12 @@ def records(path):
     return [json.loads(line, parse_constant=refuse_constant) for line in text.splitlines()]
 
 
+def last_run(path):
+    """The records of the last run in a file: one that resumes adds to what is there."""
+    lines = records(path)
+    return lines[max(i for i, line in enumerate(lines) if line["type"] == "start"):]
+
+
 class CliTest(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()

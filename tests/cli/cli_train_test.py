@@ -8,7 +8,7 @@ import signal
 import subprocess
 import time
 import unittest
-from cli_tool import CliTest, ENVIRONMENT, TELEGRAD, TINY, records, run, start
+from cli_tool import CliTest, ENVIRONMENT, TELEGRAD, TINY, last_run, records, run, start
 
 
 def documented(title):
@@ -29,9 +29,7 @@ class Train(CliTest):
         out = self.path("run.jsonl")
         text = self.ok("train", *TINY, "--out", out, *args)
         self.assertEqual(sorted(n for n in os.listdir(self.folder) if n.startswith("run")), ["run.jsonl"])
-        lines = records(out)
-        last = max(i for i, line in enumerate(lines) if line["type"] == "start")
-        return text, lines[last:]  # a run that resumes adds to the file
+        return text, last_run(out)
 
     def test_optimizers(self):
         """Rates, clipping and minibatch as asked for, in normal form in the records; resumed to the same bits."""

@@ -3,7 +3,7 @@ from run to run on whatever cores."""
 import os
 import subprocess
 import unittest
-from cli_tool import ENVIRONMENT, TELEGRAD, CliTest, TINY, records
+from cli_tool import ENVIRONMENT, TELEGRAD, CliTest, TINY, last_run, records
 from same_hash_test import params_hash
 
 MODEL = ["train", "--model", "mlp:hidden=32", *TINY, "--log-every", "2"]
@@ -16,7 +16,7 @@ class SimulatedTime(CliTest):
         out = self.path("run.jsonl")
         printed = self.ok(*MODEL, "--no-eval", *args, "--out", out)
         self.assertIn("clock          virtual", printed)
-        return records(out)
+        return last_run(out)
 
     def seconds(self, *args):
         return self.train(*VIRTUAL, *args)[-1]["seconds"]
