@@ -191,7 +191,8 @@ static void refuses(void **state)
         {"dgc", "ssgd", "adam", "method \"dgc\" accumulates the momentum itself"},
         {"dgc", "ssgd", "lars", "allowed: optimizer sgd, or a method without momentum"},
         {"dgc", "ssgd", "sgd:clip=5", "clip=5 with method \"dgc\", which accumulates gradients"},
-        {"2bit", "cd:local=sgd", "adam", "local=sgd takes the optimizer's lr for a step of plain SGD"},
+        {"2bit", "cd:local=sgd", "adam",
+         "local=sgd takes the optimizer's lr for a step of plain SGD"},
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
         fixture_job job = fixture_defaults();
