@@ -1,10 +1,14 @@
 /* Quantities as people write them: a number, blanks or none, a unit.
  *
- * rate   bits a second: bit, bit/s, bps, b/s, with k m g t (powers of 1000) or ki mi gi ti (of
- * 1024) before it; bytes a second: B/s, Bps, byte/s. A capital B is a byte, a small b a bit; other
- *        letters may be either. MBPS, in capitals alone, could be both and is refused, and so are
- * Mb and MB, which are no rates. time   us ms s min, in any case bytes  no unit, B; k m g t and ki
- * mi gi ti are powers of 1024, kB MB GB TB of 1000, in any case */
+ * Rates in bits a second: bit, bit/s, bps, b/s, after k m g t (powers of 1000) or ki mi gi ti (of
+ * 1024). Rates in bytes a second: B/s, Bps, byte/s, after the same. A capital B is a byte and a
+ * small b a bit; all other letters may be in either case. MBPS, in capitals alone, could be both
+ * and is refused; so are Mb and MB, which are no rates.
+ *
+ * Times: us, ms, s, min, in either case.
+ *
+ * Sizes in bytes: no unit, or B. k m g t and ki mi gi ti are powers of 1024; kB MB GB TB are powers
+ * of 1000, in either case. */
 #ifndef TG_BASE_UNITS_H
 #define TG_BASE_UNITS_H
 

@@ -102,7 +102,7 @@ static void run(const scene *s, mutation *m, uint64_t *sends_p)
 
 static bool names(const char *error, int r)
 {
-    char name[256];
+    char name[24];
     snprintf(name, sizeof name, "rank %d", r);
     return strstr(error, name) != NULL;
 }
