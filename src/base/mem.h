@@ -51,6 +51,14 @@ static inline void tg__put64(uint8_t *p, uint64_t v)
 #define TG__HASH_START UINT64_C(0xcbf29ce484222325)
 uint64_t tg__hash(uint64_t hash, const void *bytes, size_t len);
 
+/* Where a stream's bytes go. A stream says only that a write failed, not why. */
+typedef struct tg__sink {
+    int fd, error; /* of the first write that failed; 0: none did */
+} tg__sink;
+/* A stream that writes to s->fd, and closes it when it is closed; s must outlive it. NULL: out of
+ * memory, and fd is open still. */
+FILE *tg__sink_open(tg__sink *s);
+
 /* A file written aside: opens `path`.tmp for writing; commit flushes, syncs and renames it to
  * `path`; abandon removes it. Exactly one of the two must follow. On failure commit has removed it.
  * A link stays: what it leads to is replaced. What is no regular file (pipe, device), or is this
@@ -59,8 +67,8 @@ uint64_t tg__hash(uint64_t hash, const void *bytes, size_t len);
 typedef struct tg__newfile {
     FILE *file;
     char *path, *tmp;
-    bool growing;          /* a regular file, written under its own name */
-    struct tg__sink *sink; /* its descriptor, and why a write failed */
+    bool growing;   /* a regular file, written under its own name */
+    tg__sink *sink; /* its descriptor, and why a write failed */
 } tg__newfile;
 TG_NODISCARD tg_status tg__newfile_open(tg__newfile *f, const char *path);
 TG_NODISCARD tg_status tg__newfile_commit(tg__newfile *f);

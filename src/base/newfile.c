@@ -12,14 +12,9 @@
 #define LINKS_MAX 40 /* as the kernel's */
 #define BUFFER_BYTES ((size_t)1 << 16)
 
-/* Where a file's bytes go. A stream says only that a write failed, not why. */
-struct tg__sink {
-    int fd, error; /* of the first write that failed; 0: none did */
-};
-
 static ssize_t sink_write(void *to, const char *bytes, size_t len)
 {
-    struct tg__sink *s = to;
+    tg__sink *s = to;
     size_t done = 0;
     while (done < len) {
         const ssize_t n = write(s->fd, bytes + done, len - done);
@@ -36,7 +31,7 @@ static ssize_t sink_write(void *to, const char *bytes, size_t len)
 
 static int sink_seek(void *to, off64_t *at, int whence)
 {
-    const struct tg__sink *s = to;
+    const tg__sink *s = to;
     const off_t now = lseek(s->fd, *at, whence);
     *at = now;
     return now < 0 ? -1 : 0;
@@ -44,21 +39,26 @@ static int sink_seek(void *to, off64_t *at, int whence)
 
 static int sink_close(void *to)
 {
-    const struct tg__sink *s = to;
+    const tg__sink *s = to;
     return close(s->fd);
+}
+
+FILE *tg__sink_open(tg__sink *s)
+{
+    static const cookie_io_functions_t functions = {
+        .write = sink_write, .seek = sink_seek, .close = sink_close};
+    return fopencookie(s, "wb", functions);
 }
 
 /* Takes fd over, also if it fails. */
 static bool open_sink(tg__newfile *f, int fd)
 {
-    static const cookie_io_functions_t functions = {
-        .write = sink_write, .seek = sink_seek, .close = sink_close};
     if (fd < 0)
         return false;
     f->sink = malloc(sizeof *f->sink);
     if (f->sink)
-        *f->sink = (struct tg__sink){.fd = fd};
-    f->file = f->sink ? fopencookie(f->sink, "wb", functions) : NULL;
+        *f->sink = (tg__sink){.fd = fd};
+    f->file = f->sink ? tg__sink_open(f->sink) : NULL;
     if (!f->file) {
         close(fd);
         errno = ENOMEM;

@@ -2,6 +2,7 @@
 #include "cli/advise.h"
 #include "cli/advise_known.h"
 #include "cli/format.h"
+#include "cli/output.h"
 #include "cli/records.h"
 #include "cli/table.h"
 #include <math.h>
@@ -146,10 +147,9 @@ static tg_status print_table(const struct advise_answer *a)
             fill_row(t, a, &a->way[i]);
             shown++;
         }
-    const int failed = table_print(t, stdout);
+    const tg_status status = output_table(t);
     table_destroy(t);
-    if (failed)
-        return tg_fail(TG_E_IO, "the table cannot be written to standard output");
+    TG_TRY(status);
     printf(
         "The %d fastest of each strategy, the one recommended and plain SGD; --json lists %zu "
         "others.\nDistance is from plain SGD: od and cd 2, dga 3, local 4, streaming 5; 1 more for "
@@ -251,9 +251,7 @@ tg_status advise_print(const struct advise_answer *a)
     print_residuals(a);
     print_accuracy(a);
     TG_TRY(print_command(a));
-    return fflush(stdout) != 0 || ferror(stdout)
-               ? tg_fail(TG_E_IO, "the answer cannot be written to standard output")
-               : TG_OK;
+    return output_flush();
 }
 
 /* ---- JSON ------------------------------------------------------------------------------------ */
@@ -333,7 +331,7 @@ tg_status advise_print_json(const struct advise_answer *a)
         ranges_json(&a->compression, "bit/s"), "delay", ranges_json(&a->delay, "s"), "measured",
         measured_json(a->measured), "accuracy", accuracy_json(a), "command", command);
     free(command);
-    const tg_status status = records_print(all, stdout, "standard output");
+    const tg_status status = records_print(all);
     json_decref(all);
     return status;
 }

@@ -1,5 +1,6 @@
 #include "cli/bench_exchange_report.h"
 #include "cli/format.h"
+#include "cli/output.h"
 #include "cli/records.h"
 #include "cli/table.h"
 #include <math.h>
@@ -45,7 +46,7 @@ static tg_status row_json(const struct bench_exchange_report *r, const bench_exc
             json_object_set_new(json, "behind_ms", ratio_json(&row->behind_ms));
         json_decref(figures);
     }
-    tg_status status = records_print(json, stdout, "standard output");
+    tg_status status = records_print(json);
     json_decref(json);
     return status;
 }
@@ -135,9 +136,7 @@ static void row_cells(struct table *t, const bench_exchange_row *row)
 
 static tg_status print_table(const struct bench_exchange_report *r)
 {
-    const int failed = r->table ? table_print(r->table, stdout) : 0;
-    return failed || fflush(stdout) != 0 ? tg_fail(TG_E_IO, "standard output cannot be written")
-                                         : TG_OK;
+    return r->table ? output_table(r->table) : TG_OK;
 }
 
 tg_status bench_exchange_report_row(struct bench_exchange_report *r, const bench_exchange_row *row)

@@ -1,5 +1,6 @@
 #include "cli/bench_report.h"
 #include "cli/format.h"
+#include "cli/output.h"
 #include "cli/records.h"
 #include "cli/table.h"
 #include <math.h>
@@ -9,7 +10,7 @@
 
 static tg_status print_json(json_t *json)
 {
-    tg_status status = records_print(json, stdout, "standard output");
+    tg_status status = records_print(json);
     json_decref(json);
     return status;
 }
@@ -69,13 +70,12 @@ static const char *const torch_heads[] = {"ours ms", "torch ms", "factor", "copy
 
 tg_status bench_report_end(struct bench_report *r)
 {
-    int failed = r->table ? table_print(r->table, stdout) : 0;
+    tg_status status = r->table ? output_table(r->table) : TG_OK;
     if (r->table)
         putchar('\n');
     table_destroy(r->table);
     r->table = NULL;
-    return failed || fflush(stdout) != 0 ? tg_fail(TG_E_IO, "standard output cannot be written")
-                                         : TG_OK;
+    return status == TG_OK ? output_flush() : status;
 }
 
 static const char *title_of(const char *group)

@@ -1,5 +1,6 @@
 #include "cli/bench_train_report.h"
 #include "cli/format.h"
+#include "cli/output.h"
 #include "cli/records.h"
 #include "cli/table.h"
 #include <math.h>
@@ -22,7 +23,7 @@ static double samples_a_second(const struct bench_train_row *row)
 
 static tg_status print_json(json_t *json)
 {
-    tg_status status = records_print(json, stdout, "standard output");
+    tg_status status = records_print(json);
     json_decref(json);
     return status;
 }
@@ -187,9 +188,7 @@ tg_status bench_train_report_torch(struct bench_train_report *r, const char *ver
 
 static tg_status print_table(const struct bench_train_report *r)
 {
-    const int failed = r->table ? table_print(r->table, stdout) : 0;
-    return failed || fflush(stdout) != 0 ? tg_fail(TG_E_IO, "standard output cannot be written")
-                                         : TG_OK;
+    return r->table ? output_table(r->table) : TG_OK;
 }
 
 tg_status bench_train_report_row(struct bench_train_report *r, const struct bench_train_row *row)

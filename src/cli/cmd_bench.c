@@ -235,7 +235,7 @@ int cmd_bench(int argc, char **argv)
     const char *what = argc > 1 ? argv[1] : "";
     tg__nearest near;
     if (asks_for_help(what))
-        return fputs(help_bench, stdout) < 0 || fflush(stdout) != 0 ? CLI_FAILED : CLI_OK;
+        return fputs(help_bench, stdout) < 0 ? CLI_FAILED : CLI_OK;
     if (strcmp(what, "train") == 0)
         return cmd_bench_train(argc - 1, argv + 1);
     if (strcmp(what, "exchange") == 0)

@@ -4,6 +4,7 @@
 #include "cli/console.h"
 #include "cli/data_text.h"
 #include "cli/options.h"
+#include "cli/output.h"
 #include "cli/records.h"
 #include "cli/table.h"
 #include <inttypes.h>
@@ -65,16 +66,16 @@ static tg_status list_table(void)
         table_cell(t, set->unit == TRAIN_IMAGES ? data_text_input(set->unit, &in).text : "");
         table_rest(t, found == NULL ? "not found" : found[0] ? found : hint);
     }
-    const bool failed = table_print(t, stdout) != 0;
+    const tg_status status = output_table(t);
     table_destroy(t);
-    return failed ? tg_fail(TG_E_IO, "standard output cannot be written") : TG_OK;
+    return status;
 }
 
 static tg_status print_json(json_t *all)
 {
     if (all == NULL)
         return no_memory();
-    const tg_status status = records_print(all, stdout, "standard output");
+    const tg_status status = records_print(all);
     json_decref(all);
     return status;
 }
@@ -150,9 +151,9 @@ static tg_status show_counts(const struct data_options *o, const train_data *d,
         }
         table_cell(t, format_count(sum).text);
     }
-    const bool failed = table_print(t, stdout) != 0;
+    const tg_status status = output_table(t);
     table_destroy(t);
-    return failed ? tg_fail(TG_E_IO, "standard output cannot be written") : TG_OK;
+    return status;
 }
 
 static tg_status show_text(const struct data_options *o, const train_data *d,
@@ -254,8 +255,8 @@ int cmd_data(int argc, char **argv)
         status = o.json ? list_json() : list_table();
     for (size_t i = 0; i < o.count && status == TG_OK; i++)
         status = show(&o, o.specs[i]);
-    if (status == TG_OK && (fflush(stdout) != 0 || ferror(stdout)))
-        status = tg_fail(TG_E_IO, "standard output cannot be written");
+    if (status == TG_OK)
+        status = output_flush();
     if (status != TG_OK)
         console_error("%s", tg_error());
     return cli_exit_status(status);

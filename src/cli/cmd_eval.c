@@ -6,6 +6,7 @@
 #include "cli/data_text.h"
 #include "cli/format.h"
 #include "cli/outfile.h"
+#include "cli/output.h"
 #include "cli/stop.h"
 #include <inttypes.h>
 #include <stdlib.h>
@@ -116,7 +117,7 @@ static tg_status print_json(const struct eval_options *o, const tg_weights *w,
         "test_accuracy", records_real(info->accuracy), "test_loss", records_real(info->loss),
         "perplexity", records_perplexity(train_data_unit(data) != TRAIN_IMAGES, info->loss),
         "seconds", info->seconds, "version", tg_version(), "cpu", tg_cpu_level());
-    tg_status status = records_print(record, stdout, "standard output");
+    tg_status status = records_print(record);
     json_decref(record);
     return status;
 }
@@ -138,9 +139,7 @@ static tg_status print_table(const struct eval_options *o, const tg_weights *w,
     printf("test           accuracy %.2f %%, loss %.4f%s\n", 100 * info->accuracy, info->loss,
            data_text_loss(train_data_unit(data), info->loss).text);
     printf("time           %s\n", format_seconds(info->seconds).text);
-    return fflush(stdout) != 0 || ferror(stdout)
-               ? tg_fail(TG_E_IO, "the result cannot be written to standard output")
-               : TG_OK;
+    return output_flush();
 }
 
 /* ---- work ------------------------------------------------------------------------------------ */

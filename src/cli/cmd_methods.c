@@ -5,6 +5,7 @@
 #include "cli/entry.h"
 #include "cli/methods_card.h"
 #include "cli/options.h"
+#include "cli/output.h"
 #include <jansson.h>
 #include <string.h>
 
@@ -99,9 +100,8 @@ static tg_status print_json(const struct methods_options *o)
     json_t *all = json_pack("{s:s}", "version", tg_version());
     tg_status status = all ? fill_json(o, all)
                            : tg_fail(TG_E_NOMEM, "out of memory: list of %s", entry_kinds(o->kind));
-    if (status == TG_OK && json_dumpf(all, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(17)) != 0)
-        status = tg_fail(TG_E_IO, "standard output cannot be written");
-    putchar('\n');
+    if (status == TG_OK && json_dumpf(all, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(17)) == 0)
+        putchar('\n');
     json_decref(all);
     return status;
 }
@@ -135,9 +135,7 @@ static tg_status print(const struct methods_options *o)
     for (size_t i = 0; i < o->count; i++)
         TG_TRY(check_name(o, o->names[i]));
     TG_TRY(o->markdown ? print_markdown(o) : o->json ? print_json(o) : print_text(o));
-    return fflush(stdout) == 0 && !ferror(stdout)
-               ? TG_OK
-               : tg_fail(TG_E_IO, "standard output cannot be written");
+    return output_flush();
 }
 
 int cmd_methods(int argc, char **argv)

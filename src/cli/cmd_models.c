@@ -4,6 +4,7 @@
 #include "cli/entry.h"
 #include "cli/format.h"
 #include "cli/options.h"
+#include "cli/output.h"
 #include "cli/table.h"
 #include "train/model/model.h"
 #include <math.h>
@@ -182,9 +183,9 @@ static tg_status print_one(void *arg, const struct made *made)
         table_cell(t, format_count(m->tensors[i].n).text);
         table_cell(t, m->tensors[i].kind == MODEL_STATISTIC ? "statistic" : "");
     }
-    const int printed = table_print(t, stdout);
+    const tg_status status = output_table(t);
     table_destroy(t);
-    return printed == 0 ? TG_OK : tg_fail(TG_E_IO, "standard output cannot be written");
+    return status;
 }
 
 static tg_status print_markdown(void *arg, const struct made *made)
@@ -239,9 +240,7 @@ static tg_status print_json(const struct models_options *o)
     json_t *all = json_pack("{s:s, s:o}", "version", tg_version(), "models", list);
     tg_status status =
         all ? for_all(o, append_json, list) : tg_fail(TG_E_NOMEM, "out of memory: list of models");
-    if (status == TG_OK && json_dumpf(all, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(17)) != 0)
-        status = tg_fail(TG_E_IO, "standard output cannot be written");
-    if (status == TG_OK)
+    if (status == TG_OK && json_dumpf(all, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(17)) == 0)
         putchar('\n');
     json_decref(all);
     return status;
@@ -278,8 +277,8 @@ int cmd_models(int argc, char **argv)
     if (parsed >= 0)
         return parsed;
     tg_status status = print(&o);
-    if (status == TG_OK && (fflush(stdout) != 0 || ferror(stdout)))
-        status = tg_fail(TG_E_IO, "standard output cannot be written");
+    if (status == TG_OK)
+        status = output_flush();
     if (status != TG_OK)
         console_error("%s", tg_error());
     return cli_exit_status(status);

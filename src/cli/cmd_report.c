@@ -4,6 +4,7 @@
 #include "cli/format.h"
 #include "cli/options.h"
 #include "cli/outfile.h"
+#include "cli/output.h"
 #include "cli/stop.h"
 #include "report/report.h"
 #include <errno.h>
@@ -136,10 +137,9 @@ static tg_status report(struct report_options *o)
     const bool alone = file.tmp != NULL; /* else it may be standard output itself */
     const long size = alone ? ftell(file.file) : 0;
     TG_TRY(outfile_commit(&file, "-o"));
-    if (alone &&
-        (printf("%s: %s\n", o->out, format_bytes((double)size).text) < 0 || fflush(stdout)))
-        return tg_fail(TG_E_IO, "what was written cannot be said on standard output");
-    return TG_OK;
+    if (alone)
+        printf("%s: %s\n", o->out, format_bytes((double)size).text);
+    return output_flush();
 }
 
 /* ---- arguments ------------------------------------------------------------------------------- */

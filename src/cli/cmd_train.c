@@ -72,7 +72,7 @@ static void print_cost(const struct run_result *result)
     putchar('\n');
 }
 
-static int print_result(const struct run_about *about, const struct run_result *result)
+static void print_result(const struct run_about *about, const struct run_result *result)
 {
     const struct run_options *o = about->options;
     const train_data *data = about->data;
@@ -116,7 +116,6 @@ static int print_result(const struct run_about *about, const struct run_result *
     if (end->clipped)
         printf("clipped        %" PRIu64 " steps\n", end->clipped);
     printf("params hash    %016" PRIx64 "\n", end->params_hash);
-    return fflush(stdout) != 0 || ferror(stdout) ? CLI_FAILED : CLI_OK;
 }
 
 /* What a run that failed has told is kept: its curve says why, and a run that goes on from a
@@ -183,7 +182,8 @@ static tg_status open_and_train(const struct launch *l, const struct run_options
     if (status == TG_OK)
         status = train(&about, &records, trace, &result);
     if (status == TG_OK) {
-        *exit_status_p = l->rank == 0 ? print_result(&about, &result) : CLI_OK;
+        if (l->rank == 0)
+            print_result(&about, &result);
         if (result.verdict.failed)
             *exit_status_p = CLI_FAILED;
         if (result.end.interrupted)

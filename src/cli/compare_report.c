@@ -5,6 +5,7 @@
 #include "cli/cli_run.h"
 #include "cli/console.h"
 #include "cli/format.h"
+#include "cli/output.h"
 #include "cli/table.h"
 #include <inttypes.h>
 #include <math.h>
@@ -80,44 +81,42 @@ static void fill_row(struct table *t, const struct compare_row *rows, size_t cou
     table_cell(t, format_ratio(speed_up(rows, count, row), "x").text);
 }
 
-static int print_footnote(const struct compare_row *rows, size_t count)
+static void print_footnote(const struct compare_row *rows, size_t count)
 {
-    for (size_t i = 0; i < count; i++)
-        if (rows[i].timed_steps)
-            return printf("* extrapolated from %" PRIu64
-                          " steps over the link; trained without it\n",
-                          rows[i].timed_steps);
-    return 0;
+    size_t i = 0;
+    while (i < count && !rows[i].timed_steps)
+        i++;
+    if (i < count)
+        printf("* extrapolated from %" PRIu64 " steps over the link; trained without it\n",
+               rows[i].timed_steps);
 }
 
 /* What the marks behind names stand for. */
-static int print_remarks(const struct compare_row *rows, size_t count)
+static void print_remarks(const struct compare_row *rows, size_t count)
 {
     for (size_t i = 0; i < count; i++)
         for (size_t r = 0; r < rows[i].result.verdict.count; r++)
-            if (printf("! %s: %s\n", rows[i].name, rows[i].result.verdict.remark[r].text) < 0)
-                return -1;
-    return 0;
+            printf("! %s: %s\n", rows[i].name, rows[i].result.verdict.remark[r].text);
 }
 
-static int print_data(const struct run_about *a, const char *simulated)
+static void print_data(const struct run_about *a, const char *simulated)
 {
     if (simulated)
-        return printf("%s on %s", a->options->model, simulated);
-    return printf("%s on %s (%s), %s to train, %s to test", a->options->model,
-                  train_data_name(a->data), train_data_origin(a->data),
-                  format_count(train_data_train(a->data)).text,
-                  format_count(train_data_test(a->data)).text);
+        printf("%s on %s", a->options->model, simulated);
+    else
+        printf("%s on %s (%s), %s to train, %s to test", a->options->model,
+               train_data_name(a->data), train_data_origin(a->data),
+               format_count(train_data_train(a->data)).text,
+               format_count(train_data_test(a->data)).text);
 }
 
-static int print_caption(const struct run_about *a, const char *simulated)
+static void print_caption(const struct run_about *a, const char *simulated)
 {
     const struct run_options *o = a->options;
-    if (print_data(a, simulated) < 0)
-        return -1;
-    return printf("; %d workers (%s), batch %" PRIu64 "%s%s\n", launch_world(a->launch, o),
-                  simulated ? "simulated" : launch_transport_name(a->launch), o->batch,
-                  o->link ? ", link " : "", o->link ? o->link : "");
+    print_data(a, simulated);
+    printf("; %d workers (%s), batch %" PRIu64 "%s%s\n", launch_world(a->launch, o),
+           simulated ? "simulated" : launch_transport_name(a->launch), o->batch,
+           o->link ? ", link " : "", o->link ? o->link : "");
 }
 
 tg_status report_table(const struct run_about *about, const char *simulated,
@@ -135,12 +134,13 @@ tg_status report_table(const struct run_about *about, const char *simulated,
         table_cell(t, heads[i]);
     for (size_t i = 0; i < count; i++)
         fill_row(t, rows, count, &rows[i]);
-    bool failed = print_caption(about, simulated) < 0 || table_print(t, stdout) != 0;
+    print_caption(about, simulated);
+    const tg_status status = output_table(t);
     table_destroy(t);
-    if (failed || print_footnote(rows, count) < 0 || print_remarks(rows, count) < 0 ||
-        fflush(stdout) != 0)
-        return tg_fail(TG_E_IO, "the table cannot be written to standard output");
-    return TG_OK;
+    TG_TRY(status);
+    print_footnote(rows, count);
+    print_remarks(rows, count);
+    return output_flush();
 }
 
 /* ---- JSON ------------------------------------------------------------------------------------ */
@@ -171,7 +171,7 @@ tg_status report_json(const struct compare_row *rows, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         json_t *row = row_json(rows, count, &rows[i]);
-        tg_status status = records_print(row, stdout, "standard output");
+        tg_status status = records_print(row);
         json_decref(row);
         TG_TRY(status);
     }

@@ -1,6 +1,7 @@
 #include "cli/dry_run.h"
 #include "cli/cli_run.h"
 #include "cli/format.h"
+#include "cli/output.h"
 #include "cli/table.h"
 
 struct plan {
@@ -61,23 +62,20 @@ static tg_status print_json(const struct plan *p, double dense)
     json_t *all = json_pack("{s:O, s:I, s:i, s:f, s:f, s:f}", "tensors", p->tensors, "elements",
                             (json_int_t)p->elements, "buckets", (int)p->buckets, "bytes", p->bytes,
                             "bytes_dense", dense, "ratio", dense / p->bytes);
-    tg_status status = records_print(all, stdout, "standard output");
+    tg_status status = records_print(all);
     json_decref(all);
     return status;
 }
 
 static tg_status print_table(const struct plan *p, double dense)
 {
-    bool failed = table_print(p->table, stdout) != 0;
-    failed = printf("\n%s elements in %u bucket%s: %s a step and worker, %s of the %s gradient\n"
-                    "(after warm-ups, on a normal random gradient of deviation 1)\n",
-                    format_count(p->elements).text, p->buckets, p->buckets == 1 ? "" : "s",
-                    format_bytes(p->bytes).text, format_ratio(dense / p->bytes, "x").text,
-                    format_bytes(dense).text) < 0 ||
-             failed;
-    return failed || fflush(stdout) != 0
-               ? tg_fail(TG_E_IO, "the plan cannot be written to standard output")
-               : TG_OK;
+    TG_TRY(output_table(p->table));
+    printf("\n%s elements in %u bucket%s: %s a step and worker, %s of the %s gradient\n"
+           "(after warm-ups, on a normal random gradient of deviation 1)\n",
+           format_count(p->elements).text, p->buckets, p->buckets == 1 ? "" : "s",
+           format_bytes(p->bytes).text, format_ratio(dense / p->bytes, "x").text,
+           format_bytes(dense).text);
+    return output_flush();
 }
 
 static void heading(struct table *t)

@@ -3,6 +3,7 @@
 #include "base/nearest.h"
 #include "cli/console.h"
 #include "cli/launch.h"
+#include "cli/output.h"
 #include "cli/version.h"
 #include <stdio.h>
 #include <string.h>
@@ -35,7 +36,7 @@ int cli_exit_status(tg_status status)
 
 static int print(const char *text)
 {
-    return fputs(text, stdout) < 0 || fflush(stdout) != 0 ? CLI_FAILED : CLI_OK;
+    return fputs(text, stdout) < 0 ? CLI_FAILED : CLI_OK;
 }
 
 /* The command of that name; NULL: said that there is none. */
@@ -80,22 +81,30 @@ static int help(int argc, char **argv)
     return command->run(argc, argv);
 }
 
-int main(int argc, char **argv)
+static int run(int argc, char **argv)
 {
     static const char *const helps[] = {"-h", "--help", "--usage", NULL};
     static const char *const versions[] = {"--version", "-V", NULL};
     int rank;
-    console_take_log();
     if (launch_under_mpi(&rank) && rank > 0) {
         console_quiet();
         console_errors_wait(true);
     }
     if (argc > 1 && is_any(argv[1], helps))
         return print(help_main);
-    if (argc > 1 && is_any(argv[1], versions))
-        return version_print();
+    if (argc > 1 && is_any(argv[1], versions)) {
+        version_print();
+        return CLI_OK;
+    }
     if (argc > 1 && strcmp(argv[1], "help") == 0)
         return help(argc - 1, argv + 1);
     const struct command *command = find(argc > 1 ? argv[1] : NULL);
     return command ? command->run(argc - 1, argv + 1) : CLI_USAGE;
+}
+
+int main(int argc, char **argv)
+{
+    output_open();
+    console_take_log();
+    return output_end(run(argc, argv));
 }

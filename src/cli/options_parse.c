@@ -63,7 +63,7 @@ int options_parse(const struct argp *parser, const char *command, const char *he
     error_t error = argp_parse(&outer_parser, argc, argv, flags, NULL, &outer);
     argv[0] = (char *)"telegrad"; /* `name` ends here */
     if (outer.helped)
-        return fputs(help, stdout) < 0 || fflush(stdout) != 0 ? CLI_FAILED : CLI_OK;
+        return fputs(help, stdout) < 0 ? CLI_FAILED : CLI_OK;
     if (error && !console_has_spoken() && flags & ARGP_NO_ERRS)
         console_error("wrong arguments; see telegrad %s --help", command);
     return error ? CLI_USAGE : -1;

@@ -1,6 +1,7 @@
 #include "cli/records.h"
 #include "cli/data_text.h"
 #include "cli/outfile.h"
+#include "cli/output.h"
 #include "cli/step_times.h"
 #include "cli/window.h"
 #include <errno.h>
@@ -68,13 +69,26 @@ tg_status records_status(const struct records *r)
     return r ? r->status : TG_OK;
 }
 
-tg_status records_print(const json_t *record, FILE *file, const char *path)
+/* 10 digits: 0.05 stays 0.05, and single precision survives. */
+#define LINE_FLAGS (JSON_COMPACT | JSON_REAL_PRECISION(10))
+
+tg_status records_print(const json_t *record)
+{
+    if (!record)
+        return tg_fail(TG_E_NOMEM, "out of memory: a record for standard output");
+    const int failed = json_dumpf(record, stdout, LINE_FLAGS);
+    if (!failed)
+        putchar('\n');
+    TG_TRY(output_flush());
+    return failed ? tg_fail(TG_E_NOMEM, "out of memory: a record for standard output") : TG_OK;
+}
+
+static tg_status write_line(const json_t *record, FILE *file, const char *path)
 {
     if (!record)
         return tg_fail(TG_E_NOMEM, "out of memory: a record for %s", path);
     errno = 0;
-    /* 10 digits: 0.05 stays 0.05, and single precision survives. */
-    int failed = json_dumpf(record, file, JSON_COMPACT | JSON_REAL_PRECISION(10));
+    int failed = json_dumpf(record, file, LINE_FLAGS);
     if (failed || fputc('\n', file) == EOF || fflush(file) != 0)
         return tg_fail(TG_E_IO, "%s: cannot be written: %s", path, strerror(errno ? errno : EIO));
     return TG_OK;
@@ -86,7 +100,7 @@ tg_status records_add(struct records *r, json_t *record)
     if (r && !r->file.file)
         status = outfile_open_growing(&r->file, "--out", r->path, r->append);
     if (r && status == TG_OK)
-        status = records_print(record, r->file.file, r->file.path);
+        status = write_line(record, r->file.file, r->file.path);
     json_decref(record);
     if (r && r->status == TG_OK)
         r->status = status;

@@ -69,7 +69,8 @@ json_t *records_counts(const uint64_t *counts, size_t rows, size_t columns);
 /* o's rules, as they were given. NULL: out of memory */
 json_t *records_rules(const struct run_options *o);
 
-/* record as one line; errors TG_E_IO, TG_E_NOMEM (record is NULL). record is borrowed. */
-TG_NODISCARD tg_status records_print(const json_t *record, FILE *file, const char *path);
+/* record as one line on standard output; errors TG_E_IO, TG_E_NOMEM (record is NULL). record is
+ * borrowed. */
+TG_NODISCARD tg_status records_print(const json_t *record);
 
 #endif

@@ -2,6 +2,7 @@
 #include "cli/cli_run.h"
 #include "cli/console.h"
 #include "cli/format.h"
+#include "cli/output.h"
 #include "cli/step_times.h"
 #include "cli/stop.h"
 #include "train/advice.h"
@@ -139,9 +140,7 @@ static tg_status print(const struct watch *w)
            format_bytes((double)end->bytes_sent).text, format_bytes(end->bytes_per_step).text);
     printf("ratio          %s of the gradient, %s of the traffic of a dense exchange\n",
            format_ratio(end->ratio, "x").text, format_ratio(end->ratio_wire, "x").text);
-    return fflush(stdout) != 0 || ferror(stdout)
-               ? tg_fail(TG_E_IO, "the figures cannot be written to standard output")
-               : TG_OK;
+    return output_flush();
 }
 
 /* ---- running --------------------------------------------------------------------------------- */

@@ -7,7 +7,7 @@
 #include "cli/mpi_launch.h"
 #endif
 
-int version_print(void)
+void version_print(void)
 {
     printf("telegrad %s\n", tg_version());
     printf("CPU level %s\n", tg_cpu_level());
@@ -23,5 +23,4 @@ int version_print(void)
 #else
     puts("MPI none");
 #endif
-    return fflush(stdout) != 0 || ferror(stdout) ? CLI_FAILED : CLI_OK;
 }

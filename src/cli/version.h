@@ -2,7 +2,7 @@
 #ifndef TG_CLI_VERSION_H
 #define TG_CLI_VERSION_H
 
-/* Prints it; returns an exit status. */
-int version_print(void);
+/* On standard output. */
+void version_print(void);
 
 #endif
