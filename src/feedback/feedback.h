@@ -13,7 +13,9 @@ typedef struct tg__feedback_params {
     bool nesterov, masking;
     double clip; /* 0: off; else each tensor is scaled to norm <= clip / sqrt(world) before */
     int world;
-    double beta;  /* momentum feedback (Signum): share of the old average */
+    /* momentum feedback (Signum): share of the old average; residual feedback: share of what was
+     * not sent that enters the residual; 0: all */
+    double beta;
     double decay; /* residual feedback: the old residual is multiplied with it; 0: not at all */
 } tg__feedback_params;
 
@@ -45,6 +47,16 @@ struct tg__feedback {
     float *vec[TG__FEEDBACK_VECTORS]; /* (n) each, slots of the state */
     tg__pool *pool;                   /* cores for whole vectors; NULL: the calling one. Borrowed */
 };
+
+/* Residual feedback: whether it filters, so that p is apart from the residual; beta, or 1. */
+static inline bool tg__feedback_filters(const tg__feedback *f)
+{
+    return f->params.beta > 0 && f->params.beta != 1;
+}
+static inline float tg__feedback_share(const tg__feedback *f)
+{
+    return tg__feedback_filters(f) ? (float)f->params.beta : 1.0f;
+}
 
 const tg__feedback_ops *const *tg__feedbacks(size_t *count_p);
 const tg_entry *const *tg__feedback_entries(size_t *count_p);

@@ -84,6 +84,27 @@ bool tg__parallel_scale_add_finite(tg__pool *pool, float *dst, float a, const fl
     return !spoilt;
 }
 
+static void filter_finite(void *arg, size_t lo, size_t hi)
+{
+    const job *j = arg;
+    const tg__kernels *k = tg__kernel();
+    for (size_t at = lo; at < hi; at += PIECE) {
+        const size_t n = TG__MIN(hi - at, (size_t)PIECE);
+        memcpy(j->dst + at, j->u + at, n * sizeof *j->dst);
+        k->add(j->dst + at, j->src + at, n);
+        look(j, j->dst + at, n);
+        k->axpy(j->u + at, j->a, j->src + at, n);
+    }
+}
+
+bool tg__parallel_filter_finite(tg__pool *pool, float *p, float *r, float beta, const float *g,
+                                size_t n)
+{
+    atomic_bool spoilt = false;
+    RUN(pool, n, filter_finite, .dst = p, .u = r, .src = g, .a = beta, .spoilt = &spoilt);
+    return !spoilt;
+}
+
 static void sub(void *arg, size_t lo, size_t hi)
 {
     const job *j = arg;

@@ -13,6 +13,10 @@ bool tg__parallel_finite(tg__pool *pool, const float *x, size_t n);
 bool tg__parallel_add_finite(tg__pool *pool, float *dst, const float *src, size_t n);
 /* dst = a * dst + src (product rounded, then sum rounded) */
 bool tg__parallel_scale_add_finite(tg__pool *pool, float *dst, float a, const float *src, size_t n);
+/* p = r + g, and r = r + beta * g (product rounded, then sum rounded), 0 < beta <= 1: whether p is
+ * finite; r is between its old value and p then */
+bool tg__parallel_filter_finite(tg__pool *pool, float *p, float *r, float beta, const float *g,
+                                size_t n);
 bool tg__parallel_copy_finite(tg__pool *pool, float *dst, const float *src, size_t n);
 void tg__parallel_sub(tg__pool *pool, float *dst, const float *src, size_t n);
 void tg__parallel_copy(tg__pool *pool, float *dst, const float *src, size_t n);

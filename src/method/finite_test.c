@@ -200,6 +200,8 @@ static int list_specs(void **state)
         }
         if (find_key(e, "twoway") != NULL)
             add_spec(e->name, "twoway=yes");
+        if (find_key(e, "beta") != NULL)
+            add_spec(e->name, "beta=0.1");
         if (find_key(e, "threshold") != NULL)
             add_spec(e->name, "threshold=auto");
         if (find_key(e, "nesterov") != NULL)

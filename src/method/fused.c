@@ -228,6 +228,8 @@ tg__fused_fn tg__fused_find(const tg__feedback *f, const tg_codec *c)
     const double decay = f->params.decay;
     if (f->params.clip != 0 || (decay > 0 && decay != 1)) /* a vector is rewritten first */
         return NULL;
+    if (tg__feedback_filters(f)) /* two vectors come out */
+        return NULL;
     for (size_t i = 0; i < TG__COUNT(fused); i++)
         if (fused[i].codec == c->ops && strcmp(fused[i].feedback, f->ops->entry.name) == 0)
             return fused[i].fn;

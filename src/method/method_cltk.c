@@ -1,12 +1,20 @@
 /* CLT-k: the ranks in turn choose the k elements of largest magnitude, of which all send their
- * values; summed without indices, the rest stays in r. ScaleCom's low-pass filter of r,
- * r = (1 - beta) r + beta (r + g - sent), is not there: beta is 1. */
+ * values; summed without indices, the rest stays in r. ScaleCom's low-pass filter of r:
+ * r = (1 - beta) r + beta (r + g - sent). */
 #include "method/method_keys.h"
 #include "method/shared_support_program.h"
 
 static const tg_key keys[] = {
     TG__KEY_DENSITY("0.01"),
     TG__KEY_WARMUP("0"),
+    {.name = "beta",
+     .type = TG_KEY_REAL,
+     .def = "1",
+     .min = 0,
+     .max = 1,
+     .min_open = true,
+     .help = "low-pass filter of the residual: the share of what was not sent that enters it in a "
+             "step; 1: all; ScaleCom takes 0.1 for large rates"},
     {.name = "values",
      .type = TG_KEY_CHOICE,
      .def = "f32",
@@ -29,13 +37,13 @@ const tg__method_def tg__method_cltk = {
             .family = "sparsification",
             .sends = "the leader: k indices; all: k values at these places",
             .bits = "32 density, and 9 density of the leader = 0.41 at 1 %",
-            .keeps = "1 vector: r",
+            .keeps = "1 vector: r (beta below 1: another within a step)",
             .cost = "r += g, the leader's selection, a gather; 3 rounds, 3 delays (4 from 9 ranks "
                     "on): 8 k (P-1)/P bytes and an index code a rank for any P",
             .use = "many ranks with similar gradients: a volume that does not grow with P, where "
                    "random-k chooses blindly",
-            .limit = "density 1 is ssgd exactly; on one rank it is topk:values=f32; the paper's "
-                     "low-pass filter is not there (its beta is 1)",
+            .limit = "density 1 is ssgd exactly; beta=1 is error feedback as elsewhere: then on "
+                     "one rank it is topk:values=f32",
         },
     .program = &tg__leader_support_program,
     .codec = "f32",

@@ -4,7 +4,8 @@
  * Random-k: all draw S alike for this step, so no index travels; where nothing remembers the rest
  * the aggregate is multiplied by n/k.
  * CLT-k: S is the top-k of rank `step mod P`, the leader, whose indices go to all in a first round
- * (as a frame of top-k with 1-bit values; the others' frames are zero).
+ * (as a frame of top-k with 1-bit values; the others' frames are zero). With a low-pass filter the
+ * memory is not p, which waits for S in a vector of its own then.
  *
  * k changes with the warm-up: an exchange is made anew then. */
 #include "method/shared_support_program.h"
@@ -24,7 +25,7 @@ typedef struct lane {
                                     fewer that are not 0 */
     uint32_t *idx;               /* (k) the support */
     float *val;                  /* (k) */
-    float *sent;      /* (k) own values as decoded, which an exchange may overwrite in its parts */
+    float *sent;      /* (k) what left the memory: own values as decoded, times the filter's beta */
     float *aggregate; /* (n) 0 outside the support, unless `full` */
     bool full, was_coded, was_nonfinite;
 } lane;
@@ -34,6 +35,8 @@ typedef struct program {
     tg_codec *indices; /* CLT-k: of the leader's choice; else NULL */
     tg__density_schedule density;
     uint64_t *bits;
+    float *filtered;   /* (n) room for p beside the memory; NULL: the memory is p */
+    const float *sums; /* p of the step under way, of rounds that look it up */
     lane *lanes;
 } program;
 
@@ -119,6 +122,8 @@ static tg_status leader_init(tg__method *m)
     m->impl = p;
     TG_TRY(tg_codec_create("topk:values=1bit", &p->indices));
     p->indices->pool = m->setup.pool;
+    if (tg__feedback_filters(m->feedback))
+        TG_TRY(tg__alloc(m->n, sizeof *p->filtered, &p->filtered));
     return init_lanes(m);
 }
 
@@ -136,6 +141,7 @@ static void fini(tg__method *m)
     }
     free(p->lanes);
     free(p->bits);
+    free(p->filtered);
     tg_codec_destroy(p->codec);
     tg_codec_destroy(p->f32);
     tg_codec_destroy(p->indices);
@@ -186,6 +192,7 @@ static tg_status encode_values(tg__method *m, tg__task *task, lane *l, const flo
                                 l->coded->nparts, &view));
         memcpy(l->sent, view.dense, l->k * sizeof *l->sent);
         f->ops->sent(f, p, m->n, l->idx, l->sent, l->count);
+        tg__kernel()->scale(l->sent, tg__feedback_share(f), l->k);
     }
     tg__task_count(task, l->coded, NULL);
     return TG_OK;
@@ -220,7 +227,10 @@ static tg_status begin_dense(tg__method *m, tg__task *task, lane *l)
 static const float *compensated(tg__method *m, tg__task *task, lane *l)
 {
     const float *p = NULL;
-    if (task->nonfinite || m->feedback->ops->compensate(m->feedback, task->g, m->n, NULL, &p))
+    if (task->nonfinite)
+        return NULL;
+    if (m->feedback->ops->compensate(m->feedback, task->g, m->n, ((program *)m->impl)->filtered,
+                                     &p))
         return p;
     (void)tg__method_heal(m, true);
     task->overflow = TG__FORGOT;
@@ -275,7 +285,8 @@ static tg_status leader_begin(tg__method *m, tg__task *task, tg__exchange **x_p)
     l->choosing = task->coded;
     if (task->coded) {
         TG_TRY(prepare(m, l, task->step));
-        TG_TRY(choose(m, task, l, compensated(m, task, l)));
+        p->sums = compensated(m, task, l);
+        TG_TRY(choose(m, task, l, p->sums));
         for (size_t i = 0; i < l->chosen->nparts; i++)
             task->coded_bytes += l->chosen->parts[i].len;
     } else {
@@ -314,8 +325,7 @@ static tg_status next(tg__method *m, tg__task *task, tg__exchange **x_p)
         l->choosing = false;
         read_choice(m, l);
         *x_p = l->coded;
-        return encode_values(m, task, l,
-                             l->was_nonfinite ? NULL : tg__feedback_pending(m->feedback));
+        return encode_values(m, task, l, p->sums);
     }
     l->coded->ops->result(l->coded, l->val);
     if (tg__feedback_pending(m->feedback) == NULL) /* unbiased: what is not sent is lost */
@@ -332,7 +342,7 @@ static const float *aggregate(tg__method *m, const tg__task *task)
     return ((program *)m->impl)->lanes[task->lane].aggregate;
 }
 
-/* The own values, as sent, go back. */
+/* The own values go back, as they left. */
 static tg_status undo(tg__method *m, const tg__task *task)
 {
     const lane *l = &((program *)m->impl)->lanes[task->lane];
@@ -342,7 +352,7 @@ static tg_status undo(tg__method *m, const tg__task *task)
     return TG_OK;
 }
 
-/* What rounding the sums of the values lost. */
+/* What rounding the sums of the values lost: as if that had not been sent. */
 static void absorb(tg__method *m, const tg__task *task)
 {
     lane *l = &((program *)m->impl)->lanes[task->lane];
@@ -350,7 +360,7 @@ static void absorb(tg__method *m, const tg__task *task)
     if (!l->was_coded || pending == NULL || l->coded->ops->leftover == NULL)
         return;
     memset(l->val, 0, l->k * sizeof *l->val);
-    l->coded->ops->leftover(l->coded, 1, l->val);
+    l->coded->ops->leftover(l->coded, tg__feedback_share(m->feedback), l->val);
     tg__kernel()->scatter_add(pending, l->idx, l->val, l->count);
 }
 

@@ -34,6 +34,7 @@ static const char *const methods[] = {"dense",
                                       "dgc:density=0.02,warmup=0,clip=0.5,nesterov=yes",
                                       "randomk:density=0.1,warmup=6",
                                       "cltk:density=0.1,warmup=6",
+                                      "cltk:density=0.1,beta=0.1",
                                       "powersgd:rank=2"};
 static const char *const strategies[] = {"ssgd", "od:warmup=3", "cd:k=3,warmup=2"};
 
