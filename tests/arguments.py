@@ -61,7 +61,7 @@ THIS = {
     ("tg_optimizer_create", "spec"): '"sgd:lr=0.1"', ("tg_optimizer_slot_name", "slot"): "0",
     ("tg_lr_schedule_create", "spec"): '"constant"', ("tg_reducer_create", "method"): '"dense"',
     ("tg_registry_parse", "text"): '"topk"', ("tg_registry_method_card", "method"): '"topk"',
-    ("tg_registry_strategy_method", "strategy"): '"ssgd"',
+    ("tg_registry_strategy_method", "strategy"): '"ssgd"', ("tg_registry_rate_hint", "name"): '"signsgd"',
     ("tg_session_add", "s"): "arg_session_empty()", ("tg_session_begin", "s"): "arg_session_new()",
     ("tg_session_load", "s"): "arg_session_new()", ("tg_session_load", "dir"): "arg_dir",
     ("tg_session_save", "dir"): 'arg_path("saved")',

@@ -43,6 +43,29 @@ TG_API const char *tg_registry_strategy_method(const char *strategy);
  * are signs); NULL: any. `strategy` is a name or a spec string, or NULL. Static. Threads any */
 TG_API const char *tg_registry_strategy_optimizer(const char *strategy);
 
+/* How a method or a strategy learns, where that is not as dense gradients do that are exchanged in
+ * every step (`dense`, `ssgd`). Rates are multiples of one: the `lr` with which dense SGD with
+ * momentum 0.9 learns the same model. The command takes 0.05 for that. */
+typedef struct tg_rate_hint {
+    double factor;    /* of the lr to take, with momentum 0; 0: none is known that helps */
+    double low, high; /* lr / (1 - momentum) is known to learn from low to high; both 0: it is not
+                         known where */
+    bool methods; /* of a strategy: what a method makes of gradients is applied as in ssgd, so that
+                     rates of methods matter beside it */
+    bool plain;   /* the optimizer's momentum harms at any rate */
+    const char *expect;  /* what its defaults come to beside dense, measured; NULL: as much */
+    const char *instead; /* what to take in their place; NULL without expect */
+    const char *key;     /* the key on whose default that hangs: where it is given there is nothing
+                            to warn of; NULL: any spec */
+    /* later versions add fields here */
+} tg_rate_hint;
+
+/* The hint of a method, for runs with the strategy `ssgd`, or of a strategy. NULL: it learns as
+ * dense gradients do, or there is nothing of that name, or `kind` is another. `name` is a name or a
+ * spec string, or NULL. Only the commands train and compare apply hints: a session takes the
+ * optimizer that it is given. Static. Threads any */
+TG_API const tg_rate_hint *tg_registry_rate_hint(tg_kind kind, const char *name);
+
 /* "method", "codec", ...; "?" for a number that is none. */
 TG_API const char *tg_kind_name(tg_kind kind);
 

@@ -3,6 +3,7 @@
 #include "cli/data_text.h"
 #include "cli/dump.h"
 #include "cli/progress.h"
+#include "cli/run_notes.h"
 #include "cli/stop.h"
 #include "cli/wait_line.h"
 #include <math.h>
@@ -41,6 +42,7 @@ static tg_status on_start(void *arg, const train_start_info *info)
     TG_TRY(copy(info->strategy, &result->strategy));
     TG_TRY(copy(info->optimizer, &result->optimizer));
     TG_TRY(copy(info->lr_schedule, &result->lr_schedule));
+    run_notes_say(w->about->options, w->title);
     progress_begin(&w->progress, w->title, info->first_step, info->steps);
     w->progress.simulated = info->times != NULL;
     return records_start(w->records, w->about, info);

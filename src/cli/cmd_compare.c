@@ -5,7 +5,7 @@
 #include "cli/console.h"
 #include "cli/cli_run.h"
 #include "cli/outfile.h"
-#include "cli/run_defaults.h"
+#include "cli/run_notes.h"
 #include "cli/sim_only.h"
 #include "cli/spec_file.h"
 #include "cli/stop.h"
@@ -120,10 +120,10 @@ static tg_status one(const struct work *w, const struct run_options *o, const ch
                      const char *title, struct run_result *result_p)
 {
     const struct run_about about = {name, w->launch, o, w->data};
-    run_defaults_say(o, title);
-    if (o->sim_only)
-        return sim_only_run(&about, &w->sim, w->records, result_p);
-    return run_job(&about, title, w->records, NULL, result_p);
+    if (!o->sim_only)
+        return run_job(&about, title, w->records, NULL, result_p);
+    run_notes_say(o, title);
+    return sim_only_run(&about, &w->sim, w->records, result_p);
 }
 
 /* The step of a dense run over the link, on a few steps: the whole of it would take too long. */

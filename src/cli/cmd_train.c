@@ -8,6 +8,7 @@
 #include "cli/options_check.h"
 #include "cli/outfile.h"
 #include "cli/run_defaults.h"
+#include "cli/run_notes.h"
 #include "cli/sim_only.h"
 #include "cli/stop.h"
 #include <inttypes.h>
@@ -217,7 +218,8 @@ int cmd_train(int argc, char **argv)
         return cli_exit_status(status);
     }
     stop_install();
-    run_defaults_say(&o, "");
+    if (o.sim_only || o.dry_run) /* else when it has passed its checks */
+        run_notes_say(&o, "");
     if (o.sim_only)
         status = sim_only(&launch, &o, &exit_status);
     else if (!o.dry_run)

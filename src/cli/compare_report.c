@@ -10,6 +10,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define REASON_MOST 60 /* characters of a failure in the table */
 
@@ -99,6 +100,38 @@ static void print_remarks(const struct compare_row *rows, size_t count)
             printf("! %s: %s\n", rows[i].name, rows[i].result.verdict.remark[r].text);
 }
 
+/* ---- which rates ---- */
+
+static bool same_optimizer(const struct compare_row *a, const struct compare_row *b)
+{
+    return strcmp(options_optimizer(a->options), options_optimizer(b->options)) == 0;
+}
+
+static bool all_alike(const struct compare_row *rows, size_t count)
+{
+    size_t i = 1;
+    while (i < count && same_optimizer(&rows[0], &rows[i]))
+        i++;
+    return i >= count;
+}
+
+/* A line for each optimizer, with the runs that had it, where they are several. */
+static void print_optimizers(const struct compare_row *rows, size_t count)
+{
+    for (size_t i = 0; i < count && !all_alike(rows, count); i++) {
+        size_t k = 0;
+        while (k < i && !same_optimizer(&rows[k], &rows[i]))
+            k++;
+        if (k < i)
+            continue;
+        printf("optimizer %s:", options_optimizer(rows[i].options));
+        for (k = i; k < count; k++)
+            if (same_optimizer(&rows[k], &rows[i]))
+                printf("%s %s", k > i ? "," : "", rows[k].name);
+        putchar('\n');
+    }
+}
+
 static void print_data(const struct run_about *a, const char *simulated)
 {
     if (simulated)
@@ -110,13 +143,16 @@ static void print_data(const struct run_about *a, const char *simulated)
                format_count(train_data_test(a->data)).text);
 }
 
-static void print_caption(const struct run_about *a, const char *simulated)
+static void print_caption(const struct run_about *a, const char *simulated,
+                          const struct compare_row *rows, size_t count)
 {
     const struct run_options *o = a->options;
     print_data(a, simulated);
-    printf("; %d workers (%s), batch %" PRIu64 "%s%s\n", launch_world(a->launch, o),
+    const bool alike = all_alike(rows, count);
+    printf("; %d workers (%s), batch %" PRIu64 "%s%s%s%s\n", launch_world(a->launch, o),
            simulated ? "simulated" : launch_transport_name(a->launch), o->batch,
-           o->link ? ", link " : "", o->link ? o->link : "");
+           o->link ? ", link " : "", o->link ? o->link : "", alike ? ", " : "",
+           alike ? options_optimizer(rows[0].options) : "");
 }
 
 tg_status report_table(const struct run_about *about, const char *simulated,
@@ -134,11 +170,12 @@ tg_status report_table(const struct run_about *about, const char *simulated,
         table_cell(t, heads[i]);
     for (size_t i = 0; i < count; i++)
         fill_row(t, rows, count, &rows[i]);
-    print_caption(about, simulated);
+    print_caption(about, simulated, rows, count);
     const tg_status status = output_table(t);
     table_destroy(t);
     TG_TRY(status);
     print_footnote(rows, count);
+    print_optimizers(rows, count);
     print_remarks(rows, count);
     return output_flush();
 }
@@ -151,7 +188,7 @@ static json_t *row_json(const struct compare_row *rows, size_t count, const stru
     const struct run_options *o = row->options;
     return json_pack(
         "{s:s, s:s, s:o, s:s, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:b, s:I, s:o, "
-        "s:o, s:b}",                                                                        /**/
+        "s:o, s:b, s:o}",                                                                   /**/
         "run", row->name,                                                                   /**/
         "method", row->failed ? options_method(o) : row->result.method,                     /**/
         "rules", records_rules(o),                                                          /**/
@@ -164,7 +201,8 @@ static json_t *row_json(const struct compare_row *rows, size_t count, const stru
         "speed_up", records_real(speed_up(rows, count, row)),                               /**/
         "extrapolated", (int)(row->timed_steps > 0),                                        /**/
         "timed_steps", (json_int_t)row->timed_steps, "failed", records_text(row->failed), "remarks",
-        verdict_json(&row->result.verdict), "diverged", (int)row->result.verdict.failed);
+        verdict_json(&row->result.verdict), "diverged", (int)row->result.verdict.failed,
+        "optimizer", records_text(row->failed ? options_optimizer(o) : row->result.optimizer));
 }
 
 tg_status report_json(const struct compare_row *rows, size_t count)

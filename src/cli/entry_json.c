@@ -84,8 +84,13 @@ tg_status entry_json(int kind, const tg_entry *entry, json_t **object_p)
         object = join(object, json_pack("{s:o}", "card",
                                         methods_card_json(tg_registry_method_card(entry->name))));
     if (kind == TG_KIND_STRATEGY)
-        object =
-            join(object, json_pack("{s:s}", "method", tg_registry_strategy_method(entry->name)));
+        object = join(object,
+                      json_pack("{s:s, s:s?}", "method", tg_registry_strategy_method(entry->name),
+                                "optimizer", tg_registry_strategy_optimizer(entry->name)));
+    if (kind == TG_KIND_METHOD || kind == TG_KIND_STRATEGY)
+        object = join(object,
+                      json_pack("{s:o}", "rate",
+                                rate_hint_json(tg_registry_rate_hint((tg_kind)kind, entry->name))));
     if (!object)
         return tg_fail(TG_E_NOMEM, "out of memory: %s", entry->name);
     *object_p = object;

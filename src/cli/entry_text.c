@@ -35,14 +35,24 @@ static void print_allowed(const tg_key *key, FILE *out)
     }
 }
 
+/* Of a strategy. */
+static void print_defaults(const char *name, FILE *out)
+{
+    const char *optimizer = tg_registry_strategy_optimizer(name);
+    fprintf(out, "      method where none is named: %s\n", tg_registry_strategy_method(name));
+    if (optimizer)
+        fprintf(out, "      optimizer where none is named: %s\n", optimizer);
+}
+
 static void print_card(int kind, const tg_entry *entry, FILE *out)
 {
     fprintf(out, "  %s: %s\n", entry->name, entry->summary);
     if (kind == TG_KIND_METHOD)
         methods_card_print(tg_registry_method_card(entry->name), out);
     if (kind == TG_KIND_STRATEGY)
-        fprintf(out, "      method where none is named: %s\n",
-                tg_registry_strategy_method(entry->name));
+        print_defaults(entry->name, out);
+    if (kind != KIND_MODEL)
+        rate_hint_print(tg_registry_rate_hint((tg_kind)kind, entry->name), out);
     for (const tg_key *key = entry->keys; key && key->name; key++) {
         fprintf(out, "      %s%s%s  (", key->name, key->def ? "=" : "", key->def ? key->def : "");
         print_allowed(key, out);

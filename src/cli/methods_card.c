@@ -38,6 +38,31 @@ json_t *methods_card_json(const tg_method_card *card)
     return object;
 }
 
+void rate_hint_print(const tg_rate_hint *hint, FILE *out)
+{
+    if (!hint)
+        return;
+    if (hint->factor > 0)
+        fprintf(out,
+                "      rate   %g times that of dense SGD, with momentum=0; known to learn with "
+                "lr / (1 - momentum) from %g to %g times%s\n",
+                hint->factor, hint->low, hint->high,
+                hint->plain ? ", and without momentum only" : "");
+    if (hint->expect)
+        fprintf(out, "      expect %s%s%s\n", hint->expect, hint->instead ? "; instead: " : "",
+                hint->instead ? hint->instead : "");
+}
+
+json_t *rate_hint_json(const tg_rate_hint *hint)
+{
+    if (!hint)
+        return json_null();
+    return json_pack("{s:f, s:f, s:f, s:b, s:b, s:s?, s:s?, s:s?}", "factor", hint->factor, "low",
+                     hint->low, "high", hint->high, "methods", (int)hint->methods, "plain",
+                     (int)hint->plain, "expect", hint->expect, "instead", hint->instead, "key",
+                     hint->key);
+}
+
 static void print_cell(const char *text)
 {
     putchar(' ');

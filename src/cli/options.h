@@ -14,6 +14,7 @@ enum { OPT_TRAIN = 1, OPT_COMPARE = 2, OPT_RUN = 4, OPT_EVAL = 8 };
 #define OPT_NODES_AUTO UINT64_MAX
 #define OPT_OPTIMIZER "sgd:lr=0.05,momentum=0.9" /* where none is named */
 #define OPT_MAX_RULES 64
+#define OPT_MAX_NOTES 4 /* of a run: run_notes.h */
 #define OPT_MAX_SLOW 64
 #define OPT_MAX_LINKS 64
 
@@ -30,8 +31,11 @@ struct run_link_of {
 /* What the command settles where the command line leaves it open: run_defaults.h */
 struct run_settled {
     char optimizer[512]; /* "": as options.optimizer says */
-    char note[512];      /* what was chosen and why, or is to be warned of; "": nothing to say */
-    bool warns;
+    struct run_note {    /* what was chosen and why, or is to be warned of */
+        char text[512];
+        bool warns;
+    } note[OPT_MAX_NOTES];
+    size_t notes;
 };
 
 /* Strings are borrowed from whoever set them; NULL: not given and without a default. */

@@ -2,6 +2,7 @@
 #include "cli/data_text.h"
 #include "cli/outfile.h"
 #include "cli/output.h"
+#include "cli/run_notes.h"
 #include "cli/step_times.h"
 #include "cli/window.h"
 #include <errno.h>
@@ -380,8 +381,7 @@ tg_status records_start(struct records *r, const struct run_about *about,
     json_t *record = begin(r, "start");
     record = join(record, about_settings(about->options, info));
     record = join(record, about_run(about->options, info));
-    const char *note = about->options->settled.note;
-    record = join(record, json_pack("{s:o}", "note", records_text(note[0] ? note : NULL)));
+    record = join(record, json_pack("{s:o}", "note", run_notes_record(about->options)));
     record = join(record, about_clock(about->options, info));
     record = join(record, about_files(about->options));
     record = join(record, about_surroundings(about));

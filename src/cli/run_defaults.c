@@ -1,7 +1,7 @@
 #include "cli/run_defaults.h"
-#include "cli/console.h"
-#include "cli/method_rate.h"
 #include "cli/optimizer_option.h"
+#include "cli/rate_hints.h"
+#include "cli/run_notes.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -46,44 +46,22 @@ static tg_status complete(struct run_options *o, const char *written, const tg_s
     return TG_OK;
 }
 
-/* What the optimizer will have, of what the method learns with. */
-static tg_status check_rate(struct run_options *o, const method_rate *wish, double usual)
-{
-    tg_spec *spec;
-    TG_TRY(tg_registry_parse(TG_KIND_OPTIMIZER, o->settled.optimizer, &spec));
-    const double lr = tg_spec_real(spec, "lr"), momentum = tg_spec_real(spec, "momentum");
-    const double in_all = momentum < 1 ? lr / (1 - momentum) : lr;
-    const double low = wish->low * usual, high = wish->high * usual;
-    tg_spec_free(spec);
-    o->settled.warns = in_all < low || in_all > high || (wish->plain && momentum > 0);
-    if (o->settled.warns)
-        snprintf(o->settled.note, sizeof o->settled.note,
-                 "method %s with lr=%g, momentum=%g: it is known to learn with lr / (1 - momentum) "
-                 "from %g to %g%s; without --optimizer it has lr=%g, momentum=0",
-                 wish->method, lr, momentum, low, high, wish->plain ? ", and momentum=0" : "",
-                 wish->factor * usual);
-    return TG_OK;
-}
-
 /* written: what the command line says, and own as it is read; "" and NULL: nothing. needed: by the
  * strategy, or NULL. */
 static tg_status settle(struct run_options *o, const char *written, const tg_spec *own,
                         const char *needed)
 {
     tg_spec *usual;
-    char plain[64];
-    const bool ssgd = strcspn(o->strategy, ":") == 4 && strncmp(o->strategy, "ssgd", 4) == 0;
-    const method_rate *wish = ssgd ? method_rate_of(options_method(o)) : NULL;
+    char wished[64];
+    const rate_wish wish = rate_wish_of(o);
     TG_TRY(tg_registry_parse(TG_KIND_OPTIMIZER, OPT_OPTIMIZER, &usual));
-    const double rate = tg_spec_real(usual, "lr");
-    if (wish)
-        snprintf(plain, sizeof plain, "%s:lr=%.9g,momentum=0", tg_spec_name(usual),
-                 wish->factor * rate);
+    if (wish.hint)
+        rate_hint_optimizer(wish.hint, tg_spec_real(usual, "lr"), wished);
     tg_spec_free(usual);
     TG_TRY(tg_registry_parse(TG_KIND_OPTIMIZER,
-                             needed ? needed
-                             : wish ? plain
-                                    : OPT_OPTIMIZER,
+                             needed      ? needed
+                             : wish.hint ? wished
+                                         : OPT_OPTIMIZER,
                              &usual));
     tg_status status = TG_OK;
     const bool same = !own || strcmp(tg_spec_name(own), tg_spec_name(usual)) == 0;
@@ -92,17 +70,19 @@ static tg_status settle(struct run_options *o, const char *written, const tg_spe
         status = complete(o, written, own, usual);
     else if (o->lr)
         snprintf(o->settled.optimizer, sizeof o->settled.optimizer, "%s", written);
-    if (status == TG_OK && same && wish && open)
-        snprintf(o->settled.note, sizeof o->settled.note,
-                 "method %s: optimizer %.300s, with which it learns, in the place of %s",
-                 wish->method, o->settled.optimizer, OPT_OPTIMIZER);
-    else if (needed && !options_given(o, "optimizer"))
-        snprintf(o->settled.note, sizeof o->settled.note,
-                 "strategy %.64s: optimizer %.300s, which it needs, in the place of %s",
-                 o->strategy, o->settled.optimizer, OPT_OPTIMIZER);
-    if (status == TG_OK && same && wish && own)
-        status = check_rate(o, wish, rate);
     tg_spec_free(usual);
+    if (status == TG_OK && needed && !options_given(o, "optimizer"))
+        run_notes_add(o, false,
+                      "strategy %.64s: optimizer %.300s, which it needs, in the place of %s",
+                      o->strategy, o->settled.optimizer, OPT_OPTIMIZER);
+    else if (status == TG_OK && !needed && same && wish.hint && open)
+        run_notes_add(o, false,
+                      own ? "%s %.*s: optimizer %.300s: the method's what was left open, "
+                            "in the place of those of %s"
+                          : "%s %.*s: optimizer %.300s, with which it learns, in the "
+                            "place of %s",
+                      tg_kind_name(wish.kind), (int)strcspn(wish.spec, ":"), wish.spec,
+                      o->settled.optimizer, OPT_OPTIMIZER);
     return status;
 }
 
@@ -110,22 +90,12 @@ tg_status run_defaults_settle(struct run_options *o)
 {
     tg_spec *own = NULL;
     char written[OPTIMIZER_OPTION_TEXT];
-    o->settled = (struct run_settled){.warns = false};
+    o->settled = (struct run_settled){.notes = 0};
     TG_TRY(optimizer_option_join(o, written));
     if (written[0])
         TG_TRY(tg_registry_parse(TG_KIND_OPTIMIZER, written, &own));
     const tg_status status = settle(o, written, own, tg_registry_strategy_optimizer(o->strategy));
     tg_spec_free(own);
-    return status;
-}
-
-void run_defaults_say(const struct run_options *o, const char *title)
-{
-    const char *note = o->settled.note, *colon = title[0] ? ": " : "";
-    if (!note[0])
-        return;
-    if (o->settled.warns)
-        console_warning("%s%s%s", title, colon, note);
-    else
-        console_note("%s%s%s", title, colon, note);
+    TG_TRY(status);
+    return rate_hints_check(o);
 }

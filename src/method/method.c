@@ -38,6 +38,15 @@ const tg_entry *const *tg__method_entries(size_t *count_p)
     return entries;
 }
 
+const tg_rate_hint *tg__method_rate(const char *spec)
+{
+    const size_t len = spec == NULL ? 0 : strcspn(spec, ":");
+    for (size_t i = 0; len > 0 && i < TG__COUNT(methods); i++)
+        if (strlen(entries[i]->name) == len && memcmp(entries[i]->name, spec, len) == 0)
+            return methods[i]->rate;
+    return NULL;
+}
+
 const char *tg__method_default_exchange(const tg_spec *spec)
 {
     const tg_key *key = tg_spec_entry(spec)->keys;

@@ -114,6 +114,7 @@ enum { /* properties of a method, shown by `telegrad methods` and used by the se
 typedef struct tg__method_def {
     tg_entry entry;
     tg_method_card card;
+    const tg_rate_hint *rate; /* NULL: it learns as dense gradients do */
     const tg__program_ops *program;
     const char *codec; /* default program: codec and feedback by name */
     const char *feedback;
@@ -132,6 +133,8 @@ struct tg__method {
 
 const tg__method_def *const *tg__methods(size_t *count_p);
 const tg_entry *const *tg__method_entries(size_t *count_p);
+/* What tg_registry_rate_hint says of a method. */
+const tg_rate_hint *tg__method_rate(const char *spec);
 /* Parse only, to look at a method before tensors are known. A default that depends on another key
  * (twoway=yes: exchange=direct) is in the spec then. */
 TG_NODISCARD tg_status tg__method_parse(const char *text, tg_spec **spec_p,

@@ -38,6 +38,7 @@ const tg__method_def tg__method_randomk = {
             .use = "many ranks: the volume does not grow with P; a baseline for top-k",
             .limit = "density 1 is ssgd exactly",
         },
+    .rate = &(const tg_rate_hint){.factor = 1, .low = 0.1, .high = 4, .plain = true},
     .program = &tg__shared_support_program,
     .codec = "f32",
     .feedback = "residual",

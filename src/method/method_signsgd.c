@@ -19,6 +19,7 @@ const tg__method_def tg__method_signsgd = {
              .use = "large batches; needs its own, small learning rate: the result is -1, 0 or 1, "
                     "but a mean gradient in dense steps (strategies od, cd)",
              .limit = "one rank: w -= eta * sign(g)"},
+    .rate = &(const tg_rate_hint){.factor = 0.02, .low = 0.005, .high = 0.1},
     .program = &tg__default_program,
     .codec = "sign",
     .feedback = "none",

@@ -24,6 +24,7 @@ const tg__method_def tg__method_signum = {
              .cost = "2 passes; 1 round, 1 delay; votes are counted as bits",
              .use = "as signsgd, with noisier gradients",
              .limit = "beta = 0 is signsgd"},
+    .rate = &(const tg_rate_hint){.factor = 0.02, .low = 0.005, .high = 0.1, .plain = true},
     .program = &tg__default_program,
     .codec = "sign",
     .feedback = "momentum",

@@ -45,6 +45,13 @@ const char *tg_registry_strategy_optimizer(const char *strategy)
     return tg__strategy_optimizer_spec(strategy);
 }
 
+const tg_rate_hint *tg_registry_rate_hint(tg_kind kind, const char *name)
+{
+    return kind == TG_KIND_METHOD     ? tg__method_rate(name)
+           : kind == TG_KIND_STRATEGY ? tg__strategy_rate(name)
+                                      : NULL;
+}
+
 static bool valid(tg_kind kind)
 {
     return (unsigned)kind < TG_KIND_COUNT;

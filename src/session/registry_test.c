@@ -73,10 +73,49 @@ static void test_optimizers_of_strategies(void **state)
     assert_null(tg_registry_strategy_optimizer(NULL));
 }
 
+/* Whoever names a rate names where it lies among those that are known to learn. */
+static void test_rate_hints(void **state)
+{
+    (void)state;
+    static const tg_kind kinds[] = {TG_KIND_METHOD, TG_KIND_STRATEGY};
+    for (size_t k = 0; k < 2; k++) {
+        size_t count;
+        const tg_entry *const *entries = tg_registry_entries(kinds[k], &count);
+        for (size_t i = 0; i < count; i++) {
+            const tg_rate_hint *hint = tg_registry_rate_hint(kinds[k], entries[i]->name);
+            if (hint == NULL)
+                continue;
+            assert_true(hint->factor > 0 || hint->expect != NULL || hint->methods);
+            assert_true(hint->factor == 0 ||
+                        (hint->low <= hint->factor && hint->factor <= hint->high));
+            if (hint->expect != NULL)
+                assert_phrase(entries[i]->name, "expect", hint->expect);
+            tg_spec *spec;
+            assert_int_equal(tg_registry_parse(kinds[k], entries[i]->name, &spec), TG_OK);
+            assert_true(hint->key == NULL || tg_spec_has(spec, hint->key));
+            tg_spec_free(spec);
+            assert_true((hint->instead != NULL) == (hint->expect != NULL));
+        }
+    }
+    const tg_rate_hint *hint = tg_registry_rate_hint(TG_KIND_METHOD, "randomk:density=0.05");
+    assert_ptr_equal(hint, tg_registry_rate_hint(TG_KIND_METHOD, "randomk"));
+    assert_true(hint->factor == 1 && hint->plain);
+    assert_true(tg_registry_rate_hint(TG_KIND_METHOD, "signsgd")->factor == 0.02);
+    assert_non_null(tg_registry_rate_hint(TG_KIND_STRATEGY, "eager:every=3")->expect);
+    assert_null(tg_registry_rate_hint(TG_KIND_METHOD, "dense"));
+    assert_null(tg_registry_rate_hint(TG_KIND_METHOD, "random"));
+    assert_null(tg_registry_rate_hint(TG_KIND_METHOD, "eager"));
+    assert_null(tg_registry_rate_hint(TG_KIND_STRATEGY, "ssgd"));
+    assert_null(tg_registry_rate_hint(TG_KIND_CODEC, "sign"));
+    assert_null(tg_registry_rate_hint(TG_KIND_METHOD, NULL));
+    assert_null(tg_registry_rate_hint(TG_KIND_STRATEGY, ""));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_method_has_a_card),
                                        cmocka_unit_test(test_methods_of_strategies),
-                                       cmocka_unit_test(test_optimizers_of_strategies)};
+                                       cmocka_unit_test(test_optimizers_of_strategies),
+                                       cmocka_unit_test(test_rate_hints)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -28,6 +28,7 @@
 #include "state/state.h"
 #include "strategy/optimizers.h"
 #include "telegrad/optimizer.h"
+#include "telegrad/registry.h"
 
 typedef struct tg__action {
     uint32_t bucket;
@@ -90,8 +91,9 @@ typedef struct tg__result {
 typedef struct tg__strategy tg__strategy;
 typedef struct tg__strategy_ops {
     tg_entry entry;
-    const char *method;    /* the one its paper has; NULL: "dense" */
-    const char *optimizer; /* the one it needs where none is named; NULL: any */
+    const char *method;       /* the one its paper has; NULL: "dense" */
+    const char *optimizer;    /* the one it needs where none is named; NULL: any */
+    const tg_rate_hint *rate; /* NULL: it learns as ssgd does */
     /* read s->spec, check the combination, set s->impl, s->in_flight, s->sends_updates; ask for
      * slots and memories.
      * Errors TG_E_SPEC, TG_E_UNSUPPORTED with the reason */
@@ -174,6 +176,8 @@ const tg_entry *const *tg__strategy_entries(size_t *count_p);
 const char *tg__strategy_method(const char *spec);
 /* What tg_registry_strategy_optimizer says. */
 const char *tg__strategy_optimizer_spec(const char *spec);
+/* What tg_registry_rate_hint says of a strategy. */
+const tg_rate_hint *tg__strategy_rate(const char *spec);
 const tg_entry *const *tg__optimizer_entries(size_t *count_p);
 const tg_entry *const *tg__lr_schedule_entries(size_t *count_p);
 typedef struct tg__strategy_setup {

@@ -56,6 +56,12 @@ const char *tg__strategy_optimizer_spec(const char *spec)
     return ops == NULL ? NULL : ops->optimizer;
 }
 
+const tg_rate_hint *tg__strategy_rate(const char *spec)
+{
+    const tg__strategy_ops *ops = find(spec);
+    return ops == NULL ? NULL : ops->rate;
+}
+
 /* On failure ops stays NULL: there is nothing to end. */
 static tg_status init(tg__strategy *s, const char *text)
 {

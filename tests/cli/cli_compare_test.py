@@ -35,6 +35,22 @@ class Compare(CliTest):
             self.assertLessEqual(max(map(len, table.splitlines())), max(columns, 57), table)
             self.assertIn("..." if columns == 80 else "time to finish", table)
 
+    def test_rates(self):
+        """The optimizer stands in the caption, or where runs have several, each with its runs."""
+        caption = self.ok("compare", *BASE, *RUNS).splitlines()[0]
+        self.assertTrue(caption.endswith(", sgd:lr=0.05,momentum=0.9"), caption)
+        args = [*BASE, "--no-eval", "--run", "method=signsgd", "--run", "method=dense", "--run", "name=own;method=signsgd;lr=0.003",
+                "--run", "name=other;method=topk"]
+        done = run("compare", *args)
+        self.assertEqual([line.split(": method")[0] for line in done.stderr.splitlines()],
+                         ["telegrad: 1/4 signsgd", "telegrad: 3/4 own"])
+        self.assertEqual(done.stdout.splitlines()[-3:], ["optimizer sgd:lr=0.001,momentum=0: signsgd",
+                                                  "optimizer sgd:lr=0.05,momentum=0.9: dense, other",
+                                                  "optimizer sgd:lr=0.003,momentum=0: own"])
+        rows = [json.loads(line)["optimizer"] for line in run("compare", *args, "--json").stdout.splitlines()]
+        self.assertEqual([row.split(",weight_decay")[0] for row in rows],
+                         ["sgd:lr=" + rest for rest in ("0.001,momentum=0", "0.05,momentum=0.9", "0.003,momentum=0", "0.05,momentum=0.9")])
+
     def test_json_and_records(self):
         out = self.path("all.jsonl")
         text = self.ok("compare", *BASE, *RUNS, "--json", "--out", out)
@@ -108,7 +124,7 @@ class Compare(CliTest):
         self.assertEqual(done.returncode, 1)
         said = done.stderr.splitlines()
         self.assertEqual([re.match(r'telegrad: run "(\w+)": ', line)[1] for line in said], ["cut", "wild"])
-        cut, fine, wild, few = done.stdout.splitlines()[3:]
+        cut, fine, wild, few = done.stdout.splitlines()[3:7]
         self.assertRegex(cut, r"^cut   failed: rank \d .{,56}$")
         self.assertRegex(wild, r"^wild  failed: step \d.{51,53}\.\.\.$")
         self.assertIn("not finite", said[1])

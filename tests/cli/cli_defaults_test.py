@@ -59,6 +59,43 @@ class Defaults(CliTest):
         self.assertIn("adam:", self.optimizer("--method", "signsgd", "--optimizer", "adam"))
         self.assertIn("sgd:lr=0.05,momentum=0.9,", self.optimizer("--method", "randomk", "--strategy", "local:every=2"))
 
+    def test_a_rate_that_is_given_is_taken(self):
+        """And what is left open besides is the method's."""
+        for args in ["--lr", "0.003"], ["--optimizer", "sgd:lr=0.003"], ["--lr", "0.003", "--optimizer", "sgd"]:
+            start = self.started("--method", "signum", *args, said=["telegrad: method signum: optimizer sgd:lr=0.003,momentum=0"])
+            self.assertIn("sgd:lr=0.003,momentum=0,", start["optimizer"])
+        wrong = self.started("--method", "signum", "--lr", "0.05", said=["warning: method signum with lr=0.05, momentum=0: "])
+        self.assertIn("sgd:lr=0.05,momentum=0,", wrong["optimizer"])
+        self.assertIn("try --optimizer sgd:lr=0.001,momentum=0", wrong["note"])
+
+    def test_strategies_that_apply_what_a_method_makes_of_gradients(self):
+        for strategy in "cd:k=2,warmup=1", "dga:delay=1", "pipe:width=2":
+            start = self.started("--method", "signsgd", "--strategy", strategy, said=["warning: method signsgd with lr=0.05, momentum=0.9",
+                                                                                      "beside strategy ssgd"])
+            self.assertIn("sgd:lr=0.05,momentum=0.9,", start["optimizer"])
+        self.started("--method", "signsgd", "--strategy", "od:warmup=1")  # never codes
+
+    def test_methods_of_rules_are_warned_of(self):
+        start = self.started("--rule", "*.bias=signsgd", "--rule", "fc1*=signsgd",
+                             said=["telegrad: warning: rule *.bias=signsgd: method signsgd with lr=0.05, momentum=0.9"])
+        self.assertIn("sgd:lr=0.05,momentum=0.9,", start["optimizer"])
+        self.assertEqual(start["note"].count("method signsgd"), 1)
+        self.started("--rule", "*.bias=topk")
+
+    def test_a_strategy_whose_defaults_learn_worse_is_warned_of(self):
+        """Before the run, with a rate or without, unless what helps is given."""
+        out = self.path("run.jsonl")
+        for args in [], ["--lr", "0.01"]:
+            done = run("train", *TINY, "--model", "mlp:hidden=16", "--workers", "2", "--steps", "3", "--no-eval", "--strategy",
+                       "eager:every=2", "--out", out, *args)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertTrue(done.stderr.startswith("telegrad: warning: strategy eager: "), done.stderr)
+            self.assertIn("; instead: ", done.stderr)
+            self.assertIn("strategy eager: ", records(out)[0]["note"])
+        self.started("--strategy", "eager:every=2,momentum=0")  # on which it hangs
+        done = run("train", *TINY, "--strategy", "eager:every=2", "--dry-run")
+        self.assertIn("warning: strategy eager: ", done.stderr)
+
     def test_warm_ups_are_no_more_than_a_share_of_the_run(self):
         def both(steps, *args):
             start = self.started("--steps", str(steps), *args)

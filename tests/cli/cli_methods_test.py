@@ -78,6 +78,19 @@ class Methods(CliTest):
                 self.assertEqual(rows[0]["bytes_per_step"], rows[1]["bytes_per_step"])
                 self.assertNotEqual(rows[0]["bytes_per_step"], rows[2]["bytes_per_step"])
 
+    def test_rates(self):
+        """What a method or strategy learns with stands in its card and its object."""
+        rate = {(kind, e["name"]): e["rate"] for kind in ("method", "strategy") for e in self.all()[kind]}
+        self.assertEqual((rate["method", "signum"]["factor"], rate["method", "signum"]["plain"]), (0.02, True))
+        self.assertIsNone(rate["method", "dense"])
+        self.assertTrue(rate["strategy", "eager"]["expect"])
+        for (kind, name), hint in rate.items():
+            card = self.ok(COMMANDS[kind], name)
+            self.assertEqual("\n      rate   " in card, hint is not None and hint["factor"] > 0, name)
+            self.assertEqual("\n      expect " in card, hint is not None and hint["expect"] is not None, name)
+        self.assertIn("rate   0.02 times that of dense SGD", self.ok("methods", "signsgd"))
+        self.assertIn("optimizer where none is named: sgd:lr=0.001\n", self.ok("strategies", "demo"))
+
     def test_normal_forms_of_strategies_are_accepted(self):
         for entry in self.all()["strategy"]:
             optimizer = "sgd:lr=0.1" if entry["name"] == "demo" else "sgd:lr=0.1,momentum=0.9"

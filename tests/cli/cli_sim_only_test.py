@@ -134,7 +134,8 @@ class SimOnly(CliTest):
         self.assertEqual([(r["run"], r["sim_only"], r["world"]) for r in starts],
                          [("all", True, 10000), ("few", True, 10000), ("long", True, 10000)])
         caption, *lines = self.ok(*args).splitlines()
-        self.assertEqual(caption, "mlp:hidden=32 on glyphs:train=640,test=16; 10000 workers (simulated), batch 4, link 100mbit,20ms")
+        self.assertEqual(caption, "mlp:hidden=32 on glyphs:train=640,test=16; 10000 workers (simulated), batch 4, link 100mbit,20ms, "
+                         "sgd:lr=0.05,momentum=0.9")
         self.assertEqual(len(lines), 5)
         self.refused(2, ["--dense-timed with --sim-only"], *args, "--dense-timed", "3")
         self.refused(2, ["--run 1", "--sim-only with --nodes"], *args, "--nodes", "2")
