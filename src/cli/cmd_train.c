@@ -225,7 +225,7 @@ int cmd_train(int argc, char **argv)
     else if (!o.dry_run)
         status = open_and_train(&launch, &o, &exit_status);
     else if (launch.rank == 0)
-        status = dry_run(&o);
+        status = dry_run(&launch, &o);
     if (status != TG_OK)
         return launch_fail(&launch, status);
     launch_close(&launch);

@@ -245,10 +245,18 @@ TG_NODISCARD tg_status train_run(const train_job *job, const train_data *data,
                                  tg_transport *transport, const train_events *events,
                                  train_end_info *end_p);
 
-/* What the job would exchange: tg_session_plan of its tensors, without ranks or training, for a
- * data set of which images are not read (a vocabulary is). Errors: those of the job's strings, of
- * train_data_open, of tg_session_plan, and what each returns */
-TG_NODISCARD tg_status train_plan(const train_job *job, const char *data,
+/* How long a job would be, and what follows from that. */
+typedef struct train_plan_info {
+    uint64_t steps, steps_per_epoch;
+    const char *method, *strategy; /* normal forms, with the warm-ups that the run would have */
+} train_plan_info;
+
+/* What the job would exchange on `world` ranks: `about` once, then tg_session_plan of its tensors,
+ * without ranks or training, for a data set of which images are not read where their number is
+ * known (a vocabulary is). Errors: TG_E_ARG (batches larger than a rank's data), those of the job's
+ * strings, of train_data_samples, of tg_session_plan, and what `about` and `each` return */
+TG_NODISCARD tg_status train_plan(const train_job *job, const char *data, int world,
+                                  tg_status (*about)(void *arg, const train_plan_info *info),
                                   tg_status (*each)(void *arg, const tg_plan_tensor *tensor),
                                   void *arg);
 
