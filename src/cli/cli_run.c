@@ -4,6 +4,7 @@
 #include "cli/dump.h"
 #include "cli/progress.h"
 #include "cli/run_notes.h"
+#include "cli/save_folder.h"
 #include "cli/stop.h"
 #include "cli/wait_line.h"
 #include <math.h>
@@ -30,10 +31,21 @@ static tg_status copy(const char *text, char **copy_p)
     return TG_OK;
 }
 
+/* The step after which the run will save for the first time. */
+static uint64_t first_save(const struct run_options *o, const train_start_info *info)
+{
+    const uint64_t every = o->save_every;
+    const uint64_t step = every ? (info->first_step / every + 1) * every : info->steps;
+    return step < info->steps ? step : info->steps;
+}
+
 static tg_status on_start(void *arg, const train_start_info *info)
 {
     struct watch *w = arg;
     struct run_result *result = w->result;
+    const struct run_options *o = w->about->options;
+    if (o->save_dir) /* before anything is told of the run: older records stay */
+        TG_TRY(save_folder_check(o->save_dir, first_save(o, info)));
     result->steps_planned = info->steps;
     result->first_step = info->first_step;
     result->steps_per_epoch = info->steps_per_epoch;
@@ -177,6 +189,8 @@ tg_status run_job(const struct run_about *about, const char *title, struct recor
         launch_run(about->launch, about->options, &job, about->data, &events, &result.end);
     dump_close(w.dump);
     progress_end();
+    if (status == TG_OK && !stop_signal) /* every process ends with the status of the signal */
+        stop_signal = result.end.stopped_by;
     if (status == TG_OK && about->launch->rank == 0) {
         judge(about, &result);
         verdict_say(&result.verdict, title);

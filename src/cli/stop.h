@@ -4,7 +4,8 @@
 
 #include <signal.h>
 
-/* 0, or the signal that came. */
+/* 0, or the signal that came to this process; after a run that another rank's signal ended, that.
+ */
 extern volatile sig_atomic_t stop_signal;
 
 void stop_install(void);
@@ -13,7 +14,7 @@ void stop_install(void);
  * none. */
 void stop_guard_file(const char *path);
 
-/* The exit status of an interrupted run: 128 + the signal; SIGINT if another rank got it. */
+/* The exit status of an interrupted run: 128 + the signal. */
 int stop_exit_status(void);
 
 #endif

@@ -157,6 +157,9 @@ TG_NODISCARD tg_status run_waits_tell(run *r);
  * ranks alike; elsewhere does nothing. Errors TG_E_PEER */
 TG_NODISCARD tg_status run_agree_on_stop(run *r, bool *stop_p);
 
+/* After the run: end.stopped_by. All ranks call it. Errors TG_E_NOMEM, TG_E_PEER */
+TG_NODISCARD tg_status run_agree_on_signal(run *r);
+
 /* A checkpoint in job->save_dir, with what run_setup needs to go on. */
 TG_NODISCARD tg_status run_save(run *r);
 

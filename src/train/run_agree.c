@@ -62,6 +62,23 @@ tg_status run_sum(run *r, double x[RUN_SUMS])
     return TG_OK;
 }
 
+tg_status run_agree_on_signal(run *r)
+{
+    const int world = r->transport->size,
+              own = r->job->stop ? __atomic_load_n(r->job->stop, __ATOMIC_RELAXED) : 0;
+    double *all;
+    if (!r->end.interrupted)
+        return TG_OK;
+    TG_TRY(train_alloc((size_t)world, sizeof *all, &all));
+    all[r->transport->rank] = own;
+    const tg_status status = tg_session_sum(r->session, all, (size_t)world);
+    for (int i = 0; i < world && status == TG_OK; i++)
+        if (all[i] > r->end.stopped_by)
+            r->end.stopped_by = (int)all[i];
+    free(all);
+    return status;
+}
+
 tg_status run_agree_on_stop(run *r, bool *stop_p)
 {
     if (!r->apart || !r->job->stop || r->step % STOP_EVERY != 0)

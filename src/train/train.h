@@ -202,6 +202,7 @@ typedef struct train_end_info {
     uint64_t clipped; /* steps of this run whose averaged gradient was above the optimizer's clip */
     uint64_t params_hash;
     bool interrupted;
+    int stopped_by; /* interrupted: the largest that *job->stop is on any rank; else 0 */
 } train_end_info;
 
 /* A tensor's gradient of one step, of this rank's batch alone. */

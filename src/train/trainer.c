@@ -138,6 +138,7 @@ static tg_status run_all(run *r)
     TG_TRY(tg_session_params_hash(r->session, &end->params_hash));
     end->bytes_sent = tg_session_bytes_sent(r->session);
     end->bytes_near = tg_session_bytes_near(r->session);
+    TG_TRY(run_agree_on_signal(r));
     return run_waits_tell(r);
 }
 

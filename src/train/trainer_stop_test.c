@@ -118,6 +118,7 @@ static void test_stop_apart(void **state)
         if (run[i].status != TG_OK)
             fail_msg("rank %d: %s", i, run[i].message);
         assert_true(run[i].end.interrupted);
+        assert_int_equal(run[i].end.stopped_by, 1); /* rank 1 never saw a signal itself */
         assert_int_equal(run[i].end.steps, 32);
     }
     a.resume_dir = dir;

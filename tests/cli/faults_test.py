@@ -156,6 +156,18 @@ class Faults(CliTest):
             self.assertEqual(hash_of(output), hash_of(self.ok(*JOB, *args, "--workers", "3")), strategy)
 
     @unittest.skipUnless(mpi_tool.AVAILABLE, mpi_tool.WHY)
+    def test_signal_at_one_rank(self):
+        """All ranks save and end with its status, so mpirun has it whichever rank is over first."""
+        folder = self.path("ck")
+        job, ranks = self.job_under_way(folder, *ENDLESS)
+        self.assertEqual(len(ranks), 3)
+        os.kill(ranks[2], signal.SIGTERM)
+        status, output = self.outcome(job, ranks)
+        self.assertEqual(status, 143, output)
+        self.assertNotIn("Exit code:    130", output)
+        self.resumes(folder)
+
+    @unittest.skipUnless(mpi_tool.AVAILABLE, mpi_tool.WHY)
     def test_killed_rank(self):
         folder = self.path("ck")
         job, ranks = self.job_under_way(folder, *ENDLESS)

@@ -85,6 +85,29 @@ class Resume(CliTest):
         finally:
             os.chmod(folder, 0o700)
 
+    def test_nowhere_to_save(self):
+        """Known before the first step: the older records stay, and no folder is left behind."""
+        out, file, ck = self.path("run.jsonl"), self.path("file"), self.path("ck")
+        job = ["train", *COMMON, "--steps", "4", "--out", out]
+        self.ok(*job, "--save", ck, "--seed", "3")
+        with open(file, "w", encoding="utf-8"):
+            pass
+        with open(out, encoding="utf-8") as lines:
+            before = lines.read()
+        shorter = [*job[:-4], "--steps", "3", "--out", out]
+        for words, *arguments in (([file, "not a folder"], *job, "--save", file),
+                                  ([file, "Not a directory"], *job, "--save", file + "/ck"),
+                                  (["/proc/ck"], *job, "--save", "/proc/ck/here"),
+                                  (["step 4", "step 3", "--resume " + ck], *shorter, "--save", ck),
+                                  (["step 4", "step 1"], *job, "--save", ck, "--save-every", "1")):
+            self.refused(1, words, *arguments)
+            with open(out, encoding="utf-8") as lines:
+                self.assertEqual(lines.read(), before, words)
+        self.refused(1, ["optimizer"], *job, "--save", self.path("new"), "--resume", ck, "--seed", "3", "--lr", "0.1")
+        self.ok(*job, "--save", self.path("deep/er/"), "--save-every", "2")
+        self.ok(*job, "--save", ck)  # as many steps: it is saved again
+        self.assertEqual(sorted(os.listdir(self.folder)), ["ck", "deep", "file", "run.jsonl"])
+
     def test_refused(self):
         folder = self.path("ck")
         job = ["train", *COMMON, "--steps", "6", "--seed", "4"]

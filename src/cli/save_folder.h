@@ -1,0 +1,12 @@
+/* Whether the folder of --save can be saved to: asked before the first step, not after hours. */
+#ifndef TG_CLI_SAVE_FOLDER_H
+#define TG_CLI_SAVE_FOLDER_H
+
+#include "telegrad/base.h"
+
+/* Nothing is left behind: a folder that is made to see whether it can be is removed again.
+ * step    the first that will be saved; a newer checkpoint in the folder belongs to another run
+ * Errors  TG_E_IO (the folder cannot be made, or written in; a file is in its place), TG_E_STATE */
+TG_NODISCARD tg_status save_folder_check(const char *dir, uint64_t step);
+
+#endif
