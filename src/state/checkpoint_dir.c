@@ -102,12 +102,20 @@ static tg_status sync_dir(const char *path)
     return ok ? TG_OK : tg_fail(TG_E_IO, "cannot sync folder %s: %s", path, strerror(error));
 }
 
+/* Whether path is a checkpoint that was written to its end. */
+static bool holds_commit(const char *path)
+{
+    char commit[4096];
+    struct stat info;
+    const int len = snprintf(commit, sizeof commit, "%s/COMMIT", path);
+    return len > 0 && (size_t)len < sizeof commit && stat(commit, &info) == 0 &&
+           S_ISREG(info.st_mode);
+}
+
 static bool is_committed(const char *dir, uint64_t step)
 {
-    char path[4096];
-    struct stat info;
-    return step_path(dir, step, "/COMMIT", path, sizeof path) == TG_OK && stat(path, &info) == 0 &&
-           S_ISREG(info.st_mode);
+    char path[4000];
+    return step_path(dir, step, "", path, sizeof path) == TG_OK && holds_commit(path);
 }
 
 /* What stands under this name in a checkpoint that is being written, if anything does, must be a
@@ -169,6 +177,9 @@ tg_status tg__ckpt_dir_latest(const char *dir, uint64_t *step_p)
 {
     found f;
     TG_TRY(look(dir, &f));
+    if (f.committed == 0 && holds_commit(dir))
+        return tg_fail(
+            TG_E_IO, "%s is one checkpoint: allowed: the folder of checkpoints that it is in", dir);
     if (f.committed == 0)
         return tg_fail(TG_E_IO, "no finished checkpoint in %s: found %s%s%s", dir,
                        f.example[0] ? "only others, such as " : "nothing", f.example,

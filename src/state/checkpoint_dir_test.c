@@ -221,6 +221,19 @@ static void another_runs_folder_is_refused(void **state)
     assert_latest(500);
 }
 
+static void one_checkpoint_is_no_folder_of_them(void **state)
+{
+    (void)state;
+    save(5, "five");
+    char path[256];
+    uint64_t step = 77;
+    assert_true(snprintf(path, sizeof path, "%s/step-000000000005", dir) < (int)sizeof path);
+    assert_int_equal(tg__ckpt_dir_latest(path, &step), TG_E_IO);
+    assert_non_null(strstr(tg_error(), path));
+    assert_non_null(strstr(tg_error(), "allowed: the folder of checkpoints that it is in"));
+    assert_int_equal(step, 77);
+}
+
 static void other_files_stay(void **state)
 {
     (void)state;
@@ -308,6 +321,7 @@ int main(void)
         IN_ROOT(a_crash_leaves_the_last_one),
         IN_ROOT(the_same_step_is_replaced),
         IN_ROOT(another_runs_folder_is_refused),
+        IN_ROOT(one_checkpoint_is_no_folder_of_them),
         IN_ROOT(other_files_stay),
         IN_ROOT(the_mark_is_read_strictly),
         IN_ROOT(arguments_are_checked),

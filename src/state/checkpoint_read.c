@@ -250,7 +250,7 @@ const char *tg__ckpt_identity_line(const tg__ckpt_reader *r, const char *start, 
 tg_status tg__ckpt_check(const tg__ckpt_reader *r, const char *identity, const char *except)
 {
     line file = identity_of(r), job = {identity, strlen(identity)};
-    for (size_t number = 1;; number++) {
+    for (;;) {
         line a = next_but(&file, except), b = next_but(&job, except);
         if (!a.text && !b.text)
             return TG_OK;
@@ -263,8 +263,8 @@ tg_status tg__ckpt_check(const tg__ckpt_reader *r, const char *identity, const c
         show(has, sizeof has, a, same);
         show(wants, sizeof wants, b, same);
         return tg_fail(TG_E_MISMATCH,
-                       "checkpoint %s is of another job: line %zu of its identity is %s, here %s",
-                       r->path, number, has, wants);
+                       "checkpoint %s is of another job: it was saved with %s, this job has %s",
+                       r->path, has, wants);
     }
 }
 

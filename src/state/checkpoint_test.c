@@ -240,12 +240,12 @@ static void identity_must_fit(void **state)
     write_checkpoint(s);
     tg__state_destroy(s);
     assert_mismatch("model lenet5\nmethod 2bit\nworld 4\nrank 1\n",
-                    "line 2 of its identity is \"method topk:density=0.01\", here \"method 2bit\"");
+                    "saved with \"method topk:density=0.01\", this job has \"method 2bit\"");
     assert_mismatch("model lenet5\nmethod topk:density=0.01\nworld 4\n",
-                    "line 4 of its identity is \"rank 1\", here nothing");
-    assert_mismatch(IDENTITY "seed 1\n", "line 5 of its identity is nothing, here \"seed 1\"");
+                    "saved with \"rank 1\", this job has nothing");
+    assert_mismatch(IDENTITY "seed 1\n", "saved with nothing, this job has \"seed 1\"");
     assert_mismatch("model lenet5\nmethod topk:density=0.01\nworld 40\nrank 1\n",
-                    "line 3 of its identity is \"world 4\", here \"world 40\"");
+                    "saved with \"world 4\", this job has \"world 40\"");
 
     char a[400], b[400]; /* the difference is shown also far into a line */
     memset(a, 'x', sizeof a);
