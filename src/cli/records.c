@@ -472,6 +472,24 @@ tg_status records_step(struct records *r, const train_step_info *info)
     return records_add(r, record);
 }
 
+/* seconds (count), or null for NULL. NULL: out of memory */
+static json_t *by_rank_json(const double *seconds, int count)
+{
+    json_t *list = seconds ? json_array() : json_null();
+    for (int i = 0; list && seconds && i < count; i++)
+        if (json_array_append_new(list, records_real(seconds[i])) != 0) {
+            json_decref(list);
+            list = NULL;
+        }
+    return list;
+}
+
+static json_t *waits(const double *for_rank, const double *by_rank, int world)
+{
+    return json_pack("{s:o, s:o}", "waited_for_s", by_rank_json(for_rank, world), /**/
+                     "waited_by_s", by_rank_json(by_rank, world));
+}
+
 tg_status records_epoch(struct records *r, const train_epoch_info *info)
 {
     if (!r)
@@ -485,6 +503,7 @@ tg_status records_epoch(struct records *r, const train_epoch_info *info)
                   "perplexity", records_perplexity(r->tokens, info->test_loss),     /**/
                   "seconds", records_real(info->seconds),                           /**/
                   "bytes_sent", (json_int_t)info->bytes_sent);
+    record = join(record, waits(info->waits.for_rank, info->waits.by_rank, info->waits.world));
     return records_add(r, join(begin(r, "epoch"), record));
 }
 
@@ -544,25 +563,6 @@ static json_t *end_means(const train_end_info *end)
                      "wait_ms_mean", records_real(end->wait_ms_mean));
 }
 
-/* seconds (count), or null for NULL. NULL: out of memory */
-static json_t *by_rank(const double *seconds, int count)
-{
-    json_t *list = seconds ? json_array() : json_null();
-    for (int i = 0; list && seconds && i < count; i++)
-        if (json_array_append_new(list, records_real(seconds[i])) != 0) {
-            json_decref(list);
-            list = NULL;
-        }
-    return list;
-}
-
-static json_t *end_waits(const struct run_result *result)
-{
-    const int world = result->end.world;
-    return json_pack("{s:o, s:o}", "waited_for_s", by_rank(result->waited_for, world), /**/
-                     "waited_by_s", by_rank(result->waited_by, world));
-}
-
 tg_status records_end(struct records *r, const struct run_result *result)
 {
     if (!r)
@@ -570,7 +570,7 @@ tg_status records_end(struct records *r, const struct run_result *result)
     json_t *record = join(begin(r, "end"), end_quality(r, result));
     record = join(record, end_cost(result));
     record = join(record, end_means(&result->end));
-    record = join(record, end_waits(result));
+    record = join(record, waits(result->waited_for, result->waited_by, result->end.world));
     record = join(record, json_pack("{s:s, s:o, s:b}", "clock", r->clock, "remarks",
                                     verdict_json(&result->verdict), "diverged",
                                     (int)result->verdict.failed));

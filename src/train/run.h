@@ -11,11 +11,12 @@
  * leave them out.
  */
 typedef struct run_traffic {
-    uint64_t begun;   /* sent when the handshake was over */
-    uint64_t sum;     /* what one run_sum sends */
-    uint64_t apart;   /* sent since then by sums and saves */
-    uint64_t counted; /* of those, at the end of the last step */
-    uint64_t trained; /* sent since then until the drain's end, without `apart` */
+    uint64_t begun;     /* sent when the handshake was over */
+    uint64_t sum;       /* what one run_sum sends */
+    uint64_t epoch_sum; /* what one run_sum_epoch sends */
+    uint64_t apart;     /* sent since then by sums and saves */
+    uint64_t counted;   /* of those, at the end of the last step */
+    uint64_t trained;   /* sent since then until the drain's end, without `apart` */
 } run_traffic;
 
 typedef struct run {
@@ -49,15 +50,21 @@ typedef struct run {
     run_stats stats;
     int64_t start_ns, evaluation_ns; /* of this run */
     int64_t wait_ns;                 /* all steps' tg_step_info.wait_ns */
-    int64_t *waited_ns;              /* (ranks) tg_session_waited before the first step */
-    int64_t hooks_ns;                /* of this step: time in the session's functions */
-    const char **layer_names;        /* run_layers.h; NULL without a trace */
-    const char *layer_name;          /* whose span is under way; NULL: none */
-    int64_t layer_ns;                /* since then */
-    unsigned skips;                  /* in a row */
-    double pace;                     /* of this step's computing, by simulated time: run_times.h */
-    double before_s; /* training time of the runs before, as their checkpoint has it */
-    bool apart;      /* the exchange is `none`: no message carries a wish to stop */
+    struct run_waits {
+        int64_t *ns;     /* (3, ranks) tg_session_waited: before the first step, when the last epoch
+                            was told, now */
+        int64_t told_ns; /* wait_ns when the last epoch was told */
+        double *for_rank; /* (ranks) seconds */
+        double *sums;     /* (RUN_SUMS + ranks) of run_sum_epoch: x, and what each rank waited */
+    } waits;
+    int64_t hooks_ns;         /* of this step: time in the session's functions */
+    const char **layer_names; /* run_layers.h; NULL without a trace */
+    const char *layer_name;   /* whose span is under way; NULL: none */
+    int64_t layer_ns;         /* since then */
+    unsigned skips;           /* in a row */
+    double pace;              /* of this step's computing, by simulated time: run_times.h */
+    double before_s;          /* training time of the runs before, as their checkpoint has it */
+    bool apart;               /* the exchange is `none`: no message carries a wish to stop */
     bool stop_asked;
     run_traffic traffic;
     train_end_info end;
@@ -148,11 +155,16 @@ TG_NODISCARD tg_status run_agree(run *r);
 #define RUN_SUMS 5
 TG_NODISCARD tg_status run_sum(run *r, double x[RUN_SUMS]);
 
-/* Who waits for whom (run_waits.c): the session's on_wait; from here on it counts; tell of it. All
- * ranks call the last one. */
+/* Who waits for whom (run_waits.c): the session's on_wait; from here on it counts; tell of all of
+ * it, which all ranks call. */
 void run_on_wait(void *arg, const tg_wait *wait);
 TG_NODISCARD tg_status run_waits_begin(run *r);
 TG_NODISCARD tg_status run_waits_tell(run *r);
+/* run_sum at an epoch's end, whose messages carry the waits since the last call as well; and how
+ * many numbers they carry in all. */
+TG_NODISCARD tg_status run_sum_epoch(run *r, double x[RUN_SUMS], train_waits *waits_p);
+size_t run_waits_sums(const run *r);
+void run_waits_free(run *r);
 /* After a step. Where no message carries a wish to stop, sets *stop_p after every 16th step, on all
  * ranks alike; elsewhere does nothing. Errors TG_E_PEER */
 TG_NODISCARD tg_status run_agree_on_stop(run *r, bool *stop_p);

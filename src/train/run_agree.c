@@ -2,6 +2,7 @@
 #include "train/run.h"
 #include "train/train_util.h"
 #include <stdlib.h>
+#include <string.h>
 
 /* No message carries a wish to stop if the exchange is `none`; so seldom a sum of wishes does not
  * hold up ranks that otherwise never wait for each other. */
@@ -29,6 +30,15 @@ static tg_status compare(run *r, const setting *own, double *all)
     return TG_OK;
 }
 
+static tg_status cost_of_sum(run *r, double *x, size_t n, uint64_t *bytes_p)
+{
+    const uint64_t sent = run_sent(r);
+    memset(x, 0, n * sizeof *x);
+    TG_TRY(tg_session_sum(r->session, x, n));
+    *bytes_p = run_sent(r) - sent;
+    return TG_OK;
+}
+
 tg_status run_agree(run *r)
 {
     const train_job *job = r->job;
@@ -39,18 +49,18 @@ tg_status run_agree(run *r)
                            {"stop", job->stop != NULL}};
     double *all;
     r->traffic.begun = run_sent(r);
-    TG_TRY(train_alloc((size_t)r->transport->size, sizeof *all, &all));
+    TG_TRY(train_alloc(RUN_SUMS + (size_t)r->transport->size, sizeof *all, &all));
     tg_status status = TG_OK;
     for (size_t i = 0; i < TRAIN_COUNT(own) && status == TG_OK; i++)
         status = compare(r, &own[i], all);
+    /* What sums cost can be seen only now: later an exchange may be in flight beside them. */
+    double zero[RUN_SUMS] = {0};
+    if (status == TG_OK)
+        status = cost_of_sum(r, zero, RUN_SUMS, &r->traffic.sum);
+    if (status == TG_OK)
+        status = cost_of_sum(r, all, run_waits_sums(r), &r->traffic.epoch_sum);
     free(all);
     TG_TRY(status);
-
-    /* What a sum costs can be seen only now: later an exchange may be in flight beside it. */
-    double zero[RUN_SUMS] = {0};
-    const uint64_t sent = run_sent(r);
-    TG_TRY(tg_session_sum(r->session, zero, RUN_SUMS));
-    r->traffic.sum = run_sent(r) - sent;
     r->traffic.apart = run_sent(r) - r->traffic.begun;
     return TG_OK;
 }

@@ -344,7 +344,7 @@ void run_free(run *r)
     free(r->state_aside);
     free(r->id);
     free(r->buckets);
-    free(r->waited_ns);
+    run_waits_free(r);
     run_layers_free(r);
     model_destroy(r->model);
     tg_spec_free(r->shard);

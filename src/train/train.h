@@ -157,6 +157,13 @@ typedef struct train_step_info {
     double seconds; /* since the first step of this run */
 } train_step_info;
 
+/* Who waited for whom, in seconds. */
+typedef struct train_waits {
+    int world;              /* 0: one rank, or not known */
+    const double *for_rank; /* (world) rank 0 for messages of each rank: tg_session_waited */
+    const double *by_rank;  /* (world) each rank for exchanges, in all steps: train_step_info.tg */
+} train_waits;
+
 typedef struct train_epoch_info {
     uint64_t epoch, step;
     /* Mean over the epoch's steps and all ranks, without losses that are not finite; NAN if none
@@ -165,6 +172,7 @@ typedef struct train_epoch_info {
     double test_accuracy, test_loss; /* of the global parameters, over the whole test set; nats */
     double seconds;                  /* training time so far, evaluation excluded */
     uint64_t bytes_sent;
+    train_waits waits; /* of what this run did of the epoch; lives as long as the call */
 } train_epoch_info;
 
 typedef struct train_end_info {
@@ -213,13 +221,6 @@ typedef struct train_gradient {
     const float *grad; /* (n) */
 } train_gradient;
 
-/* Who waited for whom, in seconds of this run. */
-typedef struct train_waits {
-    int world;
-    const double *for_rank; /* (world) rank 0 for messages of each rank: tg_session_waited */
-    const double *by_rank;  /* (world) each rank for exchanges, in all steps: train_step_info.tg */
-} train_waits;
-
 /* Called on rank 0 only, from its thread, but for `wait`. Any may be NULL. */
 typedef struct train_events {
     void *arg;
@@ -229,7 +230,7 @@ typedef struct train_events {
     tg_status (*epoch)(void *arg, const train_epoch_info *info);
     /* The gradient of step 1, 2, ... before it is exchanged: see gradient_every */
     tg_status (*gradient)(void *arg, uint64_t step, const train_gradient *tensor, size_t count);
-    /* When all is done, with more than one rank. */
+    /* When all is done, with more than one rank: of the whole run. */
     tg_status (*waited)(void *arg, const train_waits *waits);
     /* Any rank waits for another: tg_session_config.on_wait of `rank`, by its driving thread. */
     void (*wait)(void *arg, int rank, const tg_wait *wait);

@@ -44,7 +44,8 @@ static tg_status close_epoch(run *r, bool test)
         TG_TRY(evaluate(r, &own, &begin));
     const int64_t tested = run_now(r);
     double sums[RUN_SUMS] = {r->loss_sum, (double)r->loss_count, own.loss, own.correct, own.labels};
-    TG_TRY(run_sum(r, sums));
+    train_waits waits;
+    TG_TRY(run_sum_epoch(r, sums, &waits));
     if (test) /* by simulated time all have tested alike, and what is left are messages */
         r->evaluation_ns += (r->job->times ? tested : run_now(r)) - begin;
     if (test && sums[4] != (double)data_test_labels(r->data))
@@ -63,7 +64,8 @@ static tg_status close_epoch(run *r, bool test)
                                    .test_accuracy = r->end.test_accuracy,
                                    .test_loss = r->end.test_loss,
                                    .seconds = seconds,
-                                   .bytes_sent = tg_session_bytes_sent(r->session)};
+                                   .bytes_sent = tg_session_bytes_sent(r->session),
+                                   .waits = waits};
     return r->events->epoch(r->events->arg, &info);
 }
 

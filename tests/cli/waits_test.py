@@ -97,6 +97,29 @@ class Waits(CliTest):
         with open(self.path("page.html"), encoding="utf-8") as page:
             self.assertIn('"waited_for_s":[', page.read().replace(" ", ""))
 
+    def test_records_of_epochs(self):
+        """What was waited in each epoch: rank 2 is late in the second of three. They add up to the whole."""
+        job = [*TINY, "--model", "mlp:hidden=16", "--workers", "4", "--epochs", "3", "--clock", "virtual", "--tau", "10ms", "--slow", "2:2x@9-16"]
+        for more in ["--no-eval"], [], ["--strategy", "dga:delay=1", "--overlap", "full"]:
+            out = self.path("epochs.jsonl")
+            self.ok("train", *job, *more, "--out", out)
+            lines = records(out)
+            epochs, end = [r for r in lines if r["type"] == "epoch"], lines[-1]
+            self.assertEqual(len(epochs), 3)
+            for field in "waited_for_s", "waited_by_s":
+                for rank in range(4):
+                    self.assertAlmostEqual(sum(e[field][rank] for e in epochs), end[field][rank], delta=1e-3, msg=(field, rank, more))
+            if "--strategy" in more:
+                continue
+            calm, late, after = (e["waited_by_s"][0] for e in epochs)
+            self.assertAlmostEqual(late, 0.08, delta=0.015)
+            self.assertLess(max(calm, after), 0.02)
+            self.assertEqual(max(range(4), key=epochs[1]["waited_for_s"].__getitem__), 2)
+            self.assertLess(epochs[1]["waited_by_s"][2], 0.02)
+        alone = self.path("alone.jsonl")
+        self.ok("train", *TINY, "--model", "mlp:hidden=16", "--workers", "1", "--epochs", "1", "--no-eval", "--out", alone)
+        self.assertEqual([(r["waited_for_s"], r["waited_by_s"]) for r in records(alone) if r["type"] == "epoch"], [(None, None)])
+
 
 if __name__ == "__main__":
     unittest.main()
