@@ -171,11 +171,25 @@ function waitTable() {
         fill.style.background = `var(--${part})`;
         return el("div", {class: "track"}, fill);
     };
+    /* A small bar for each epoch, or for a few of them; as high as the table's longest wait. */
+    const highest = Math.max(...rows.flatMap(row => (row.run.waits || []).flatMap(group => [group.for[row.rank] / group.epochs, group.by[row.rank] / group.epochs]))) || 1;
+    const strip = (row, part, of) => {
+        let first = 1;
+        return el("div", {class: "strip"}, ...row.run.waits.map(group => {
+            const bar = el("i", {}), last = first + group.epochs - 1, each = group[of][row.rank] / group.epochs;
+            bar.style.height = 100 * each / highest + "%";
+            bar.style.background = `var(--${part})`;
+            const cell = el("span", {title: (first === last ? `epoch ${first}: ` : `epochs ${first} to ${last}, each: `) + seconds(each)}, bar);
+            first = last + 1;
+            return cell;
+        }));
+    };
     const tracks = [bar("wait", row => row.waited), bar("exchange", row => row.by)];
     const columns = [
         {head: "Run", of: row => row.run.label, show: (v, row) => label(v, row.run)},
         {head: "rank", of: row => row.rank, kind: "n"},
         {head: "Waits", unit: "above: for this rank; below: by it", kind: "bars", of: row => row.waited, show: (v, row) => el("div", {}, ...tracks.map(track => track(row)))},
+        ...(rows.some(row => row.run.waits) ? [{head: "By epoch", unit: "in the same order", kind: "bars", of: row => row.waited, show: (v, row) => row.run.waits ? el("div", {}, strip(row, "wait", "for"), strip(row, "exchange", "by")) : ""}] : []),
         {head: "rank 0 waited for it", unit: "s", of: row => row.rank ? row.waited : null, show: v => digits(v), kind: "n"},
         {head: "it waited itself", unit: "s", of: row => row.by, show: v => digits(v), kind: "n"},
     ];

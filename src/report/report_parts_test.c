@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 #include "report/escape.h"
+#include "report/epoch_waits.h"
 #include "report/report.h"
 #include "report/run_json.h"
 #include "report/run_x.h"
@@ -526,10 +527,51 @@ static void test_traces_refused(void **state)
     }
 }
 
+/* Five epochs in two groups; an epoch with other ranks, and those after the step of a resume, go.
+ */
+static void test_epoch_waits(void **state)
+{
+    (void)state;
+    json_t *list = NULL;
+    epoch_waits_add(&list, NULL);
+    assert_null(list);
+    for (int i = 0; i < 8; i++) {
+        json_t *record = i == 0
+                             ? json_pack("{s:i, s:[f], s:[f]}", "step", 1, "waited_for_s", 9.0,
+                                         "waited_by_s", 9.0)
+                             : json_pack("{s:i, s:[f, f], s:[f, f]}", "step", 10 * i,
+                                         "waited_for_s", 0.0, (double)i, "waited_by_s", 1.0, 0.5);
+        epoch_waits_add(&list, record);
+        json_decref(record);
+    }
+    epoch_waits_drop_after(list, 50);
+    assert_int_equal(json_array_size(list), 6);
+    json_t *all = epoch_waits_json(list, 60), *two = epoch_waits_json(list, 2);
+    assert_int_equal(json_array_size(all), 5);
+    assert_int_equal(json_array_size(two), 2);
+    const json_t *first = json_array_get(two, 0), *second = json_array_get(two, 1);
+    assert_int_equal(json_integer_value(json_object_get(first, "epochs")), 2);
+    assert_int_equal(json_integer_value(json_object_get(second, "epochs")), 3);
+    assert_true(json_real_value(json_array_get(json_object_get(first, "for"), 1)) == 3);
+    assert_true(json_real_value(json_array_get(json_object_get(second, "for"), 1)) == 12);
+    assert_true(json_real_value(json_array_get(json_object_get(second, "by"), 1)) == 1.5);
+    json_decref(all);
+    json_decref(two);
+    epoch_waits_drop_after(list, 10);
+    all = epoch_waits_json(list, 60);
+    assert_true(json_is_null(all));
+    json_decref(all);
+    json_decref(list);
+    all = epoch_waits_json(NULL, 60);
+    assert_true(json_is_null(all));
+    json_decref(all);
+}
+
 int main(void)
 {
 #define ON_FILE(test) cmocka_unit_test_setup_teardown(test, make_path, remove_path)
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_epoch_waits),
         cmocka_unit_test(test_thin_keeps_short_curves),
         cmocka_unit_test(test_thin_keeps_extremes),
         cmocka_unit_test(test_thin_any_length),

@@ -1,4 +1,5 @@
 #include "report/run_file.h"
+#include "report/epoch_waits.h"
 #include "report/lines.h"
 #include <math.h>
 #include <stdlib.h>
@@ -107,6 +108,7 @@ static tg_status add_epoch(const place *at, run_file_run *run, const json_t *rec
 {
     double *row;
     TG_TRY(add_row(at, &run->epochs, record, run_epoch_names, &row));
+    epoch_waits_add(&run->waits, record);
     row[EPOCH_SECONDS] += run->seconds_before;
     row[EPOCH_SENT] += run->sent_before;
     if (!isfinite(row[EPOCH_PERPLEXITY]) && number(run->start, "context") > 0)
@@ -205,6 +207,7 @@ static void go_on(run_file_run *run, const json_t *start)
     const double sent = run->sent_before + number(run->end, "bytes_sent");
     drop_after(&run->steps, number(start, "first_step"));
     drop_after(&run->epochs, number(start, "first_step"));
+    epoch_waits_drop_after(run->waits, number(start, "first_step"));
     json_decref(run->end);
     run->end = NULL;
     run->sent_before = whole && isfinite(sent) ? sent : last_of(&run->epochs, EPOCH_SENT);
@@ -379,6 +382,7 @@ void run_files_free(run_files *f)
         free(f->runs[i].name);
         json_decref(f->runs[i].start);
         json_decref(f->runs[i].end);
+        json_decref(f->runs[i].waits);
         free(f->runs[i].steps.v);
         free(f->runs[i].epochs.v);
     }

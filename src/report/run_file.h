@@ -54,6 +54,7 @@ typedef struct run_file_run {
     char *name;             /* of compare; else the file's, without folder and ending */
     json_t *start, *end;    /* records; end is NULL where the run was cut */
     run_rows steps, epochs; /* steps ascending */
+    json_t *waits;          /* of epochs: epoch_waits.h; NULL: none */
     double seconds_before,
         sent_before; /* of the stopped runs that this one goes on from; added to the rows */
 } run_file_run;

@@ -1,10 +1,11 @@
 #include "report/run_json.h"
+#include "report/epoch_waits.h"
 #include "report/run_x.h"
 #include "report/thin.h"
 #include <math.h>
 #include <stdlib.h>
 
-enum { POINTS_ALL = 48000, POINTS_LEAST = 40, POINTS_MOST = 2000, CURVES = 11 };
+enum { POINTS_ALL = 48000, POINTS_LEAST = 40, POINTS_MOST = 2000, CURVES = 11, WAITS_MOST = 60 };
 
 /* Whole numbers without a fraction: shorter, and exact. */
 static json_t *real(double v)
@@ -141,15 +142,24 @@ static json_t *settings(const json_t *start)
     return object;
 }
 
+/* Two values for each rank and group of epochs: as many as a curve and a half, at the most. */
+static json_t *waits_of(const run_file_run *run, size_t most)
+{
+    const json_t *last = json_array_get(run->waits, json_array_size(run->waits) - 1);
+    const size_t ranks = json_array_size(json_object_get(last, "for"));
+    const size_t room = ranks > 0 ? 3 * most / (2 * ranks) : 0;
+    return epoch_waits_json(run->waits, room < WAITS_MOST ? room : WAITS_MOST);
+}
+
 static json_t *one_run(const run_file_run *run, const run_mark *marks, size_t nmarks, size_t most,
                        size_t *kept)
 {
-    return json_pack("{s:s, s:s, s:o, s:O?, s:o, s:o, s:o, s:o, s:o, s:I}", "name", run->name,
+    return json_pack("{s:s, s:s, s:o, s:O?, s:o, s:o, s:o, s:o, s:o, s:o, s:I}", "name", run->name,
                      "file", run->path, "settings", settings(run->start), "end", run->end, "marks",
                      marks_json(marks, nmarks, most), "steps", step_curves(&run->steps, most, kept),
                      "epochs", epoch_curves(&run->epochs, most, kept), "last",
-                     last_epoch(&run->epochs), "means", means(&run->steps), "records",
-                     (json_int_t)run->steps.count);
+                     last_epoch(&run->epochs), "means", means(&run->steps), "waits",
+                     waits_of(run, most), "records", (json_int_t)run->steps.count);
 }
 
 static tg_status add_run(json_t *list, const run_file_run *run, size_t most, size_t *kept)

@@ -116,6 +116,10 @@ class Waits(CliTest):
             self.assertLess(max(calm, after), 0.02)
             self.assertEqual(max(range(4), key=epochs[1]["waited_for_s"].__getitem__), 2)
             self.assertLess(epochs[1]["waited_by_s"][2], 0.02)
+        self.ok("report", self.path("epochs.jsonl"), "-o", self.path("page.html"))
+        with open(self.path("page.html"), encoding="utf-8") as page:
+            text = page.read().replace(" ", "")
+        self.assertEqual(text.count('{"epochs":1,"for":[0'), 3)
         alone = self.path("alone.jsonl")
         self.ok("train", *TINY, "--model", "mlp:hidden=16", "--workers", "1", "--epochs", "1", "--no-eval", "--out", alone)
         self.assertEqual([(r["waited_for_s"], r["waited_by_s"]) for r in records(alone) if r["type"] == "epoch"], [(None, None)])
