@@ -103,8 +103,7 @@ TG_NODISCARD tg_status tg__frame_check(const uint8_t *frame, size_t len, size_t 
 void tg__frame_decode(const uint8_t *frame, size_t len, float *dst, tg__pool *pool);
 void tg__frame_decode_add(const uint8_t *frame, size_t len, float *dst, tg__pool *pool);
 
-/* tg__frame_decode; whether all is finite. Not asked of coded frames that are decoded whole
- * (TG__WHOLE): their values are finite, or check would have refused them. */
+/* tg__frame_decode; whether all is finite. */
 bool tg__frame_decode_finite(const uint8_t *frame, size_t len, float *dst, tg__pool *pool);
 
 /* ---- for codecs ------------------------------------------------------------------------------ */

@@ -3,7 +3,7 @@
 #include "base/arg.h"
 #include "codec/array.h"
 #include "codec/codec_impl.h"
-#include "kernel/kernel.h"
+#include "kernel/parallel.h"
 #include <stdatomic.h>
 #include <string.h>
 
@@ -84,9 +84,11 @@ static void decode(const uint8_t *frame, size_t len, float *dst, bool add, tg__p
     job j = {.f = checked(frame, len), .dst = dst, .add = add, .spoilt = spoilt};
     if (j.f.n == 0) /* dst may be NULL */
         return;
-    if (j.f.form == TG__FORM_CODED && tg__codec_by_id(j.f.codec)->properties & TG__WHOLE)
+    if (j.f.form == TG__FORM_CODED && tg__codec_by_id(j.f.codec)->properties & TG__WHOLE) {
         decode_range(&j, 0, j.f.n);
-    else
+        if (spoilt != NULL && !tg__parallel_finite(pool, dst, j.f.n))
+            atomic_store(spoilt, true);
+    } else
         tg__pool_chunks(pool, j.f.n, TG__CHUNK, spoilt ? decode_and_look : decode_range, &j);
 }
 

@@ -260,6 +260,43 @@ static void frames_of_levels(void **state)
     assert_int_equal(kept, MAX_K);
 }
 
+/* Plain floats, and scales whose multiples leave f32's range, are valid; who asks is told. */
+static void what_is_not_finite_is_said(void **state)
+{
+    static const struct {
+        int values;
+        uint32_t first; /* bits of the first value, or of the scale */
+        uint8_t code;   /* of the first value */
+        bool finite;
+    } cases[] = {{TG__VALUES_F32, 0x3f800000, 0, true},   {TG__VALUES_F32, 0x7fc00000, 0, false},
+                 {TG__VALUES_F32, 0xff800000, 0, false},  {TG__VALUES_FP16, 0x3c003c00, 0, true},
+                 {TG__VALUES_FP16, 0x3c007c00, 0, false}, {TG__VALUES_INT8, 0x7f000000, 100, false},
+                 {TG__VALUES_INT8, 0x3f800000, 100, true}};
+    static float val[20], decoded[100];
+    static uint32_t idx[20];
+    static uint8_t frame[600];
+    (void)state;
+    for (size_t c = 0; c < TG__COUNT(cases); c++) {
+        for (size_t i = 0; i < TG__COUNT(val); i++) {
+            idx[i] = (uint32_t)(3 * i);
+            val[i] = 1 + (float)i;
+        }
+        tg__sparse s = {.idx = idx,
+                        .val = val,
+                        .k = TG__COUNT(val),
+                        .values = cases[c].values,
+                        .index = TG__INDEX_AUTO};
+        tg__part part = {.dst = frame, .cap = sizeof frame, .hi = TG__COUNT(decoded)};
+        assert_int_equal(tg__sparse_write(&part, TG__ID_topk, &s, idx), TG_OK);
+        uint8_t *first = frame + TG__FRAME_HEAD + 4;
+        tg__put32(first, cases[c].first);
+        if (cases[c].values == TG__VALUES_INT8)
+            first[4] = cases[c].code;
+        assert_int_equal(tg__frame_check(frame, part.len, part.hi, TG__ID_topk), TG_OK);
+        assert_int_equal(tg__frame_decode_finite(frame, part.len, decoded, NULL), cases[c].finite);
+    }
+}
+
 int main(int argc, char **argv)
 {
     (void)argc;
@@ -271,6 +308,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(extremes_stay_finite),
         cmocka_unit_test(what_means_nothing_is_refused),
         cmocka_unit_test(frames_of_levels),
+        cmocka_unit_test(what_is_not_finite_is_said),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

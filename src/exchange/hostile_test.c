@@ -8,9 +8,8 @@
 
 #include "codec/codec_impl.h"
 #include "exchange_fixture.h"
+#include "hostile_ranks.h"
 #include "mutate.h"
-
-#include <pthread.h>
 
 enum { P = 3, HOSTILE = 1, N = 300, SEEDS = 64, FRAME_MAX = 8192 };
 
@@ -88,19 +87,11 @@ static void *run_rank(void *arg)
 static void run(const scene *s, mutation *m, uint64_t *sends_p)
 {
     tg_transport *t[P];
-    pthread_t thread[P];
-    assert_int_equal(tg_transport_inproc(P, t), TG_OK);
-    t[HOSTILE] = hostile_transport(t[HOSTILE], mutate, m);
+    hostile_connect(P, HOSTILE, mutate, m, t);
     memset(ranks, 0, sizeof ranks);
-    for (int i = 0; i < P; i++) {
+    for (int i = 0; i < P; i++)
         ranks[i] = (rank){.s = s, .t = t[i]};
-        assert_int_equal(pthread_create(&thread[i], NULL, run_rank, &ranks[i]), 0);
-    }
-    for (int i = 0; i < P; i++)
-        pthread_join(thread[i], NULL);
-    *sends_p = ((hostile *)t[HOSTILE]->impl)->sends;
-    for (int i = 0; i < P; i++)
-        tg_transport_destroy(t[i]);
+    *sends_p = hostile_run(P, HOSTILE, t, run_rank, ranks, sizeof *ranks);
 }
 
 /* Plain floats pass as they are, NaN too, where the codec is, or falls back to, f32: an honest rank

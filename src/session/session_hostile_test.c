@@ -7,97 +7,18 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include "hostile_session.h"
 #include "mutate.h"
-#include "telegrad/telegrad.h"
 
-#include <math.h>
-#include <pthread.h>
-#include <stdio.h>
+enum { SEEDS = 16 };
 
-enum { P_MAX = 4, N = 96, STEPS = 3, SEEDS = 16 };
+typedef hostile_scene scene;
 
-typedef struct scene {
-    const char *method, *strategy;
-    const int *nodes;
-    tg_driver driver;
-    int world, hostile;
-} scene;
-
-typedef struct rank {
-    const scene *s;
-    tg_transport *t;
-    tg_status status;
-    char error[512];
-    float w[N], g[N];
-} rank;
-
-static rank ranks[P_MAX];
-
-static tg_status train(rank *r, tg_session *s)
-{
-    uint32_t id[2];
-    const size_t shape[2][2] = {{8, 8}, {N - 64, 1}};
-    for (int i = 0; i < 2; i++) {
-        const size_t at = i == 0 ? 0 : 64, n = i == 0 ? 64 : N - 64;
-        const tg_tensor tensor = {.struct_size = sizeof tensor,
-                                  .name = i == 0 ? "a" : "b",
-                                  .shape = shape[i],
-                                  .ndim = 2,
-                                  .param = tg_array_f32(r->w + at, n),
-                                  .grad = tg_array_f32(r->g + at, n)};
-        TG_TRY(tg_session_add(s, &tensor, &id[i]));
-    }
-    TG_TRY(tg_session_begin(s));
-    for (int step = 0; step < STEPS; step++) {
-        for (int i = 1; i >= 0; i--)
-            TG_TRY(tg_grad_wait(s, id[i]));
-        for (int i = 0; i < N; i++)
-            r->g[i] = (float)((i * 37 + step * 11 + r->t->rank * 5) % 23 - 11) / 16;
-        for (int i = 1; i >= 0; i--)
-            TG_TRY(tg_grad_ready(s, id[i]));
-        TG_TRY(tg_step(s, NULL));
-    }
-    return tg_session_finish(s);
-}
-
-static void *run_rank(void *arg)
-{
-    rank *r = arg;
-    const tg_session_config config = {.struct_size = sizeof config,
-                                      .method = r->s->method,
-                                      .strategy = r->s->strategy,
-                                      .nodes = r->s->nodes,
-                                      .driver = r->s->driver,
-                                      .steps_per_epoch = 2,
-                                      .timeout_ms = 60000};
-    tg_session *s = NULL;
-    r->status = tg_session_create(&config, r->t, &s);
-    if (r->status == TG_OK)
-        r->status = train(r, s);
-    if (r->status != TG_OK)
-        snprintf(r->error, sizeof r->error, "%s", tg_error());
-    tg_session_destroy(s);
-    if (r->status != TG_OK) /* the others must not wait for it */
-        (void)r->t->ops->shut(r->t);
-    return NULL;
-}
+static hostile_rank *const ranks = hostile_ranks;
 
 static void run(const scene *s, mutation *m, uint64_t *sends_p)
 {
-    tg_transport *t[P_MAX];
-    pthread_t thread[P_MAX];
-    assert_int_equal(tg_transport_inproc(s->world, t), TG_OK);
-    t[s->hostile] = hostile_transport(t[s->hostile], mutate, m);
-    memset(ranks, 0, sizeof ranks);
-    for (int i = 0; i < s->world; i++) {
-        ranks[i] = (rank){.s = s, .t = t[i]};
-        assert_int_equal(pthread_create(&thread[i], NULL, run_rank, &ranks[i]), 0);
-    }
-    for (int i = 0; i < s->world; i++)
-        pthread_join(thread[i], NULL);
-    *sends_p = ((hostile *)t[s->hostile]->impl)->sends;
-    for (int i = 0; i < s->world; i++)
-        tg_transport_destroy(t[i]);
+    *sends_p = hostile_sessions(s, 60000, mutate, m);
 }
 
 static bool names(const char *error, int r)

@@ -11,6 +11,13 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
+/* What headers for cmocka's tests ask for. */
+#define assert_true(fact) ((fact) ? (void)0 : abort())
+#define assert_int_equal(a, b) assert_true((a) == (b))
+#define assert_non_null(p) assert_true((p) != NULL)
+#define assert_memory_equal(a, b, len) assert_true(memcmp(a, b, len) == 0)
+#define fail_msg(...) (fprintf(stderr, __VA_ARGS__), abort())
+
 /* A block of its own, so that a sanitizer sees its ends. */
 static inline void *fuzz_copy(const void *bytes, size_t len)
 {

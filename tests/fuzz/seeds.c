@@ -4,6 +4,7 @@
  *     fuzz_seeds FOLDER      writes FOLDER/TARGET/NAME */
 #include "codec_specs.h"
 #include "fuzz_tools.h"
+#include "method/method.h"
 #include "telegrad/registry.h"
 #include "vectors.h"
 #include "wire/envelope.h"
@@ -169,6 +170,49 @@ static void seed_envelopes(void)
 }
 
 /* One image and its label. */
+/* A head, then lies of all kinds, in an order of its own; the first seed is honest, some have many,
+ * which is how long a fuzzer's own may be. */
+static void seed_lies(const char *target, size_t number, const uint8_t *head, size_t len)
+{
+    uint8_t bytes[512];
+    const size_t size = number % 16 == 5 ? sizeof bytes : 48;
+    const tg_rng_key key = {.seed = 11, .purpose = TG_PURPOSE_TEST, .step = number};
+    memcpy(bytes, head, len);
+    for (size_t i = len; i < size; i++)
+        bytes[i] = (uint8_t)(tg_rng_uniform(&key, i) * 256);
+    put(target, "lies", number, bytes, number == 0 ? len : size);
+}
+
+static void seed_exchanges(void)
+{
+    size_t exchanges, codecs, number = 0;
+    tg__exchanges(&exchanges);
+    tg__codecs(&codecs);
+    for (size_t x = 0; x < exchanges + 3; x++)
+        for (size_t c = 0; c < codecs; c++) {
+            const uint8_t head[] = {(uint8_t)x, (uint8_t)c, (uint8_t)(x % 3),
+                                    x + c < 4 ? (uint8_t)(x + c) : 0, (uint8_t)(c + x)};
+            seed_lies("fuzz_exchange", number++, head, sizeof head);
+        }
+}
+
+static void seed_methods(void)
+{
+    size_t count, strategies, number = 0;
+    tg__methods(&count);
+    for (size_t m = 0; m < count; m++)
+        for (uint8_t i = 0; i < 4; i++) {
+            const uint8_t head[] = {(uint8_t)m, i, (uint8_t)(m + i), i};
+            seed_lies("fuzz_method", number++, head, sizeof head);
+        }
+    (void)tg_registry_entries(TG_KIND_STRATEGY, &strategies);
+    for (size_t m = 0; m < count + strategies; m++) {
+        const uint8_t which = (uint8_t)(m < count ? m : 128 + m - count);
+        const uint8_t head[] = {(uint8_t)(m * 5), which, (uint8_t)(m % 8)};
+        seed_lies("fuzz_session", m, head, sizeof head);
+    }
+}
+
 static void seed_idx(void)
 {
     static const uint8_t labels[] = {0, 0, 8, 1, 0, 0, 0, 1, 7},
@@ -212,7 +256,11 @@ int main(int argc, char **argv)
     static const struct {
         int coding;
         const char *target;
-    } codings[] = {FUZZ_INDEX_TARGETS};
+    } codings[] = {{TG__INDEX_RAW, "fuzz_index_raw"},
+                   {TG__INDEX_BITMAP, "fuzz_index_bitmap"},
+                   {TG__INDEX_RICE, "fuzz_index_rice"},
+                   {TG__INDEX_EF, "fuzz_index_ef"}};
+    _Static_assert(TG__COUNT(codings) == TG__INDEX_CODINGS, "each coding has a target");
     if (argc != 2) {
         fprintf(stderr, "usage: %s FOLDER\n", argv[0]);
         return 2;
@@ -227,6 +275,8 @@ int main(int argc, char **argv)
         seed_index(codings[i].coding, codings[i].target);
     seed_specs();
     seed_envelopes();
+    seed_exchanges();
+    seed_methods();
     seed_idx();
     seed_weights();
     return 0;
