@@ -1,5 +1,5 @@
 # Run as a script by a build step: OUT becomes a C source with each of FILES, NAME=PATH pairs, as an array of bytes:
-# report_asset_NAME and its length report_asset_NAME_len (src/report/assets.h).
+# report_asset_NAME and its length report_asset_NAME_len (report/assets.h).
 set(text "#include \"report/assets.h\"\n")
 foreach(pair ${FILES})
     string(REGEX MATCH "^([a-z_]+)=(.*)$" pair "${pair}")

@@ -1,16 +1,12 @@
 # The exchanges over MPI. Include after mpi.cmake. The test reaches into the library, so it links the
-# rooms themselves.
+# static one.
 if(NOT TG_TESTS OR NOT TG_HAVE_MPI)
     return()
 endif()
 find_package(Threads REQUIRED)
-set(objects $<TARGET_OBJECTS:tg_mpi>)
-foreach(room base kernel wire transport codec exchange)
-    list(APPEND objects $<TARGET_OBJECTS:tg_${room}>)
-endforeach()
-add_executable(exchange_mpi_test tests/mpi/exchange_mpi_test.c ${objects})
+add_executable(exchange_mpi_test tests/mpi/exchange_mpi_test.c)
 target_include_directories(exchange_mpi_test PRIVATE tests)
-target_link_libraries(exchange_mpi_test PRIVATE tg_flags MPI::MPI_C Threads::Threads m)
+target_link_libraries(exchange_mpi_test PRIVATE tg_flags telegrad_mpi_static MPI::MPI_C Threads::Threads m)
 foreach(ranks 2 3 4 7)
     add_test(NAME exchange_mpi_test_${ranks} COMMAND ${MPIEXEC_EXECUTABLE} -n ${ranks}
         ${TG_MPIRUN_FLAGS} $<TARGET_FILE:exchange_mpi_test>)

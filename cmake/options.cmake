@@ -16,20 +16,29 @@ set(TG_SANITIZE "" CACHE STRING "Sanitizers, e.g. address,undefined")
 set(TG_MPI AUTO CACHE STRING "MPI transport: AUTO, ON, OFF")
 set(TG_TRAIN AUTO CACHE STRING "Trainer and command on oneDNN: AUTO, ON, OFF")
 
-add_library(tg_flags INTERFACE)
-target_compile_definitions(tg_flags INTERFACE _GNU_SOURCE)
-target_compile_options(tg_flags INTERFACE
+add_library(tg_options INTERFACE)
+target_compile_definitions(tg_options INTERFACE _GNU_SOURCE)
+target_compile_options(tg_options INTERFACE
     -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wvla -Wmissing-prototypes -Wstrict-prototypes
     -Wundef -ffp-contract=off -fno-math-errno)
-target_include_directories(tg_flags INTERFACE ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
+target_include_directories(tg_options INTERFACE ${PROJECT_SOURCE_DIR}/include)
 if(TG_WERROR)
-    target_compile_options(tg_flags INTERFACE -Werror)
+    target_compile_options(tg_options INTERFACE -Werror)
 endif()
 if(TG_SANITIZE)
-    target_compile_options(tg_flags INTERFACE -fsanitize=${TG_SANITIZE} -fno-omit-frame-pointer
+    target_compile_options(tg_options INTERFACE -fsanitize=${TG_SANITIZE} -fno-omit-frame-pointer
         -fno-sanitize-recover=all)
-    target_link_options(tg_flags INTERFACE -fsanitize=${TG_SANITIZE})
+    target_link_options(tg_options INTERFACE -fsanitize=${TG_SANITIZE})
 endif()
 if(TG_FUZZ)
-    target_compile_options(tg_flags INTERFACE -fsanitize=fuzzer-no-link)
+    target_compile_options(tg_options INTERFACE -fsanitize=fuzzer-no-link)
 endif()
+
+# The library sees its rooms; the programs (trainer, report, command), which have a folder each at the top, do not: they see
+# include/telegrad and each other.
+add_library(tg_flags INTERFACE)
+target_link_libraries(tg_flags INTERFACE tg_options)
+target_include_directories(tg_flags INTERFACE ${PROJECT_SOURCE_DIR}/src)
+add_library(tg_program_flags INTERFACE)
+target_link_libraries(tg_program_flags INTERFACE tg_options)
+target_include_directories(tg_program_flags INTERFACE ${PROJECT_SOURCE_DIR})

@@ -1,11 +1,11 @@
-# Pictures of runs (src/report): the static library tg_report on jansson and zlib, which holds the page's parts and the charts'
+# Pictures of runs (report): the static library tg_report on jansson and zlib, which holds the page's parts and the charts'
 # library (third_party/uplot).
 set(assets
-    page_css=${PROJECT_SOURCE_DIR}/src/report/page.css
-    page_runs_js=${PROJECT_SOURCE_DIR}/src/report/page_runs.js
-    page_charts_js=${PROJECT_SOURCE_DIR}/src/report/page_charts.js
-    page_tables_js=${PROJECT_SOURCE_DIR}/src/report/page_tables.js
-    page_js=${PROJECT_SOURCE_DIR}/src/report/page.js
+    page_css=${PROJECT_SOURCE_DIR}/report/page.css
+    page_runs_js=${PROJECT_SOURCE_DIR}/report/page_runs.js
+    page_charts_js=${PROJECT_SOURCE_DIR}/report/page_charts.js
+    page_tables_js=${PROJECT_SOURCE_DIR}/report/page_tables.js
+    page_js=${PROJECT_SOURCE_DIR}/report/page.js
     uplot_css=${PROJECT_SOURCE_DIR}/third_party/uplot/uPlot.min.css
     uplot_js=${PROJECT_SOURCE_DIR}/third_party/uplot/uPlot.iife.min.js
     uplot_license=${PROJECT_SOURCE_DIR}/third_party/uplot/LICENSE)
@@ -15,13 +15,13 @@ add_custom_command(OUTPUT ${PROJECT_BINARY_DIR}/report_assets.c
         -P ${PROJECT_SOURCE_DIR}/cmake/embed.cmake
     DEPENDS ${asset_files} cmake/embed.cmake VERBATIM)
 
-file(GLOB report_sources CONFIGURE_DEPENDS src/report/*.c)
-file(GLOB report_tests CONFIGURE_DEPENDS src/report/*_test.c)
+file(GLOB report_sources CONFIGURE_DEPENDS report/*.c)
+file(GLOB report_tests CONFIGURE_DEPENDS report/*_test.c)
 if(report_tests)
     list(REMOVE_ITEM report_sources ${report_tests})
 endif()
 add_library(tg_report STATIC ${report_sources} ${PROJECT_BINARY_DIR}/report_assets.c)
-target_link_libraries(tg_report PRIVATE tg_flags telegrad_static ZLIB::ZLIB m PUBLIC PkgConfig::JANSSON)
+target_link_libraries(tg_report PRIVATE tg_program_flags telegrad_static ZLIB::ZLIB m PUBLIC PkgConfig::JANSSON)
 
 if(NOT TG_TESTS)
     return()
@@ -32,7 +32,7 @@ pkg_check_modules(CMOCKA REQUIRED IMPORTED_TARGET cmocka)
 foreach(test ${report_tests})
     get_filename_component(stem ${test} NAME_WE)
     add_executable(${stem} ${test})
-    target_link_libraries(${stem} PRIVATE tg_flags tg_report telegrad_static PkgConfig::CMOCKA ZLIB::ZLIB Threads::Threads m)
+    target_link_libraries(${stem} PRIVATE tg_program_flags tg_report telegrad_static PkgConfig::CMOCKA ZLIB::ZLIB Threads::Threads m)
     add_test(NAME ${stem} COMMAND ${stem})
     set_tests_properties(${stem} PROPERTIES TIMEOUT 120 LABELS unit)
 endforeach()

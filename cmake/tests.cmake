@@ -9,11 +9,11 @@ add_library(tg_test_libs INTERFACE)
 target_link_libraries(tg_test_libs INTERFACE tg_flags PkgConfig::CMOCKA Threads::Threads m)
 target_include_directories(tg_test_libs INTERFACE ${PROJECT_SOURCE_DIR}/tests)
 
-foreach(stem ${TG_ROOM_TESTS})
-    add_executable(${stem} ${TG_TEST_${stem}})
-    target_link_libraries(${stem} PRIVATE tg_test_libs)
+foreach(source ${TG_ROOM_TESTS}) # they see the library from inside, so they link the static one
+    get_filename_component(stem ${source} NAME_WE)
+    add_executable(${stem} ${source})
+    target_link_libraries(${stem} PRIVATE tg_test_libs telegrad_static)
     add_test(NAME ${stem} COMMAND ${stem})
-    list(GET TG_TEST_${stem} 0 source)
     file(STRINGS ${source} runs_levels REGEX "each_level")
     # Those in which threads meet: what TSan is for. Kernels and codecs on cores of a pool go by parallel_test and session_threads_test;
     # session_leftover_test asks what sums lose, on the ways of session_test, at length.
@@ -27,7 +27,7 @@ foreach(stem ${TG_ROOM_TESTS})
         list(APPEND threads_tests ${stem})
     endif()
     # What clang's UBSan is for, which sees more than gcc's (arithmetic on null pointers).
-    if(source MATCHES "/src/(exchange|method)/")
+    if(source MATCHES "/src/(exchange|method|engine)/")
         list(APPEND labels exchange)
         list(APPEND exchange_tests ${stem})
     endif()

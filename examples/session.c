@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <telegrad/mpi.h>
 #include <telegrad/session.h>
+#include <telegrad/random.h>
 
 enum { N = 1000, POINTS = 64, STEPS = 300 };
 static float w[N], bias[1], grad_w[N], grad_bias[1]; /* the same w and bias on all ranks */

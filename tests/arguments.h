@@ -49,6 +49,32 @@ static inline void *arg_bytes(void)
     return bytes;
 }
 
+static inline void *arg_run(void *arg)
+{
+    return arg;
+}
+
+static inline tg_clock_thread *arg_thread(void)
+{
+    tg_clock_thread *t = NULL;
+    arg_need(tg_clock_thread_start(tg_clock_monotonic(), 0, "arg", arg_run, NULL, &t));
+    return t;
+}
+
+static inline tg_clock *arg_clock(void)
+{
+    tg_clock *clock = NULL;
+    arg_need(tg_clock_virtual_create(0, &clock));
+    return clock;
+}
+
+static inline tg_nearest *arg_nearest(void)
+{
+    static tg_nearest n;
+    tg_nearest_begin(&n, "densty");
+    return &n;
+}
+
 static inline tg_array *arg_array(void)
 {
     static tg_array arrays[4];
@@ -313,6 +339,18 @@ static inline const char *arg_path(const char *name)
     static char path[sizeof arg_dir + 64];
     snprintf(path, sizeof path, "%s/%s", arg_dir, name);
     return path;
+}
+
+static inline tg_newfile *arg_newfile(void)
+{
+    tg_newfile *f = NULL;
+    arg_need(tg_newfile_open(arg_path("newfile"), &f));
+    return f;
+}
+
+static inline int arg_fd(void)
+{
+    return dup(STDERR_FILENO);
 }
 
 static inline const char *arg_weights_path(void)

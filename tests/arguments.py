@@ -47,6 +47,10 @@ VALID = {
     "const tg_link *": "arg_link()", "tg_link *": "(tg_link *)arg_bytes()",
     "tg_weights *": "arg_weights()", "const tg_weights *": "arg_weights()", "tg_weights **": "(tg_weights **)arg_bytes()",
     "const tg_weights_tensor *": "arg_weights_tensor()",
+    "tg_nearest *": "arg_nearest()", "tg_newfile *": "arg_newfile()", "const tg_newfile *": "arg_newfile()",
+    "tg_newfile **": "(tg_newfile **)arg_bytes()", "tg_readable": "TG_READ_REGULAR", "char *": "(char *)arg_bytes()",
+    "tg_clock **": "(tg_clock **)arg_bytes()", "tg_clock_thread **": "(tg_clock_thread **)arg_bytes()",
+    "tg_clock_thread *": "arg_thread()", "tg_clock *": "arg_clock()",
 }
 THIS = {
     ("tg_log_set", "fn"): "arg_log", ("tg_reducer_start", "on_done"): "arg_on_done",
@@ -73,6 +77,11 @@ THIS = {
     ("tg_transport_shaped_links", "links"): "arg_link()", ("tg_transport_faulty", "spec"): '"fault:seed=2"',
     ("tg_weights_open", "path"): "arg_weights_path()", ("tg_weights_open_newest", "dir"): "arg_dir",
     ("tg_weights_read", "count"): "1", ("tg_weights_metadata", "name"): '"format"',
+    ("tg_clock_thread_start", "run"): "arg_run", ("tg_alloc", "ptr_p"): "arg_bytes()",
+    ("tg_newfile_open", "path"): 'arg_path("new")', ("tg_newfile_open_growing", "path"): 'arg_path("growing")',
+    ("tg_newfile_check", "path"): 'arg_path("new")', ("tg_newfile_check_growing", "path"): 'arg_path("growing")',
+    ("tg_stream_open", "fd"): "arg_fd()", ("tg_rate_parse", "len"): "4", ("tg_time_parse", "len"): "4",
+    ("tg_bytes_parse", "len"): "4", ("tg_nearest_offer", "len"): "4",
 }
 # Functions that do not succeed with these, and what they say.
 SAYS = {"tg_fail": "TG_E_IO", "tg_transport_mpi": "TG_E_STATE", "tg_transport_mpi_nodes": "TG_E_STATE"}
@@ -83,16 +92,19 @@ NULL_IS_FINE = {
     ("tg_fail", "format"), ("tg_log_set", "fn"), ("tg_log_set", "arg"), ("tg_array_f32", "data"),
     ("tg_codec_encode", "ctx"), ("tg_reducer_create", "config"), ("tg_reducer_start", "on_done"),
     ("tg_reducer_start", "arg"), ("tg_registry_strategy_method", "strategy"), ("tg_step", "info"),
-    ("tg_session_plan", "arg"), ("tg_simulation_run", "end_p"), ("tg_transport_shaped_links", "nodes"),
+    ("tg_session_plan", "arg"), ("tg_simulation_run", "end_p"), ("tg_clock_thread_start", "arg"), ("tg_read_open", "size_p"), ("tg_transport_shaped_links", "nodes"),
 }
 # Values in the place of a status for which NULL gives neither 0, NULL nor false.
 TEXT_IF_NULL = {"tg_spec_word"}
+MINUS_ONE_IF_NULL = {"tg_read_open"}  # a descriptor
 # Numbers that may be anything, and lengths of the caller's memory, which nobody can check.
 ANY = {
     ("tg_fail", "status"), ("tg_rng_permutation", "n"), ("tg_spec_parse", "count"), ("tg_optimizer_step", "n"),
     ("tg_codec_encode", "dst_cap"), ("tg_mxnet_2bit_encode", "dst_cap"), ("tg_strom_encode", "dst_cap"),
     ("tg_strom_decode_add", "count"), ("tg_session_save", "len"), ("tg_session_measure", "room"),
     ("tg_simulation_measure", "room"), ("tg_simulation_create", "ntensors"), ("tg_weights_read", "count"),
+    ("tg_hash", "len"), ("tg_rate_parse", "len"), ("tg_time_parse", "len"), ("tg_bytes_parse", "len"),
+    ("tg_nearest_offer", "len"),
 }
 NONSENSE = {
     "int": ["-1", "INT_MIN", "INT_MAX"], "unsigned": ["UINT_MAX"], "uint32_t": ["UINT32_MAX"], "size_t": ["SIZE_MAX"],
@@ -175,6 +187,8 @@ def main(output, folder, mpi=False):
                         check = f'return arg_expect(status, TG_E_ARG, "{name}", "{a}");'
                     elif returns == "void":
                         check = "return 0;"
+                    elif name in MINUS_ONE_IF_NULL:
+                        check = "return arg_value(value == -1);"
                     elif name in TEXT_IF_NULL:
                         check = "return arg_value(*value == 0);"
                     elif returns in ("tg_duration", "tg_array"):
@@ -193,7 +207,7 @@ def main(output, folder, mpi=False):
                     check = "return arg_refused(status);" if status and (name, a) not in ANY else "return 0;"
                     call(f"{name}({a} = {value})", check, i, value)
 
-    for table in (THIS, NULL_IS_FINE, ANY, OUTPUTS, {(f, None) for f in ASSERTS | TEXT_IF_NULL | SAYS.keys()}):
+    for table in (THIS, NULL_IS_FINE, ANY, OUTPUTS, {(f, None) for f in ASSERTS | TEXT_IF_NULL | MINUS_ONE_IF_NULL | SAYS.keys()}):
         unknown += [f"{f}: no header has it, or its argument {a}" for f, a in table if (f, a) not in seen]
     if unknown:
         sys.exit("tests/arguments.py does not know, or knows what is no more:\n  " + "\n  ".join(unknown))

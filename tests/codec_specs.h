@@ -5,6 +5,7 @@
 #define TESTS_CODEC_SPECS_H
 
 #include "telegrad/codec.h"
+#include "telegrad/spec.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>

@@ -7,6 +7,8 @@
 #include "exchange/exchange.h"
 #include "exchange/pump.h"
 #include "exchange_reference.h"
+#include "telegrad/random.h"
+#include "telegrad/spec.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -42,8 +44,8 @@ static inline size_t fixture_cases(fixture_case *cases)
     const char *names[FIXTURE_EXCHANGES_MAX];
     size_t count = 0, exchanges = fixture_exchanges(names);
     for (size_t x = 0; x < exchanges; x++)
-        for (size_t c = 0; c < TG__COUNT(fixture_codecs); c++)
-            for (size_t n = 0; n < TG__COUNT(fixture_sizes); n++) {
+        for (size_t c = 0; c < TG_COUNT(fixture_codecs); c++)
+            for (size_t n = 0; n < TG_COUNT(fixture_sizes); n++) {
                 cases[count] = (fixture_case){names[x], fixture_codecs[c], fixture_sizes[n]};
                 count += fixture_allowed(&cases[count]);
             }

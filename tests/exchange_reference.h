@@ -5,6 +5,7 @@
 
 #include "base/mem.h"
 #include "exchange/exchange.h"
+#include "telegrad/random.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -5,6 +5,7 @@
 #define TG_MUTATE_H
 
 #include "hostile_transport.h"
+#include "telegrad/random.h"
 
 /* One lie: message `number` of the rank, and those after it up to `last`, are changed. */
 typedef struct mutation {

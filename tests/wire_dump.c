@@ -62,7 +62,7 @@ static void vector(FILE *file, tg_codec *c, const float *x, size_t n, unsigned n
         {.begin = n / 3, .n = n / 7, .rows = n / 7, .cols = 1},
         {.begin = n / 3 + n / 7, .n = n - n / 3 - n / 7, .rows = n - n / 3 - n / 7, .cols = 1}};
     const tg_encode_context ctx = {
-        .struct_size = sizeof(ctx), .segments = segments, .nsegments = TG__COUNT(segments)};
+        .struct_size = sizeof(ctx), .segments = segments, .nsegments = TG_COUNT(segments)};
     record(file, c, number % 2 ? &ctx : NULL, x, n, number);
 }
 
@@ -122,17 +122,17 @@ int main(int argc, char **argv)
     size_t count;
     unsigned number = 0;
     const tg__codec_ops *const *all = tg__codecs(&count);
-    for (size_t s = 0; s < count + TG__COUNT(topk); s++) {
+    for (size_t s = 0; s < count + TG_COUNT(topk); s++) {
         tg_codec *c;
         must(tg_codec_create(s < count ? all[s]->entry.name : topk[s - count], &c));
-        for (size_t i = 0; i < TG__COUNT(ns); i++)
+        for (size_t i = 0; i < TG_COUNT(ns); i++)
             for (unsigned v = 0; v < TEST_VECTORS; v++) {
                 test_vector(x, ns[i], (enum test_vector)v, number);
                 vector(file, c, x, ns[i], number++);
             }
         tg_codec_destroy(c);
     }
-    for (size_t s = 0; s < TG__COUNT(of_matrices); s++)
+    for (size_t s = 0; s < TG_COUNT(of_matrices); s++)
         matrices(file, of_matrices[s], x, number + 2 * TEST_VECTORS * (unsigned)s);
     return fclose(file) == 0 ? 0 : 1;
 }

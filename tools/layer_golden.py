@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Layers in PyTorch, float64: the networks of src/train/model/layer_test.c again.
+"""Layers in PyTorch, float64: the networks of trainer/model/layer_test.c again.
 
     layer_golden.py                  write tests/golden/layer_golden.h (in the root of the repository)
     layer_golden.py --check PROGRAM  compare with all values that `layer_test --dump` prints

@@ -7,6 +7,7 @@
 #define TELEGRAD_CODEC_H
 
 #include "telegrad/base.h"
+#include "telegrad/random.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -3,6 +3,7 @@
 #define TELEGRAD_OPTIMIZER_H
 
 #include "telegrad/base.h"
+#include "telegrad/spec.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -23,18 +23,13 @@
 #include "telegrad/registry.h"
 #include "telegrad/transport.h"
 #include "telegrad/weights.h"
+#include "telegrad/trace.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
 typedef struct tg_session tg_session;
-
-typedef enum tg_driver {
-    TG_DRIVER_AUTO = 0,   /* a communication thread if the transport allows, else inline */
-    TG_DRIVER_THREAD = 1, /* TG_E_UNSUPPORTED if the transport does not allow */
-    TG_DRIVER_INLINE = 2  /* progress only inside calls: see tg_progress */
-} tg_driver;
 
 typedef enum tg_nonfinite {
     TG_NONFINITE_SKIP = 0, /* nobody applies the step; what finite ranks sent
@@ -67,17 +62,6 @@ typedef enum tg_overlap {
                               * read; whoever does not reads old parameters */
     TG_OVERLAP_NONE = 2      /* nothing: exchanges start when all gradients are complete */
 } tg_overlap;
-
-/* A wait for another rank's message that lasts. */
-typedef struct tg_wait {
-    size_t struct_size; /* sizeof(tg_wait) */
-    int rank;           /* whom this rank waits for: of several the one it has for longest ... */
-    int others;         /* ... and how many there are beside */
-    bool indirect;  /* what is missing depends on messages that rank gets itself (a later round of
-                     * a ring, a node's lowest): it may be waiting for another */
-    int64_t for_ns; /* so long already */
-    uint64_t step;
-} tg_wait;
 
 typedef struct tg_session_config {
     size_t struct_size;    /* sizeof(tg_session_config) */

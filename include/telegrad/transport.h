@@ -21,6 +21,7 @@
 #define TELEGRAD_TRANSPORT_H
 
 #include "telegrad/base.h"
+#include "telegrad/clock.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -145,6 +146,24 @@ TG_API TG_NODISCARD tg_status tg_transport_shaped_links(tg_transport *inner, con
  * TG_E_ARG, TG_E_NOMEM */
 TG_API TG_NODISCARD tg_status tg_transport_faulty(tg_transport *inner, const char *spec,
                                                   tg_transport **t_p);
+
+/* Who drives the transport of a session. */
+typedef enum tg_driver {
+    TG_DRIVER_AUTO = 0,   /* a communication thread if the transport allows, else inline */
+    TG_DRIVER_THREAD = 1, /* TG_E_UNSUPPORTED if the transport does not allow */
+    TG_DRIVER_INLINE = 2  /* progress only inside calls: see tg_progress in session.h */
+} tg_driver;
+
+/* A wait for another rank's message that lasts. */
+typedef struct tg_wait {
+    size_t struct_size; /* sizeof(tg_wait) */
+    int rank;           /* whom this rank waits for: of several the one it has for longest ... */
+    int others;         /* ... and how many there are beside */
+    bool indirect;  /* what is missing depends on messages that rank gets itself (a later round of
+                     * a ring, a node's lowest): it may be waiting for another */
+    int64_t for_ns; /* so long already */
+    uint64_t step;
+} tg_wait;
 
 #ifdef __cplusplus
 }

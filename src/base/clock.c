@@ -1,4 +1,5 @@
 #include "telegrad/base.h"
+#include "telegrad/clock.h"
 #include <errno.h>
 #include <time.h>
 

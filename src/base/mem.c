@@ -1,4 +1,5 @@
 #include "base/mem.h"
+#include "base/arg.h"
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -18,16 +19,17 @@ static void *allocate(size_t bytes)
         return p;
     }
 #endif
-    return aligned_alloc(TG__ALIGN, bytes);
+    return aligned_alloc(TG_ALIGN, bytes);
 }
 
-tg_status tg__alloc(size_t count, size_t size, void *ptr_p)
+tg_status tg_alloc(size_t count, size_t size, void *ptr_p)
 {
-    const size_t limit = PTRDIFF_MAX - TG__ALIGN;
+    TG__ARG(ptr_p);
+    const size_t limit = PTRDIFF_MAX - TG_ALIGN;
     void *p = NULL;
     if (size == 0 || count <= limit / size) {
         size_t bytes = TG__MAX(count * size, (size_t)1);
-        bytes = (bytes + TG__ALIGN - 1) / TG__ALIGN * TG__ALIGN;
+        bytes = (bytes + TG_ALIGN - 1) / TG_ALIGN * TG_ALIGN;
         p = allocate(bytes);
         if (p)
             memset(p, 0, bytes);
@@ -46,8 +48,10 @@ static uint64_t hash_word(uint64_t hash, uint64_t word)
     return hash ^ hash >> 32;
 }
 
-uint64_t tg__hash(uint64_t hash, const void *bytes, size_t len)
+uint64_t tg_hash(uint64_t hash, const void *bytes, size_t len)
 {
+    if (!bytes && len)
+        return 0;
     const uint8_t *p = bytes;
     size_t words = len / 8, tail = len % 8;
     for (size_t i = 0; i < words; i++, p += 8)

@@ -1,11 +1,11 @@
 /* Distance between words: the fewest edits, neighbours swapped included (optimal string alignment).
  */
-#include "base/nearest.h"
+#include "telegrad/tools.h"
 #include "base/mem.h"
 #include <stdio.h>
 #include <string.h>
 
-enum { FAR = TG__NEAREST_WORD, PREFIX_LEAST = 3 };
+enum { FAR = TG_NEAREST_WORD, PREFIX_LEAST = 3 };
 
 static char small(char c)
 {
@@ -15,7 +15,7 @@ static char small(char c)
 /* d[i][j]: edits from the first i letters of a to the first j of b; three rows of it are kept. */
 static size_t edits(const char *a, size_t na, const char *b, size_t nb)
 {
-    size_t rows[3][TG__NEAREST_WORD];
+    size_t rows[3][TG_NEAREST_WORD];
     for (size_t j = 0; j <= nb; j++)
         rows[0][j] = j;
     for (size_t i = 1; i <= na; i++) {
@@ -41,17 +41,21 @@ static bool begins(const char *word, const char *with, size_t len)
     return true;
 }
 
-void tg__nearest_begin(tg__nearest *n, const char *wanted)
+void tg_nearest_begin(tg_nearest *n, const char *wanted)
 {
+    if (!n || !wanted)
+        return;
     n->wanted = wanted;
     n->edits = FAR;
     n->word[0] = n->hint[0] = '\0';
 }
 
-void tg__nearest_offer(tg__nearest *n, const char *word, size_t len)
+void tg_nearest_offer(tg_nearest *n, const char *word, size_t len)
 {
+    if (!n || !word)
+        return;
     const size_t wanted = strlen(n->wanted), longer = TG__MAX(wanted, len);
-    if (wanted == 0 || longer >= TG__NEAREST_WORD)
+    if (wanted == 0 || longer >= TG_NEAREST_WORD)
         return;
     const size_t near = longer < 5 ? 1 : longer < 9 ? 2 : 3;
     size_t d = edits(n->wanted, wanted, word, len);
@@ -64,17 +68,19 @@ void tg__nearest_offer(tg__nearest *n, const char *word, size_t len)
     n->word[len] = '\0';
 }
 
-void tg__nearest_offer_list(tg__nearest *n, const char *words)
+void tg_nearest_offer_list(tg_nearest *n, const char *words)
 {
-    for (const char *p = words; p && *p;) {
+    for (const char *p = words; n && p && *p;) {
         const size_t len = strcspn(p, "|");
-        tg__nearest_offer(n, p, len);
+        tg_nearest_offer(n, p, len);
         p += len + (p[len] == '|');
     }
 }
 
-const char *tg__nearest_hint(tg__nearest *n)
+const char *tg_nearest_hint(tg_nearest *n)
 {
+    if (!n)
+        return NULL;
     if (n->word[0])
         snprintf(n->hint, sizeof n->hint, "did you mean \"%s\"? ", n->word);
     return n->hint;

@@ -4,15 +4,15 @@
 #include <setjmp.h>
 #include <stdint.h>
 #include <cmocka.h>
-#include "base/nearest.h"
+#include "telegrad/tools.h"
 #include <string.h>
 
 /* The word of words ("a|b") that is near wanted; "" for none. */
 static const char *near(const char *wanted, const char *words)
 {
-    static tg__nearest n;
-    tg__nearest_begin(&n, wanted);
-    tg__nearest_offer_list(&n, words);
+    static tg_nearest n;
+    tg_nearest_begin(&n, wanted);
+    tg_nearest_offer_list(&n, words);
     return n.word;
 }
 
@@ -52,11 +52,11 @@ static void edits_are_counted(void **state)
 static void hint_is_a_question(void **state)
 {
     (void)state;
-    tg__nearest n;
-    tg__nearest_begin(&n, "densty");
-    assert_string_equal(tg__nearest_hint(&n), "");
-    tg__nearest_offer(&n, "density=", 7);
-    assert_string_equal(tg__nearest_hint(&n), "did you mean \"density\"? ");
+    tg_nearest n;
+    tg_nearest_begin(&n, "densty");
+    assert_string_equal(tg_nearest_hint(&n), "");
+    tg_nearest_offer(&n, "density=", 7);
+    assert_string_equal(tg_nearest_hint(&n), "did you mean \"density\"? ");
 }
 
 int main(void)

@@ -1,6 +1,7 @@
 /* A file appears under its name only when it is complete and on the disk. What is no regular file,
  * or is this process's own output, has no such moment: it is written as it is. */
-#include "base/mem.h"
+#include "base/arg.h"
+#include "telegrad/tools.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -12,16 +13,20 @@
 #define LINKS_MAX 40 /* as the kernel's */
 #define BUFFER_BYTES ((size_t)1 << 16)
 
+typedef struct sink {
+    int fd, *error_p;
+} sink;
+
 static ssize_t sink_write(void *to, const char *bytes, size_t len)
 {
-    tg__sink *s = to;
+    const sink *s = to;
     size_t done = 0;
     while (done < len) {
         const ssize_t n = write(s->fd, bytes + done, len - done);
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0) {
-            s->error = s->error ? s->error : errno;
+            *s->error_p = *s->error_p ? *s->error_p : errno;
             break;
         }
         done += (size_t)n;
@@ -31,7 +36,7 @@ static ssize_t sink_write(void *to, const char *bytes, size_t len)
 
 static int sink_seek(void *to, off64_t *at, int whence)
 {
-    const tg__sink *s = to;
+    const sink *s = to;
     const off_t now = lseek(s->fd, *at, whence);
     *at = now;
     return now < 0 ? -1 : 0;
@@ -39,26 +44,41 @@ static int sink_seek(void *to, off64_t *at, int whence)
 
 static int sink_close(void *to)
 {
-    const tg__sink *s = to;
-    return close(s->fd);
+    sink *s = to;
+    const int failed = close(s->fd);
+    free(s);
+    return failed;
 }
 
-FILE *tg__sink_open(tg__sink *s)
+FILE *tg_stream_open(int fd, int *error_p)
 {
     static const cookie_io_functions_t functions = {
         .write = sink_write, .seek = sink_seek, .close = sink_close};
-    return fopencookie(s, "wb", functions);
+    sink *s = error_p ? malloc(sizeof *s) : NULL;
+    if (!s)
+        return NULL;
+    *s = (sink){fd, error_p};
+    *error_p = 0;
+    FILE *file = fopencookie(s, "wb", functions);
+    if (!file)
+        free(s);
+    return file;
 }
 
+struct tg_newfile {
+    FILE *file;
+    char *path, *aside;
+    bool growing; /* a regular file, written under its own name */
+    int fd, error;
+};
+
 /* Takes fd over, also if it fails. */
-static bool open_sink(tg__newfile *f, int fd)
+static bool open_stream(tg_newfile *f, int fd)
 {
     if (fd < 0)
         return false;
-    f->sink = malloc(sizeof *f->sink);
-    if (f->sink)
-        *f->sink = (tg__sink){.fd = fd};
-    f->file = f->sink ? tg__sink_open(f->sink) : NULL;
+    f->fd = fd;
+    f->file = tg_stream_open(fd, &f->error);
     if (!f->file) {
         close(fd);
         errno = ENOMEM;
@@ -68,12 +88,26 @@ static bool open_sink(tg__newfile *f, int fd)
     return true;
 }
 
-static void release(tg__newfile *f)
+FILE *tg_newfile_stream(const tg_newfile *f)
 {
-    free(f->sink);
+    return f ? f->file : NULL;
+}
+
+const char *tg_newfile_path(const tg_newfile *f)
+{
+    return f ? f->path : NULL;
+}
+
+const char *tg_newfile_aside(const tg_newfile *f)
+{
+    return f ? f->aside : NULL;
+}
+
+static void release(tg_newfile *f)
+{
     free(f->path);
-    free(f->tmp);
-    *f = (tg__newfile){0};
+    free(f->aside);
+    free(f);
 }
 
 /* The new name is durable once its directory is. Best effort: some file systems refuse to sync a
@@ -165,20 +199,36 @@ static tg_status find(const char *path, target *t)
     return TG_OK;
 }
 
-tg_status tg__newfile_open(tg__newfile *f, const char *path)
+/* Takes t->path over, also if it fails. */
+static tg_newfile *make(target *t)
 {
+    tg_newfile *f = calloc(1, sizeof *f);
+    if (!f)
+        free(t->path);
+    else
+        f->path = t->path;
+    return f;
+}
+
+tg_status tg_newfile_open(const char *path, tg_newfile **f_p)
+{
+    TG__ARG(path);
+    TG__ARG(f_p);
     target t;
-    *f = (tg__newfile){0};
     TG_TRY(find(path, &t));
-    f->path = t.path;
-    if (t.aside && asprintf(&f->tmp, "%s.tmp", t.path) < 0) {
-        f->tmp = NULL;
+    tg_newfile *f = make(&t);
+    if (f && t.aside && asprintf(&f->aside, "%s.tmp", f->path) < 0) {
+        f->aside = NULL;
         release(f);
-        return tg_fail(TG_E_NOMEM, "out of memory: name of %s", path);
+        f = NULL;
     }
-    if (open_sink(f, t.aside ? open_aside(f->tmp) : open_as_it_is(path, t.standard)))
+    if (!f)
+        return tg_fail(TG_E_NOMEM, "out of memory: name of %s", path);
+    if (open_stream(f, t.aside ? open_aside(f->aside) : open_as_it_is(path, t.standard))) {
+        *f_p = f;
         return TG_OK;
-    tg_status status = tg_fail(TG_E_IO, "cannot open %s for writing: %s", t.aside ? f->tmp : path,
+    }
+    tg_status status = tg_fail(TG_E_IO, "cannot open %s for writing: %s", t.aside ? f->aside : path,
                                strerror(errno));
     release(f);
     return status;
@@ -194,8 +244,9 @@ static const char *folder(char *path)
     return path;
 }
 
-tg_status tg__newfile_check(const char *path, bool alone)
+tg_status tg_newfile_check(const char *path, bool alone)
 {
+    TG__ARG(path);
     target t;
     tg_status status = TG_OK;
     TG_TRY(find(path, &t));
@@ -234,27 +285,33 @@ static tg_status cut_half_line(int fd, const char *path)
     return TG_OK;
 }
 
-tg_status tg__newfile_open_growing(tg__newfile *f, const char *path, bool append)
+tg_status tg_newfile_open_growing(const char *path, bool append, tg_newfile **f_p)
 {
+    TG__ARG(path);
+    TG__ARG(f_p);
     target t;
-    *f = (tg__newfile){0};
     TG_TRY(find(path, &t));
-    f->path = t.path;
+    tg_newfile *f = make(&t);
+    if (!f)
+        return tg_fail(TG_E_NOMEM, "out of memory: name of %s", path);
     f->growing = t.aside;
     const int flags = O_RDWR | O_CREAT | O_CLOEXEC | (append ? O_APPEND : O_TRUNC);
     tg_status status =
-        open_sink(f, t.aside ? open(t.path, flags, 0666) : open_as_it_is(path, t.standard))
+        open_stream(f, t.aside ? open(f->path, flags, 0666) : open_as_it_is(path, t.standard))
             ? TG_OK
             : tg_fail(TG_E_IO, "cannot open %s for writing: %s", path, strerror(errno));
     if (f->file && t.aside && append)
-        status = cut_half_line(f->sink->fd, path);
+        status = cut_half_line(f->fd, path);
     if (status != TG_OK)
-        tg__newfile_abandon(f);
+        tg_newfile_abandon(f);
+    else
+        *f_p = f;
     return status;
 }
 
-tg_status tg__newfile_check_growing(const char *path)
+tg_status tg_newfile_check_growing(const char *path)
 {
+    TG__ARG(path);
     target t;
     TG_TRY(find(path, &t));
     const bool exists = access(t.path, F_OK) == 0;
@@ -266,41 +323,44 @@ tg_status tg__newfile_check_growing(const char *path)
     return TG_OK;
 }
 
-tg_status tg__newfile_commit(tg__newfile *f)
+tg_status tg_newfile_commit(tg_newfile *f)
 {
-    const char *step = "write", *written = f->tmp ? f->tmp : f->path;
+    TG__ARG(f);
+    const char *step = "write", *written = f->aside ? f->aside : f->path;
     int error = fflush(f->file) != 0 || ferror(f->file) ? EIO : 0;
-    if (f->sink->error)
-        error = f->sink->error;
-    if ((f->tmp || f->growing) && !error && fsync(f->sink->fd) != 0) {
+    if (f->error)
+        error = f->error;
+    if ((f->aside || f->growing) && !error && fsync(f->fd) != 0) {
         step = "sync";
         error = errno;
     }
     if (fclose(f->file) != 0 && !error)
         error = errno;
-    if (f->tmp && !error && rename(f->tmp, f->path) != 0) {
+    if (f->aside && !error && rename(f->aside, f->path) != 0) {
         step = "rename the new file to";
         written = f->path;
         error = errno;
     }
     tg_status status = TG_OK;
     if (error) {
-        if (f->tmp)
-            unlink(f->tmp);
+        if (f->aside)
+            unlink(f->aside);
         status = tg_fail(TG_E_IO, "cannot %s %s: %s", step, written, strerror(error));
-    } else if (f->tmp) {
+    } else if (f->aside) {
         sync_directory(f->path);
     }
     release(f);
     return status;
 }
 
-void tg__newfile_abandon(tg__newfile *f)
+void tg_newfile_abandon(tg_newfile *f)
 {
+    if (!f)
+        return;
     if (f->file) {
         fclose(f->file);
-        if (f->tmp)
-            unlink(f->tmp);
+        if (f->aside)
+            unlink(f->aside);
     }
     release(f);
 }

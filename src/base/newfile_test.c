@@ -41,10 +41,10 @@ static bool exists(const char *name)
 
 static void write_file(const char *text)
 {
-    tg__newfile f;
-    assert_int_equal(tg__newfile_open(&f, path), TG_OK);
-    assert_true(fputs(text, f.file) >= 0);
-    assert_int_equal(tg__newfile_commit(&f), TG_OK);
+    tg_newfile *f;
+    assert_int_equal(tg_newfile_open(path, &f), TG_OK);
+    assert_true(fputs(text, tg_newfile_stream(f)) >= 0);
+    assert_int_equal(tg_newfile_commit(f), TG_OK);
 }
 
 static void assert_content(const char *want)
@@ -63,13 +63,13 @@ static void commit_replaces(void **state)
     (void)state;
     write_file("old");
     assert_content("old");
-    tg__newfile f;
-    assert_int_equal(tg__newfile_open(&f, path), TG_OK);
-    assert_true(fputs("new", f.file) >= 0);
-    fflush(f.file);
+    tg_newfile *f;
+    assert_int_equal(tg_newfile_open(path, &f), TG_OK);
+    assert_true(fputs("new", tg_newfile_stream(f)) >= 0);
+    fflush(tg_newfile_stream(f));
     assert_content("old"); /* until the commit */
     assert_true(exists(tmp));
-    assert_int_equal(tg__newfile_commit(&f), TG_OK);
+    assert_int_equal(tg_newfile_commit(f), TG_OK);
     assert_content("new");
     assert_false(exists(tmp));
 }
@@ -78,10 +78,10 @@ static void abandon_keeps_the_old(void **state)
 {
     (void)state;
     write_file("old");
-    tg__newfile f;
-    assert_int_equal(tg__newfile_open(&f, path), TG_OK);
-    assert_true(fputs("new", f.file) >= 0);
-    tg__newfile_abandon(&f);
+    tg_newfile *f;
+    assert_int_equal(tg_newfile_open(path, &f), TG_OK);
+    assert_true(fputs("new", tg_newfile_stream(f)) >= 0);
+    tg_newfile_abandon(f);
     assert_content("old");
     assert_false(exists(tmp));
 }
@@ -89,10 +89,10 @@ static void abandon_keeps_the_old(void **state)
 static void open_fails(void **state)
 {
     (void)state;
-    tg__newfile f;
+    tg_newfile *f;
     char missing[128];
     snprintf(missing, sizeof missing, "%s/no/file", dir);
-    assert_int_equal(tg__newfile_open(&f, missing), TG_E_IO);
+    assert_int_equal(tg_newfile_open(missing, &f), TG_E_IO);
     assert_non_null(strstr(tg_error(), missing));
     assert_non_null(strstr(tg_error(), "No such file"));
 }
@@ -101,13 +101,13 @@ static void rename_fails(void **state)
 {
     (void)state;
     unlink(path);
-    tg__newfile f;
-    assert_int_equal(tg__newfile_open(&f, path), TG_OK);
+    tg_newfile *f;
+    assert_int_equal(tg_newfile_open(path, &f), TG_OK);
     assert_int_equal(mkdir(path, 0700), 0);
-    assert_int_equal(tg__newfile_commit(&f), TG_E_IO);
+    assert_int_equal(tg_newfile_commit(f), TG_E_IO);
     assert_non_null(strstr(tg_error(), path));
     assert_false(exists(tmp));
-    assert_int_equal(tg__newfile_open(&f, path), TG_E_IO); /* a directory is found at once */
+    assert_int_equal(tg_newfile_open(path, &f), TG_E_IO); /* a directory is found at once */
     assert_non_null(strstr(tg_error(), "directory"));
     assert_int_equal(rmdir(path), 0);
 }
@@ -120,13 +120,13 @@ static void write_fails(void **state)
     void (*handler)(int) = signal(SIGXFSZ, SIG_IGN);
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &old), 0);
     for (int early = 0; early < 2; early++) {
-        tg__newfile f;
+        tg_newfile *f;
         const struct rlimit least = {.rlim_cur = 1, .rlim_max = old.rlim_max};
-        assert_int_equal(tg__newfile_open(&f, path), TG_OK);
-        assert_true(fputs("bytes", f.file) >= 0);
+        assert_int_equal(tg_newfile_open(path, &f), TG_OK);
+        assert_true(fputs("bytes", tg_newfile_stream(f)) >= 0);
         assert_int_equal(setrlimit(RLIMIT_FSIZE, &least), 0);
-        const bool failed = early && fflush(f.file) != 0;
-        const tg_status status = tg__newfile_commit(&f);
+        const bool failed = early && fflush(tg_newfile_stream(f)) != 0;
+        const tg_status status = tg_newfile_commit(f);
         assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
         assert_true(failed || !early);
         assert_int_equal(status, TG_E_IO);
@@ -140,10 +140,10 @@ static void write_fails(void **state)
 
 static void write_at(const char *name, const char *text)
 {
-    tg__newfile f;
-    assert_int_equal(tg__newfile_open(&f, name), TG_OK);
-    assert_true(fputs(text, f.file) >= 0);
-    assert_int_equal(tg__newfile_commit(&f), TG_OK);
+    tg_newfile *f;
+    assert_int_equal(tg_newfile_open(name, &f), TG_OK);
+    assert_true(fputs(text, tg_newfile_stream(f)) >= 0);
+    assert_int_equal(tg_newfile_commit(f), TG_OK);
 }
 
 static bool is_link(const char *name)
@@ -170,14 +170,14 @@ static void links_stay(void **state)
         assert_content(i ? "second" : "first");
         assert_true(is_link(near) && is_link(far));
     }
-    tg__newfile f;
-    assert_int_equal(tg__newfile_open(&f, far), TG_OK);
+    tg_newfile *f;
+    assert_int_equal(tg_newfile_open(far, &f), TG_OK);
     assert_true(exists(tmp)); /* beside the file, so that the rename stays within its directory */
-    tg__newfile_abandon(&f);
+    tg_newfile_abandon(f);
     assert_false(exists(tmp));
     assert_int_equal(unlink(near), 0);
     assert_int_equal(symlink(far, near), 0); /* a ring */
-    assert_int_equal(tg__newfile_open(&f, far), TG_E_IO);
+    assert_int_equal(tg_newfile_open(far, &f), TG_E_IO);
     assert_non_null(strstr(tg_error(), far));
     unlink(near);
     unlink(far);
@@ -188,7 +188,7 @@ static void no_regular_file(void **state)
 {
     (void)state;
     char got[8];
-    tg__newfile f;
+    tg_newfile *f;
     unlink(path);
     assert_int_equal(mkfifo(path, 0600), 0);
     int fd = open(path, O_RDONLY | O_NONBLOCK);
@@ -203,9 +203,9 @@ static void no_regular_file(void **state)
     assert_false(exists(tmp));
     unlink(path);
     assert_int_equal(symlink("/dev/full", path), 0); /* even if that could be replaced */
-    assert_int_equal(tg__newfile_open(&f, path), TG_OK);
-    assert_true(fputs("bytes", f.file) >= 0);
-    assert_int_equal(tg__newfile_commit(&f), TG_E_IO);
+    assert_int_equal(tg_newfile_open(path, &f), TG_OK);
+    assert_true(fputs("bytes", tg_newfile_stream(f)) >= 0);
+    assert_int_equal(tg_newfile_commit(f), TG_E_IO);
     assert_non_null(strstr(tg_error(), "cannot write /dev/full"));
     assert_true(exists("/dev/full"));
     unlink(path);
@@ -221,11 +221,11 @@ static void own_output(void **state)
     fflush(stdout);
     dup2(file, STDOUT_FILENO);
     bool written = write(STDOUT_FILENO, "before ", 7) == 7;
-    tg__newfile f;
-    tg_status opened = tg__newfile_open(&f, "/proc/self/fd/1");
+    tg_newfile *f;
+    tg_status opened = tg_newfile_open("/proc/self/fd/1", &f);
     if (opened == TG_OK) {
-        fputs("file ", f.file);
-        opened = tg__newfile_commit(&f);
+        fputs("file ", tg_newfile_stream(f));
+        opened = tg_newfile_commit(f);
     }
     written = written && write(STDOUT_FILENO, "after", 5) == 5;
     dup2(kept, STDOUT_FILENO);

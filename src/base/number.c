@@ -22,13 +22,15 @@ static locale_t enter_c_locale(void)
     return uselocale(c_locale);
 }
 
-void tg__real_text(double v, char text[TG__REAL_TEXT])
+void tg_real_text(double v, char text[TG_REAL_TEXT])
 {
+    if (!text)
+        return;
     if (v == 0)
         v = 0; /* no "-0" */
     locale_t old = enter_c_locale();
     for (int digits = 6; digits <= 17; digits++) {
-        snprintf(text, TG__REAL_TEXT, "%.*g", digits, v);
+        snprintf(text, TG_REAL_TEXT, "%.*g", digits, v);
         if (strtod(text, NULL) == v)
             break;
     }
@@ -64,8 +66,10 @@ static bool is_real(const char *p)
     return *p == '\0';
 }
 
-bool tg__real_parse(const char *text, double *v_p)
+bool tg_real_parse(const char *text, double *v_p)
 {
+    if (!text || !v_p)
+        return false;
     if (!is_real(text))
         return false;
     locale_t old = enter_c_locale();
@@ -80,8 +84,10 @@ bool tg__real_parse(const char *text, double *v_p)
 }
 
 /* The exponent is made smaller by two in the text: a division would round a second time. */
-bool tg__percent_parse(const char *text, double *v_p)
+bool tg_percent_parse(const char *text, double *v_p)
 {
+    if (!text || !v_p)
+        return false;
     char number[64], moved[96];
     const size_t len = strlen(text), mantissa = strcspn(text, "eE%");
     if (len < 2 || len > sizeof number || text[len - 1] != '%')
@@ -94,11 +100,13 @@ bool tg__percent_parse(const char *text, double *v_p)
     if (exponent > 9999 || exponent < -9999)
         return false;
     snprintf(moved, sizeof moved, "%.*se%ld", (int)mantissa, number, exponent - 2);
-    return tg__real_parse(moved, v_p);
+    return tg_real_parse(moved, v_p);
 }
 
-bool tg__int_parse(const char *text, int64_t *v_p)
+bool tg_int_parse(const char *text, int64_t *v_p)
 {
+    if (!text || !v_p)
+        return false;
     bool negative = *text == '-';
     const char *p = text + negative;
     if (*p == '\0' || *skip_digits(p) != '\0')

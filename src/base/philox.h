@@ -6,6 +6,7 @@
 #define TG_BASE_PHILOX_H
 
 #include "telegrad/base.h"
+#include "telegrad/random.h"
 
 /* The constants of a round and of the key schedule. */
 #define TG__PHILOX_M0 UINT32_C(0xD2511F53)

@@ -75,8 +75,8 @@ tg_status tg__pool_create(unsigned threads, tg__pool **pool_p)
         return TG_OK;
     }
     tg__pool *p;
-    TG_TRY(tg__alloc(1, sizeof *p, &p));
-    tg_status status = tg__alloc(threads, sizeof *p->thread, &p->thread);
+    TG_TRY(tg_alloc(1, sizeof *p, &p));
+    tg_status status = tg_alloc(threads, sizeof *p->thread, &p->thread);
     if (status != TG_OK) {
         free(p);
         return status;

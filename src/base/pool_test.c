@@ -59,8 +59,8 @@ static void many_short_loops(void **state)
     uint32_t x[7] = {0}, want[7] = {0};
     tg__pool *pool = create(3);
     for (int loop = 0; loop < LOOPS; loop++) {
-        tg__pool_run(pool, TG__COUNT(x), chain, x);
-        for (size_t i = 0; i < TG__COUNT(want); i++)
+        tg__pool_run(pool, TG_COUNT(x), chain, x);
+        for (size_t i = 0; i < TG_COUNT(want); i++)
             chain(want, i);
     }
     tg__pool_destroy(pool);
@@ -99,16 +99,16 @@ static void callers_share_a_pool(void **state)
 {
     (void)state;
     static marks m[3];
-    pthread_t thread[TG__COUNT(m)];
+    pthread_t thread[TG_COUNT(m)];
     tg__pool *pool = create(3);
-    for (size_t t = 0; t < TG__COUNT(m); t++) {
+    for (size_t t = 0; t < TG_COUNT(m); t++) {
         m[t].pool = pool;
         assert_int_equal(pthread_create(&thread[t], NULL, call_often, &m[t]), 0);
     }
-    for (size_t t = 0; t < TG__COUNT(m); t++)
+    for (size_t t = 0; t < TG_COUNT(m); t++)
         pthread_join(thread[t], NULL);
     tg__pool_destroy(pool);
-    for (size_t t = 0; t < TG__COUNT(m); t++)
+    for (size_t t = 0; t < TG_COUNT(m); t++)
         for (size_t i = 0; i < TASKS; i++)
             assert_int_equal(m[t].count[i], 50);
 }
@@ -129,9 +129,9 @@ static void a_task_may_call(void **state)
     (void)state;
     static nest n;
     n.pool = create(2);
-    tg__pool_run(n.pool, TG__COUNT(n.inner), call_inside, &n);
+    tg__pool_run(n.pool, TG_COUNT(n.inner), call_inside, &n);
     tg__pool_destroy(n.pool);
-    for (size_t t = 0; t < TG__COUNT(n.inner); t++)
+    for (size_t t = 0; t < TG_COUNT(n.inner); t++)
         for (size_t i = 0; i < TASKS; i++)
             assert_int_equal(n.inner[t].count[i], 1);
 }
@@ -163,7 +163,7 @@ static void chunks_cover_all(void **state)
     static cover c;
     for (unsigned threads = 1; threads <= 4; threads++) {
         tg__pool *pool = create(threads);
-        for (size_t k = 0; k < TG__COUNT(ns); k++) {
+        for (size_t k = 0; k < TG_COUNT(ns); k++) {
             memset(&c, 0, sizeof c);
             c.n = ns[k];
             c.chunk = 16;

@@ -1,4 +1,4 @@
-#include "base/readfile.h"
+#include "telegrad/tools.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -6,9 +6,9 @@
 #include <unistd.h>
 
 /* NULL: it will do. */
-static const char *refusal(mode_t mode, tg__readable what)
+static const char *refusal(mode_t mode, tg_readable what)
 {
-    if (S_ISREG(mode) || (what == TG__STREAM && (S_ISFIFO(mode) || S_ISCHR(mode))))
+    if (S_ISREG(mode) || (what == TG_READ_STREAM && (S_ISFIFO(mode) || S_ISCHR(mode))))
         return NULL;
     return S_ISDIR(mode)    ? "it is a directory, not a file"
            : S_ISFIFO(mode) ? "it is a FIFO, not a regular file"
@@ -26,15 +26,17 @@ static int give_up(int fd, int error, const char *why, const char **why_p)
 
 /* What is refused is not opened, as far as that is known before: opening a device may do something.
  * What was opened is looked at again, as the name may lead elsewhere by then. */
-int tg__read_open(const char *path, tg__readable what, uint64_t *size_p, const char **why_p)
+int tg_read_open(const char *path, tg_readable what, uint64_t *size_p, const char **why_p)
 {
     struct stat info;
     const char *why;
+    if (!path || !why_p)
+        return -1;
     if (stat(path, &info) != 0)
         return give_up(-1, errno, NULL, why_p);
     if ((why = refusal(info.st_mode, what)) != NULL)
         return give_up(-1, 0, why, why_p);
-    const int wait = what == TG__STREAM && !S_ISREG(info.st_mode) ? 0 : O_NONBLOCK;
+    const int wait = what == TG_READ_STREAM && !S_ISREG(info.st_mode) ? 0 : O_NONBLOCK;
     const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | wait);
     if (fd < 0 || fstat(fd, &info) != 0)
         return give_up(fd, errno, NULL, why_p);

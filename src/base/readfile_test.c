@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "base/readfile.h"
+#include "telegrad/tools.h"
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,11 +18,11 @@
 static char dir[] = "/tmp/telegrad-readfile-XXXXXX";
 static char path[sizeof dir + 16];
 
-static void refused(const char *name, tg__readable what, const char *word)
+static void refused(const char *name, tg_readable what, const char *word)
 {
     const char *why = NULL;
     alarm(60); /* ends a test that waits */
-    assert_int_equal(tg__read_open(name, what, NULL, &why), -1);
+    assert_int_equal(tg_read_open(name, what, NULL, &why), -1);
     alarm(0);
     if (!strstr(why, word))
         fail_msg("%s: \"%s\" does not say \"%s\"", name, why, word);
@@ -37,8 +37,8 @@ static void regular_files(void **state)
     int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
     assert_int_equal(write(fd, "abc", 3), 3);
     close(fd);
-    for (int what = TG__REGULAR; what <= TG__STREAM; what++) {
-        fd = tg__read_open(path, (tg__readable)what, &size, &why);
+    for (int what = TG_READ_REGULAR; what <= TG_READ_STREAM; what++) {
+        fd = tg_read_open(path, (tg_readable)what, &size, &why);
         assert_true(fd >= 0);
         assert_int_equal(size, 3);
         assert_int_equal(read(fd, &byte, 1), 1);
@@ -46,7 +46,7 @@ static void regular_files(void **state)
         close(fd);
     }
     unlink(path);
-    refused(path, TG__REGULAR, "No such file");
+    refused(path, TG_READ_REGULAR, "No such file");
 }
 
 static void pipes(void **state)
@@ -56,13 +56,13 @@ static void pipes(void **state)
     const char *why;
     char name[64], byte;
     assert_int_equal(mkfifo(path, 0600), 0);
-    refused(path, TG__REGULAR, "FIFO");
+    refused(path, TG_READ_REGULAR, "FIFO");
     unlink(path);
     assert_int_equal(pipe(ends), 0);
     snprintf(name, sizeof name, "/dev/fd/%d", ends[0]);
-    refused(name, TG__REGULAR, "FIFO");
+    refused(name, TG_READ_REGULAR, "FIFO");
     assert_int_equal(write(ends[1], "x", 1), 1);
-    const int fd = tg__read_open(name, TG__STREAM, NULL, &why);
+    const int fd = tg_read_open(name, TG_READ_STREAM, NULL, &why);
     assert_true(fd >= 0);
     assert_int_equal(read(fd, &byte, 1), 1);
     close(fd);
@@ -75,16 +75,16 @@ static void others(void **state)
     (void)state;
     const char *why;
     struct sockaddr_un address = {.sun_family = AF_UNIX};
-    refused(dir, TG__REGULAR, "directory");
-    refused(dir, TG__STREAM, "directory");
-    refused("/dev/zero", TG__REGULAR, "device");
-    const int fd = tg__read_open("/dev/null", TG__STREAM, NULL, &why);
+    refused(dir, TG_READ_REGULAR, "directory");
+    refused(dir, TG_READ_STREAM, "directory");
+    refused("/dev/zero", TG_READ_REGULAR, "device");
+    const int fd = tg_read_open("/dev/null", TG_READ_STREAM, NULL, &why);
     assert_true(fd >= 0);
     close(fd);
     const int s = socket(AF_UNIX, SOCK_STREAM, 0);
     memcpy(address.sun_path, path, sizeof path);
     assert_int_equal(bind(s, (const struct sockaddr *)&address, sizeof address), 0);
-    refused(path, TG__STREAM, "socket");
+    refused(path, TG_READ_STREAM, "socket");
     close(s);
     unlink(path);
 }

@@ -26,7 +26,7 @@ static void known_answers(void **state)
          {0xa4093822, 0x299f31d0},
          {0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}},
     };
-    for (size_t i = 0; i < TG__COUNT(cases); i++) {
+    for (size_t i = 0; i < TG_COUNT(cases); i++) {
         uint32_t out[4];
         tg__philox(cases[i].counter, cases[i].key, out);
         assert_memory_equal(out, cases[i].want, sizeof out);
@@ -67,7 +67,7 @@ static void every_field_counts(void **state)
     keys[5].step = 1;
     keys[6].step = UINT64_C(1) << 32;
     keys[7].tensor = 1;
-    for (size_t i = 0; i < TG__COUNT(keys); i++) {
+    for (size_t i = 0; i < TG_COUNT(keys); i++) {
         uint32_t x[4], y[4];
         tg_rng_block(&keys[i], 0, x);
         for (size_t j = 0; j < i; j++) {
@@ -165,7 +165,7 @@ static void permutations_are_fair(void **state)
         counts[o[0] * 9 + o[1] * 3 + o[2]]++;
     }
     size_t kinds = 0;
-    for (size_t i = 0; i < TG__COUNT(counts); i++) {
+    for (size_t i = 0; i < TG_COUNT(counts); i++) {
         if (counts[i] == 0)
             continue;
         kinds++;

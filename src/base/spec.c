@@ -4,7 +4,7 @@
 #include "base/spec_value.h"
 #include "base/arg.h"
 #include "base/mem.h"
-#include "base/nearest.h"
+#include "telegrad/tools.h"
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>
@@ -51,8 +51,8 @@ static tg_status find_entry(const char *kind, const tg_entry *const *entries, si
                             const char *name, const tg_entry **entry_p)
 {
     char list[TG__WORD_LIST] = "";
-    tg__nearest near;
-    tg__nearest_begin(&near, name);
+    tg_nearest near;
+    tg_nearest_begin(&near, name);
     for (size_t i = 0; i < count; i++) {
         const size_t len = strlen(entries[i]->name);
         if (strcmp(entries[i]->name, name) == 0) {
@@ -60,18 +60,18 @@ static tg_status find_entry(const char *kind, const tg_entry *const *entries, si
             return TG_OK;
         }
         tg__word_list_add(list, entries[i]->name, len);
-        tg__nearest_offer(&near, entries[i]->name, len);
+        tg_nearest_offer(&near, entries[i]->name, len);
     }
     return tg_fail(TG_E_SPEC, "unknown %s \"%.64s\": %sallowed: %s", kind, name,
-                   tg__nearest_hint(&near), list);
+                   tg_nearest_hint(&near), list);
 }
 
 static tg_status find_key(const char *kind, const tg_entry *entry, const char *name,
                           size_t *index_p)
 {
     char list[TG__WORD_LIST] = "";
-    tg__nearest near;
-    tg__nearest_begin(&near, name);
+    tg_nearest near;
+    tg_nearest_begin(&near, name);
     for (size_t i = 0; entry->keys && entry->keys[i].name; i++) {
         const size_t len = strlen(entry->keys[i].name);
         if (strcmp(entry->keys[i].name, name) == 0) {
@@ -79,10 +79,10 @@ static tg_status find_key(const char *kind, const tg_entry *entry, const char *n
             return TG_OK;
         }
         tg__word_list_add(list, entry->keys[i].name, len);
-        tg__nearest_offer(&near, entry->keys[i].name, len);
+        tg_nearest_offer(&near, entry->keys[i].name, len);
     }
     return tg_fail(TG_E_SPEC, "unknown key \"%.64s\" of %s \"%s\": %sallowed: %s", name, kind,
-                   entry->name, tg__nearest_hint(&near), list[0] ? list : "none, it has no keys");
+                   entry->name, tg_nearest_hint(&near), list[0] ? list : "none, it has no keys");
 }
 
 /* End the item at `item` with a zero byte; returns the start of the next one, NULL after the last.
@@ -172,7 +172,7 @@ static tg_status parse(const char *kind, const tg_entry *const *entries, size_t 
         *items++ = '\0';
     TG_TRY(find_entry(kind, entries, count, text, &spec->entry));
     size_t nkeys = count_keys(spec->entry);
-    TG_TRY(tg__alloc(nkeys, sizeof *spec->values, &spec->values));
+    TG_TRY(tg_alloc(nkeys, sizeof *spec->values, &spec->values));
     spec->nkeys = nkeys;
     while (items) {
         char *item = items;

@@ -239,7 +239,7 @@ static void percentages(void **state)
         {"1%", "0.01"},       {"0.1%", "0.001"}, {"0.7%", "0.007"},  {"100%", "1"},
         {"12.5%", "0.125"},   {"29%", "0.29"},   {"1e-1%", "0.001"}, {".5%", "0.005"},
         {"0.0003%", "3e-06"}, {"5e1%", "0.5"}};
-    for (size_t i = 0; i < TG__COUNT(same); i++) {
+    for (size_t i = 0; i < TG_COUNT(same); i++) {
         char text[64], decimal[64];
         snprintf(text, sizeof text, "topk:density=%s", same[i][0]);
         snprintf(decimal, sizeof decimal, "topk:density=%s", same[i][1]);
@@ -250,7 +250,7 @@ static void percentages(void **state)
         tg_spec_free(b);
     }
     static const char *const bad[] = {"%", "1%%", "1e%", "e5%", "1 %", "+1%", "1e+ 5%", "1e99999%"};
-    for (size_t i = 0; i < TG__COUNT(bad); i++) {
+    for (size_t i = 0; i < TG_COUNT(bad); i++) {
         char text[64];
         tg_spec *spec = NULL;
         snprintf(text, sizeof text, "topk:density=%s", bad[i]);
@@ -276,13 +276,13 @@ static void bad_numbers(void **state)
                                        "99999999999999999999999",
                                        "1k"};
     char text[64], want[128];
-    for (size_t i = 0; i < TG__COUNT(reals); i++) {
+    for (size_t i = 0; i < TG_COUNT(reals); i++) {
         snprintf(text, sizeof text, "topk:any=%s", reals[i]);
         snprintf(want, sizeof want,
                  "any=%s: not a finite decimal number; allowed: any finite number", reals[i]);
         assert_refused(text, want);
     }
-    for (size_t i = 0; i < TG__COUNT(ints); i++) {
+    for (size_t i = 0; i < TG_COUNT(ints); i++) {
         snprintf(text, sizeof text, "topk:count=%s", ints[i]);
         snprintf(want, sizeof want,
                  "count=%s: not a whole number of 64 bits; allowed: any whole number", ints[i]);
@@ -309,7 +309,7 @@ static void bad_durations(void **state)
                                       "1e999ep",
                                       "9007199254740994"};
     char text[64], want[160];
-    for (size_t i = 0; i < TG__COUNT(bad); i++) {
+    for (size_t i = 0; i < TG_COUNT(bad); i++) {
         snprintf(text, sizeof text, "topk:warmup=%s", bad[i]);
         snprintf(want, sizeof want,
                  "warmup=%s: not a duration; allowed: whole steps (200) or epochs (4ep, 0.5ep), "
@@ -326,7 +326,7 @@ static void bad_syntax(void **state)
     assert_refused("topk:k", "key \"k\" of method \"topk\" has no value: allowed: k=VALUE");
     assert_refused("topk:k=", "key \"k\" of method \"topk\" has no value: allowed: k=VALUE");
     static const char *const no_key[] = {"topk:", "topk:k=1,", "topk:,k=1", "topk:=1"};
-    for (size_t i = 0; i < TG__COUNT(no_key); i++)
+    for (size_t i = 0; i < TG_COUNT(no_key); i++)
         assert_refused(no_key[i],
                        "method \"topk\": a key is missing: allowed: key=value,key=value");
     assert_refused("topk:k=1, any=1",
@@ -351,7 +351,7 @@ static void brackets(void **state)
     assert_refused("topk:inner=]a[",
                    "method \"topk:inner=]a[\": \"]\" at position 12 closes nothing");
     static const char *const bad[] = {"[]", "[a]b", "b[a]", "[a][b]", "a:b"};
-    for (size_t i = 0; i < TG__COUNT(bad); i++) {
+    for (size_t i = 0; i < TG_COUNT(bad); i++) {
         char text[64], want[128];
         snprintf(text, sizeof text, "topk:inner=%s", bad[i]);
         snprintf(want, sizeof want,
@@ -500,7 +500,7 @@ static void locale_does_not_matter(void **state)
 {
     (void)state;
     static const char *const comma[] = {"de_DE.UTF-8", "fr_FR.UTF-8", "de_DE.utf8"};
-    for (size_t i = 0; i < TG__COUNT(comma) && !setlocale(LC_ALL, comma[i]); i++)
+    for (size_t i = 0; i < TG_COUNT(comma) && !setlocale(LC_ALL, comma[i]); i++)
         continue;
     assert_text("topk:density=0.25", "topk:density=0.25," DEFAULTS);
     setlocale(LC_ALL, "C");

@@ -1,5 +1,5 @@
 #include "base/spec_value.h"
-#include "base/nearest.h"
+#include "telegrad/tools.h"
 #include "base/number.h"
 #include <inttypes.h>
 #include <math.h>
@@ -34,12 +34,12 @@ typedef struct range_text {
 static range_text range_of(const tg_key *key, double min, const char *any)
 {
     range_text r;
-    char lo[TG__REAL_TEXT], hi[TG__REAL_TEXT];
+    char lo[TG_REAL_TEXT], hi[TG_REAL_TEXT];
     bool has_lo = isfinite(min), has_hi = isfinite(key->max);
     if (has_lo)
-        tg__real_text(min, lo);
+        tg_real_text(min, lo);
     if (has_hi)
-        tg__real_text(key->max, hi);
+        tg_real_text(key->max, hi);
     if (has_lo && has_hi)
         snprintf(r.text, sizeof r.text, "%s %s %.64s <= %s", lo,
                  key->min_open ? "<" : "<=", key->name, hi);
@@ -80,11 +80,11 @@ static const char *find_choice(const tg_key *key, const char *text, char list[TG
 }
 
 /* `did you mean "auto"? ` for what is no number. */
-static const char *word_hint(const tg_key *key, const char *text, tg__nearest *near)
+static const char *word_hint(const tg_key *key, const char *text, tg_nearest *near)
 {
-    tg__nearest_begin(near, text);
-    tg__nearest_offer_list(near, key->choices);
-    return tg__nearest_hint(near);
+    tg_nearest_begin(near, text);
+    tg_nearest_offer_list(near, key->choices);
+    return tg_nearest_hint(near);
 }
 
 static tg_status parse_int(const tg_key *key, const char *text, tg__spec_value *value)
@@ -94,12 +94,12 @@ static tg_status parse_int(const tg_key *key, const char *text, tg__spec_value *
     const char *word = find_choice(key, text, list);
     if (word)
         return keep_word(word, strlen(text), value);
-    bool ok = tg__int_parse(text, &v);
+    bool ok = tg_int_parse(text, &v);
     if (ok && in_range(key, key->min, (double)v)) {
         value->integer = v;
         return TG_OK;
     }
-    tg__nearest near;
+    tg_nearest near;
     return tg_fail(TG_E_SPEC, "%s=%.64s: %s%sallowed: %s%s%s", key->name, text,
                    ok ? "" : "not a whole number of 64 bits; ",
                    ok ? "" : word_hint(key, text, &near),
@@ -113,12 +113,12 @@ static tg_status parse_real(const tg_key *key, const char *text, tg__spec_value 
     const char *word = find_choice(key, text, list);
     if (word)
         return keep_word(word, strlen(text), value);
-    bool ok = tg__real_parse(text, &v) || tg__percent_parse(text, &v);
+    bool ok = tg_real_parse(text, &v) || tg_percent_parse(text, &v);
     if (ok && in_range(key, key->min, v)) {
         value->real = v;
         return TG_OK;
     }
-    tg__nearest near;
+    tg_nearest near;
     return tg_fail(TG_E_SPEC, "%s=%.64s: %s%sallowed: %s%s%s", key->name, text,
                    ok ? "" : "not a finite decimal number; ", ok ? "" : word_hint(key, text, &near),
                    range_of(key, key->min, "any finite number").text, list[0] ? "; or " : "", list);
@@ -137,7 +137,7 @@ static bool read_duration(const char *text, tg_duration *d_p)
     memcpy(number, text, len);
     number[len] = '\0';
     double v;
-    if (!tg__real_parse(number, &v) || v < 0)
+    if (!tg_real_parse(number, &v) || v < 0)
         return false;
     if (!epochs && (v > MAX_STEPS || v != floor(v)))
         return false;
@@ -164,7 +164,7 @@ static tg_status parse_choice(const tg_key *key, const char *text, tg__spec_valu
     const char *word = find_choice(key, text, list);
     if (word)
         return keep_word(word, strlen(text), value);
-    tg__nearest near;
+    tg_nearest near;
     return tg_fail(TG_E_SPEC, "%s=%.64s: %sallowed: %s", key->name, text,
                    word_hint(key, text, &near), list);
 }
@@ -222,7 +222,7 @@ tg_status tg__spec_value_parse(const tg_key *key, const char *text, tg__spec_val
 
 void tg__spec_value_print(const tg_key *key, const tg__spec_value *value, FILE *file)
 {
-    char real[TG__REAL_TEXT];
+    char real[TG_REAL_TEXT];
     switch (key->type) {
     case TG_KEY_INT:
         if (value->word)
@@ -232,7 +232,7 @@ void tg__spec_value_print(const tg_key *key, const tg__spec_value *value, FILE *
         break;
     case TG_KEY_REAL:
         if (!value->word)
-            tg__real_text(value->real, real);
+            tg_real_text(value->real, real);
         fputs(value->word ? value->word : real, file);
         break;
     case TG_KEY_FLAG:
@@ -243,7 +243,7 @@ void tg__spec_value_print(const tg_key *key, const tg__spec_value *value, FILE *
         break;
     case TG_KEY_DURATION:
         if (value->duration.epochs) {
-            tg__real_text(value->duration.count, real);
+            tg_real_text(value->duration.count, real);
             fprintf(file, "%sep", real);
         } else {
             fprintf(file, "%.0f", value->duration.count);

@@ -3,6 +3,7 @@
 #define TG_BASE_SPEC_VALUE_H
 
 #include "telegrad/base.h"
+#include "telegrad/spec.h"
 #include <stdio.h>
 
 typedef struct tg__spec_value {

@@ -6,6 +6,7 @@
 #include <cmocka.h>
 #include "base/mem.h"
 #include "base/thread.h"
+#include "telegrad/clock.h"
 #include <string.h>
 
 static void names(void **state)
@@ -119,9 +120,9 @@ static void log_from_threads(void **state)
     seen s = {0};
     pthread_t threads[3];
     tg_log_set(keep, &s); /* counts without a lock of its own: one call at a time is promised */
-    for (size_t i = 0; i < TG__COUNT(threads); i++)
+    for (size_t i = 0; i < TG_COUNT(threads); i++)
         assert_int_equal(tg__thread_start("log", log_often, NULL, &threads[i]), TG_OK);
-    for (size_t i = 0; i < TG__COUNT(threads); i++)
+    for (size_t i = 0; i < TG_COUNT(threads); i++)
         pthread_join(threads[i], NULL);
     tg_log_set(NULL, NULL);
     assert_int_equal(s.calls, 1500);

@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 #include "base/thread.h"
+#include "telegrad/clock.h"
 #include <signal.h>
 #include <string.h>
 

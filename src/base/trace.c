@@ -4,6 +4,7 @@
  * moment, the one that comes late is dropped. Nobody ever waits. */
 #include "base/mem.h"
 #include "base/arg.h"
+#include "telegrad/trace.h"
 #include <inttypes.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -54,10 +55,10 @@ tg_status tg_trace_create(size_t capacity, tg_trace **trace_p)
     if (capacity == 0)
         return tg_fail(TG_E_ARG, "trace capacity=0: allowed: capacity >= 1");
     tg_trace *trace = NULL;
-    TG_TRY(tg__alloc(1, sizeof *trace, &trace));
+    TG_TRY(tg_alloc(1, sizeof *trace, &trace));
     for (int i = 0; i < RINGS; i++) {
         ring *r = &trace->rings[i];
-        tg_status status = tg__alloc(capacity, sizeof *r->spans, &r->spans);
+        tg_status status = tg_alloc(capacity, sizeof *r->spans, &r->spans);
         if (status != TG_OK) {
             tg_trace_destroy(trace);
             return status;
@@ -89,7 +90,7 @@ tg_status tg_trace_name(tg_trace *trace, const char *text, const char **name_p)
     TG__ARG(name_p);
     const size_t bytes = strlen(text) + 1;
     kept_name *name;
-    TG_TRY(tg__alloc(1, sizeof *name + bytes, &name));
+    TG_TRY(tg_alloc(1, sizeof *name + bytes, &name));
     memcpy(name->text, text, bytes);
     name->next = atomic_load(&trace->names);
     while (!atomic_compare_exchange_weak(&trace->names, &name->next, name))
@@ -116,7 +117,7 @@ void tg_trace_span(tg_trace *trace, int rank, tg_trace_row row, const char *name
         s->step = step;
         s->bucket = bucket;
         s->rank = rank;
-        s->row = (size_t)row < TG__COUNT(row_names) ? row : TG_ROW_COMPUTE;
+        s->row = (size_t)row < TG_COUNT(row_names) ? row : TG_ROW_COMPUTE;
     }
     atomic_store_explicit(&s->busy, false, memory_order_release);
 }
@@ -146,7 +147,7 @@ static void print_us(FILE *file, int64_t ns)
 /* Of a kind's further lanes the numbers are those behind the rows. */
 static size_t tid_of(size_t row, size_t lane)
 {
-    return lane == 0 ? row : TG__COUNT(row_names) + lane - 1;
+    return lane == 0 ? row : TG_COUNT(row_names) + lane - 1;
 }
 
 static void print_span(FILE *file, const placed *p)
@@ -188,7 +189,7 @@ static void print_rank(FILE *file, int rank, size_t lanes, bool first)
             "%d\"}},\n{\"ph\":\"M\",\"pid\":%d,\"name\":\"process_sort_index\",\"args\":"
             "{\"sort_index\":%d}}",
             first ? "" : ",\n", rank, rank, rank, rank);
-    for (size_t row = 0, sort = 0; row < TG__COUNT(row_names); row++)
+    for (size_t row = 0, sort = 0; row < TG_COUNT(row_names); row++)
         for (size_t lane = 0; lane < (row == TG_ROW_EXCHANGE ? lanes : 1); lane++)
             print_track(file, rank, row, lane, sort++);
 }
@@ -245,7 +246,7 @@ tg_status tg_trace_write(const tg_trace *trace, const char *path)
     placed *p = NULL;
     int64_t *scratch = NULL;
     size_t kept = 0;
-    TG_TRY(tg__alloc(RINGS * trace->capacity, sizeof *p, &p));
+    TG_TRY(tg_alloc(RINGS * trace->capacity, sizeof *p, &p));
     for (int k = 0; k < RINGS; k++) {
         const ring *r = &trace->rings[k];
         recorded += atomic_load_explicit(&r->next, memory_order_acquire);
@@ -255,18 +256,18 @@ tg_status tg_trace_write(const tg_trace *trace, const char *path)
     }
     qsort(p, kept, sizeof *p, by_place);
 
-    tg__newfile out;
-    tg_status status = tg__alloc(kept, sizeof *scratch, &scratch);
+    tg_newfile *out;
+    tg_status status = tg_alloc(kept, sizeof *scratch, &scratch);
     if (status == TG_OK)
-        status = tg__newfile_open(&out, path);
+        status = tg_newfile_open(path, &out);
     if (status == TG_OK) {
-        fprintf(out.file,
+        fprintf(tg_newfile_stream(out),
                 "{\"displayTimeUnit\":\"ms\",\n\"otherData\":{\"producer\":\"telegrad %s\","
                 "\"dropped\":%" PRIu64 "},\n\"traceEvents\":[\n",
                 tg_version(), recorded - kept);
-        print_events(out.file, p, kept, scratch);
-        fputs("\n]}\n", out.file);
-        status = tg__newfile_commit(&out);
+        print_events(tg_newfile_stream(out), p, kept, scratch);
+        fputs("\n]}\n", tg_newfile_stream(out));
+        status = tg_newfile_commit(out);
     }
     free(scratch);
     free(p);

@@ -6,6 +6,7 @@
 #include <cmocka.h>
 #include "base/mem.h"
 #include "base/thread.h"
+#include "telegrad/trace.h"
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -201,12 +202,12 @@ static void exchanges_have_lanes(void **state)
     } spans[] = {{10, 30, 6}, {0, 40, 2}, {20, 50, 7}, {30, 60, 6}, {40, 70, 2}, {70, 70, 2}};
     tg_trace *trace = NULL;
     assert_int_equal(tg_trace_create(100, &trace), TG_OK);
-    for (size_t i = 0; i < TG__COUNT(spans); i++)
+    for (size_t i = 0; i < TG_COUNT(spans); i++)
         tg_trace_span(trace, 3, TG_ROW_EXCHANGE, "x", spans[i].begin, spans[i].end, i, 0);
     tg_trace_span(trace, 4, TG_ROW_EXCHANGE, "x", 5, 6, 99, 0); /* of another rank */
     char *text = written(trace), want[160];
     assert_json(text);
-    for (size_t i = 0; i < TG__COUNT(spans); i++) {
+    for (size_t i = 0; i < TG_COUNT(spans); i++) {
         snprintf(want, sizeof want,
                  "\"pid\":3,\"tid\":%d,\"cat\":\"exchange\",\"name\":\"x\",\"ts\":0.%03d,"
                  "\"dur\":0.%03d,\"args\":{\"step\":%zu,",
@@ -224,7 +225,7 @@ static void exchanges_have_lanes(void **state)
                   {7, "exchange 3", 4},
                   {3, "apply", 5},
                   {5, "layers", 7}};
-    for (size_t i = 0; i < TG__COUNT(tracks); i++) {
+    for (size_t i = 0; i < TG_COUNT(tracks); i++) {
         snprintf(want, sizeof want,
                  "\"pid\":3,\"tid\":%d,\"name\":\"thread_name\",\"args\":{\"name\":\"%s\"}}",
                  tracks[i].tid, tracks[i].name);

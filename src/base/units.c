@@ -1,4 +1,4 @@
-#include "base/units.h"
+#include "telegrad/tools.h"
 #include "base/mem.h"
 #include "base/number.h"
 #include <math.h>
@@ -37,7 +37,7 @@ static bool split(const char *text, size_t len, quantity *q)
         q->small[i] = (char)(unit[i] >= 'A' && unit[i] <= 'Z' ? unit[i] - 'A' + 'a' : unit[i]);
     }
     q->unit[left] = q->small[left] = '\0';
-    return tg__real_parse(number, &q->number) && q->number >= 0;
+    return tg_real_parse(number, &q->number) && q->number >= 0;
 }
 
 /* How many letters of small are a prefix, and what it multiplies by: "m" by base^2, "mi" by 1024^2.
@@ -72,8 +72,10 @@ static bool finish(double v, double *v_p)
     return true;
 }
 
-bool tg__rate_parse(const char *text, size_t len, double *bps_p)
+bool tg_rate_parse(const char *text, size_t len, double *bps_p)
 {
+    if (!text || !bps_p)
+        return false;
     static const named words[] = {{"bit", 1},    {"bits", 1},   {"bit/s", 1},
                                   {"bits/s", 1}, {"byte/s", 8}, {"bytes/s", 8}};
     static const named letters[] = {{"bps", 1}, {"b/s", 1}, {"Bps", 8}, {"B/s", 8}};
@@ -82,24 +84,28 @@ bool tg__rate_parse(const char *text, size_t len, double *bps_p)
     if (!split(text, len, &q))
         return false;
     const size_t skip = prefix(q.small, 1000, &thousands);
-    if (!found(q.small + skip, words, TG__COUNT(words), &each) &&
-        !found(q.unit + skip, letters, TG__COUNT(letters), &each))
+    if (!found(q.small + skip, words, TG_COUNT(words), &each) &&
+        !found(q.unit + skip, letters, TG_COUNT(letters), &each))
         return false;
     return finish(q.number * (thousands * each), bps_p);
 }
 
-bool tg__time_parse(const char *text, size_t len, double *ns_p)
+bool tg_time_parse(const char *text, size_t len, double *ns_p)
 {
+    if (!text || !ns_p)
+        return false;
     static const named units[] = {{"us", 1e3}, {"\u00b5s", 1e3}, {"\u03bcs", 1e3}, {"ms", 1e6},
                                   {"s", 1e9},  {"sec", 1e9},     {"min", 60e9}};
     quantity q;
     double each;
-    return split(text, len, &q) && found(q.small, units, TG__COUNT(units), &each) &&
+    return split(text, len, &q) && found(q.small, units, TG_COUNT(units), &each) &&
            finish(q.number * each, ns_p);
 }
 
-bool tg__bytes_parse(const char *text, size_t len, double *bytes_p)
+bool tg_bytes_parse(const char *text, size_t len, double *bytes_p)
 {
+    if (!text || !bytes_p)
+        return false;
     static const named units[] = {{"b", 1}, {"byte", 1}, {"bytes", 1}};
     quantity q;
     double binary, decimal, each;
@@ -109,6 +115,6 @@ bool tg__bytes_parse(const char *text, size_t len, double *bytes_p)
     (void)prefix(q.small, 1000, &decimal);
     if (q.small[skip] == '\0')
         return finish(q.number * binary, bytes_p);
-    return found(q.small + skip, units, TG__COUNT(units), &each) &&
+    return found(q.small + skip, units, TG_COUNT(units), &each) &&
            finish(q.number * decimal * each, bytes_p);
 }

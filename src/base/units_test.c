@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 #include "base/mem.h"
-#include "base/units.h"
+#include "telegrad/tools.h"
 #include <string.h>
 
 typedef bool parser(const char *text, size_t len, double *v_p);
@@ -52,7 +52,7 @@ static void rates(void **state)
                                       "100MB/S", "mbit",    "-1mbit",  "1mbit/ms", "1e400mbit",
                                       "nanmbit", "1 0mbit", "1 mbit ", " 1mbit",   "0x1mbit",
                                       "1xbit",   "",        "bit",     "1e308tbit"};
-    check(tg__rate_parse, good, TG__COUNT(good), bad, TG__COUNT(bad));
+    check(tg_rate_parse, good, TG_COUNT(good), bad, TG_COUNT(bad));
 }
 
 static void times(void **state)
@@ -64,7 +64,7 @@ static void times(void **state)
                                     {"3 sec", 3e9}};
     static const char *const bad[] = {"20",  "ms",     "-1ms", "nans", "1h",
                                       "20m", "1e400s", "",     "20ms "};
-    check(tg__time_parse, good, TG__COUNT(good), bad, TG__COUNT(bad));
+    check(tg_time_parse, good, TG_COUNT(good), bad, TG_COUNT(bad));
 }
 
 static void sizes(void **state)
@@ -75,7 +75,7 @@ static void sizes(void **state)
         {"4 mib", 4194304},   {"4MB", 4e6},   {"4mb", 4e6},   {"64kB", 64e3},   {"1.5M", 1572864},
         {"1G", 1073741824.0}, {"1GB", 1e9},   {"12B", 12},    {"12 bytes", 12}, {"4Mi", 4194304}};
     static const char *const bad[] = {"M", "4X", "4MBB", "-1", "4Mbit", "", "4 M B"};
-    check(tg__bytes_parse, good, TG__COUNT(good), bad, TG__COUNT(bad));
+    check(tg_bytes_parse, good, TG_COUNT(good), bad, TG_COUNT(bad));
 }
 
 int main(void)

@@ -1,4 +1,5 @@
 #include "base/virtual_clock.h"
+#include "base/arg.h"
 #include "base/mem.h"
 #include "base/thread.h"
 #include <stdlib.h>
@@ -44,6 +45,11 @@ static void sleep_until_ns(void *arg, int64_t when_ns);
 static void work(void *arg, int64_t ns);
 
 /* NULL: the clock is another one. */
+struct tg_clock_thread {
+    pthread_t thread;
+    member *member;
+};
+
 static virtual *virtual_of(const tg_clock *clock)
 {
     return clock->now_ns == now_ns ? clock->arg : NULL;
@@ -136,7 +142,7 @@ static void signal_all(virtual *v, const void *on)
 static tg_status add(virtual *v, uint64_t order, member **m_p)
 {
     member *m;
-    TG_TRY(tg__alloc(1, sizeof *m, &m));
+    TG_TRY(tg_alloc(1, sizeof *m, &m));
     m->v = v;
     m->order = order;
     pthread_cond_init(&m->turn, NULL);
@@ -189,8 +195,9 @@ static void end(member *m)
     self = NULL;
 }
 
-tg_status tg__clock_enter(const tg_clock *clock, uint64_t order)
+tg_status tg_clock_enter(const tg_clock *clock, uint64_t order)
 {
+    TG__ARG(clock);
     virtual *v = virtual_of(clock);
     member *m;
     if (v == NULL)
@@ -202,9 +209,9 @@ tg_status tg__clock_enter(const tg_clock *clock, uint64_t order)
     return TG_OK;
 }
 
-void tg__clock_leave(const tg_clock *clock)
+void tg_clock_leave(const tg_clock *clock)
 {
-    const virtual *v = virtual_of(clock);
+    const virtual *v = clock == NULL ? NULL : virtual_of(clock);
     member *m = v == NULL ? NULL : self_in(v);
     if (m == NULL)
         return;
@@ -221,32 +228,45 @@ static void *run_member(void *arg)
     return result;
 }
 
-tg_status tg__clock_thread_start(const tg_clock *clock, uint64_t order, const char *name,
-                                 void *(*run)(void *), void *arg, tg__clock_thread *t_p)
+tg_status tg_clock_thread_start(const tg_clock *clock, uint64_t order, const char *name,
+                                void *(*run)(void *), void *arg, tg_clock_thread **t_p)
 {
+    TG__ARG(clock);
+    TG__ARG(name);
+    TG__ARG(run);
+    TG__ARG(t_p);
     virtual *v = virtual_of(clock);
-    pthread_t thread;
     member *m = NULL;
-    if (v != NULL) {
-        TG_TRY(add(v, order, &m));
+    tg_clock_thread *t = malloc(sizeof *t);
+    if (t == NULL)
+        return tg_fail(TG_E_NOMEM, "out of memory: thread %s", name);
+    tg_status status = v == NULL ? TG_OK : add(v, order, &m);
+    if (m != NULL) {
         m->run = run;
         m->arg = arg;
     }
-    tg_status status = v == NULL ? tg__thread_start(name, run, arg, &thread)
-                                 : tg__thread_start(name, run_member, m, &thread);
+    if (status == TG_OK)
+        status = m == NULL ? tg__thread_start(name, run, arg, &t->thread)
+                           : tg__thread_start(name, run_member, m, &t->thread);
     if (status != TG_OK && m != NULL) {
         pthread_mutex_lock(&v->mutex);
         remove_member(m);
         pthread_mutex_unlock(&v->mutex);
         discard(m);
     }
-    TG_TRY(status);
-    *t_p = (tg__clock_thread){thread, m};
+    if (status != TG_OK) {
+        free(t);
+        return status;
+    }
+    t->member = m;
+    *t_p = t;
     return TG_OK;
 }
 
-void tg__clock_thread_join(const tg_clock *clock, tg__clock_thread *t)
+void tg_clock_thread_join(const tg_clock *clock, tg_clock_thread *t)
 {
+    if (clock == NULL || t == NULL)
+        return;
     virtual *v = virtual_of(clock);
     member *m = v == NULL ? NULL : self_in(v), *other = t->member;
     if (m != NULL) {
@@ -259,6 +279,7 @@ void tg__clock_thread_join(const tg_clock *clock, tg__clock_thread *t)
     pthread_join(t->thread, NULL);
     if (other != NULL)
         discard(other);
+    free(t);
 }
 
 /* ---- time -------------------------------------------------------------------------------------
@@ -352,10 +373,11 @@ void tg__clock_signal(const tg_clock *clock, pthread_cond_t *cond)
     pthread_mutex_unlock(&v->mutex);
 }
 
-tg_status tg__virtual_create(int64_t start_ns, tg_clock **clock_p)
+tg_status tg_clock_virtual_create(int64_t start_ns, tg_clock **clock_p)
 {
+    TG__ARG(clock_p);
     virtual *v;
-    TG_TRY(tg__alloc(1, sizeof *v, &v));
+    TG_TRY(tg_alloc(1, sizeof *v, &v));
     v->clock = (tg_clock){.struct_size = sizeof v->clock,
                           .arg = v,
                           .now_ns = now_ns,
@@ -367,7 +389,7 @@ tg_status tg__virtual_create(int64_t start_ns, tg_clock **clock_p)
     return TG_OK;
 }
 
-void tg__virtual_destroy(tg_clock *clock)
+void tg_clock_virtual_destroy(tg_clock *clock)
 {
     if (clock == NULL)
         return;

@@ -32,7 +32,7 @@ typedef struct world {
 typedef struct actor {
     world *w;
     int who;
-    tg__clock_thread thread;
+    tg_clock_thread *thread;
 } actor;
 
 static void note(const actor *a)
@@ -52,28 +52,28 @@ static void begin(world *w)
     memset(w, 0, sizeof *w);
     pthread_mutex_init(&w->mutex, NULL);
     assert_int_equal(tg__cond_init(&w->cond), TG_OK);
-    assert_int_equal(tg__virtual_create(0, &w->clock), TG_OK);
+    assert_int_equal(tg_clock_virtual_create(0, &w->clock), TG_OK);
 }
 
 /* Each on a thread of its own; the one started last has the lowest order. */
 static void play(world *w, void *(*const run[])(void *), int count)
 {
     actor actors[MEMBERS];
-    assert_int_equal(tg__clock_enter(w->clock, 100), TG_OK);
+    assert_int_equal(tg_clock_enter(w->clock, 100), TG_OK);
     for (int i = count; i-- > 0;) {
         actors[i] = (actor){.w = w, .who = i};
-        assert_int_equal(tg__clock_thread_start(w->clock, (uint64_t)i, "actor", run[i], &actors[i],
-                                                &actors[i].thread),
+        assert_int_equal(tg_clock_thread_start(w->clock, (uint64_t)i, "actor", run[i], &actors[i],
+                                               &actors[i].thread),
                          TG_OK);
     }
     for (int i = 0; i < count; i++)
-        tg__clock_thread_join(w->clock, &actors[i].thread);
-    tg__clock_leave(w->clock);
+        tg_clock_thread_join(w->clock, actors[i].thread);
+    tg_clock_leave(w->clock);
 }
 
 static void finish(world *w)
 {
-    tg__virtual_destroy(w->clock);
+    tg_clock_virtual_destroy(w->clock);
     pthread_cond_destroy(&w->cond);
     pthread_mutex_destroy(&w->mutex);
 }
@@ -259,11 +259,11 @@ static void who_can_never_be_woken_is_told(void **state)
     sleep_to(&outside, 1000 * MS);
     assert_int_equal(tg_now_ns(w.clock), 0);
 
-    assert_int_equal(tg__clock_enter(w.clock, 0), TG_OK);
-    assert_int_equal(tg__clock_enter(w.clock, 1), TG_E_STATE);
+    assert_int_equal(tg_clock_enter(w.clock, 0), TG_OK);
+    assert_int_equal(tg_clock_enter(w.clock, 1), TG_E_STATE);
     sleep_to(&outside, 1000 * MS); /* alone: at once */
     assert_int_equal(tg_now_ns(w.clock), 1000 * MS);
-    tg__clock_leave(w.clock);
+    tg_clock_leave(w.clock);
     finish(&w);
 }
 
@@ -274,19 +274,19 @@ static void other_clocks_are_plain(void **state)
     world w = {.clock = &clock, .mutex = PTHREAD_MUTEX_INITIALIZER};
     actor late = {.w = &w, .who = 0}, waits = {.w = &w, .who = 1};
     assert_int_equal(tg__cond_init(&w.cond), TG_OK);
-    assert_int_equal(tg__clock_enter(&clock, 0), TG_OK);
+    assert_int_equal(tg_clock_enter(&clock, 0), TG_OK);
     tg_clock_work(&clock, INT64_MAX);
     wait_open(&late, tg_now_ns(&clock) + 1000);
     assert_int_equal(w.how[0], TG__TIMED_OUT);
     assert_int_equal(
-        tg__clock_thread_start(&clock, 0, "actor", waits_for_ever, &waits, &waits.thread), TG_OK);
+        tg_clock_thread_start(&clock, 0, "actor", waits_for_ever, &waits, &waits.thread), TG_OK);
     pthread_mutex_lock(&w.mutex);
     w.open = true;
     tg__clock_signal(&clock, &w.cond);
     pthread_mutex_unlock(&w.mutex);
-    tg__clock_thread_join(&clock, &waits.thread);
+    tg_clock_thread_join(&clock, waits.thread);
     assert_int_equal(w.how[1], TG__WOKEN);
-    tg__clock_leave(&clock);
+    tg_clock_leave(&clock);
     pthread_cond_destroy(&w.cond);
 }
 

@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "codec/array.h"
 #include "kernel/kernel.h"
+#include "telegrad/spec.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,7 +20,7 @@ tg_status tg_codec_create(const char *spec, tg_codec **codec_p)
     tg_spec *parsed;
     TG_TRY(tg_spec_parse("codec", entries, count, spec, &parsed));
     tg_codec *c;
-    tg_status status = tg__alloc(1, sizeof(*c), &c);
+    tg_status status = tg_alloc(1, sizeof(*c), &c);
     if (status != TG_OK) {
         tg_spec_free(parsed);
         return status;
@@ -269,8 +270,8 @@ void tg__floats_add(float *dst, const uint8_t *src, size_t n)
         return;
     }
     float block[1024];
-    for (size_t begin = 0; begin < n; begin += TG__COUNT(block)) {
-        size_t m = TG__MIN(n - begin, TG__COUNT(block));
+    for (size_t begin = 0; begin < n; begin += TG_COUNT(block)) {
+        size_t m = TG__MIN(n - begin, TG_COUNT(block));
         tg__floats_get(block, src + begin * sizeof(float), m);
         kernel->add(dst + begin, block, m);
     }
@@ -283,7 +284,7 @@ tg_status tg__scratch(void *ptr_p, size_t *cap_p, size_t n, size_t size)
     if (n <= *cap_p)
         return TG_OK;
     void *old, *grown;
-    TG_TRY(tg__alloc(n, size, &grown));
+    TG_TRY(tg_alloc(n, size, &grown));
     memcpy(&old, ptr_p, sizeof(old)); /* ptr_p points to a pointer of any type */
     free(old);
     memcpy(ptr_p, &grown, sizeof(grown));

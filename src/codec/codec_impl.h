@@ -6,6 +6,7 @@
 #include "base/pool.h"
 #include "telegrad/codec.h"
 #include "wire/frame.h"
+#include "telegrad/spec.h"
 
 /* What was encoded, as every receiver will decode it: dense (n), or the support with its decoded
  * values. Lives until the next call on the same codec. A selected element whose value quantised to

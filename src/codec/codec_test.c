@@ -112,8 +112,8 @@ static size_t all_specs(const char *specs[VARIANTS_MAX])
     assert_true(count >= 5);
     for (size_t i = 0; i < count; i++)
         specs[total++] = all[i]->entry.name;
-    assert_true(count + TG__COUNT(variants) <= VARIANTS_MAX);
-    for (size_t i = 0; i < TG__COUNT(variants); i++)
+    assert_true(count + TG_COUNT(variants) <= VARIANTS_MAX);
+    for (size_t i = 0; i < TG_COUNT(variants); i++)
         specs[total++] = variants[i];
     return total;
 }
@@ -248,7 +248,7 @@ static void every_codec_keeps_the_rules(void **state)
     world_open(&w);
     for (size_t s = 0; s < total; s++) {
         tg_codec *c = create(specs[s]);
-        for (size_t l = 0; l < TG__COUNT(lengths); l++) {
+        for (size_t l = 0; l < TG_COUNT(lengths); l++) {
             size_t n = lengths[l], cap = tg_codec_bound(c, n), len;
             assert_true(cap >= 12 && cap <= 12 + 4 * n);
             for (unsigned v = 0; v < TEST_VECTORS; v++) {
@@ -308,7 +308,7 @@ static void nonfinite_vectors_are_refused_before_anything_is_written(void **stat
     size_t total = all_specs(specs), len = 77;
     for (size_t s = 0; s < total; s++) {
         tg_codec *c = create(specs[s]);
-        for (size_t i = 0; i < 3 * TG__COUNT(bad); i++) {
+        for (size_t i = 0; i < 3 * TG_COUNT(bad); i++) {
             test_vector(x, MAX_N, TEST_GRADIENT, i);
             x[i / 3 * 2048] = bad[i % 3];
             memset(frame, 0x5a, sizeof(frame));
@@ -351,7 +351,7 @@ static void bad_arguments_are_named(void **state)
                  {sizeof(tg_array), TG_MAX_ELEMENTS + 1, 0, 0, TG_E_ARG},
                  {sizeof(tg_array), 4, 9, 0, TG_E_UNSUPPORTED},
                  {sizeof(tg_array), 4, 0, TG_CUDA, TG_E_UNSUPPORTED}};
-    for (size_t i = 0; i < TG__COUNT(cases); i++) {
+    for (size_t i = 0; i < TG_COUNT(cases); i++) {
         tg_array a = tg_array_f32(x, cases[i].n);
         a.struct_size = cases[i].struct_size;
         a.dtype = (tg_dtype)cases[i].dtype;
@@ -374,7 +374,7 @@ static void bad_arguments_are_named(void **state)
                                 {{0, 1, 1, 1, 0}, {2, 2, 2, 1, 0}},
                                 {{0, 2, 2, 2, 0}, {2, 2, 2, 1, 0}}, /* no matrix of 2 elements */
                                 {{0, 2, 0, 2, 0}, {2, 2, 2, 1, 0}}};
-    for (size_t i = 0; i < TG__COUNT(odd_ones); i++) {
+    for (size_t i = 0; i < TG_COUNT(odd_ones); i++) {
         ctx.segments = odd_ones[i];
         ctx.nsegments = 2;
         assert_int_equal(tg_codec_encode(c, &ctx, &a, frame, sizeof(frame), &len), TG_E_ARG);
@@ -422,7 +422,7 @@ static void density_of_the_call(void **state)
     tg_array ax = tg_array_f32(x, 1000);
     static const double densities[] = {0, 0.05, 0.0001, 0.3};
     static const uint32_t ks[] = {10, 50, 1, 300};
-    for (size_t i = 0; i < TG__COUNT(ks); i++) {
+    for (size_t i = 0; i < TG_COUNT(ks); i++) {
         tg_encode_context ctx = {.struct_size = sizeof(ctx), .density = densities[i]};
         size_t len;
         assert_int_equal(tg_codec_encode(c, &ctx, &ax, frame, sizeof(frame), &len), TG_OK);

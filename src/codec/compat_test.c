@@ -109,7 +109,7 @@ static void bad_words_are_refused(void **state)
     float out[5] = {7, 7, 7, 7, 7};
     static const uint8_t bad[][4] = {{0x40}, {0xff, 0x20}, {0xff, 0xc0, 0, 3}, {0, 0x01}};
     static const uint8_t good[4] = {0xff, 0x80};
-    for (size_t i = 0; i < TG__COUNT(bad); i++)
+    for (size_t i = 0; i < TG_COUNT(bad); i++)
         assert_int_equal(tg_mxnet_2bit_decode_add(bad[i], 4, 5, 1, out), TG_E_CORRUPT);
     assert_int_equal(tg_mxnet_2bit_decode_add(good, 3, 5, 1, out), TG_E_CORRUPT);
     assert_int_equal(tg_mxnet_2bit_decode_add(good, 4, 17, 1, out), TG_E_CORRUPT);
@@ -130,7 +130,7 @@ static void bad_arguments_are_refused(void **state)
     float r[2] = {1, 2}, g[2] = {3, 4};
     uint32_t words[2] = {0};
     size_t count;
-    for (size_t i = 0; i < TG__COUNT(thresholds); i++) {
+    for (size_t i = 0; i < TG_COUNT(thresholds); i++) {
         float t = thresholds[i];
         assert_int_equal(tg_mxnet_2bit_encode(r, g, 2, t, words, 8), TG_E_ARG);
         assert_int_equal(tg_mxnet_2bit_decode_add(words, 4, 2, t, r), TG_E_ARG);

@@ -12,14 +12,15 @@
 #include "each_level.h"
 #include "kernel/kernel.h"
 #include "vectors.h"
+#include "telegrad/random.h"
 #include <math.h>
 
 enum { MAX_N = 3 * 65536 + 777, PARTS = 3, STEPS = 2 };
 static const size_t lengths[] = {0, 1, 2, 33, 4097, MAX_N};
 
 static float x[MAX_N], memory[1 << 20];
-static float longest[STEPS][MAX_N];    /* vectors of which x is the beginning */
-static uint64_t hash = TG__HASH_START; /* of all frames */
+static float longest[STEPS][MAX_N];   /* vectors of which x is the beginning */
+static uint64_t hash = TG_HASH_START; /* of all frames */
 
 typedef struct frames {
     uint8_t *bytes[STEPS][PARTS];
@@ -84,7 +85,7 @@ static void encode(const char *spec, size_t n, size_t nparts, unsigned threads, 
                              .nsegments = codec_segments(n, segments),
                              .memory = memory};
     size_t remembered = ctx.nsegments * tg_codec_memory(c);
-    assert_true(remembered <= TG__COUNT(memory));
+    assert_true(remembered <= TG_COUNT(memory));
     memset(memory, 0, remembered * sizeof *memory);
     for (uint64_t t = 0; t < STEPS; t++) {
         tg__part parts[PARTS];
@@ -126,7 +127,7 @@ static void check_spec(const char *spec, size_t n)
                      memcmp(alone.bytes[t][p], shared.bytes[t][p], alone.len[t][p]) != 0))
                     fail_msg("%s, n = %zu, part %zu of %zu: three cores give other bytes", spec, n,
                              p, nparts);
-                hash = tg__hash(hash, alone.bytes[t][p], alone.len[t][p]);
+                hash = tg_hash(hash, alone.bytes[t][p], alone.len[t][p]);
             }
         frames_free(&alone);
         frames_free(&shared);
@@ -143,7 +144,7 @@ static void test_contexts(void **state)
         test_vector(longest[t], MAX_N, TEST_GRADIENT, t + 1);
     for (size_t i = 0; i < count; i++)
         for (size_t s = 0; codec_spec(&all[i]->entry, s, spec); s++)
-            for (size_t l = 0; l < TG__COUNT(lengths); l++)
+            for (size_t l = 0; l < TG_COUNT(lengths); l++)
                 check_spec(spec, lengths[l]);
 }
 
@@ -185,7 +186,7 @@ static void check_error(const tg__codec_ops *ops, size_t row, enum test_vector k
 {
     static float decoded[4097];
     static uint8_t frame[12 + 4 * 4097];
-    const size_t n = TG__COUNT(decoded);
+    const size_t n = TG_COUNT(decoded);
     tg_codec *c = NULL;
     size_t len;
     double largest = 0;
@@ -214,11 +215,11 @@ static void test_errors(void **state)
     const tg__codec_ops *const *all = tg__codecs(&count);
     for (size_t i = 0; i < count; i++) {
         size_t row = 0;
-        while (row < TG__COUNT(errors) && strcmp(errors[row].codec, all[i]->entry.name) != 0)
+        while (row < TG_COUNT(errors) && strcmp(errors[row].codec, all[i]->entry.name) != 0)
             row++;
-        if (row == TG__COUNT(errors) && !(all[i]->properties & TG__UNBIASED))
+        if (row == TG_COUNT(errors) && !(all[i]->properties & TG__UNBIASED))
             fail_msg("codec %s: say in errors[] how far its values may be off", all[i]->entry.name);
-        for (int kind = 0; row < TG__COUNT(errors) && kind < TEST_WILD; kind++)
+        for (int kind = 0; row < TG_COUNT(errors) && kind < TEST_WILD; kind++)
             check_error(all[i], row, (enum test_vector)kind);
     }
 }

@@ -66,20 +66,20 @@ static void check_frames(const struct golden_frame *list, size_t count)
 static void frames(void **state)
 {
     (void)state;
-    check_frames(golden_frames, TG__COUNT(golden_frames));
+    check_frames(golden_frames, TG_COUNT(golden_frames));
 }
 
 static void sparse_frames(void **state)
 {
     (void)state;
-    check_frames(golden_sparse, TG__COUNT(golden_sparse));
+    check_frames(golden_sparse, TG_COUNT(golden_sparse));
 }
 
 static void messages(void **state)
 {
     (void)state;
     static uint8_t want[MAX_BYTES], got[MAX_BYTES];
-    for (size_t i = 0; i < TG__COUNT(golden_messages); i++) {
+    for (size_t i = 0; i < TG_COUNT(golden_messages); i++) {
         const struct golden_message *m = &golden_messages[i];
         size_t len = from_hex(want, m->message), payload;
         tg__envelope e = {.session = m->session,

@@ -11,6 +11,7 @@
 #include "codec_specs.h"
 #include "each_level.h"
 #include "unbiased.h"
+#include "telegrad/random.h"
 
 /* Settings with which a codec is unbiased that is not with all. */
 static const char *const listed[] = {"terngrad:clip=0"};
@@ -56,7 +57,7 @@ static void test_registry(void **state)
             if (all[i]->properties & (TG__UNBIASED | TG__LOSSLESS))
                 check(spec);
         size_t len = strlen(all[i]->entry.name);
-        for (size_t l = 0; l < TG__COUNT(listed); l++)
+        for (size_t l = 0; l < TG_COUNT(listed); l++)
             if (strncmp(listed[l], all[i]->entry.name, len) == 0 && listed[l][len] == ':')
                 check(listed[l]);
     }
@@ -95,7 +96,7 @@ static void test_the_test(void **state)
                                               {.shift = 0.005, .only = -1, .towards_zero = true},
                                               {.only = -1, .nearest = true}};
     assert_true(unbiased_z(draw_rounding, &right) <= UNBIASED_LIMIT);
-    for (size_t i = 0; i < TG__COUNT(wrong); i++)
+    for (size_t i = 0; i < TG_COUNT(wrong); i++)
         if (unbiased_z(draw_rounding, &wrong[i]) <= UNBIASED_LIMIT)
             fail_msg("bias %zu was not found", i);
 }

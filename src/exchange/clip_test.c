@@ -6,7 +6,7 @@
 #include <cmocka.h>
 
 #include "base/mem.h"
-#include "codec/block_frame.h"
+#include "codec/block/block_frame.h"
 #include "exchange/exchange.h"
 #include "vectors.h"
 #include <math.h>
@@ -29,7 +29,7 @@ static void combine(const char *spec, int P, const tg_segment *segments, size_t 
     size_t lens[MAX_P];
     tg_codec *c;
     const tg_encode_context ctx = {
-        .struct_size = sizeof ctx, .segments = tensors, .nsegments = TG__COUNT(tensors)};
+        .struct_size = sizeof ctx, .segments = tensors, .nsegments = TG_COUNT(tensors)};
     assert_int_equal(tg_codec_create(spec, &c), TG_OK);
     for (int q = 0; q < P; q++) {
         tg__part part = {.dst = frames[q], .cap = sizeof frames[q], .hi = N};
@@ -49,7 +49,7 @@ static void combine(const char *spec, int P, const tg_segment *segments, size_t 
                           .combine = &tg__combine_clipped,
                           .segments = segments,
                           .nsegments = count};
-    assert_int_equal(tg__alloc(tg__combine_clipped.room(N, count, P), 1, &plain.room), TG_OK);
+    assert_int_equal(tg_alloc(tg__combine_clipped.room(N, count, P), 1, &plain.room), TG_OK);
     tg__combine_clipped.all(&plain, got, list, lens);
     assert_int_equal(tg__pool_create(3, &plain.pool), TG_OK);
     tg__combine_clipped.all(&plain, shared, list, lens);
@@ -118,9 +118,9 @@ static void is_what_plain_arithmetic_gives(void **state)
                 if (seed == 4 && q >= 2) /* and these nothing at all: the others still count */
                     memset(x[q], 0, sizeof x[q]);
             }
-            check("f32", P, tensors, TG__COUNT(tensors));
+            check("f32", P, tensors, TG_COUNT(tensors));
             check("f32", P, NULL, 1);
-            check("blocktopk:keep=9", P, tensors, TG__COUNT(tensors));
+            check("blocktopk:keep=9", P, tensors, TG_COUNT(tensors));
             check("blocktopk:keep=9", P, NULL, 1);
         }
 }
@@ -140,7 +140,7 @@ static void nothing_to_cut_is_the_mean(void **state)
         }
         for (size_t i = 0; i < N; i++)
             want[i] *= 1.0f / (float)P;
-        combine("f32", P, tensors, TG__COUNT(tensors));
+        combine("f32", P, tensors, TG_COUNT(tensors));
         assert_memory_equal(got, want, sizeof want);
     }
 }
@@ -156,10 +156,10 @@ static void blocks_are_read_as_they_stand(void **state)
             for (size_t i = 0; i < N; i++)
                 x[q][i] = (i + (size_t)q) % 3 == 0 ? -x[q][i] : x[q][i];
         }
-        combine("blocktopk:keep=20,values=f32", P, tensors, TG__COUNT(tensors));
+        combine("blocktopk:keep=20,values=f32", P, tensors, TG_COUNT(tensors));
         assert_int_equal(frames[0][1], TG__FORM_CODED);
         memcpy(want, got, sizeof want);
-        combine("f32", P, tensors, TG__COUNT(tensors));
+        combine("f32", P, tensors, TG_COUNT(tensors));
         assert_memory_equal(got, want, sizeof want);
     }
 }

@@ -10,7 +10,7 @@
  * Source: Sarfi et al. 2025, arXiv:2508.15706, in the form of the authors' code, which bounds the
  * median besides */
 #include "base/mem.h"
-#include "codec/block_frame.h"
+#include "codec/block/block_frame.h"
 #include "exchange/exchange.h"
 #include "kernel/kernel.h"
 #include <math.h>

@@ -2,7 +2,7 @@
  * the frames that have some, in rank order, transformed back once; then, in rank order, the vectors
  * of those that carry a vector. */
 #include "exchange/combine_dct.h"
-#include "codec/codec_dct.h"
+#include "codec/block/codec_dct.h"
 #include "kernel/kernel.h"
 #include <string.h>
 

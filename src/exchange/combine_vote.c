@@ -6,7 +6,7 @@
  *
  * Source: Bernstein et al. 2018, arXiv:1802.04434, alg. 3; 2019, arXiv:1810.05291 */
 #include "base/mem.h"
-#include "codec/codec_sign.h"
+#include "codec/sign/codec_sign.h"
 #include "exchange/exchange.h"
 #include "kernel/kernel.h"
 #include <string.h>

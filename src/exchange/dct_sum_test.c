@@ -16,7 +16,7 @@ enum { ROWS = 67, COLS = 440, TAIL = 131, N = ROWS * COLS + TAIL, MAX_P = 4 };
 static const tg_segment tensors[] = {{.n = ROWS * COLS, .rows = ROWS, .cols = COLS},
                                      {.begin = ROWS * COLS, .n = TAIL, .rows = TAIL, .cols = 1}};
 static const tg_encode_context ctx = {
-    .struct_size = sizeof ctx, .segments = tensors, .nsegments = TG__COUNT(tensors)};
+    .struct_size = sizeof ctx, .segments = tensors, .nsegments = TG_COUNT(tensors)};
 static float x[N], decoded[MAX_P][N], got[N], shared[N];
 static uint8_t frames[MAX_P][TG__FRAME_HEAD + 4 * N];
 static tg__pool *pool;
@@ -51,7 +51,7 @@ static void check(const char *spec, int P, int silent, int large)
                                 .n = N,
                                 .combine = &tg__combine_dct,
                                 .segments = tensors,
-                                .nsegments = TG__COUNT(tensors)};
+                                .nsegments = TG_COUNT(tensors)};
     tg__exchange several = plain;
     const uint8_t *again[MAX_P];
     memcpy(again, list, sizeof again);
@@ -73,7 +73,7 @@ static void sums(void **state)
     (void)state;
     static const char *const specs[] = {"dct", "dct:keep=3,values=fp16", "dct:keep=1"};
     assert_int_equal(tg__pool_create(3, &pool), TG_OK);
-    for (size_t s = 0; s < TG__COUNT(specs); s++)
+    for (size_t s = 0; s < TG_COUNT(specs); s++)
         for (int P = 1; P <= MAX_P; P++) {
             check(specs[s], P, -1, -1);
             check(specs[s], P, P - 1, -1);

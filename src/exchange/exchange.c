@@ -2,6 +2,7 @@
 #include "exchange/exchange.h"
 #include "base/mem.h"
 #include "exchange/sliced.h"
+#include "telegrad/spec.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,22 +27,22 @@ static const tg_entry *const entries[] = {
 
 const tg__exchange_ops *const *tg__exchanges(size_t *count_p)
 {
-    *count_p = TG__COUNT(exchanges);
+    *count_p = TG_COUNT(exchanges);
     return exchanges;
 }
 
 const tg_entry *const *tg__exchange_entries(size_t *count_p)
 {
-    *count_p = TG__COUNT(entries);
+    *count_p = TG_COUNT(entries);
     return entries;
 }
 
 const tg__exchange_ops *tg__exchange_find(const char *name)
 {
-    for (size_t i = 0; i < TG__COUNT(exchanges); i++)
+    for (size_t i = 0; i < TG_COUNT(exchanges); i++)
         if (strcmp(exchanges[i]->entry.name, name) == 0)
             return exchanges[i];
-    for (size_t i = 0; i < TG__COUNT(not_selectable); i++)
+    for (size_t i = 0; i < TG_COUNT(not_selectable); i++)
         if (strcmp(not_selectable[i]->entry.name, name) == 0)
             return not_selectable[i];
     return NULL;
@@ -69,7 +70,7 @@ tg_status tg__whole_create(const tg__exchange_ops *ops, int rank, int size, size
     if (n > TG_MAX_ELEMENTS)
         return tg_fail(TG_E_ARG, "n=%zu elements: allowed: at most %zu", n, TG_MAX_ELEMENTS);
     tg__exchange *x;
-    TG_TRY(tg__alloc(1, sizeof *x, &x));
+    TG_TRY(tg_alloc(1, sizeof *x, &x));
     x->ops = ops;
     x->rank = rank;
     x->size = size;

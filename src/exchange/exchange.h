@@ -24,6 +24,7 @@
 
 #include "codec/codec_impl.h"
 #include "wire/envelope.h"
+#include "telegrad/spec.h"
 
 /* msg is a message buffer: TG__ENVELOPE_BYTES of room, then the payload. The driver owns the room.
  */

@@ -40,7 +40,7 @@ static tg_status allgather_init(tg__exchange *x)
 {
     allgather *a;
     size_t P = (size_t)x->size;
-    TG_TRY(tg__alloc(1, sizeof *a, &a));
+    TG_TRY(tg_alloc(1, sizeof *a, &a));
     x->impl = a;
     TG_TRY(tg__parts_of_vector(x, &a->own));
     const size_t cap = a->own.cap;
@@ -49,12 +49,12 @@ static tg_status allgather_init(tg__exchange *x)
     const bool whole = x->size == 1 || cap <= TG__WHOLE_BYTES;
     TG_TRY(tg__messages_alloc(&a->cut, 1, whole ? 0 : tg__outgoing_at(units, a->unit)));
     TG_TRY(tg__messages_alloc(&a->in, P, cap));
-    TG_TRY(tg__alloc(P, sizeof *a->incoming, &a->incoming));
-    TG_TRY(tg__alloc(P, sizeof *a->in_len, &a->in_len));
-    TG_TRY(tg__alloc(P, sizeof *a->frames, &a->frames));
+    TG_TRY(tg_alloc(P, sizeof *a->incoming, &a->incoming));
+    TG_TRY(tg_alloc(P, sizeof *a->in_len, &a->in_len));
+    TG_TRY(tg_alloc(P, sizeof *a->frames, &a->frames));
     TG_TRY(tg__window_init(&a->window, units));
     x->open_slices = whole ? 1 : 2 * SHARES;
-    return tg__alloc(x->n, sizeof *a->acc, &a->acc);
+    return tg_alloc(x->n, sizeof *a->acc, &a->acc);
 }
 
 static void allgather_fini(tg__exchange *x)

@@ -19,7 +19,7 @@ static uint32_t messages(const tg__exchange *x)
 static tg_status broadcast_init(tg__exchange *x)
 {
     broadcast *b;
-    TG_TRY(tg__alloc(1, sizeof *b, &b));
+    TG_TRY(tg_alloc(1, sizeof *b, &b));
     x->impl = b;
     if (x->rank == 0)
         return tg__parts_of_vector(x, &b->frame);

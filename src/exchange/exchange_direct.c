@@ -31,7 +31,7 @@ tg_status tg__direct_init(tg__exchange *x, bool coded)
 {
     tg__direct *d;
     size_t P = (size_t)x->size, cap = 0;
-    TG_TRY(tg__alloc(1, sizeof *d, &d));
+    TG_TRY(tg_alloc(1, sizeof *d, &d));
     x->impl = d;
     d->coded = coded;
     d->block_n = tg__block_len(x->n, x->size, x->rank);
@@ -40,10 +40,10 @@ tg_status tg__direct_init(tg__exchange *x, bool coded)
     for (int q = 0; q < x->size; q++)
         cap = TG__MAX(cap, block_cap(x, q));
     TG_TRY(tg__messages_alloc(&d->blocks, P, cap));
-    TG_TRY(tg__alloc(P, sizeof *d->in_len, &d->in_len));
-    TG_TRY(tg__alloc(P, sizeof *d->block_len, &d->block_len));
+    TG_TRY(tg_alloc(P, sizeof *d->in_len, &d->in_len));
+    TG_TRY(tg_alloc(P, sizeof *d->block_len, &d->block_len));
     if (coded)
-        return tg__alloc(d->block_n, sizeof *d->sum, &d->sum);
+        return tg_alloc(d->block_n, sizeof *d->sum, &d->sum);
     d->sum = tg__f32_values(tg__message_frame(&d->blocks, (size_t)x->rank));
     return TG_OK;
 }

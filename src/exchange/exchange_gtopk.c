@@ -60,20 +60,20 @@ static tg_status gtopk_init(tg__exchange *x)
     if (x->size > 1 << LEVELS)
         return tg_fail(TG_E_UNSUPPORTED, "exchange gtopk of %d ranks: allowed: at most %d", x->size,
                        1 << LEVELS);
-    TG_TRY(tg__alloc(1, sizeof *g, &g));
+    TG_TRY(tg_alloc(1, sizeof *g, &g));
     x->impl = g;
     while (1 << g->levels < x->size)
         g->levels++;
     g->level = x->rank == 0 ? g->levels : (unsigned)__builtin_ctz((unsigned)x->rank);
     TG_TRY(tg__parts_of_vector(x, &g->own));
     TG_TRY(tg__messages_alloc(&g->final, 1, g->own.cap));
-    TG_TRY(tg__alloc(x->n, sizeof *g->acc, &g->acc));
-    TG_TRY(tg__alloc(x->n, sizeof *g->mine, &g->mine));
+    TG_TRY(tg_alloc(x->n, sizeof *g->acc, &g->acc));
+    TG_TRY(tg_alloc(x->n, sizeof *g->mine, &g->mine));
     if (child(x, 0) < 0)
         return TG_OK;
     TG_TRY(tg__messages_alloc(&g->in, g->level, g->own.cap));
     TG_TRY(tg__messages_alloc(&g->merged, 1, g->own.cap));
-    return tg__alloc(x->n, sizeof *g->dropped, &g->dropped);
+    return tg_alloc(x->n, sizeof *g->dropped, &g->dropped);
 }
 
 static void gtopk_fini(tg__exchange *x)

@@ -126,10 +126,10 @@ static tg_status halving_init(tg__exchange *x)
     if (x->size > 1 << (STEPS - 2) / 2)
         return tg_fail(TG_E_UNSUPPORTED, "exchange halving of %d ranks: allowed: at most %d",
                        x->size, 1 << (STEPS - 2) / 2);
-    TG_TRY(tg__alloc(1, sizeof *h, &h));
+    TG_TRY(tg_alloc(1, sizeof *h, &h));
     x->impl = h;
     TG_TRY(tg__parts_of_vector(x, &h->own));
-    TG_TRY(tg__alloc(x->n, sizeof *h->acc, &h->acc));
+    TG_TRY(tg_alloc(x->n, sizeof *h->acc, &h->acc));
     plan(x, h);
     for (uint32_t i = 0; i < h->steps; i++) {
         step *s = &h->step[i];

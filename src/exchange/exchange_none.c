@@ -6,7 +6,7 @@
 static tg_status none_init(tg__exchange *x)
 {
     tg__messages *own;
-    TG_TRY(tg__alloc(1, sizeof *own, &own));
+    TG_TRY(tg_alloc(1, sizeof *own, &own));
     x->impl = own;
     return tg__parts_of_vector(x, own);
 }

@@ -21,7 +21,7 @@ typedef struct push {
 static tg_status push_init(tg__exchange *x)
 {
     push *p;
-    TG_TRY(tg__alloc(1, sizeof *p, &p));
+    TG_TRY(tg_alloc(1, sizeof *p, &p));
     x->impl = p;
     TG_TRY(tg__parts_of_vector(x, &p->own));
     return tg__messages_alloc(&p->came, 1, tg__codec_bound(x->codec, x->n));

@@ -30,7 +30,7 @@ typedef struct reduce {
 static tg_status reduce_init(tg__exchange *x)
 {
     reduce *r;
-    TG_TRY(tg__alloc(1, sizeof *r, &r));
+    TG_TRY(tg_alloc(1, sizeof *r, &r));
     x->impl = r;
     const size_t slices = (x->n * sizeof(float) + SLICE_BYTES - 1) / SLICE_BYTES;
     r->slices = (int)TG__MAX(TG__MIN(slices, (size_t)SLICES), (size_t)1);
@@ -38,7 +38,7 @@ static tg_status reduce_init(tg__exchange *x)
     if (x->rank != 0 || x->size == 1)
         return TG_OK;
     const size_t room = OPEN * ((size_t)x->size - 1);
-    TG_TRY(tg__alloc(room, sizeof *r->len, &r->len));
+    TG_TRY(tg_alloc(room, sizeof *r->len, &r->len));
     return tg__messages_alloc(&r->received, room, r->own.cap);
 }
 

@@ -61,18 +61,18 @@ static tg_status ring_init(tg__exchange *x)
     for (int q = 0; q < x->size; q++)
         longest = TG__MAX(longest, tg__block_len(x->n, x->size, q));
     ring *g;
-    TG_TRY(tg__alloc(1, sizeof *g, &g));
+    TG_TRY(tg_alloc(1, sizeof *g, &g));
     x->impl = g;
     g->steps = 2 * ((uint32_t)x->size - 1);
     TG_TRY(tg__parts_of_blocks(x, &g->parts));
     TG_TRY(tg__messages_alloc(&g->in, 2, g->parts.cap));
     TG_TRY(tg__messages_alloc(&g->blocks, P, g->parts.cap));
-    TG_TRY(tg__alloc(P, sizeof *g->part_len, &g->part_len));
-    TG_TRY(tg__alloc(P, sizeof *g->block_len, &g->block_len));
+    TG_TRY(tg_alloc(P, sizeof *g->part_len, &g->part_len));
+    TG_TRY(tg_alloc(P, sizeof *g->block_len, &g->block_len));
     if (x->codec->ops->wire_id == TG__ID_f32)
-        return tg__alloc(longest, sizeof *g->acc, &g->acc);
+        return tg_alloc(longest, sizeof *g->acc, &g->acc);
     TG_TRY(tg__messages_alloc(&g->sums, P, g->parts.cap));
-    return tg__alloc(x->n, sizeof *g->left, &g->left);
+    return tg_alloc(x->n, sizeof *g->left, &g->left);
 }
 
 static void ring_fini(tg__exchange *x)

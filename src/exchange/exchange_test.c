@@ -6,6 +6,7 @@
 #include <cmocka.h>
 
 #include "exchange_ranks.h"
+#include "telegrad/spec.h"
 
 /* ---- results --------------------------------------------------------------------------------- */
 
@@ -18,7 +19,7 @@ static void test_conformance(void **state)
 {
     static const int sizes[] = {1, 2, 3, 4, 7, 8};
     (void)state;
-    for (size_t i = 0; i < TG__COUNT(sizes); i++) {
+    for (size_t i = 0; i < TG_COUNT(sizes); i++) {
         job jobs[MAX_RANKS];
         run_ranks(sizes[i], conform, NULL, -1, NULL, jobs);
         all_ok(jobs, sizes[i]);
@@ -42,7 +43,7 @@ static const fixture_case many[] = {{"direct", "topk:density=0.1", 1000},
                                     {"reducescatter", "topk:density=0.05", 2000},
                                     {"gtopk", "topk:density=0.05", 2000}};
 enum { MANY = 8 };
-_Static_assert(MANY == TG__COUNT(many), "");
+_Static_assert(MANY == TG_COUNT(many), "");
 
 /* Several exchanges under way at once, launched in another order on every rank. */
 static tg_status run_many(job *j)
@@ -121,7 +122,7 @@ static void test_flags_reach_everyone(void **state)
                                          {"reducescatter", "topk:density=0.1", 64},
                                          {"gtopk", "topk:density=0.1", 64}};
     (void)state;
-    for (size_t i = 0; i < TG__COUNT(cases); i++)
+    for (size_t i = 0; i < TG_COUNT(cases); i++)
         for (int size = 2; size <= 7; size++) {
             job jobs[MAX_RANKS];
             run_ranks(size, run_flags, &cases[i], -1, NULL, jobs);
@@ -196,7 +197,7 @@ static void test_bad_frames(void **state)
                                          {"broadcast", "f32", 64},
                                          {"push", "f32", 64}};
     (void)state;
-    for (size_t i = 0; i < TG__COUNT(cases); i++)
+    for (size_t i = 0; i < TG_COUNT(cases); i++)
         for (int damage = 0; damage < 4; damage++) {
             tg_codec *codec = NULL;
             tg__exchange *x = NULL;

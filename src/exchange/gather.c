@@ -85,15 +85,15 @@ static const tg__exchange_ops gather_ops = {
 static tg_status fill(tg__exchange *x, size_t cap)
 {
     gather *g;
-    TG_TRY(tg__alloc(1, sizeof *g, &g));
+    TG_TRY(tg_alloc(1, sizeof *g, &g));
     x->impl = g;
     g->cap = cap;
-    TG_TRY(tg__alloc((size_t)x->size, sizeof *g->len, &g->len));
-    TG_TRY(tg__alloc((size_t)x->size, sizeof *g->msg, &g->msg));
-    TG_TRY(tg__alloc((size_t)x->size, sizeof *g->expected, &g->expected));
+    TG_TRY(tg_alloc((size_t)x->size, sizeof *g->len, &g->len));
+    TG_TRY(tg_alloc((size_t)x->size, sizeof *g->msg, &g->msg));
+    TG_TRY(tg_alloc((size_t)x->size, sizeof *g->expected, &g->expected));
     for (int r = 0; r < x->size; r++) {
         g->expected[r] = SIZE_MAX;
-        TG_TRY(tg__alloc(TG__ENVELOPE_BYTES + cap, 1, &g->msg[r]));
+        TG_TRY(tg_alloc(TG__ENVELOPE_BYTES + cap, 1, &g->msg[r]));
     }
     return TG_OK;
 }
@@ -101,7 +101,7 @@ static tg_status fill(tg__exchange *x, size_t cap)
 tg_status tg__gather_create(int rank, int size, size_t cap, tg__exchange **x_p)
 {
     tg__exchange *x;
-    TG_TRY(tg__alloc(1, sizeof *x, &x));
+    TG_TRY(tg_alloc(1, sizeof *x, &x));
     x->ops = &gather_ops;
     x->rank = rank;
     x->size = size;

@@ -10,6 +10,7 @@
 #include "exchange_fixture.h"
 #include "hostile_ranks.h"
 #include "mutate.h"
+#include "telegrad/spec.h"
 
 enum { P = 3, HOSTILE = 1, N = 300, SEEDS = 64, FRAME_MAX = 8192 };
 
@@ -42,8 +43,8 @@ static tg_status make(const scene *s, int r, tg_codec **codec_p, tg__exchange **
     }
     if (s->combine->room != NULL) {
         (*x_p)->segments = tensors;
-        (*x_p)->nsegments = TG__COUNT(tensors);
-        assert_int_equal(tg__alloc(s->combine->room(N, TG__COUNT(tensors), P), 1, &(*x_p)->room),
+        (*x_p)->nsegments = TG_COUNT(tensors);
+        assert_int_equal(tg_alloc(s->combine->room(N, TG_COUNT(tensors), P), 1, &(*x_p)->room),
                          TG_OK);
     }
     return TG_OK;
@@ -172,7 +173,7 @@ static void valid_seals_hostile_content(void **state)
     (void)state;
     for (size_t x = 0; x < count; x++)
         for (size_t c = 0; c < codecs; c++)
-            for (size_t k = 0; k < TG__COUNT(combines); k++) {
+            for (size_t k = 0; k < TG_COUNT(combines); k++) {
                 const bool vote = combines[k] == &tg__combine_vote;
                 const bool sign = strcmp(codec[c]->name, "sign") == 0;
                 const bool f32 = strcmp(codec[c]->name, "f32") == 0;

@@ -7,11 +7,11 @@ _Static_assert((TG__ENVELOPE_BYTES + TG__FRAME_HEAD) % sizeof(float) == 0, "valu
 
 tg_status tg__messages_alloc(tg__messages *m, size_t count, size_t cap)
 {
-    size_t stride = (TG__ENVELOPE_BYTES + cap + TG__ALIGN - 1) / TG__ALIGN * TG__ALIGN;
+    size_t stride = (TG__ENVELOPE_BYTES + cap + TG_ALIGN - 1) / TG_ALIGN * TG_ALIGN;
     size_t total = TG__MAX(count, (size_t)1) * stride;
     m->base = NULL;
     if (cap <= PTRDIFF_MAX / 2 && total / stride == TG__MAX(count, (size_t)1))
-        m->base = aligned_alloc(TG__ALIGN, total);
+        m->base = aligned_alloc(TG_ALIGN, total);
     if (!m->base)
         return tg_fail(TG_E_NOMEM, "out of memory: %zu messages of %zu bytes", count, stride);
     m->stride = stride;
@@ -33,7 +33,7 @@ tg_status tg__parts_of_cut(tg__exchange *x, tg__messages *m, int count)
         cap = TG__MAX(cap, bound);
     }
     TG_TRY(tg__messages_alloc(m, (size_t)count, cap));
-    TG_TRY(tg__alloc((size_t)count, sizeof *x->parts, &x->parts));
+    TG_TRY(tg_alloc((size_t)count, sizeof *x->parts, &x->parts));
     x->nparts = (size_t)count;
     for (int q = 0; q < count; q++) {
         x->parts[q].dst = tg__message_frame(m, (size_t)q);

@@ -64,7 +64,7 @@ static void the_fastest_is_taken(void **state)
         {sparse, 64, 10000000, 130000, &far, "reducescatter"},
     };
     (void)state;
-    for (size_t i = 0; i < TG__COUNT(cases); i++) {
+    for (size_t i = 0; i < TG_COUNT(cases); i++) {
         const double frame = cases[i].frame > 0 ? cases[i].frame : f32(cases[i].n);
         const char *choice = choose(cases[i].names, cases[i].size, cases[i].n, frame, cases[i].net);
         if (strcmp(choice, cases[i].choice) != 0)

@@ -2,6 +2,7 @@
 #include "exchange/pump_posts.h"
 #include "base/mem.h"
 #include "exchange/waits.h"
+#include "telegrad/clock.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -300,7 +301,7 @@ static tg_status prepare_posts(const tg__pump *p, tg__flight *f)
     size_t cap = 4 * (size_t)p->transport->size * TG__MAX(f->x->open_slices, 1u);
     if (!f->posts || f->posts->cap < cap) {
         tg__flight_fini(f);
-        TG_TRY(tg__alloc(1, sizeof *f->posts + cap * sizeof f->posts->slot[0], &f->posts));
+        TG_TRY(tg_alloc(1, sizeof *f->posts + cap * sizeof f->posts->slot[0], &f->posts));
         f->posts->cap = cap;
     }
     f->posts->used = f->posts->taken = 0;
@@ -352,9 +353,9 @@ static tg_status launch(tg__pump *p, tg__flight *f)
             return tg_fail(TG_E_STATE, "exchanges %u and %u at once: allowed: different mod %u",
                            (unsigned)(*link)->sequence, (unsigned)f->sequence, TG__SEQUENCES);
     if (!p->heard_ns)
-        TG_TRY(tg__alloc(2 * (size_t)p->transport->size, sizeof *p->heard_ns, &p->heard_ns));
+        TG_TRY(tg_alloc(2 * (size_t)p->transport->size, sizeof *p->heard_ns, &p->heard_ns));
     if (!c->under_way)
-        TG_TRY(tg__alloc((size_t)p->transport->size, sizeof *c->under_way, &c->under_way));
+        TG_TRY(tg_alloc((size_t)p->transport->size, sizeof *c->under_way, &c->under_way));
     f->flags_in = 0;
     f->finished = false;
     f->bytes_sent = 0;

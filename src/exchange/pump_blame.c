@@ -5,6 +5,7 @@
  * over what the one it waited for has said. */
 #include "exchange/pump_posts.h"
 #include "base/mem.h"
+#include "telegrad/clock.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -6,6 +6,7 @@
  * from (to) the same rank: on a slow link messages queue, but the rank is alive. */
 #include "exchange/pump_posts.h"
 #include "base/mem.h"
+#include "telegrad/clock.h"
 #include <limits.h>
 #include <stdio.h>
 

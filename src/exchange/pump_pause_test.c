@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include "exchange_fixture.h"
+#include "telegrad/clock.h"
 
 static const int64_t ms = 1000000, timeout = 1600 * 1000000;
 
@@ -136,8 +137,8 @@ static void pauses_do_not_count(void **state)
     static const int64_t lengths[] = {200, 1500, 1700, 10000, 3600000};
     static const int64_t steps[] = {1, 100, 100000, INT64_MAX};
     (void)state;
-    for (size_t l = 0; l < TG__COUNT(lengths); l++)
-        for (size_t s = 0; s < TG__COUNT(steps); s++)
+    for (size_t l = 0; l < TG_COUNT(lengths); l++)
+        for (size_t s = 0; s < TG_COUNT(steps); s++)
             for (place where = IN_POLL; where < PLACES; where++)
                 for (int64_t every = 300; every < 1600; every += 300)
                     for (int64_t first = 1; first < 1600; first += 333) {

@@ -6,6 +6,7 @@
 #include <cmocka.h>
 
 #include "exchange_ranks.h"
+#include "telegrad/clock.h"
 
 /* ---- faults ---------------------------------------------------------------------------------- */
 
@@ -75,8 +76,8 @@ static void test_damage_is_found(void **state)
                                          "fault:truncate=0.2,seed=5", "fault:garbage=0.2,seed=6",
                                          "fault:oversize=0.2,seed=7", "fault:replay=0.2,seed=8"};
     (void)state;
-    for (size_t i = 0; i < TG__COUNT(fault_cases); i++)
-        for (size_t k = 0; k < TG__COUNT(faults); k++) {
+    for (size_t i = 0; i < TG_COUNT(fault_cases); i++)
+        for (size_t k = 0; k < TG_COUNT(faults); k++) {
             job jobs[MAX_RANKS];
             run_fault(&fault_cases[i], faults[k], jobs);
             bool damaged = false;
@@ -92,7 +93,7 @@ static void test_damage_is_found(void **state)
 static void test_stalled_rank_is_named(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < TG__COUNT(fault_cases); i++) {
+    for (size_t i = 0; i < TG_COUNT(fault_cases); i++) {
         job jobs[MAX_RANKS];
         run_fault(&fault_cases[i], "fault:stall=20", jobs);
         /* In a ring only the next rank hears nothing from the stalled one; halving, its partners;
@@ -104,7 +105,7 @@ static void test_stalled_rank_is_named(void **state)
 static void test_slow_messages_are_no_failure(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < TG__COUNT(fault_cases); i++) {
+    for (size_t i = 0; i < TG_COUNT(fault_cases); i++) {
         job jobs[MAX_RANKS];
         run_ranks(3, run_until_failure, &fault_cases[i], 1, "fault:delay=1ms", jobs);
         all_ok(jobs, 3);
@@ -121,7 +122,7 @@ static tg_status run_killed(job *j)
 static void test_killed_rank_ends_all(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < TG__COUNT(fault_cases); i++) {
+    for (size_t i = 0; i < TG_COUNT(fault_cases); i++) {
         job jobs[MAX_RANKS];
         run_ranks(4, run_killed, &fault_cases[i], 1, "fault:kill=20", jobs);
         for (int r = 0; r < 4; r++)

@@ -17,8 +17,8 @@ size_t tg__unit(int size)
 tg_status tg__window_init(tg__window *w, uint32_t cap)
 {
     *w = (tg__window){.open = TG__WINDOW_FIRST};
-    TG_TRY(tg__alloc(cap, sizeof *w->begun_ns, &w->begun_ns));
-    return tg__alloc(cap, sizeof *w->root_ns, &w->root_ns);
+    TG_TRY(tg_alloc(cap, sizeof *w->begun_ns, &w->begun_ns));
+    return tg_alloc(cap, sizeof *w->root_ns, &w->root_ns);
 }
 
 void tg__window_fini(tg__window *w)

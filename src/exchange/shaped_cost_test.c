@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include "exchange_fixture.h"
+#include "telegrad/clock.h"
 
 enum { MAX_RANKS = 8 };
 
@@ -110,14 +111,14 @@ static void cost_is_what_links_show(void **state)
     size_t count, seen = 0;
     const tg__exchange_ops *const *all = tg__exchanges(&count);
     for (size_t i = 0; i < count; i++) /* every exchange is in the list */
-        for (size_t c = 0; c < TG__COUNT(cases); c++)
+        for (size_t c = 0; c < TG_COUNT(cases); c++)
             if (strcmp(all[i]->entry.name, cases[c].exchange) == 0) {
                 seen++;
                 break;
             }
     assert_int_equal(seen, count);
-    for (size_t c = 0; c < TG__COUNT(cases); c++)
-        for (size_t p = 0; p < TG__COUNT(sizes); p++) {
+    for (size_t c = 0; c < TG_COUNT(cases); c++)
+        for (size_t p = 0; p < TG_COUNT(sizes); p++) {
             double most, frame;
             tg__cost cost;
             const double took = run_shaped(sizes[p], &cases[c], "20mbit,5ms", &most, &frame);

@@ -7,6 +7,8 @@
 #include <cmocka.h>
 
 #include "exchange_fixture.h"
+#include "telegrad/clock.h"
+#include "telegrad/random.h"
 
 /* ---- a simulator ----------------------------------------------------------------------------- */
 
@@ -170,7 +172,7 @@ static void test_any_order_gives_the_same_bits(void **state)
     fixture_case cases[FIXTURE_CASES_MAX];
     size_t count = fixture_cases(cases);
     (void)state;
-    for (size_t p = 0; p < TG__COUNT(sizes); p++)
+    for (size_t p = 0; p < TG_COUNT(sizes); p++)
         for (size_t i = 0; i < count; i++) {
             s.size = sizes[p];
             s.max_wishes = 1 + (i + p) % 5;

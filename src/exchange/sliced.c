@@ -115,7 +115,7 @@ static tg_status gather_parts(tg__exchange *x)
 {
     const sliced *s = x->impl;
     const size_t each = s->slice[0]->nparts;
-    TG_TRY(tg__alloc(each * s->count, sizeof *x->parts, &x->parts));
+    TG_TRY(tg_alloc(each * s->count, sizeof *x->parts, &x->parts));
     x->nparts = each * s->count;
     for (uint32_t i = 0; i < s->count; i++)
         for (size_t q = 0; q < each; q++) {
@@ -130,7 +130,7 @@ static tg_status gather_parts(tg__exchange *x)
 static tg_status fill(tg__exchange *x, const tg__exchange_ops *ops, uint32_t count)
 {
     sliced *s;
-    TG_TRY(tg__alloc(1, sizeof *s, &s));
+    TG_TRY(tg_alloc(1, sizeof *s, &s));
     x->impl = s;
     s->ops = (tg__exchange_ops){.entry = ops->entry,
                                 .fini = sliced_fini,
@@ -143,7 +143,7 @@ static tg_status fill(tg__exchange *x, const tg__exchange_ops *ops, uint32_t cou
                                 .decodes_own = ops->decodes_own};
     x->ops = &s->ops;
     s->count = count;
-    TG_TRY(tg__alloc(count, sizeof *s->slice, &s->slice));
+    TG_TRY(tg_alloc(count, sizeof *s->slice, &s->slice));
     for (uint32_t i = 0; i < count; i++)
         TG_TRY(tg__whole_create(ops, x->rank, x->size, begin_of(x, i + 1) - begin_of(x, i),
                                 x->codec, x->combine, &s->slice[i]));
@@ -154,7 +154,7 @@ tg_status tg__sliced_create(const tg__exchange_ops *ops, int rank, int size, siz
                             tg_codec *codec, uint32_t count, tg__exchange **x_p)
 {
     tg__exchange *x;
-    TG_TRY(tg__alloc(1, sizeof *x, &x));
+    TG_TRY(tg_alloc(1, sizeof *x, &x));
     *x = (tg__exchange){
         .rank = rank, .size = size, .n = n, .codec = codec, .combine = &tg__combine_mean};
     x->open_slices = TG__SLICES_OPEN;

@@ -9,6 +9,8 @@
 #include "exchange_ranks.h"
 #include "exchange/message.h"
 #include "exchange/sliced.h"
+#include "telegrad/clock.h"
+#include "telegrad/random.h"
 
 enum { N_MAX = 300000 };
 
@@ -66,7 +68,7 @@ static const fixture_case many[] = {{"direct", "f32", N_MAX},
                                     {"ring", "f32", 200},
                                     {"direct", "topk:density=0.1", 20000}};
 enum { MANY = 7 };
-_Static_assert(MANY == TG__COUNT(many), "");
+_Static_assert(MANY == TG_COUNT(many), "");
 
 /* Launched in an order of its own on every rank and step, with priorities that all share or, in odd
  * steps, that differ between ranks; with turns in between. */
@@ -122,7 +124,7 @@ static void test_any_order(void **state)
 {
     static const int sizes[] = {1, 2, 3, 5};
     (void)state;
-    for (size_t i = 0; i < TG__COUNT(sizes); i++) {
+    for (size_t i = 0; i < TG_COUNT(sizes); i++) {
         job jobs[MAX_RANKS];
         run_ranks(sizes[i], run_many, NULL, -1, NULL, jobs);
         all_ok(jobs, sizes[i]);
@@ -179,9 +181,9 @@ static void test_faults(void **state)
                                          "fault:replay=0.1,seed=7",
                                          "fault:drop=0.1,seed=3"};
     (void)state;
-    for (size_t i = 0; i < TG__COUNT(cases) * TG__COUNT(faults); i++) {
-        const fixture_case *c = &cases[i % TG__COUNT(cases)];
-        const char *fault = faults[i / TG__COUNT(cases)];
+    for (size_t i = 0; i < TG_COUNT(cases) * TG_COUNT(faults); i++) {
+        const fixture_case *c = &cases[i % TG_COUNT(cases)];
+        const char *fault = faults[i / TG_COUNT(cases)];
         job jobs[MAX_RANKS];
         run_ranks(3, run_until_failure, c, 1, fault, jobs);
         bool named = false;

@@ -8,6 +8,7 @@
 #include "exchange_ranks.h"
 #include "exchange/stream.h"
 #include "wire/frame.h"
+#include "telegrad/clock.h"
 
 /* ---- window ---------------------------------------------------------------------------------- */
 
@@ -59,7 +60,7 @@ static void test_names(void **state)
 {
     static const uint32_t counts[] = {1, 64, 65, 1000, TG__UNITS};
     (void)state;
-    for (size_t c = 0; c < TG__COUNT(counts); c++) {
+    for (size_t c = 0; c < TG_COUNT(counts); c++) {
         int64_t last = -1;
         for (uint32_t i = 0; i < counts[c]; i++) {
             tg__wish wish = {0};
@@ -108,7 +109,7 @@ static void test_incoming(void **state)
     static const size_t bad[][2] = {/* the frame's bytes by its head, the first message's */
                                     {4500, 2 * UNIT + 1},       {4500, 4501}, {CAP + 1, UNIT},
                                     {4500, TG__FRAME_HEAD - 1}, {4500, 0},    {UNIT, 2 * UNIT}};
-    for (size_t i = 0; i < TG__COUNT(bad); i++) {
+    for (size_t i = 0; i < TG_COUNT(bad); i++) {
         in = (tg__incoming){0};
         tg__frame_head(frame, 1, TG__FORM_CODED, 0, 9, bad[i][0] - TG__FRAME_HEAD);
         assert_int_equal(come(&in, room, frame, bad[i][1]), TG_E_CORRUPT);
@@ -127,7 +128,7 @@ static const fixture_case longs[] = {{"allgather", "f32", 130001},
 /* All at once, two steps. */
 static tg_status run_longs(job *j)
 {
-    enum { LONGS = TG__COUNT(longs) };
+    enum { LONGS = TG_COUNT(longs) };
     tg__flight f[LONGS] = {{0}};
     tg_codec *codec[LONGS];
     tg__pump p;
@@ -167,7 +168,7 @@ static void test_long_frames(void **state)
     static const int sizes[] = {2, 5};
     (void)state;
     job jobs[MAX_RANKS];
-    for (size_t i = 0; i < TG__COUNT(sizes); i++) {
+    for (size_t i = 0; i < TG_COUNT(sizes); i++) {
         run_ranks(sizes[i], run_longs, NULL, -1, NULL, jobs);
         all_ok(jobs, sizes[i]);
     }

@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "exchange_fixture.h"
+#include "telegrad/clock.h"
 
 enum { N = 1 << 20, MAX_RANKS = 64 };
 
@@ -110,7 +111,7 @@ static void test_volume(void **state)
     } rows[] = {{"allgather", "topk:density=0.01,values=int8", 4},
                 {"gtopk", "topk:density=0.01,values=int8", 4},
                 {"reducescatter", "topk:density=0.01,values=int8", 6}};
-    static double bytes[TG__COUNT(rows)][7];
+    static double bytes[TG_COUNT(rows)][7];
     double apart[7], alike[7];
     (void)state;
     print_message("ranks                      1        2        4        8       16       32       "
@@ -119,7 +120,7 @@ static void test_volume(void **state)
     print_density(true, alike);
     print_message("nothing in common  ");
     print_density(false, apart);
-    for (size_t i = 0; i < TG__COUNT(rows); i++) {
+    for (size_t i = 0; i < TG_COUNT(rows); i++) {
         print_message("%-13s kB        ", rows[i].exchange);
         for (int k = 1; k <= rows[i].rows; k++) {
             double said;

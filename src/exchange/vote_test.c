@@ -122,8 +122,8 @@ static void many_ranks(void **state)
     (void)state;
     static const int sizes[] = {1, 2, 7, 16, 64};
     static const size_t ns[] = {0, 1, 9, 1000, MAX_N};
-    for (size_t s = 0; s < TG__COUNT(sizes); s++)
-        for (size_t l = 0; l < TG__COUNT(ns); l++) {
+    for (size_t s = 0; s < TG_COUNT(sizes); s++)
+        for (size_t l = 0; l < TG_COUNT(ns); l++) {
             P = sizes[s];
             n = ns[l];
             if (n == MAX_N && P > 7)
@@ -143,7 +143,7 @@ static void one_by_one(void **state)
     static uint8_t frames[8][12 + 4 * MAX_N];
     static float sum[MAX_N];
     static const char *const specs[] = {"sign", "sign", "sign", "sign:scale=row", "sign", "f32"};
-    enum { FRAMES = TG__COUNT(specs) };
+    enum { FRAMES = TG_COUNT(specs) };
     const uint8_t *list[FRAMES];
     size_t lens[FRAMES];
     tg__pool *pool;

@@ -1,6 +1,7 @@
 #include "exchange/waits.h"
 #include "base/mem.h"
 #include "exchange/pump_posts.h"
+#include "telegrad/clock.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -15,12 +16,12 @@ tg_status tg__waits_create(int size, tg__waits **w_p)
 {
     const size_t count = (size_t)size;
     tg__waits *w;
-    TG_TRY(tg__alloc(1, sizeof *w, &w));
-    tg_status status = tg__alloc(count, sizeof *w->until_ns, &w->until_ns);
+    TG_TRY(tg_alloc(1, sizeof *w, &w));
+    tg_status status = tg_alloc(count, sizeof *w->until_ns, &w->until_ns);
     if (status == TG_OK)
-        status = tg__alloc(count, sizeof *w->missing, &w->missing);
+        status = tg_alloc(count, sizeof *w->missing, &w->missing);
     if (status == TG_OK)
-        status = tg__alloc(count, sizeof *w->total_ns, &w->total_ns);
+        status = tg_alloc(count, sizeof *w->total_ns, &w->total_ns);
     if (status != TG_OK) {
         tg__waits_destroy(w);
         return status;

@@ -4,7 +4,8 @@
 #define TG_WAITS_H
 
 #include "exchange/pump.h"
-#include "telegrad/session.h"
+#include "telegrad/transport.h"
+#include "telegrad/clock.h"
 
 #include <stdatomic.h>
 

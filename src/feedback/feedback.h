@@ -4,6 +4,7 @@
 #define TG_FEEDBACK_H
 
 #include "base/pool.h"
+#include "telegrad/spec.h"
 
 enum { TG__FEEDBACK_VECTORS = 2 };
 

@@ -21,19 +21,19 @@ static const tg_entry *const entries[] = {
 
 const tg__feedback_ops *const *tg__feedbacks(size_t *count_p)
 {
-    *count_p = TG__COUNT(all);
+    *count_p = TG_COUNT(all);
     return all;
 }
 
 const tg_entry *const *tg__feedback_entries(size_t *count_p)
 {
-    *count_p = TG__COUNT(entries);
+    *count_p = TG_COUNT(entries);
     return entries;
 }
 
 const tg__feedback_ops *tg__feedback_find(const char *name)
 {
-    for (size_t i = 0; i < TG__COUNT(all); i++)
+    for (size_t i = 0; i < TG_COUNT(all); i++)
         if (strcmp(all[i]->entry.name, name) == 0)
             return all[i];
     return NULL;

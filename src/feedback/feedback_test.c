@@ -7,6 +7,8 @@
 #include "base/mem.h"
 #include "feedback/feedback.h"
 #include "kernel/kernel.h"
+#include "telegrad/random.h"
+#include "telegrad/spec.h"
 #include <math.h>
 #include <string.h>
 
@@ -53,7 +55,7 @@ static void lists_what_exists(void **state)
     size_t count, entries;
     const tg__feedback_ops *const *all = tg__feedbacks(&count);
     const tg_entry *const *list = tg__feedback_entries(&entries);
-    assert_int_equal(count, TG__COUNT(names));
+    assert_int_equal(count, TG_COUNT(names));
     assert_int_equal(entries, count);
     for (size_t i = 0; i < count; i++) {
         assert_string_equal(all[i]->entry.name, names[i]);
@@ -135,7 +137,7 @@ static void a_decay_forgets(void **state)
 {
     (void)state;
     static const double decays[] = {0.95, 0.5, 1, 0};
-    for (size_t d = 0; d < TG__COUNT(decays); d++) {
+    for (size_t d = 0; d < TG_COUNT(decays); d++) {
         setup("residual", 0, false, false);
         x.f.params.decay = decays[d];
         anything(x.u, N, 4);
@@ -169,7 +171,7 @@ static void velocity_has_the_bits_of_the_fused_kernel(void **state)
     static float u[N], v[N], val[N + TG__SELECT_SLACK];
     static uint32_t idx[N + TG__SELECT_SLACK];
     const size_t sizes[] = {0, 1, 33, N};
-    for (size_t s = 0; s < TG__COUNT(sizes); s++) {
+    for (size_t s = 0; s < TG_COUNT(sizes); s++) {
         for (int nesterov = 0; nesterov < 2; nesterov++) {
             setup("velocity", 0.9, nesterov, true);
             memset(u, 0, sizeof u);

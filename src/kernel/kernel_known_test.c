@@ -98,7 +98,7 @@ static void test_half(void **state)
         {0x7fc00001, 0x7e00, 0x7fc0}, {0x7f800001, 0x7e00, 0x7fc0}, {0xffffffff, 0xfe00, 0xffc0},
         {0x33800000, 0x0001, 0x3380}, {0x33000000, 0x0000, 0x3300}, {0x33000001, 0x0001, 0x3300},
         {0x38800000, 0x0400, 0x3880}, {0x387fc000, 0x03ff, 0x3880}, {0x00000001, 0x0000, 0x0000}};
-    for (size_t i = 0; i < TG__COUNT(table); i++) {
+    for (size_t i = 0; i < TG_COUNT(table); i++) {
         float x = tg__f32_from(table[i].f32);
         uint16_t f16, bf16;
         k->f16_encode(&f16, &x, 1);
@@ -197,7 +197,7 @@ static void test_dgc_norm(void **state)
 {
     (void)state;
     static float u[65536 + 100], v[65536 + 100], g[65536 + 100];
-    enum { N = TG__COUNT(u) };
+    enum { N = TG_COUNT(u) };
     for (size_t i = 0; i < N; i++) {
         u[i] = 0.5f;
         v[i] = i % 2 ? -3 : 3;
@@ -216,7 +216,7 @@ static void test_stats(void **state)
     (void)state;
     static float x[65536 + 100], y[65536 + 100];
     static uint32_t hist[2048];
-    enum { N = TG__COUNT(x) };
+    enum { N = TG_COUNT(x) };
     for (size_t i = 0; i < N; i++)
         x[i] = i % 2 ? 0.5f : -2;
     x[77] = -8;
@@ -264,7 +264,7 @@ static void test_moments(void **state)
 {
     (void)state;
     static float x[65536 + 100];
-    enum { N = TG__COUNT(x) };
+    enum { N = TG_COUNT(x) };
     tg__moments sums;
     for (size_t i = 0; i < N; i++)
         x[i] = i % 2 ? 0.5f : -2;
@@ -342,10 +342,10 @@ static void *first_use(void *arg)
 static int show_choice(void)
 {
     pthread_t thread[4];
-    for (size_t i = 0; i < TG__COUNT(thread); i++)
+    for (size_t i = 0; i < TG_COUNT(thread); i++)
         if (pthread_create(&thread[i], NULL, first_use, NULL) != 0)
             return 1;
-    for (size_t i = 0; i < TG__COUNT(thread); i++) {
+    for (size_t i = 0; i < TG_COUNT(thread); i++) {
         void *table;
         if (pthread_join(thread[i], &table) != 0 || table != (const void *)tg__kernel())
             return 1;
@@ -376,11 +376,11 @@ static void test_choice(void **state)
     (void)state;
     static const char *const levels[] = {"ref", "avx2", "avx512"};
     const char *best = "ref";
-    for (size_t i = 0; i < TG__COUNT(levels); i++)
+    for (size_t i = 0; i < TG_COUNT(levels); i++)
         if (tg__kernel_level(levels[i]))
             best = levels[i];
     expect_choice("", best, "TG_OK", "-");
-    for (size_t i = 0; i < TG__COUNT(levels); i++) {
+    for (size_t i = 0; i < TG_COUNT(levels); i++) {
         const tg__kernels *table = tg__kernel_level(levels[i]);
         if (table) {
             assert_string_equal(table->level, levels[i]);
@@ -407,7 +407,7 @@ int main(int argc, char **argv)
     };
     static const char *const levels[] = {"ref", "avx2", "avx512"};
     int failed = 0;
-    for (size_t i = 0; i < TG__COUNT(levels); i++) {
+    for (size_t i = 0; i < TG_COUNT(levels); i++) {
         k = tg__kernel_level(levels[i]);
         if (k)
             failed += cmocka_run_group_tests_name(levels[i], tests, NULL, NULL);

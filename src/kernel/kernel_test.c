@@ -108,7 +108,7 @@ static float number(int kind)
     case NORMAL:
         return unit * ldexpf(1, (int)(random_bits() % 24) - 20);
     case SPECIAL:
-        return tg__f32_from(special[bits % TG__COUNT(special)]);
+        return tg__f32_from(special[bits % TG_COUNT(special)]);
     case BITS:
         return tg__f32_from(bits);
     default:
@@ -354,7 +354,7 @@ static void run_columns(const tg__kernels *k, world *w, unsigned v)
 {
     static const size_t widths[] = {1, 5, 16, 27, 40, 130, 1024};
     enum { MAX_COLS = 1024 };
-    size_t stride = widths[v % TG__COUNT(widths)], rows = w->n / stride;
+    size_t stride = widths[v % TG_COUNT(widths)], rows = w->n / stride;
     size_t cols = v % 4 == 3 ? (stride + 1) / 2 : stride, row_bytes = (stride + 7) / 8;
     double below[MAX_COLS] = {0}, above[MAX_COLS] = {0};
     uint32_t nbelow[MAX_COLS] = {0};
@@ -367,7 +367,7 @@ static void run_columns(const tg__kernels *k, world *w, unsigned v)
     k->column_sums(w->f[0], v % 2 ? w->f[1] : NULL, stride, rows, cols, t, below, above, nbelow);
     for (size_t c = 0; c < cols; c++) {
         uint64_t words[] = {double_bits(below[c]), double_bits(above[c]), nbelow[c]};
-        w->result[0] = tg__hash(w->result[0], words, sizeof(words));
+        w->result[0] = tg_hash(w->result[0], words, sizeof(words));
     }
     if (rows * row_bytes <= tg__twobit_bytes(w->n))
         k->column_settle(w->f[0], stride, rows, cols, t, plus, minus, w->bytes, row_bytes, v % 5);
@@ -442,9 +442,9 @@ static const struct kernel_case {
     {"moments", run_moments, 2},
     {"histogram", run_histogram, 1},
     {"scatter_add", run_scatter_add, 1},
-    {"select", run_select, TG__COUNT(thresholds)},
-    {"add_select", run_add_select, TG__COUNT(thresholds)},
-    {"dgc_select", run_dgc_select, 2 * TG__COUNT(thresholds)},
+    {"select", run_select, TG_COUNT(thresholds)},
+    {"add_select", run_add_select, TG_COUNT(thresholds)},
+    {"dgc_select", run_dgc_select, 2 * TG_COUNT(thresholds)},
     {"dgc_sum_abs", run_dgc_sum_abs, 2},
     {"adacomp_select", run_adacomp_select, 5},
     {"twobit_encode", run_twobit_encode, 1},
@@ -453,15 +453,15 @@ static const struct kernel_case {
     {"twobit_decode", run_twobit_decode, 1},
     {"twobit_valid", run_twobit_valid, 9},
     {"count_bits", run_count_bits, 3},
-    {"sign_pack", run_sign_pack, TG__COUNT(splits)},
-    {"sign_settle", run_sign_settle, TG__COUNT(splits)},
+    {"sign_pack", run_sign_pack, TG_COUNT(splits)},
+    {"sign_settle", run_sign_settle, TG_COUNT(splits)},
     {"sign_of", run_sign_of, 1},
     {"sign_decode", run_sign_decode, 8},
     {"sign_decode_add", run_sign_decode_add, 8},
     {"column_decode", run_column_decode, 8},
     {"column_decode_add", run_column_decode_add, 8},
     {"sum_abs", run_sum_abs, 2},
-    {"split_sums", run_split_sums, TG__COUNT(splits)},
+    {"split_sums", run_split_sums, TG_COUNT(splits)},
     {"columns", run_columns, 24},
     {"vote", run_vote, 8},
     {"f16_encode", run_f16_encode, 1},
@@ -495,7 +495,7 @@ static void compare_all(const tg__kernels *level, int kind, unsigned pick)
 {
     const tg__kernels *ref = tg__kernel_level("ref");
     bool small = source.n <= 128;
-    for (size_t c = 0; c < TG__COUNT(cases); c++) {
+    for (size_t c = 0; c < TG_COUNT(cases); c++) {
         for (unsigned v = 0; v < cases[c].variants; v++) {
             if (!small && v != pick % cases[c].variants)
                 continue;
@@ -517,7 +517,7 @@ static void same_bits(const tg__kernels *level)
 {
     static const size_t lengths[] = {0, 1, 7, 8, 15, 16, 17, 31, 33, 63, 64, 65, 100, 4097, MAX_N};
     unsigned pick = 0;
-    for (size_t l = 0; l < TG__COUNT(lengths); l++) {
+    for (size_t l = 0; l < TG_COUNT(lengths); l++) {
         size_t n = lengths[l], caps[] = {n, n / 3, 0};
         for (size_t shift = 0; shift < 16; shift++) {
             if (n == MAX_N && shift % 5)

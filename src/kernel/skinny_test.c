@@ -9,6 +9,7 @@
 #include "base/mem.h"
 #include "kernel/guarded.h"
 #include "kernel/kernel.h"
+#include "telegrad/random.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -94,7 +95,7 @@ static tg__skinny shape(size_t rows, size_t cols, size_t rank)
 static void compare(const tg__skinny *s, int kind, size_t shift, bool at_end)
 {
     place(s, kind, shift, at_end);
-    for (size_t l = 0; l < TG__COUNT(levels); l++) {
+    for (size_t l = 0; l < TG_COUNT(levels); l++) {
         const tg__kernels *k = tg__kernel_level(levels[l]);
         for (int pieces = 0; k != NULL && pieces < 2; pieces++) {
             reset();
@@ -116,8 +117,8 @@ static void levels_agree(void **state)
     (void)state;
     static const size_t rows[] = {1, 2, 3, 4, 7, 8, 9, 17, ROWS_MAX},
                         cols[] = {1, 7, 8, 15, 16, 17, 31, 33, 64, 1000, COLS_MAX - 40, COLS_MAX};
-    for (size_t r = 0; r < TG__COUNT(rows); r++)
-        for (size_t c = 0; c < TG__COUNT(cols); c++)
+    for (size_t r = 0; r < TG_COUNT(rows); r++)
+        for (size_t c = 0; c < TG_COUNT(cols); c++)
             for (size_t rank = 1; rank <= RANK_MAX; rank++) {
                 tg__skinny s = shape(rows[r], cols[c], rank);
                 if (rows[r] * cols[c] * rank > 20000 && (7 * r + 3 * c + rank) % 11 != 0)
@@ -168,7 +169,7 @@ static void dots_agree(void **state)
     static const size_t sizes[] = {0, 1, 7, 8, 15, 16, 17, 31, 33, 4097, 65536, 65536 + 21};
     const tg__kernels *ref = tg__kernel_level("ref");
     for (int kind = 0; kind < KINDS; kind++)
-        for (size_t c = 0; c < TG__COUNT(sizes); c++) {
+        for (size_t c = 0; c < TG_COUNT(sizes); c++) {
             const tg__skinny s = shape(1, sizes[c], 1);
             place(&s, kind, c % 3, c % 2);
             reset();
@@ -176,7 +177,7 @@ static void dots_agree(void **state)
             for (size_t i = 0; i < sizes[c]; i++)
                 sum += (double)x[M][i] * x[G][i];
             assert_true(kind == LARGE || fabs(sum - want) <= 1e-9 * (1 + fabs(sum)));
-            for (size_t l = 1; l < TG__COUNT(levels); l++) {
+            for (size_t l = 1; l < TG_COUNT(levels); l++) {
                 const tg__kernels *k = tg__kernel_level(levels[l]);
                 double got = k == NULL ? want : k->dot(x[M], x[G], sizes[c]);
                 assert_memory_equal(&got, &want, sizeof got);

@@ -1,6 +1,7 @@
 #include "method/auto_exchange.h"
 #include "base/mem.h"
 #include "method/rehearsal.h"
+#include "telegrad/spec.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -8,6 +8,7 @@
 #include "method/auto_exchange.h"
 #include "base/mem.h"
 #include "method/rehearsal.h"
+#include "telegrad/spec.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -95,7 +96,7 @@ static void by_method(void **state)
         {"atomo:rank=2,exchange=auto", 4, &far, "allgather"},
     };
     (void)state;
-    for (size_t i = 0; i < TG__COUNT(cases); i++) {
+    for (size_t i = 0; i < TG_COUNT(cases); i++) {
         const char *choice = choose(cases[i].text, cases[i].size, cases[i].net);
         if (strcmp(choice, cases[i].choice) != 0)
             fail_msg("%s, %d ranks: %s in the place of %s: %s", cases[i].text, cases[i].size,
@@ -137,7 +138,7 @@ static void it_is_logged(void **state)
                                         "2.0 Mbit/s",
                                         "16 ranks",
                                         "6208 elements"};
-    for (size_t i = 0; i < TG__COUNT(parts); i++)
+    for (size_t i = 0; i < TG_COUNT(parts); i++)
         if (strstr(logged, parts[i]) == NULL)
             fail_msg("\"%s\" is not in \"%s\"", parts[i], logged);
     assert_null(strstr(logged, "gtopk"));
@@ -174,7 +175,7 @@ static void as_foreseen(void **state)
     float *g;
     (void)state;
     assert_int_equal(tg__rehearsal_gradient(1, N, &g), TG_OK);
-    for (size_t i = 0; i < TG__COUNT(texts); i++) {
+    for (size_t i = 0; i < TG_COUNT(texts); i++) {
         tg__method_setup setup = setup_of(1);
         tg__rehearsal seen, foreseen = {0};
         tg__method *m;
@@ -230,7 +231,7 @@ static void large_buckets(void **state)
         snprintf(names[i], sizeof names[i], "w%zu", i);
         name[i] = names[i];
     }
-    for (size_t i = 0; i < TG__COUNT(texts); i++) {
+    for (size_t i = 0; i < TG_COUNT(texts); i++) {
         const size_t most = TG_MAX_ELEMENTS;
         len[0] = rows[0] = 3 << 16;
         cols[0] = setup.count = 1;
@@ -292,7 +293,7 @@ static void samples(void **state)
     whole.cols = cols;
     whole.len = len;
     whole.count = 3;
-    for (size_t i = 0; i < TG__COUNT(cases); i++) {
+    for (size_t i = 0; i < TG_COUNT(cases); i++) {
         tg__sample s;
         assert_int_equal(tg__sample_create(&whole, cases[i].most, &s), TG_OK);
         const size_t last = s.setup.count - 1;
@@ -318,7 +319,7 @@ static void the_default_has_a_name(void **state)
         {"dense:exchange=auto", "dense:exchange=auto"},
     };
     (void)state;
-    for (size_t i = 0; i < TG__COUNT(cases); i++)
+    for (size_t i = 0; i < TG_COUNT(cases); i++)
         for (size_t k = 0; k < 2; k++) {
             tg_spec *spec;
             const tg__method_def *def;

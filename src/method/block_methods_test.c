@@ -7,6 +7,7 @@
 
 #include "base/mem.h"
 #include "method/method.h"
+#include "telegrad/random.h"
 #include <math.h>
 #include <string.h>
 
@@ -77,7 +78,7 @@ static void the_residual_decays(void **state)
                  {"blocktopk:keep=20,values=f32,decay=1,clip=no", 1},
                  {"dct", 0.999f},
                  {"dct:keep=5,values=fp16,decay=1", 1}};
-    for (size_t c = 0; c < TG__COUNT(cases); c++) {
+    for (size_t c = 0; c < TG_COUNT(cases); c++) {
         start(cases[c].spec);
         for (uint64_t t = 0; t < STEPS; t++) {
             tg__task task;
@@ -139,7 +140,7 @@ static void undone_it_waits(void **state)
 {
     (void)state;
     static const char *const specs[] = {"blocktopk:keep=20,values=f32", "dct:keep=20"};
-    for (size_t s = 0; s < TG__COUNT(specs); s++) {
+    for (size_t s = 0; s < TG_COUNT(specs); s++) {
         start(specs[s]);
         tg__task task;
         gradient(1);

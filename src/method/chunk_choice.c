@@ -1,5 +1,5 @@
 #include "method/chunk_choice.h"
-#include "codec/topk_select.h"
+#include "codec/sparse/topk_select.h"
 #include "kernel/element.h"
 
 enum { DIGIT = 8, DIGITS = 1 << DIGIT };

@@ -109,7 +109,7 @@ static void sizes(void **state)
         {((size_t)1 << 32) - 1, 0.1, 32768},
     };
     (void)state;
-    for (size_t i = 0; i < TG__COUNT(cases); i++)
+    for (size_t i = 0; i < TG_COUNT(cases); i++)
         if (tg__chunk_for(cases[i].n, cases[i].density) != cases[i].chunk)
             fail_msg("%zu elements, density %g: chunks of %zu", cases[i].n, cases[i].density,
                      tg__chunk_for(cases[i].n, cases[i].density));
@@ -126,7 +126,7 @@ static void as_large_as_can_be(void **state)
 {
     static const double densities[] = {1, 0.3, 0.1, 0.02, 0.003};
     (void)state;
-    for (size_t d = 0; d < TG__COUNT(densities); d++)
+    for (size_t d = 0; d < TG_COUNT(densities); d++)
         for (size_t n = 1; n < (size_t)1 << 23; n += 1 + n / 7) {
             const size_t chunk = tg__chunk_for(n, densities[d]);
             assert_true((chunk & (chunk - 1)) == 0 && chunk >= 64 && chunk <= 32768);

@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include "method_ranks.h"
+#include "telegrad/random.h"
 
 #include <stdlib.h>
 
@@ -226,7 +227,7 @@ static void the_filter_is_the_papers(void **state)
 {
     (void)state;
     static const int sizes[] = {1, 2, 3, 12};
-    for (size_t s = 0; s < TG__COUNT(sizes); s++) {
+    for (size_t s = 0; s < TG_COUNT(sizes); s++) {
         filter_against_the_paper("cltk:density=0.05,beta=0.1", 0.1, sizes[s]);
         filter_against_the_paper("cltk:density=0.05,beta=0.75,exchange=ring", 0.75, sizes[s]);
         filter_against_the_paper("cltk:density=0.05", 1, sizes[s]);
@@ -240,7 +241,7 @@ static void beta_1_is_error_feedback(void **state)
                                         "cltk:density=0.05,beta=0.99999999"};
     static float mean[8][RANKS_N], kept[3][RANKS_N];
     (void)state;
-    for (size_t s = 0; s < TG__COUNT(specs); s++) {
+    for (size_t s = 0; s < TG_COUNT(specs); s++) {
         ranks_start(specs[s], 3);
         assert_int_equal(tg__feedback_filters(ranks[0].m->feedback), s == 2);
         for (uint64_t t = 0; t < 8; t++) {
@@ -291,7 +292,7 @@ static void betas_that_are_refused(void **state)
     static const char *const specs[] = {"cltk:beta=0", "cltk:beta=-0.1", "cltk:beta=1.1",
                                         "cltk:beta=nan"};
     (void)state;
-    for (size_t s = 0; s < TG__COUNT(specs); s++) {
+    for (size_t s = 0; s < TG_COUNT(specs); s++) {
         tg_spec *spec;
         const tg__method_def *def;
         assert_int_equal(tg__method_parse(specs[s], &spec, &def), TG_E_SPEC);

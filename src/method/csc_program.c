@@ -1,9 +1,10 @@
 #include "method/csc_program.h"
 #include "base/mem.h"
-#include "codec/topk_select.h"
+#include "codec/sparse/topk_select.h"
 #include "kernel/kernel.h"
 #include "method/chunk_choice.h"
 #include "method/rehearsal.h"
+#include "telegrad/spec.h"
 
 #include <float.h>
 #include <math.h>
@@ -87,7 +88,7 @@ static tg_status make_clip(tg__method *m)
     program *p = m->impl;
     if (m->feedback->params.clip == 0)
         return TG_OK;
-    TG_TRY(tg__alloc(m->setup.count, sizeof *p->tensor, &p->tensor));
+    TG_TRY(tg_alloc(m->setup.count, sizeof *p->tensor, &p->tensor));
     for (size_t i = 1; i < m->setup.count; i++)
         p->tensor[i] = p->tensor[i - 1] + m->setup.len[i - 1];
     return TG_OK;
@@ -96,7 +97,7 @@ static tg_status make_clip(tg__method *m)
 static tg_status init(tg__method *m)
 {
     program *p;
-    TG_TRY(tg__alloc(1, sizeof *p, &p));
+    TG_TRY(tg_alloc(1, sizeof *p, &p));
     m->impl = p;
     TG_TRY(tg_codec_create("f32", &p->f32));
     p->f32->pool = m->setup.pool;
@@ -106,15 +107,15 @@ static tg_status init(tg__method *m)
     p->count = (m->n + p->chunk - 1) / p->chunk;
     p->k = tg__topk_count(tg_spec_real(m->spec, "density"), p->count);
     const size_t room = TG__MIN(m->n, p->k * p->chunk);
-    TG_TRY(tg__alloc(p->count, sizeof *p->norm, &p->norm));
-    TG_TRY(tg__alloc(p->k, sizeof *p->chosen, &p->chosen));
-    TG_TRY(tg__alloc(room, sizeof *p->packed, &p->packed));
-    TG_TRY(tg__alloc(room, sizeof *p->mean, &p->mean));
-    TG_TRY(tg__alloc(m->n, sizeof *p->aggregate, &p->aggregate));
+    TG_TRY(tg_alloc(p->count, sizeof *p->norm, &p->norm));
+    TG_TRY(tg_alloc(p->k, sizeof *p->chosen, &p->chosen));
+    TG_TRY(tg_alloc(room, sizeof *p->packed, &p->packed));
+    TG_TRY(tg_alloc(room, sizeof *p->mean, &p->mean));
+    TG_TRY(tg_alloc(m->n, sizeof *p->aggregate, &p->aggregate));
     TG_TRY(make_clip(m));
     TG_TRY(make_exchanges(m));
     if (p->tensor != NULL || (p->dense != NULL && m->feedback->params.nesterov))
-        return tg__alloc(m->n, sizeof *p->scratch, &p->scratch);
+        return tg_alloc(m->n, sizeof *p->scratch, &p->scratch);
     return TG_OK;
 }
 

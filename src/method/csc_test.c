@@ -8,6 +8,7 @@
 
 #include <golden/golden_csc.h> /* tests/golden */
 #include "method_ranks.h"
+#include "telegrad/random.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -73,10 +74,10 @@ static float float_of(const char *hex, size_t i)
 static void golden_runs(void **state)
 {
     (void)state;
-    for (size_t c = 0; c < TG__COUNT(golden_csc); c++) {
+    for (size_t c = 0; c < TG_COUNT(golden_csc); c++) {
         const struct golden_csc *v = &golden_csc[c];
         ranks_start(v->spec, v->ranks);
-        for (uint64_t t = 0; t < TG__COUNT(v->step); t++) {
+        for (uint64_t t = 0; t < TG_COUNT(v->step); t++) {
             const bool dense = v->step[t].count == 0;
             size_t at = 0;
             golden_gradients(t);
@@ -113,7 +114,7 @@ static void all_chunks(void **state)
     };
     static float u[RANKS_N];
     (void)state;
-    for (size_t c = 0; c < TG__COUNT(specs); c++)
+    for (size_t c = 0; c < TG_COUNT(specs); c++)
         for (int size = 1; size <= 8; size++) {
             const bool masking = strstr(specs[c], "masking=no") == NULL;
             if (!masking && (size & (size - 1)) != 0)
@@ -151,7 +152,7 @@ static void nothing_is_lost(void **state)
     };
     static double sum[RANKS_N];
     (void)state;
-    for (size_t c = 0; c < TG__COUNT(specs); c++)
+    for (size_t c = 0; c < TG_COUNT(specs); c++)
         for (int size = 1; size <= 8; size++) {
             const bool exact = (size & (size - 1)) == 0;
             double worst = 0;
@@ -214,9 +215,9 @@ static void chunks_that_suit(void **state)
     static const char *const specs[] = {"csc:density=0.2,warmup=0",
                                         "csc:chunk=auto,density=0.2,warmup=0",
                                         "csc:chunk=64,density=0.2,warmup=0"};
-    static float sent[TG__COUNT(specs)][RANKS_N];
+    static float sent[TG_COUNT(specs)][RANKS_N];
     (void)state;
-    for (size_t c = 0; c < TG__COUNT(specs); c++) {
+    for (size_t c = 0; c < TG_COUNT(specs); c++) {
         ranks_start(specs[c], 2);
         for (uint64_t t = 0; t < 3; t++) {
             dyadic_gradients(t);
@@ -419,7 +420,7 @@ static void refused(void **state)
     memset(ranks, 0, sizeof ranks);
     ranks_size = 2;
     assert_int_equal(tg__state_create(&ranks[0].state), TG_OK);
-    for (size_t c = 0; c < TG__COUNT(cases); c++) {
+    for (size_t c = 0; c < TG_COUNT(cases); c++) {
         assert_int_equal(ranks_make(0, cases[c].text), TG_E_SPEC);
         if (strstr(tg_error(), cases[c].say) == NULL)
             fail_msg("%s says \"%s\" without \"%s\"", cases[c].text, tg_error(), cases[c].say);

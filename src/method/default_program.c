@@ -3,6 +3,8 @@
 #include "base/mem.h"
 #include "kernel/kernel.h"
 #include "method/twoway.h"
+#include "telegrad/random.h"
+#include "telegrad/spec.h"
 
 #include <float.h>
 #include <math.h>
@@ -36,7 +38,7 @@ typedef struct program {
 
 tg_status tg__make_segments(const tg__method_setup *s, tg_segment **segments_p)
 {
-    TG_TRY(tg__alloc(s->count, sizeof **segments_p, segments_p));
+    TG_TRY(tg_alloc(s->count, sizeof **segments_p, segments_p));
     for (size_t i = 0, at = 0; i < s->count; at += s->len[i++])
         (*segments_p)[i] = (tg_segment){.begin = at,
                                         .n = s->len[i],
@@ -118,7 +120,7 @@ static tg_status make_room(const tg__method *m, const program *p, lane *l)
     x->nsegments = m->setup.count;
     if (x->combine->room == NULL)
         return TG_OK;
-    TG_TRY(tg__alloc(x->combine->room(x->n, m->setup.count, x->size), 1, &l->room));
+    TG_TRY(tg_alloc(x->combine->room(x->n, m->setup.count, x->size), 1, &l->room));
     x->room = l->room;
     return TG_OK;
 }
@@ -137,7 +139,7 @@ static tg_status make_lane(tg__method *m, program *p, lane *l)
         TG_TRY(tg__make_codec(m, m->def->codec, &p->again));
         p->again->pool = s->pool;
     }
-    TG_TRY(tg__alloc(m->n, sizeof(float), &l->aggregate));
+    TG_TRY(tg_alloc(m->n, sizeof(float), &l->aggregate));
     TG_TRY(tg__exchange_create(coded, s->rank, s->size, m->n,
                                coded->leftover != NULL ? p->again : p->codec, combine_of(m),
                                &l->coded));
@@ -167,7 +169,7 @@ static tg_status make_memory(tg__method *m, program *p)
     size_t each = tg_codec_memory(p->codec), *n;
     if (each == 0)
         return TG_OK;
-    TG_TRY(tg__alloc(s->count, sizeof *n, &n));
+    TG_TRY(tg_alloc(s->count, sizeof *n, &n));
     for (size_t i = 0; i < s->count; i++)
         n[i] = each;
     tg_status status = tg__state_block(s->state, s->role, TG__RESCALE_COPY, "codec", s->tensor, n,
@@ -187,7 +189,7 @@ static tg_status make_eta(tg__method *m, program *p)
 static tg_status default_init(tg__method *m)
 {
     program *p;
-    TG_TRY(tg__alloc(1, sizeof *p, &p));
+    TG_TRY(tg_alloc(1, sizeof *p, &p));
     m->impl = p;
     const tg__method_setup *s = &m->setup;
     TG_TRY(tg__make_codec(m, m->def->codec, &p->codec));
@@ -200,14 +202,14 @@ static tg_status default_init(tg__method *m)
         TG_TRY(tg__density_init(&p->density, tg_spec_real(m->spec, "density"),
                                 tg_spec_duration(m->spec, "warmup"), tg__method_epochs(s)));
     TG_TRY(tg__make_segments(s, &p->segments));
-    TG_TRY(tg__alloc(s->count, sizeof *p->begin, &p->begin));
+    TG_TRY(tg_alloc(s->count, sizeof *p->begin, &p->begin));
     for (size_t i = 0; i < s->count; i++)
         p->begin[i] = p->segments[i].begin;
     p->fused = m->feedback->params.clip > 0 ? NULL : tg__fused_find(m->feedback, p->codec);
-    TG_TRY(tg__alloc(m->n, sizeof(float), &p->scratch));
+    TG_TRY(tg_alloc(m->n, sizeof(float), &p->scratch));
     if (m->feedback->params.clip > 0)
-        TG_TRY(tg__alloc(m->n, sizeof(float), &p->clipped));
-    TG_TRY(tg__alloc(s->lanes, sizeof *p->lanes, &p->lanes));
+        TG_TRY(tg_alloc(m->n, sizeof(float), &p->clipped));
+    TG_TRY(tg_alloc(s->lanes, sizeof *p->lanes, &p->lanes));
     for (size_t i = 0; i < s->lanes; i++)
         TG_TRY(make_lane(m, p, &p->lanes[i]));
     return TG_OK;

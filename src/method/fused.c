@@ -12,12 +12,12 @@
  * A pass whose sum r + g (or v) is infinite somewhere says TG_E_NONFINITE: the state is spoilt
  * then. A pass is never run twice: what it misses is found by a look at r or v as they are then. */
 #include "base/mem.h"
-#include "codec/codec_onebit.h"
-#include "codec/codec_sign.h"
-#include "codec/codec_strom.h"
-#include "codec/codec_topk.h"
-#include "codec/codec_twobit.h"
-#include "codec/quant.h"
+#include "codec/sign/codec_onebit.h"
+#include "codec/sign/codec_sign.h"
+#include "codec/sparse/codec_strom.h"
+#include "codec/sparse/codec_topk.h"
+#include "codec/quant/codec_twobit.h"
+#include "codec/quant/quant.h"
 #include "kernel/kernel.h"
 #include "method/method.h"
 #include <string.h>
@@ -230,7 +230,7 @@ tg__fused_fn tg__fused_find(const tg__feedback *f, const tg_codec *c)
         return NULL;
     if (tg__feedback_filters(f)) /* two vectors come out */
         return NULL;
-    for (size_t i = 0; i < TG__COUNT(fused); i++)
+    for (size_t i = 0; i < TG_COUNT(fused); i++)
         if (fused[i].codec == c->ops && strcmp(fused[i].feedback, f->ops->entry.name) == 0)
             return fused[i].fn;
     return NULL;

@@ -33,12 +33,12 @@ static void open_side(side *s, const char *feedback, const char *codec,
     assert_non_null(s->f.ops);
     s->f.params = *params;
     for (size_t i = 0; i < s->f.ops->vectors; i++) {
-        assert_int_equal(tg__alloc(n, sizeof(float), &s->vec[i]), TG_OK);
+        assert_int_equal(tg_alloc(n, sizeof(float), &s->vec[i]), TG_OK);
         s->f.vec[i] = s->vec[i];
     }
-    assert_int_equal(tg__alloc(n, sizeof(float), &s->scratch), TG_OK);
+    assert_int_equal(tg_alloc(n, sizeof(float), &s->scratch), TG_OK);
     for (size_t i = 0; i < PARTS; i++)
-        assert_int_equal(tg__alloc(12 + 4 * n, 1, &s->frame[i]), TG_OK);
+        assert_int_equal(tg_alloc(12 + 4 * n, 1, &s->frame[i]), TG_OK);
     assert_int_equal(tg_codec_create(codec, &s->c), TG_OK);
 }
 
@@ -111,7 +111,7 @@ static void make_gradients(void)
 static void compare(const char *feedback, const char *codec, tg__feedback_params params)
 {
     static const size_t ns[] = {0, 1, 2, 7, 64, 1000, 4097, MAX_N};
-    for (size_t i = 0; i < TG__COUNT(ns); i++) {
+    for (size_t i = 0; i < TG_COUNT(ns); i++) {
         for (size_t nparts = 1; nparts <= PARTS; nparts += PARTS - 1) {
             size_t n = ns[i];
             side a, b;
@@ -218,7 +218,7 @@ static void residual_signs(void **state)
     static const char *const codecs[] = {"sign", "sign:scale=tensor", "sign:scale=row", "1bit",
                                          "1bit:threshold=mean"};
     tg__feedback_params params = {.world = 1};
-    for (size_t i = 0; i < TG__COUNT(codecs); i++)
+    for (size_t i = 0; i < TG_COUNT(codecs); i++)
         compare("residual", codecs[i], params);
 }
 
@@ -249,7 +249,7 @@ static void no_room_touches_nothing(void **state)
         "qsgd"};
     static float before[1000];
     tg__feedback_params params = {.world = 1};
-    for (size_t i = 0; i < TG__COUNT(codecs); i++) {
+    for (size_t i = 0; i < TG_COUNT(codecs); i++) {
         side s;
         open_side(&s, "residual", codecs[i], &params, 1000);
         test_vector(s.vec[0], 1000, TEST_GRADIENT, 3);
@@ -282,7 +282,7 @@ static void error_feedback_telescopes(void **state)
     enum { N = 4097 };
     static float sum[N], total[N];
     tg__feedback_params params = {.world = 1};
-    for (size_t i = 0; i < TG__COUNT(codecs); i++) {
+    for (size_t i = 0; i < TG_COUNT(codecs); i++) {
         for (int use_fused = 0; use_fused < 2; use_fused++) {
             side s;
             open_side(&s, "residual", codecs[i], &params, N);

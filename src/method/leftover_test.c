@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "method_ranks.h"
+#include "telegrad/random.h"
 
 enum { STEPS = 8, DENSE_STEP = 3, DROPPED_STEP = 5 };
 
@@ -80,8 +81,8 @@ static void exact(void **state)
         "bf16:feedback=residual,exchange=reducescatter",
     };
     (void)state;
-    for (size_t c = 0; c < TG__COUNT(specs); c++)
-        for (size_t p = 0; p < TG__COUNT(sizes); p++) {
+    for (size_t c = 0; c < TG_COUNT(specs); c++)
+        for (size_t p = 0; p < TG_COUNT(sizes); p++) {
             const double worst = lost(specs[c], sizes[p], true);
             if (worst != 0)
                 fail_msg("%s, %d ranks: %g is lost", specs[c], sizes[p], worst);
@@ -104,8 +105,8 @@ static void rounded(void **state)
         "cltk:density=0.05,exchange=halving,beta=0.1",
     };
     (void)state;
-    for (size_t c = 0; c < TG__COUNT(specs); c++)
-        for (size_t p = 0; p < TG__COUNT(sizes); p++) {
+    for (size_t c = 0; c < TG_COUNT(specs); c++)
+        for (size_t p = 0; p < TG_COUNT(sizes); p++) {
             const double worst = lost(specs[c], sizes[p], false);
             if (worst > 2e-5)
                 fail_msg("%s, %d ranks: %g is lost", specs[c], sizes[p], worst);
@@ -116,7 +117,7 @@ static void rounded(void **state)
 static void sums_stay_sparse(void **state)
 {
     (void)state;
-    for (size_t p = 0; p < TG__COUNT(sizes); p++) {
+    for (size_t p = 0; p < TG_COUNT(sizes); p++) {
         ranks_start("topk:density=0.03,exchange=reducescatter", sizes[p]);
         for (uint64_t t = 0; t < STEPS; t++) {
             size_t sent = 0;
@@ -136,7 +137,7 @@ static void sums_stay_sparse(void **state)
 static void all_is_the_mean(void **state)
 {
     (void)state;
-    for (size_t p = 0; p < TG__COUNT(sizes); p++) {
+    for (size_t p = 0; p < TG_COUNT(sizes); p++) {
         ranks_start("topk:density=1,values=f32,exchange=reducescatter", sizes[p]);
         dyadic_gradients(0);
         ranks_step(0, true, -1);
@@ -192,7 +193,7 @@ static void refused(void **state)
     memset(ranks, 0, sizeof ranks);
     ranks_size = 2;
     assert_int_equal(tg__state_create(&ranks[0].state), TG_OK);
-    for (size_t c = 0; c < TG__COUNT(cases); c++) {
+    for (size_t c = 0; c < TG_COUNT(cases); c++) {
         assert_int_equal(ranks_make(0, cases[c].text), TG_E_SPEC);
         if (strstr(tg_error(), cases[c].say) == NULL)
             fail_msg("%s says \"%s\" without \"%s\"", cases[c].text, tg_error(), cases[c].say);

@@ -2,6 +2,7 @@
 #include "base/mem.h"
 #include "kernel/kernel.h"
 #include "method/orthonormalize.h"
+#include "telegrad/random.h"
 
 #include <math.h>
 #include <stdatomic.h>
@@ -24,7 +25,7 @@ bool tg__lowrank_pays(size_t rows, size_t cols, size_t rank, double min_ratio)
 static tg_status choose(tg__lowrank *l, const tg__method_setup *s, double min_ratio)
 {
     size_t m_at = 0;
-    TG_TRY(tg__alloc(s->count, sizeof *l->matrix, &l->matrix));
+    TG_TRY(tg_alloc(s->count, sizeof *l->matrix, &l->matrix));
     for (size_t i = 0, at = 0; i < s->count; at += s->len[i++]) {
         if (!tg__lowrank_pays(s->rows[i], s->cols[i], l->rank, min_ratio))
             continue;
@@ -36,7 +37,7 @@ static tg_status choose(tg__lowrank *l, const tg__method_setup *s, double min_ra
             .m_at = m_at,
             .left_at = l->nleft,
             .right_at = l->nright,
-            .name = (uint32_t)tg__hash(TG__HASH_START, s->tensor[i], strlen(s->tensor[i])),
+            .name = (uint32_t)tg_hash(TG_HASH_START, s->tensor[i], strlen(s->tensor[i])),
         };
         m_at += s->len[i];
         l->large = m_at >= LARGE;
@@ -50,8 +51,8 @@ static tg_status make_slots(tg__lowrank *l, const tg__method_setup *s)
 {
     const char **name;
     size_t *len = NULL;
-    TG_TRY(tg__alloc(l->count, sizeof *name, &name));
-    tg_status status = tg__alloc(l->count, sizeof *len, &len);
+    TG_TRY(tg_alloc(l->count, sizeof *name, &name));
+    tg_status status = tg_alloc(l->count, sizeof *len, &len);
     const struct {
         tg__role role;
         tg__rescale rescale;
@@ -63,7 +64,7 @@ static tg_status make_slots(tg__lowrank *l, const tg__method_setup *s)
         {s->role, TG__RESCALE_SUM, "right", &l->right},
         {TG__ROLE_REPLICATED, TG__RESCALE_COPY, "basis", &l->basis},
     };
-    for (size_t slot = 0; status == TG_OK && slot < TG__COUNT(slots); slot++) {
+    for (size_t slot = 0; status == TG_OK && slot < TG_COUNT(slots); slot++) {
         for (size_t i = 0; i < l->count; i++) {
             const tg__lowrank_matrix *a = &l->matrix[i];
             const size_t side = slots[slot].data_p == &l->left ? a->rows : a->cols;
@@ -116,13 +117,13 @@ tg_status tg__lowrank_init(tg__lowrank *l, const tg__method_setup *setup, size_t
         longest = TG__MAX(longest, l->matrix[i].cols);
     l->nrows = cut_all(l, false, NULL);
     l->ncols = cut_all(l, true, NULL);
-    TG_TRY(tg__alloc(l->nrows, sizeof *l->rows, &l->rows));
-    TG_TRY(tg__alloc(l->ncols, sizeof *l->cols, &l->cols));
+    TG_TRY(tg_alloc(l->nrows, sizeof *l->rows, &l->rows));
+    TG_TRY(tg_alloc(l->ncols, sizeof *l->cols, &l->cols));
     (void)cut_all(l, false, l->rows);
     (void)cut_all(l, true, l->cols);
-    TG_TRY(tg__alloc(l->nright, sizeof *l->start, &l->start));
-    TG_TRY(tg__alloc(l->nright, sizeof *l->before, &l->before));
-    return tg__alloc(longest, sizeof *l->row, &l->row);
+    TG_TRY(tg_alloc(l->nright, sizeof *l->start, &l->start));
+    TG_TRY(tg_alloc(l->nright, sizeof *l->before, &l->before));
+    return tg_alloc(longest, sizeof *l->row, &l->row);
 }
 
 void tg__lowrank_fini(tg__lowrank *l)

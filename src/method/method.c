@@ -4,6 +4,7 @@
 #include "base/spec_value.h"
 #include "kernel/parallel.h"
 #include "method/two_level.h"
+#include "telegrad/spec.h"
 
 #include <float.h>
 #include <math.h>
@@ -28,20 +29,20 @@ static const tg_entry *const entries[] = {
 
 const tg__method_def *const *tg__methods(size_t *count_p)
 {
-    *count_p = TG__COUNT(methods);
+    *count_p = TG_COUNT(methods);
     return methods;
 }
 
 const tg_entry *const *tg__method_entries(size_t *count_p)
 {
-    *count_p = TG__COUNT(entries);
+    *count_p = TG_COUNT(entries);
     return entries;
 }
 
 const tg_rate_hint *tg__method_rate(const char *spec)
 {
     const size_t len = spec == NULL ? 0 : strcspn(spec, ":");
-    for (size_t i = 0; len > 0 && i < TG__COUNT(methods); i++)
+    for (size_t i = 0; len > 0 && i < TG_COUNT(methods); i++)
         if (strlen(entries[i]->name) == len && memcmp(entries[i]->name, spec, len) == 0)
             return methods[i]->rate;
     return NULL;
@@ -65,7 +66,7 @@ bool tg__method_is_auto(const tg_spec *spec)
 tg_status tg__method_parse(const char *text, tg_spec **spec_p, const tg__method_def **def_p)
 {
     tg_spec *spec;
-    TG_TRY(tg_spec_parse("method", entries, TG__COUNT(entries), text, &spec));
+    TG_TRY(tg_spec_parse("method", entries, TG_COUNT(entries), text, &spec));
     if (!tg_spec_given(spec, "exchange")) {
         const tg_status status = tg__spec_set(spec, "exchange", tg__method_default_exchange(spec));
         if (status != TG_OK) {
@@ -74,7 +75,7 @@ tg_status tg__method_parse(const char *text, tg_spec **spec_p, const tg__method_
         }
     }
     *spec_p = spec;
-    for (size_t i = 0; i < TG__COUNT(methods); i++)
+    for (size_t i = 0; i < TG_COUNT(methods); i++)
         if (tg_spec_entry(spec) == entries[i])
             *def_p = methods[i];
     return TG_OK;
@@ -136,7 +137,7 @@ static tg_status make_feedback(tg__method *m)
         return TG_OK;
     if (tg_spec_has(m->spec, "feedback"))
         name = tg_spec_word(m->spec, "feedback");
-    TG_TRY(tg__alloc(1, sizeof *m->feedback, &m->feedback));
+    TG_TRY(tg_alloc(1, sizeof *m->feedback, &m->feedback));
     m->feedback->ops = tg__feedback_find(name);
     if (m->feedback->ops == NULL)
         return tg_fail(TG_E_SPEC, "unknown feedback \"%s\"", name);
@@ -167,7 +168,7 @@ static tg_status make_feedback(tg__method *m)
 static tg_status copy_array(const void *src, size_t count, size_t size, void *ptr_p)
 {
     void *copy;
-    TG_TRY(tg__alloc(count, size, &copy));
+    TG_TRY(tg_alloc(count, size, &copy));
     memcpy(copy, src, count * size);
     *(void **)ptr_p = copy;
     return TG_OK;
@@ -205,7 +206,7 @@ static tg_status create(tg__method *m, const char *text, const tg__method_setup 
 tg_status tg__method_create(const char *text, const tg__method_setup *setup, tg__method **m_p)
 {
     tg__method *m;
-    TG_TRY(tg__alloc(1, sizeof *m, &m));
+    TG_TRY(tg_alloc(1, sizeof *m, &m));
     tg_status status = create(m, text, setup);
     if (status != TG_OK) {
         tg__method_destroy(m);

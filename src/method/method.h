@@ -10,6 +10,7 @@
 #include "telegrad/registry.h"
 #include "schedule/schedule.h"
 #include "state/state.h"
+#include "telegrad/spec.h"
 
 /* What a method is made for: one bucket of one rank. */
 typedef struct tg__method_setup {

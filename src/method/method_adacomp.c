@@ -1,8 +1,9 @@
 /* AdaComp: G = r + g; send, as the tensor's mean magnitude with their sign, the elements with
  * |G + g| >= max |G| of their bin; r = G - sent. */
-#include "codec/level_frame.h"
+#include "codec/sparse/level_frame.h"
 #include "method/default_program.h"
 #include "method/method_keys.h"
+#include "telegrad/spec.h"
 
 static const tg_key keys[] = {
     TG__KEY_BIN, TG__KEY_INDEX, TG__KEY_RESCALE("no"), TG__KEY_EXCHANGE_CODED, {.name = NULL},

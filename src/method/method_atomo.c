@@ -1,6 +1,7 @@
 /* ATOMO: of each matrix about `rank` singular vectors, drawn at random, scaled to be unbiased. */
 #include "method/default_program.h"
 #include "method/method_keys.h"
+#include "telegrad/spec.h"
 
 static const tg_key keys[] = {
     {.name = "rank",

@@ -2,9 +2,10 @@
  * decays, and a mean of what was cut to the median of norms. Only by an all-gather: what is clipped
  * are whole tensors of single ranks, and sums must not be selected from again, because blocks go
  * over the cuts of other exchanges. */
-#include "codec/block_grid.h"
+#include "codec/block/block_grid.h"
 #include "method/default_program.h"
 #include "method/method_keys.h"
+#include "telegrad/spec.h"
 
 static const tg_key keys[] = {
     {.name = "keep",

@@ -3,6 +3,7 @@
  * r = (1 - beta) r + beta (r + g - sent). */
 #include "method/method_keys.h"
 #include "method/shared_support_program.h"
+#include "telegrad/spec.h"
 
 static const tg_key keys[] = {
     TG__KEY_DENSITY("0.01"),

@@ -2,6 +2,7 @@
  * largest over all ranks, summed densely. */
 #include "method/csc_program.h"
 #include "method/method_keys.h"
+#include "telegrad/spec.h"
 
 static const tg_key keys[] = {
     {.name = "chunk",

@@ -4,10 +4,11 @@
  * With rescale=yes, the default, eta times the residual is what DeMo accumulates:
  * delta = decay * delta + eta * g. The residual here is delta / eta; when eta changes it is
  * rescaled. Only by an all-gather, since blocks belong to whole tensors. */
-#include "codec/block_grid.h"
+#include "codec/block/block_grid.h"
 #include "exchange/combine_dct.h"
 #include "method/default_program.h"
 #include "method/method_keys.h"
+#include "telegrad/spec.h"
 
 static const tg_key keys[] = {
     {.name = "keep",

@@ -1,6 +1,7 @@
 /* Synchronous SGD: the exact mean of the gradients. */
 #include "method/default_program.h"
 #include "method/method_keys.h"
+#include "telegrad/spec.h"
 
 static const tg_key keys[] = {
     {.name = "exchange",

@@ -1,6 +1,7 @@
 /* Deep Gradient Compression: u = m*u + g; v += u; send the k largest |v|; v[sent] = u[sent] = 0. */
 #include "method/default_program.h"
 #include "method/method_keys.h"
+#include "telegrad/spec.h"
 
 static const tg_key keys[] = {
     TG__KEY_DENSITY("0.001"),

@@ -6,6 +6,7 @@
  * to rounding. rescale=no leaves r as it is. */
 #include "method/default_program.h"
 #include "method/method_keys.h"
+#include "telegrad/spec.h"
 
 static const tg_key keys[] = {
     {.name = "scale",

@@ -1,6 +1,7 @@
 /* Half the bytes: every element as IEEE binary16, sums in f32. */
 #include "method/default_program.h"
 #include "method/method_keys.h"
+#include "telegrad/spec.h"
 
 static const tg_key keys[] = {
     TG__KEY_FEEDBACK_OF_ROUNDING,

@@ -1,6 +1,7 @@
 /* A quarter of the bytes: every element as an 8-bit integer with a scale for 512, sums in f32. */
 #include "method/default_program.h"
 #include "method/method_keys.h"
+#include "telegrad/spec.h"
 
 static const tg_key keys[] = {
     TG__KEY_FEEDBACK_OF_ROUNDING,

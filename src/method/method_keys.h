@@ -2,6 +2,8 @@
 #ifndef TG_METHOD_KEYS_H
 #define TG_METHOD_KEYS_H
 
+#include "telegrad/spec.h"
+
 /* Parts of the help of every key `exchange`. */
 #define TG__EXCHANGE_AUTO "auto: what is predicted to be fastest on the network as measured; "
 #define TG__EXCHANGE_NONE "none: no exchange, ranks drift apart"

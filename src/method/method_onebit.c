@@ -3,6 +3,7 @@
  * ways. */
 #include "method/default_program.h"
 #include "method/method_keys.h"
+#include "telegrad/spec.h"
 
 static const tg_key keys[] = {
     {.name = "threshold",

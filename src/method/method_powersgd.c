@@ -2,6 +2,7 @@
  * iteration. */
 #include "method/method_keys.h"
 #include "method/powersgd_program.h"
+#include "telegrad/spec.h"
 
 static const tg_key keys[] = {
     {.name = "rank",

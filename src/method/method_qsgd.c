@@ -1,8 +1,9 @@
 /* QSGD: a few levels of each bucket's norm, rounded at random without bias, so that no memory of
  * the error is needed; summed in f32. */
-#include "codec/codec_qsgd.h"
+#include "codec/quant/codec_qsgd.h"
 #include "method/default_program.h"
 #include "method/method_keys.h"
+#include "telegrad/spec.h"
 
 static const tg_key keys[] = {
     TG__QSGD_KEYS,  TG__KEY_FEEDBACK_OF_ROUNDING, TG__KEY_RESCALE("no"), TG__KEY_EXCHANGE_ROUNDED,

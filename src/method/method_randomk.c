@@ -2,6 +2,7 @@
  * or without feedback the sum is scaled by n/k. */
 #include "method/method_keys.h"
 #include "method/shared_support_program.h"
+#include "telegrad/spec.h"
 
 static const tg_key keys[] = {
     TG__KEY_DENSITY("0.01"),

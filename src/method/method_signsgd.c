@@ -2,6 +2,7 @@
  * that most ranks have, 0 where they are equally many. */
 #include "method/default_program.h"
 #include "method/method_keys.h"
+#include "telegrad/spec.h"
 
 static const tg_key keys[] = {
     TG__KEY_EXCHANGE_CODED,

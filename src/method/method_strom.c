@@ -1,8 +1,9 @@
 /* Strom's method: r += g; send sign(r) * threshold where |r| >= threshold; r -= sent. As an element
  * sends no more than the threshold in a step, r grows without bound where |g| stays above it. */
-#include "codec/threshold_auto.h"
+#include "codec/quant/threshold_auto.h"
 #include "method/default_program.h"
 #include "method/method_keys.h"
+#include "telegrad/spec.h"
 
 static const tg_key keys[] = {
     TG__KEY_THRESHOLD("auto"), TG__KEY_START,          TG__KEY_TARGET, TG__KEY_INDEX,

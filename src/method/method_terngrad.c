@@ -1,5 +1,5 @@
 /* TernGrad: -s, 0 or s with the right mean, where s is agreed on among the ranks. */
-#include "codec/codec_terngrad.h"
+#include "codec/quant/codec_terngrad.h"
 #include "method/method_keys.h"
 #include "method/shared_scale_program.h"
 

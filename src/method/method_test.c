@@ -7,6 +7,7 @@
 
 #include "base/mem.h"
 #include "method/method.h"
+#include "telegrad/random.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -105,7 +106,7 @@ static void test_sums(void **state)
                                         "qsgd:bits=3,norm=l2,feedback=residual,exchange=direct",
                                         "qsgd:bits=8,coding=elias,norm=l2,feedback=residual",
                                         "bf16:feedback=residual"};
-    for (size_t c = 0; c < TG__COUNT(lossy); c++) {
+    for (size_t c = 0; c < TG_COUNT(lossy); c++) {
         start(lossy[c]);
         for (uint64_t t = 0; t < STEPS; t++) {
             tg__task task;
@@ -129,7 +130,7 @@ static void test_rounded_sums(void **state)
 {
     (void)state;
     static const char *const values[] = {"int8", "4bit", "2bit", "1bit"};
-    for (size_t c = 0; c < TG__COUNT(values); c++) {
+    for (size_t c = 0; c < TG_COUNT(values); c++) {
         char text[64];
         snprintf(text, sizeof text, "topk:density=0.1,values=%s,scope=%s", values[c],
                  c % 2 ? "tensor" : "bucket");
@@ -253,7 +254,7 @@ static void test_refusals(void **state)
     };
     memset(&f, 0, sizeof f);
     assert_int_equal(tg__state_create(&f.state), TG_OK);
-    for (size_t c = 0; c < TG__COUNT(cases); c++) {
+    for (size_t c = 0; c < TG_COUNT(cases); c++) {
         assert_int_equal(make(cases[c].text, cases[c].momentum), TG_E_SPEC);
         if (strstr(tg_error(), cases[c].say) == NULL)
             fail_msg("%s says \"%s\" without \"%s\"", cases[c].text, tg_error(), cases[c].say);

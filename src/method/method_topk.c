@@ -1,6 +1,7 @@
 /* Gradient dropping: send the k largest |g + r|, keep the rest in r. */
 #include "method/default_program.h"
 #include "method/method_keys.h"
+#include "telegrad/spec.h"
 
 static const tg_key keys[] = {
     TG__KEY_DENSITY("0.01"),

@@ -3,6 +3,7 @@
 #define TG_ORTHONORMALIZE_H
 
 #include "telegrad/base.h"
+#include "telegrad/random.h"
 
 /* Each column of a (count columns of n, one after the other) is made orthogonal to those before it
  * and of length 1, one after the other. A column whose norm falls below TG__DEPENDENT of what it

@@ -3,6 +3,7 @@
 #include "kernel/parallel.h"
 #include "method/lowrank.h"
 #include "method/rehearsal.h"
+#include "telegrad/spec.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -48,7 +49,7 @@ static tg_status make_exchange(tg__method *m, size_t n, tg__exchange **x_p)
 static tg_status make_lane(tg__method *m, lane *l)
 {
     const program *p = m->impl;
-    TG_TRY(tg__alloc(m->n, sizeof *l->aggregate, &l->aggregate));
+    TG_TRY(tg_alloc(m->n, sizeof *l->aggregate, &l->aggregate));
     return p->low.count == 0 || m->setup.may_bypass || p->start > 0
                ? make_exchange(m, m->n, &l->dense)
                : TG_OK;
@@ -58,7 +59,7 @@ static tg_status init(tg__method *m)
 {
     program *p;
     const tg__method_setup *s = &m->setup;
-    TG_TRY(tg__alloc(1, sizeof *p, &p));
+    TG_TRY(tg_alloc(1, sizeof *p, &p));
     m->impl = p;
     TG_TRY(tg_codec_create("f32", &p->f32));
     p->f32->pool = s->pool;
@@ -70,12 +71,12 @@ static tg_status init(tg__method *m)
     p->nfirst = m->n + p->low.nleft;
     for (size_t i = 0; i < p->low.count; i++)
         p->nfirst -= p->low.matrix[i].rows * p->low.matrix[i].cols;
-    TG_TRY(tg__alloc(s->lanes, sizeof *p->lanes, &p->lanes));
+    TG_TRY(tg_alloc(s->lanes, sizeof *p->lanes, &p->lanes));
     for (size_t i = 0; i < s->lanes; i++)
         TG_TRY(make_lane(m, &p->lanes[i]));
     if (p->low.count == 0)
         return TG_OK;
-    TG_TRY(tg__alloc(p->nfirst, sizeof *p->mixed, &p->mixed));
+    TG_TRY(tg_alloc(p->nfirst, sizeof *p->mixed, &p->mixed));
     TG_TRY(make_exchange(m, p->nfirst, &p->first));
     return make_exchange(m, p->low.nright, &p->second);
 }

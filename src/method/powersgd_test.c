@@ -9,6 +9,7 @@
 #include <golden/golden_powersgd.h> /* tests/golden */
 #include "method/lowrank.h"
 #include "state/slots.h"
+#include "telegrad/random.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -285,7 +286,7 @@ static void ranks_are_as_one_on_the_mean(void **state)
                                         "powersgd:rank=2,warm=no,exchange=ring",
                                         "powersgd:rank=4,exchange=allgather"};
     static const size_t of[] = {1, 3, 2, 4};
-    for (size_t c = 0; c < TG__COUNT(texts); c++)
+    for (size_t c = 0; c < TG_COUNT(texts); c++)
         for (int size = 2; size <= MAX_RANKS; size++) {
             world w = open_world(texts[c], size, NULL), alone = open_world(texts[c], 1, NULL);
             for (uint64_t t = 0; t < 5; t++) {
@@ -356,7 +357,7 @@ static void rank_one_is_reproduced(void **state)
     (void)state;
     static const char *const texts[] = {"powersgd:rank=1", "powersgd:rank=4",
                                         "powersgd:rank=2,warm=no"};
-    for (size_t c = 0; c < TG__COUNT(texts); c++) {
+    for (size_t c = 0; c < TG_COUNT(texts); c++) {
         world w = open_world(texts[c], 3, NULL);
         for (uint64_t t = 0; t < 4; t++) {
             for (int r = 0; r < 3; r++)
@@ -398,7 +399,7 @@ static void scale_does_not_matter(void **state)
     (void)state;
     world w = open_world("powersgd:rank=3", 2, NULL);
     static const int exponents[] = {-80, 60};
-    for (size_t c = 0; c < TG__COUNT(exponents); c++) {
+    for (size_t c = 0; c < TG_COUNT(exponents); c++) {
         world scaled = open_world("powersgd:rank=3", 2, NULL);
         close_world(&w);
         w = open_world("powersgd:rank=3", 2, NULL);
@@ -461,7 +462,7 @@ static void threads_and_exchanges_agree(void **state)
     static float want[N];
     static const char *const texts[] = {"powersgd:rank=2", "powersgd:rank=2,exchange=allgather"};
     for (unsigned threads = 1; threads <= 4; threads++)
-        for (size_t c = 0; c < TG__COUNT(texts); c++) {
+        for (size_t c = 0; c < TG_COUNT(texts); c++) {
             tg__pool *pool;
             assert_int_equal(tg__pool_create(threads, &pool), TG_OK);
             world w = open_world(texts[c], 3, pool);
@@ -483,9 +484,9 @@ static void threads_and_exchanges_agree(void **state)
 static uint64_t hash_state(const world *w, int r)
 {
     const tg__state *s = w->ranks[r].state;
-    uint64_t hash = TG__HASH_START;
+    uint64_t hash = TG_HASH_START;
     for (size_t i = 0; i < s->count; i++)
-        hash = tg__hash(hash, s->slot[i].data, s->slot[i].len);
+        hash = tg_hash(hash, s->slot[i].data, s->slot[i].len);
     return hash;
 }
 
@@ -528,7 +529,7 @@ static void a_dropped_step_is_taken_back(void **state)
         draw_all(&w, t, 1);
         float basis[2 * (75 + 12 + 40)];
         const float *now = slot(&w, 0, "basis", &n);
-        assert_int_equal(n, TG__COUNT(basis));
+        assert_int_equal(n, TG_COUNT(basis));
         memcpy(basis, now, sizeof basis);
         for (int r = 0; r < 3; r++)
             residual(&w, r, 2, e[r]);
@@ -590,7 +591,7 @@ static void golden_run(void **state)
 {
     (void)state;
     static float g[4096], want[4096];
-    for (size_t c = 0; c < TG__COUNT(golden_powersgd); c++) {
+    for (size_t c = 0; c < TG_COUNT(golden_powersgd); c++) {
         const struct golden_powersgd *v = &golden_powersgd[c];
         const size_t len[] = {v->rows * v->cols, v->rows}, side[] = {v->rows, v->rows},
                      other[] = {v->cols, 1};

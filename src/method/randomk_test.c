@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "method/method.h"
 #include "method/support.h"
+#include "telegrad/random.h"
 
 #include <math.h>
 #include <string.h>
@@ -21,7 +22,7 @@ static void draws_are_choices(void **state)
 {
     (void)state;
     static const size_t ns[] = {1, 2, 63, 64, 65, 1000, 65536};
-    for (size_t i = 0; i < TG__COUNT(ns); i++)
+    for (size_t i = 0; i < TG_COUNT(ns); i++)
         for (size_t part = 0; part <= 8; part++) {
             size_t n = ns[i], k = n * part / 8;
             tg_rng_key key = {.seed = 1, .purpose = TG_PURPOSE_TEST, .step = part};
@@ -40,7 +41,7 @@ static void draws_are_uniform(void **state)
     (void)state;
     static const size_t ks[] = {1, 16, 79, 81, 150};
     static uint32_t hits[N], pairs[N];
-    for (size_t c = 0; c < TG__COUNT(ks); c++) {
+    for (size_t c = 0; c < TG_COUNT(ks); c++) {
         const double k = (double)ks[c], p = k / N, q = p * (k - 1) / (N - 1);
         memset(hits, 0, sizeof hits);
         memset(pairs, 0, sizeof pairs);
@@ -179,7 +180,7 @@ static void undone(void **state)
     (void)state;
     static const char *const specs[] = {"randomk:density=0.1",
                                         "randomk:density=0.1,values=fp16,exchange=allgather"};
-    for (size_t s = 0; s < TG__COUNT(specs); s++) {
+    for (size_t s = 0; s < TG_COUNT(specs); s++) {
         one o;
         tg__task task;
         float p[N];

@@ -1,5 +1,7 @@
 #include "method/rehearsal.h"
 #include "base/mem.h"
+#include "telegrad/random.h"
+#include "telegrad/spec.h"
 
 #include <stdlib.h>
 
@@ -50,7 +52,7 @@ tg_status tg__sample_create(const tg__method_setup *whole, size_t most, tg__samp
     const size_t count = whole->count;
     size_t n = 0, all = 0, taken = 0;
     size_t *len, *rows, *cols;
-    TG_TRY(tg__alloc(3 * count, sizeof *len, &len));
+    TG_TRY(tg_alloc(3 * count, sizeof *len, &len));
     rows = len + count;
     cols = rows + count;
     for (size_t i = 0; i < count; i++) {
@@ -90,7 +92,7 @@ tg_status tg__rehearsal_gradient(uint64_t seed, size_t n, float **g_p)
 {
     const tg_rng_key key = {.seed = seed, .purpose = TG_PURPOSE_TEST};
     float *g;
-    TG_TRY(tg__alloc(n, sizeof *g, &g));
+    TG_TRY(tg_alloc(n, sizeof *g, &g));
     for (size_t i = 0; i < n; i++)
         g[i] = (float)tg_rng_normal(&key, i);
     *g_p = g;

@@ -1,8 +1,10 @@
 #include "method/shared_scale_program.h"
 #include "base/mem.h"
-#include "codec/codec_terngrad.h"
+#include "codec/quant/codec_terngrad.h"
 #include "kernel/kernel.h"
 #include "method/default_program.h"
+#include "telegrad/random.h"
+#include "telegrad/spec.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -30,7 +32,7 @@ static tg_status make_lane(tg__method *m, program *p, lane *l)
     const tg__exchange_ops *scales = alone ? coded : tg__exchange_find("allgather");
     const tg__exchange_ops *dense = alone ? coded : tg__exchange_find("direct");
     const tg__method_setup *s = &m->setup;
-    TG_TRY(tg__alloc(m->n, sizeof(float), &l->aggregate));
+    TG_TRY(tg_alloc(m->n, sizeof(float), &l->aggregate));
     TG_TRY(
         tg__exchange_create(coded, s->rank, s->size, m->n, p->codec, &tg__combine_mean, &l->coded));
     l->coded->pool = s->pool;
@@ -41,8 +43,8 @@ static tg_status make_lane(tg__method *m, program *p, lane *l)
     }
     if (!p->shared)
         return TG_OK;
-    TG_TRY(tg__alloc(m->n, sizeof(float), &l->clipped));
-    TG_TRY(tg__alloc(s->count, sizeof(float), &l->scale));
+    TG_TRY(tg_alloc(m->n, sizeof(float), &l->clipped));
+    TG_TRY(tg_alloc(s->count, sizeof(float), &l->scale));
     return tg__exchange_create(scales, s->rank, s->size, s->count, p->f32, &tg__combine_max,
                                &l->scales);
 }
@@ -51,7 +53,7 @@ static tg_status shared_init(tg__method *m)
 {
     program *p;
     const tg__method_setup *s = &m->setup;
-    TG_TRY(tg__alloc(1, sizeof *p, &p));
+    TG_TRY(tg_alloc(1, sizeof *p, &p));
     m->impl = p;
     TG_TRY(tg__make_codec(m, m->def->codec, &p->codec));
     TG_TRY(tg_codec_create("f32", &p->f32));
@@ -59,7 +61,7 @@ static tg_status shared_init(tg__method *m)
     p->clip = tg_spec_real(m->spec, "clip");
     p->shared = strcmp(tg_spec_word(m->spec, "scaler"), "shared") == 0;
     TG_TRY(tg__make_segments(s, &p->segments));
-    TG_TRY(tg__alloc(s->lanes, sizeof *p->lanes, &p->lanes));
+    TG_TRY(tg_alloc(s->lanes, sizeof *p->lanes, &p->lanes));
     for (size_t i = 0; i < s->lanes; i++)
         TG_TRY(make_lane(m, p, &p->lanes[i]));
     return TG_OK;

@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include "method_ranks.h"
+#include "telegrad/random.h"
 
 enum { P = 3, N = RANKS_N, FIRST = RANKS_FIRST };
 
@@ -30,7 +31,7 @@ static void ternary_gradients_are_exact(void **state)
     (void)state;
     static const char *const texts[] = {"terngrad:clip=0", "terngrad:clip=0,exchange=direct",
                                         "terngrad:clip=0,scaler=local"};
-    for (size_t c = 0; c < TG__COUNT(texts); c++) {
+    for (size_t c = 0; c < TG_COUNT(texts); c++) {
         ranks_start(texts[c], P);
         for (uint64_t t = 0; t < 5; t++) {
             for (int r = 0; r < P; r++)
@@ -81,7 +82,7 @@ static void the_mean_is_right(void **state)
     (void)state;
     enum { STEPS = 400 };
     static const char *const texts[] = {"terngrad", "terngrad:scaler=local,exchange=direct"};
-    for (size_t c = 0; c < TG__COUNT(texts); c++) {
+    for (size_t c = 0; c < TG_COUNT(texts); c++) {
         static double sum[N];
         double z = 0;
         ranks_start(texts[c], P);

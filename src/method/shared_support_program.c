@@ -10,9 +10,11 @@
  * k changes with the warm-up: an exchange is made anew then. */
 #include "method/shared_support_program.h"
 #include "base/mem.h"
-#include "codec/topk_select.h"
+#include "codec/sparse/topk_select.h"
 #include "kernel/kernel.h"
 #include "method/support.h"
+#include "telegrad/random.h"
+#include "telegrad/spec.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -62,9 +64,9 @@ static tg_status size_lane(tg__method *m, lane *l, size_t k)
     l->idx = NULL;
     l->val = l->sent = NULL;
     l->k = k;
-    TG_TRY(tg__alloc(k, sizeof *l->idx, &l->idx));
-    TG_TRY(tg__alloc(k, sizeof *l->val, &l->val));
-    TG_TRY(tg__alloc(k, sizeof *l->sent, &l->sent));
+    TG_TRY(tg_alloc(k, sizeof *l->idx, &l->idx));
+    TG_TRY(tg_alloc(k, sizeof *l->val, &l->val));
+    TG_TRY(tg_alloc(k, sizeof *l->sent, &l->sent));
     TG_TRY(tg__exchange_create(tg__method_exchange(m), m->setup.rank, m->setup.size, k, p->codec,
                                &tg__combine_mean, &l->coded));
     l->coded->pool = m->setup.pool;
@@ -78,7 +80,7 @@ static tg_status make_lane(tg__method *m, lane *l)
     const char *choice = apart                                  ? "none"
                          : m->setup.size <= CHOICE_DIRECT_RANKS ? "allgather"
                                                                 : "reducescatter";
-    TG_TRY(tg__alloc(m->n, sizeof *l->aggregate, &l->aggregate));
+    TG_TRY(tg_alloc(m->n, sizeof *l->aggregate, &l->aggregate));
     TG_TRY(size_lane(m, l, count_at(m, 0)));
     if (p->indices != NULL) {
         TG_TRY(tg__exchange_create(tg__exchange_find(choice), m->setup.rank, m->setup.size, m->n,
@@ -100,8 +102,8 @@ static tg_status init_lanes(tg__method *m)
     TG_TRY(tg_codec_create("f32", &p->f32));
     TG_TRY(tg__density_init(&p->density, tg_spec_real(m->spec, "density"),
                             tg_spec_duration(m->spec, "warmup"), tg__method_epochs(&m->setup)));
-    TG_TRY(tg__alloc(TG__SUPPORT_WORDS(m->n), sizeof *p->bits, &p->bits));
-    TG_TRY(tg__alloc(m->setup.lanes, sizeof *p->lanes, &p->lanes));
+    TG_TRY(tg_alloc(TG__SUPPORT_WORDS(m->n), sizeof *p->bits, &p->bits));
+    TG_TRY(tg_alloc(m->setup.lanes, sizeof *p->lanes, &p->lanes));
     for (size_t i = 0; i < m->setup.lanes; i++)
         TG_TRY(make_lane(m, &p->lanes[i]));
     return TG_OK;
@@ -110,7 +112,7 @@ static tg_status init_lanes(tg__method *m)
 static tg_status random_init(tg__method *m)
 {
     program *p;
-    TG_TRY(tg__alloc(1, sizeof *p, &p));
+    TG_TRY(tg_alloc(1, sizeof *p, &p));
     m->impl = p;
     return init_lanes(m);
 }
@@ -118,12 +120,12 @@ static tg_status random_init(tg__method *m)
 static tg_status leader_init(tg__method *m)
 {
     program *p;
-    TG_TRY(tg__alloc(1, sizeof *p, &p));
+    TG_TRY(tg_alloc(1, sizeof *p, &p));
     m->impl = p;
     TG_TRY(tg_codec_create("topk:values=1bit", &p->indices));
     p->indices->pool = m->setup.pool;
     if (tg__feedback_filters(m->feedback))
-        TG_TRY(tg__alloc(m->n, sizeof *p->filtered, &p->filtered));
+        TG_TRY(tg_alloc(m->n, sizeof *p->filtered, &p->filtered));
     return init_lanes(m);
 }
 

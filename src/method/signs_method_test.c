@@ -10,6 +10,7 @@
 #include "exchange/message.h"
 #include "method/method.h"
 #include "state/slots.h"
+#include "telegrad/random.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -80,7 +81,7 @@ static void signum_is_the_sign_of_the_average(void **state)
     (void)state;
     static const double betas[] = {0.9, 0.5, 0};
     static float average[N];
-    for (size_t b = 0; b < TG__COUNT(betas); b++) {
+    for (size_t b = 0; b < TG_COUNT(betas); b++) {
         char text[64];
         snprintf(text, sizeof text, "signum:beta=%g", betas[b]);
         start(text);
@@ -164,7 +165,7 @@ static void rates_change_the_units(void **state)
     static const char *const methods[] = {"1bit:rescale=yes", "2bit:rescale=yes",
                                           "topk:density=0.1,rescale=yes", "1bit", "2bit"};
     static double owed[N];
-    for (size_t k = 0; k < TG__COUNT(methods); k++) {
+    for (size_t k = 0; k < TG_COUNT(methods); k++) {
         start(methods[k]);
         bool rescales = strstr(methods[k], "yes") != NULL;
         memset(owed, 0, sizeof owed);
@@ -191,7 +192,7 @@ static void sums_to_rounding(void **state)
     static const char *const methods[] = {"1bit", "1bit:threshold=mean", "efsign",
                                           "efsign:scale=tensor"};
     static double sum[N];
-    for (size_t k = 0; k < TG__COUNT(methods); k++) {
+    for (size_t k = 0; k < TG_COUNT(methods); k++) {
         start(methods[k]);
         memset(sum, 0, sizeof sum);
         for (uint64_t t = 0; t < STEPS; t++) {
@@ -215,7 +216,7 @@ static void sums_on_dyadic_data(void **state)
     static const size_t len[] = {M}, cols[] = {1};
     static const char *const names[] = {"v"};
     static float sum[M];
-    for (size_t k = 0; k < TG__COUNT(methods); k++) {
+    for (size_t k = 0; k < TG_COUNT(methods); k++) {
         assert_int_equal(tg__state_create(&slots), TG_OK);
         tg__method_setup setup = {.size = 1,
                                   .steps_per_epoch = 1,
@@ -297,7 +298,7 @@ static void deliver(tg__exchange *x[P])
     for (bool moved = true; moved;) {
         moved = false;
         for (int r = 0; r < P; r++) {
-            size_t more = x[r]->ops->wants(x[r], open + count, TG__COUNT(open) - count);
+            size_t more = x[r]->ops->wants(x[r], open + count, TG_COUNT(open) - count);
             for (; more > 0; more--)
                 owner[count++] = r;
         }
@@ -367,7 +368,7 @@ static void two_ways_lose_nothing(void **state)
     static const char *const methods[] = {"1bit:twoway=yes", "1bit:twoway=yes,threshold=mean"};
     static double owed[N];
     static float before[P][N];
-    for (size_t k = 0; k < TG__COUNT(methods); k++) {
+    for (size_t k = 0; k < TG_COUNT(methods); k++) {
         tg__task task[P];
         start_ranks(methods[k]);
         memset(owed, 0, sizeof owed);

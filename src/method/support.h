@@ -3,6 +3,7 @@
 #define TG_METHOD_SUPPORT_H
 
 #include "telegrad/base.h"
+#include "telegrad/random.h"
 
 #define TG__SUPPORT_WORDS(n) (((n) + 63) / 64)
 

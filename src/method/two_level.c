@@ -2,6 +2,7 @@
 #include "exchange/sliced.h"
 #include "base/mem.h"
 #include "kernel/parallel.h"
+#include "telegrad/spec.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -228,7 +229,7 @@ static tg_status make_inner(tg__method *m, const char *text, two_level *v)
 static tg_status make_lane(tg__method *m, two_level *v, lane *l)
 {
     const tg__nodes *nodes = v->nodes;
-    TG_TRY(tg__alloc(m->n, sizeof *l->vector, &l->vector));
+    TG_TRY(tg_alloc(m->n, sizeof *l->vector, &l->vector));
     TG_TRY(tg__exchange_create(tg__exchange_find("reduce"), nodes->index, nodes->members, m->n,
                                v->f32, &tg__combine_mean, &l->up));
     TG_TRY(tg__exchange_create(tg__exchange_find("broadcast"), nodes->index, nodes->members, m->n,
@@ -259,7 +260,7 @@ tg_status tg__two_level_init(tg__method *m, const char *text)
     const tg__method_def *def = m->def;
     TG_TRY(refuse(m, def, nodes));
     two_level *v;
-    TG_TRY(tg__alloc(1, sizeof *v, &v));
+    TG_TRY(tg_alloc(1, sizeof *v, &v));
     v->nodes = nodes;
     v->def = *def;
     v->ops = (tg__program_ops){.rounds = def->program->rounds + 2,
@@ -284,7 +285,7 @@ tg_status tg__two_level_init(tg__method *m, const char *text)
     TG_TRY(tg_codec_create("f32", &v->f32));
     v->f32->pool = m->setup.pool;
     TG_TRY(nodes->index == 0 ? make_inner(m, text, v) : try_inner(m, text, v));
-    TG_TRY(tg__alloc(m->setup.lanes, sizeof *v->lanes, &v->lanes));
+    TG_TRY(tg_alloc(m->setup.lanes, sizeof *v->lanes, &v->lanes));
     for (size_t i = 0; i < m->setup.lanes; i++)
         TG_TRY(make_lane(m, v, &v->lanes[i]));
     return TG_OK;

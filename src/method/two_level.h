@@ -25,7 +25,7 @@
 #define TG_TWO_LEVEL_H
 
 #include "method/method.h"
-#include "method/nodes.h"
+#include "exchange/nodes.h"
 
 /* Make m (its spec and setup stand; setup.nodes is set) a method of two levels, whose def it
  * becomes. text: the method's, made anew for the leader; the others make it too, and drop it, so

@@ -3,7 +3,7 @@
  * Source: Seide et al. 2014, 1-bit stochastic gradient descent, Interspeech, sec. 3.2 */
 #include "method/twoway.h"
 #include "base/mem.h"
-#include "codec/strips.h"
+#include "codec/sign/strips.h"
 #include "kernel/parallel.h"
 #include <stdlib.h>
 #include <string.h>
@@ -54,7 +54,7 @@ static tg_status cut_segments(tg__twoway *t, const tg_segment *segments, size_t 
     size_t n = 0;
     for (tg__strips s = tg__strips_of(&ctx, &block, 2); tg__strips_next(&s, &strip);)
         n++;
-    TG_TRY(tg__alloc(n, sizeof *t->segments, &t->segments));
+    TG_TRY(tg_alloc(n, sizeof *t->segments, &t->segments));
     for (tg__strips s = tg__strips_of(&ctx, &block, 2); tg__strips_next(&s, &strip);) {
         bool vector = strip.rows == 1;
         t->segments[t->nsegments++] = (tg_segment){.begin = strip.lo - t->lo,
@@ -70,8 +70,8 @@ static tg_status make_slot(tg__twoway *t, const tg__method_setup *setup, const t
 {
     const char **name;
     size_t *len = NULL, *at = NULL, count = 0;
-    TG_TRY(tg__alloc(setup->count, sizeof *name, &name));
-    tg_status status = tg__alloc(2 * setup->count, sizeof *len, &len);
+    TG_TRY(tg_alloc(setup->count, sizeof *name, &name));
+    tg_status status = tg_alloc(2 * setup->count, sizeof *len, &len);
     if (status == TG_OK)
         at = len + setup->count;
     for (size_t i = 0; status == TG_OK && i < setup->count; i++) {
@@ -96,7 +96,7 @@ static tg_status make_slot(tg__twoway *t, const tg__method_setup *setup, const t
 static tg_status fill(tg__twoway *t, const tg__method_setup *setup, const tg_segment *segments)
 {
     TG_TRY(cut_segments(t, segments, setup->count));
-    TG_TRY(tg__alloc(t->n, sizeof *t->before, &t->before));
+    TG_TRY(tg_alloc(t->n, sizeof *t->before, &t->before));
     return make_slot(t, setup, segments);
 }
 
@@ -111,7 +111,7 @@ tg_status tg__twoway_create(const tg__method_setup *setup, const tg_segment *seg
                        "other: allowed: 1 in flight, or twoway=no",
                        lanes);
     tg__twoway *t;
-    TG_TRY(tg__alloc(1, sizeof *t, &t));
+    TG_TRY(tg_alloc(1, sizeof *t, &t));
     t->codec = codec;
     t->lo = own->lo;
     t->n = own->hi - own->lo;

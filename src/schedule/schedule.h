@@ -3,6 +3,7 @@
 #define TG_SCHEDULE_H
 
 #include "telegrad/base.h"
+#include "telegrad/spec.h"
 
 /* Epochs as steps see them: the position in epochs is (step - shift) / steps. shift is 0 unless the
  * run goes on from a checkpoint of another number of ranks, whose epochs had other steps. */

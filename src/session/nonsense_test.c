@@ -30,7 +30,7 @@ static void densities(void **state)
     tg_codec *c;
     const tg_array a = tg_array_f32(x, N);
     assert_int_equal(tg_codec_create("topk:density=0.5", &c), TG_OK);
-    for (size_t i = 0; i < TG__COUNT(bad); i++) {
+    for (size_t i = 0; i < TG_COUNT(bad); i++) {
         const tg_encode_context ctx = {.struct_size = sizeof ctx, .density = bad[i]};
         refused(tg_codec_encode(c, &ctx, &a, frame, sizeof frame, &len), "density");
     }
@@ -44,7 +44,7 @@ static void links_and_clocks(void **state)
     tg_link bad[] = {
         {.up_bps = (double)NAN}, {.down_bps = -1}, {.delay_ns = -1}, {.jitter_ns = INT64_MAX}};
     assert_int_equal(tg_transport_inproc(1, &t), TG_OK);
-    for (size_t i = 0; i < TG__COUNT(bad); i++) {
+    for (size_t i = 0; i < TG_COUNT(bad); i++) {
         refused(tg_transport_shaped(t, &bad[i], &shaped), "struct_size");
         bad[i].struct_size = sizeof bad[i];
         refused(tg_transport_shaped(t, &bad[i], &shaped), i < 2 ? "bps" : "_ns");
@@ -64,7 +64,7 @@ static void segments(void **state)
     tg_transport *t;
     tg_reducer *r;
     assert_int_equal(tg_transport_inproc(1, &t), TG_OK);
-    for (size_t i = 0; i < TG__COUNT(bad); i++) {
+    for (size_t i = 0; i < TG_COUNT(bad); i++) {
         const tg_reducer_config config = {
             .struct_size = sizeof config, .segments = &one, .nsegments = bad[i]};
         refused(tg_reducer_create("dense", t, N, &config, &r), "nsegments");

@@ -2,6 +2,7 @@
 #include "session/rules.h"
 #include "base/mem.h"
 #include "base/spec_value.h"
+#include "telegrad/spec.h"
 
 #include <fnmatch.h>
 #include <stdio.h>
@@ -63,7 +64,7 @@ static tg_status check_exchanges(const tg__rules *r)
 
 tg_status tg__rules_init(tg__rules *r, const char *const *text, size_t n, const char *method)
 {
-    TG_TRY(tg__alloc(n + 1, sizeof *r->rule, &r->rule));
+    TG_TRY(tg_alloc(n + 1, sizeof *r->rule, &r->rule));
     r->count = n + 1;
     for (size_t i = 0; i < n; i++)
         TG_TRY(read_rule(r, &r->rule[i], text == NULL ? NULL : text[i]));

@@ -4,6 +4,7 @@
 #define TG_SESSION_RULES_H
 
 #include "method/method.h"
+#include "telegrad/spec.h"
 
 typedef struct tg__rule {
     char *pattern; /* NULL: everything else */

@@ -3,7 +3,7 @@
 #include "session/session_impl.h"
 #include "base/mem.h"
 #include "method/auto_exchange.h"
-#include "method/network.h"
+#include "engine/network.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -117,7 +117,7 @@ tg_status tg__session_choose_exchanges(tg_session *s)
     uint8_t *number;
     if (!any_auto(s))
         return TG_OK;
-    TG_TRY(tg__alloc(s->nbuckets, 1, &number));
+    TG_TRY(tg_alloc(s->nbuckets, 1, &number));
     memset(number, TG__NO_CHOICE, s->nbuckets);
     const tg_status status = agree_on_choices(s, number);
     free(number);

@@ -1,6 +1,7 @@
 /* From tensors to buckets: who is exchanged with whom, by which method, with which memory. */
 #include "session/session_impl.h"
 #include "base/mem.h"
+#include "telegrad/spec.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -76,16 +77,16 @@ static tg_status make_buckets(tg_session *s)
     TG_TRY(check_layout(s));
     const char **name;
     size_t *rule = NULL;
-    TG_TRY(tg__alloc(s->ntrained, sizeof *name, &name));
+    TG_TRY(tg_alloc(s->ntrained, sizeof *name, &name));
     for (size_t i = 0; i < s->ntrained; i++)
         name[i] = trained(s, i)->name;
     tg_status status = tg__rules_all_used(&s->rules, name, s->ntrained);
     if (status == TG_OK)
-        status = tg__alloc(s->ntrained, sizeof *rule, &rule);
+        status = tg_alloc(s->ntrained, sizeof *rule, &rule);
     if (status == TG_OK)
-        status = tg__alloc(s->ntrained, sizeof *s->bucket, &s->bucket);
+        status = tg_alloc(s->ntrained, sizeof *s->bucket, &s->bucket);
     if (status == TG_OK)
-        status = tg__alloc(s->ntrained, sizeof *s->member, &s->member);
+        status = tg_alloc(s->ntrained, sizeof *s->member, &s->member);
     if (status == TG_OK) {
         for (size_t i = 0; i < s->ntrained; i++)
             rule[i] = s->rules.rule[tg__rules_find(&s->rules, name[i])].same;
@@ -109,7 +110,7 @@ static tg_status place_gradients(tg_session *s, bucket *b)
         adjacent = adjacent && t->grad == base + t->offset;
     }
     if (!adjacent)
-        TG_TRY(tg__alloc(b->n, sizeof(float), &b->staging));
+        TG_TRY(tg_alloc(b->n, sizeof(float), &b->staging));
     b->g = adjacent ? base : b->staging;
     b->missing = b->count;
     return TG_OK;
@@ -139,8 +140,8 @@ tg_status tg__session_with_setup(const tg_session *s, const bucket *b, uint32_t 
     setup.count = b->count;
     setup.momentum = tg__session_momentum(s);
     setup.nesterov = tg__session_nesterov(s);
-    TG_TRY(tg__alloc(b->count, sizeof *name, &name));
-    tg_status status = tg__alloc(4 * (size_t)b->count, sizeof *len, &len);
+    TG_TRY(tg_alloc(b->count, sizeof *name, &name));
+    tg_status status = tg_alloc(4 * (size_t)b->count, sizeof *len, &len);
     if (status == TG_OK) {
         size_t *rows = len + b->count, *cols = rows + b->count, *dims = cols + b->count;
         for (uint32_t i = 0; i < b->count; i++) {
@@ -196,8 +197,8 @@ static tg_status make_slots(tg_session *s)
 {
     const char **name;
     size_t *len = NULL;
-    TG_TRY(tg__alloc(s->ntrained, sizeof *name, &name));
-    tg_status status = tg__alloc(s->ntrained, sizeof *len, &len);
+    TG_TRY(tg_alloc(s->ntrained, sizeof *name, &name));
+    tg_status status = tg_alloc(s->ntrained, sizeof *len, &len);
     for (size_t r = 0; status == TG_OK && r < s->strategy->nslots; r++) {
         float *base;
         const tg__slot_request *q = &s->strategy->request[r];
@@ -227,7 +228,7 @@ static tg_status make_slots(tg_session *s)
 
 static tg_status list_trained(tg_session *s)
 {
-    TG_TRY(tg__alloc(s->ntensors, sizeof *s->trained, &s->trained));
+    TG_TRY(tg_alloc(s->ntensors, sizeof *s->trained, &s->trained));
     for (size_t i = 0; i < s->ntensors; i++)
         if (s->tensor[i].kind == TG_TENSOR_TRAINED) {
             s->tensor[i].trained = s->ntrained;
@@ -239,7 +240,7 @@ static tg_status list_trained(tg_session *s)
 static tg_status make_strategy(tg_session *s)
 {
     const tg_optimizer *most = s->plain; /* the one with the most slots that some tensor has */
-    TG_TRY(tg__alloc(s->ntrained, sizeof *s->wtensor, &s->wtensor));
+    TG_TRY(tg_alloc(s->ntrained, sizeof *s->wtensor, &s->wtensor));
     for (size_t i = 0; i < s->ntrained; i++) {
         const tensor *t = trained(s, i);
         const bucket *b = &s->bucket[t->bucket];
@@ -266,7 +267,7 @@ static tg_status make_strategy(tg_session *s)
     TG_TRY(tg__strategy_create(s->config.strategy, &setup, &s->strategy));
     s->lanes = s->strategy->in_flight;
     s->actions.cap = s->nbuckets * s->lanes;
-    TG_TRY(tg__alloc(s->actions.cap, sizeof *s->actions.item, &s->actions.item));
+    TG_TRY(tg_alloc(s->actions.cap, sizeof *s->actions.item, &s->actions.item));
     return make_slots(s);
 }
 
@@ -308,7 +309,7 @@ tg_status tg__session_build_methods(tg_session *s)
 {
     for (uint32_t b = 0; b < s->nbuckets; b++) {
         TG_TRY(make_method(s, b));
-        TG_TRY(tg__alloc(s->lanes, sizeof *s->bucket[b].lane, &s->bucket[b].lane));
+        TG_TRY(tg_alloc(s->lanes, sizeof *s->bucket[b].lane, &s->bucket[b].lane));
     }
     s->next_ready = s->nbuckets;
     s->unready = s->ntrained;

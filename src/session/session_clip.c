@@ -19,7 +19,7 @@ tg_status tg__session_clip_make(tg_session *s)
     for (size_t b = 0; b < s->nbuckets; b++)
         most = TG__MAX(most, s->bucket[b].n);
     s->clip_factor = 1;
-    return s->optimizer->clip > 0 ? tg__alloc(most, sizeof(float), &s->clipped) : TG_OK;
+    return s->optimizer->clip > 0 ? tg_alloc(most, sizeof(float), &s->clipped) : TG_OK;
 }
 
 const float *tg__session_aggregate(const tg_session *s, const lane_op *o)

@@ -106,7 +106,7 @@ static tg_status measure_method(const tg_session *s, const bucket *b, uint32_t i
                               .pool = s->pool};
     tg__method *m = NULL;
     float *sum;
-    TG_TRY(tg__alloc(b->n, sizeof *sum, &sum));
+    TG_TRY(tg_alloc(b->n, sizeof *sum, &sum));
     tg_status status = tg__state_create(&setup.state);
     if (status == TG_OK)
         status = tg__session_method(s, b, index, setup, &m);
@@ -144,8 +144,8 @@ static tg_status measure_apply(const tg_session *s, const bucket *b, const float
     const tg_optimizer *own = s->wtensor[b->member[0]].optimizer;
     const tg_optimizer *o = own == NULL ? s->optimizer : own;
     float *room, **slot = NULL;
-    TG_TRY(tg__alloc((1 + tg_optimizer_slots(o)) * b->n, sizeof *room, &room));
-    const tg_status status = tg__alloc(1 + tg_optimizer_slots(o), sizeof *slot, &slot);
+    TG_TRY(tg_alloc((1 + tg_optimizer_slots(o)) * b->n, sizeof *room, &room));
+    const tg_status status = tg_alloc(1 + tg_optimizer_slots(o), sizeof *slot, &slot);
     if (status == TG_OK)
         measure_update(s, o, g, b->n, room, slot, cost);
     free(slot);

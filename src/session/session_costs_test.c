@@ -28,7 +28,7 @@ typedef struct rank {
     const job *job;
     const tg_clock *clock;
     tg_transport *transport;
-    tg__clock_thread thread;
+    tg_clock_thread *thread;
     float w[N], g[N];
     tg_status status;
     char error[256];
@@ -116,28 +116,28 @@ static void run(const job *j, bool real, rank *r)
     tg_transport *transport[P];
     tg_clock *made = NULL;
     if (!real)
-        assert_int_equal(tg__virtual_create(5 * US, &made), TG_OK);
+        assert_int_equal(tg_clock_virtual_create(5 * US, &made), TG_OK);
     const tg_clock *clock = real ? tg_clock_monotonic() : made;
     assert_int_equal(tg_transport_inproc_clock(P, clock, transport), TG_OK);
-    assert_int_equal(tg__clock_enter(clock, 0), TG_OK);
+    assert_int_equal(tg_clock_enter(clock, 0), TG_OK);
     for (int i = 0; i < P; i++) {
         r[i] = (rank){.job = j, .clock = clock, .transport = transport[i]};
         if (i > 0)
-            assert_int_equal(tg__clock_thread_start(clock, 2 * (uint64_t)i, "rank", run_rank, &r[i],
-                                                    &r[i].thread),
+            assert_int_equal(tg_clock_thread_start(clock, 2 * (uint64_t)i, "rank", run_rank, &r[i],
+                                                   &r[i].thread),
                              TG_OK);
     }
     run_rank(&r[0]);
-    tg__clock_leave(clock);
+    tg_clock_leave(clock);
     for (int i = 1; i < P; i++)
-        tg__clock_thread_join(clock, &r[i].thread);
+        tg_clock_thread_join(clock, r[i].thread);
     for (int i = 0; i < P; i++) {
         if (r[i].status != TG_OK)
             fail_msg("rank %d: %s", i, r[i].error);
         assert_true(r[i].hash == r[0].hash);
         tg_transport_destroy(transport[i]);
     }
-    tg__virtual_destroy(made);
+    tg_clock_virtual_destroy(made);
 }
 
 static rank one[P], other[P];

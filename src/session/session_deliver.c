@@ -11,6 +11,8 @@
  * separable it is dropped alone, whatever the overlap, which ranks may differ in; but if it is the
  * bucket that closes the step, all are. */
 #include "session/session_impl.h"
+#include "telegrad/clock.h"
+#include "telegrad/trace.h"
 
 /* The undelivered exchange submitted first, of those due. */
 static lane_op *next_due(tg_session *s, uint64_t due, uint64_t from_order)

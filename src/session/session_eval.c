@@ -51,7 +51,7 @@ static tg_status average(tg_session *s)
     place from = {0}, to = {0};
     for (;;) {
         size_t n = 0;
-        for (float *x; n < TG__COUNT(chunk) && (x = next_averaged(s, &from)) != NULL; n++)
+        for (float *x; n < TG_COUNT(chunk) && (x = next_averaged(s, &from)) != NULL; n++)
             chunk[n] = weight == 0 ? 0 : weight * (double)*x;
         if (n == 0)
             return TG_OK;
@@ -73,7 +73,7 @@ tg_status tg__session_sync_statistics(tg_session *s)
 static tg_status keep(const float *param, size_t n, float **kept_p)
 {
     if (*kept_p == NULL)
-        TG_TRY(tg__alloc(n, sizeof(float), kept_p));
+        TG_TRY(tg_alloc(n, sizeof(float), kept_p));
     memcpy(*kept_p, param, n * sizeof(float));
     return TG_OK;
 }
@@ -82,7 +82,7 @@ static tg_status eval_begin(tg_session *s)
 {
     TG_TRY(tg__session_deliver_early(s));
     if (s->eval_kept == NULL)
-        TG_TRY(tg__alloc(s->ntrained, sizeof *s->eval_kept, &s->eval_kept));
+        TG_TRY(tg_alloc(s->ntrained, sizeof *s->eval_kept, &s->eval_kept));
     for (size_t i = 0; i < s->ntensors; i++)
         if (s->tensor[i].kind != TG_TENSOR_TRAINED)
             TG_TRY(keep(s->tensor[i].param, s->tensor[i].n, &s->tensor[i].kept));
@@ -134,7 +134,7 @@ tg_status tg_session_sum(tg_session *s, double *x, size_t n)
     if (n > 4096)
         return tg_fail(TG_E_ARG, "tg_session_sum: n=%zu: allowed: n at most 4096", n);
     double *all;
-    TG_TRY(tg__alloc(n * (size_t)s->transport->size, sizeof *all, &all));
+    TG_TRY(tg_alloc(n * (size_t)s->transport->size, sizeof *all, &all));
     tg_status status = tg__gather_all(s->engine, x, n * sizeof *x, all);
     if (status == TG_OK) {
         memset(x, 0, n * sizeof *x);
@@ -155,15 +155,15 @@ tg_status tg_session_params_hash(tg_session *s, uint64_t *hash_p)
     tg_status status = tg__session_deliver_early(s);
     if (status != TG_OK)
         return tg__session_failed(s, status);
-    uint64_t hash = TG__HASH_START;
+    uint64_t hash = TG_HASH_START;
     for (size_t i = 0; i < s->ntrained; i++) {
         const tensor *t = &s->tensor[s->trained[i]];
-        hash = tg__hash(hash, t->name, strlen(t->name));
+        hash = tg_hash(hash, t->name, strlen(t->name));
         for (size_t d = 0; d < t->ndim; d++) {
             uint64_t dim = t->shape[d];
-            hash = tg__hash(hash, &dim, sizeof dim);
+            hash = tg_hash(hash, &dim, sizeof dim);
         }
-        hash = tg__hash(hash, s->strategy->ops->global(s->strategy, i), t->n * sizeof(float));
+        hash = tg_hash(hash, s->strategy->ops->global(s->strategy, i), t->n * sizeof(float));
     }
     *hash_p = hash;
     return TG_OK;

@@ -8,6 +8,7 @@
 #include <cmocka.h>
 #include "method/method.h"
 #include "session_fixture.h"
+#include "telegrad/spec.h"
 
 enum { WORLD = 3, STEPS = 16, HUGE_STEP = 5 };
 

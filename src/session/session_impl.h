@@ -5,9 +5,9 @@
 #include <stdatomic.h>
 #include <stdio.h>
 
-#include "method/engine.h"
-#include "method/handshake.h"
-#include "method/nodes.h"
+#include "engine/engine.h"
+#include "engine/handshake.h"
+#include "exchange/nodes.h"
 #include "session/rules.h"
 #include "session/watch.h"
 #include "strategy/strategy.h"

@@ -3,7 +3,7 @@
  * by it, whatever its own is: so a run that is extended does not change its warm-ups. */
 #include "session/session_impl.h"
 #include "base/spec_value.h"
-#include "session/simulate_impl.h"
+#include "telegrad/spec.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -81,11 +81,4 @@ const char *tg_session_spec(const tg_session *s, tg_kind kind)
     if (kind == TG_KIND_STRATEGY)
         return s->strategy_text;
     return kind == TG_KIND_METHOD ? tg_spec_text(tg__rules_default(&s->rules)->spec) : NULL;
-}
-
-const char *tg_simulation_spec(const tg_simulation *sim, tg_kind kind)
-{
-    if (sim == NULL)
-        return NULL;
-    return tg_session_spec(sim->session, kind);
 }

@@ -4,6 +4,7 @@
 #include "base/arg.h"
 #include "base/mem.h"
 #include "session/session_weights.h"
+#include "telegrad/spec.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -115,7 +116,7 @@ static tg_status same_finding(tg_session *s)
     const finding own = {s->from.step, s->from.ranks, s->epoch_shift};
     finding *all;
     const int size = s->transport->size;
-    TG_TRY(tg__alloc((size_t)size, sizeof *all, &all));
+    TG_TRY(tg_alloc((size_t)size, sizeof *all, &all));
     tg_status status = tg__gather_all(s->engine, &own, sizeof own, all);
     for (int rank = 0; rank < size && status == TG_OK; rank++)
         if (all[rank].step != own.step)
@@ -153,7 +154,7 @@ static tg_status get_vector(tg__ckpt_reader *r, const char *name, size_t n, floa
     size_t len;
     TG_TRY(tg__ckpt_get(r, name, n * sizeof(float), &bytes, &len));
     if (*vector_p == NULL)
-        TG_TRY(tg__alloc(n, sizeof(float), vector_p));
+        TG_TRY(tg_alloc(n, sizeof(float), vector_p));
     memcpy(*vector_p, bytes, len);
     return TG_OK;
 }
@@ -217,7 +218,7 @@ tg_status tg__session_get_extra(tg_session *s, tg__ckpt_reader *r)
     const void *bytes;
     size_t len;
     TG_TRY(tg__ckpt_get(r, "extra", SIZE_MAX, &bytes, &len));
-    TG_TRY(tg__alloc(len, 1, &s->ckpt_bytes));
+    TG_TRY(tg_alloc(len, 1, &s->ckpt_bytes));
     memcpy(s->ckpt_bytes, bytes, len);
     s->ckpt_len = len;
     return TG_OK;

@@ -7,6 +7,7 @@
 #include "base/arg.h"
 #include "base/mem.h"
 #include "method/rehearsal.h"
+#include "telegrad/spec.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -99,7 +100,7 @@ tg_status tg_session_plan(tg_session *s, tg_status (*each)(void *arg, const tg_p
     if (!s->begun)
         return tg_fail(TG_E_STATE, "tg_session_plan before tg_session_begin");
     double *bytes;
-    TG_TRY(tg__alloc(s->ntrained, sizeof *bytes, &bytes));
+    TG_TRY(tg_alloc(s->ntrained, sizeof *bytes, &bytes));
     tg_status status = TG_OK;
     for (size_t b = 0; b < s->nbuckets && status == TG_OK; b++)
         status = share(s, &s->bucket[b], bytes);

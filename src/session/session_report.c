@@ -1,6 +1,7 @@
 /* What a step's exchanges did, by method: figures for the caller, and warnings for the log. */
 #include "session/session_impl.h"
 #include "base/mem.h"
+#include "telegrad/spec.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -8,10 +9,10 @@
 
 tg_status tg__session_report_make(tg_session *s)
 {
-    TG_TRY(tg__alloc(s->nbuckets, sizeof *s->group, &s->group));
-    TG_TRY(tg__alloc(s->nbuckets, sizeof *s->method_info, &s->method_info));
-    TG_TRY(tg__alloc(s->nbuckets, sizeof *s->method_told, &s->method_told));
-    TG_TRY(tg__alloc(s->nbuckets * (s->lanes + 1), sizeof *s->under_way, &s->under_way));
+    TG_TRY(tg_alloc(s->nbuckets, sizeof *s->group, &s->group));
+    TG_TRY(tg_alloc(s->nbuckets, sizeof *s->method_info, &s->method_info));
+    TG_TRY(tg_alloc(s->nbuckets, sizeof *s->method_told, &s->method_told));
+    TG_TRY(tg_alloc(s->nbuckets * (s->lanes + 1), sizeof *s->under_way, &s->under_way));
     for (size_t i = 0; i < s->nbuckets; i++) {
         bucket *b = &s->bucket[i];
         const tg__feedback *f = b->method->feedback;

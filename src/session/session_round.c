@@ -1,5 +1,6 @@
 /* Rounds with a deadline: how long this rank has been at the steps of one. */
 #include "session/session_impl.h"
+#include "telegrad/clock.h"
 
 #include <string.h>
 

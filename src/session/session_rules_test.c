@@ -7,6 +7,7 @@
 
 #include "session/rules.h"
 #include "session_fixture.h"
+#include "telegrad/spec.h"
 #include <unistd.h>
 
 static fixture_result result[8];

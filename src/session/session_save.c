@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "session/session_ckpt.h"
 #include "session/session_weights.h"
+#include "telegrad/spec.h"
 
 #include <limits.h>
 #include <math.h>
@@ -87,7 +88,7 @@ static tg_status find_owed(tg_session *s, lane_op *o)
     if (s->lanes == 1 || o->loaded)
         return TG_OK;
     if (o->owed == NULL)
-        TG_TRY(tg__alloc(b->n, sizeof *o->owed, &o->owed));
+        TG_TRY(tg_alloc(b->n, sizeof *o->owed, &o->owed));
     return tg__method_owed(b->method, &o->op.task, will_drop(s, o), o->owed);
 }
 

@@ -5,6 +5,7 @@
 #include "session/session_weights.h"
 #include "transport/endpoint.h"
 #include "kernel/kernel.h"
+#include "telegrad/spec.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -42,7 +43,7 @@ static tg_status copy_buckets(tg_session *s, const tg_session_config *config)
         s->config.nbuckets = 0;
         return TG_OK;
     }
-    TG_TRY(tg__alloc(config->nbuckets, sizeof *copy, &copy));
+    TG_TRY(tg_alloc(config->nbuckets, sizeof *copy, &copy));
     memcpy(copy, config->buckets, config->nbuckets * sizeof *copy);
     s->config.buckets = copy;
     return TG_OK;
@@ -167,7 +168,7 @@ tg_status tg_session_create(const tg_session_config *config, tg_transport *trans
         return tg_fail(TG_E_ARG, "tg_session_create: config->struct_size=%zu: allowed: %zu",
                        config->struct_size, sizeof *config);
     tg_session *s;
-    TG_TRY(tg__alloc(1, sizeof *s, &s));
+    TG_TRY(tg_alloc(1, sizeof *s, &s));
     tg_status status = create(s, config, transport);
     if (status != TG_OK) {
         tg_session_destroy(s);
@@ -328,7 +329,7 @@ static char *describe(const tg_session *s, const char *start)
 static tg_status gather_samples(tg_session *s)
 {
     bool any = false;
-    TG_TRY(tg__alloc((size_t)s->transport->size, sizeof *s->samples, &s->samples));
+    TG_TRY(tg_alloc((size_t)s->transport->size, sizeof *s->samples, &s->samples));
     TG_TRY(tg__gather_all(s->engine, &s->config.samples, sizeof *s->samples, s->samples));
     for (int rank = 0; rank < s->transport->size; rank++)
         any = any || s->samples[rank] > 0;
@@ -379,7 +380,7 @@ tg_status tg__session_broadcast(tg_session *s, float *data, size_t n)
     tg__op *op;
     tg_codec *codec;
     TG_TRY(tg_codec_create("f32", &codec));
-    tg_status status = tg__alloc(1, sizeof *op, &op);
+    tg_status status = tg_alloc(1, sizeof *op, &op);
     if (status == TG_OK) {
         status = broadcast(s, data, n, codec, op);
         tg__op_release(s->engine, op);

@@ -2,6 +2,7 @@
 #include "session/session_impl.h"
 #include "base/arg.h"
 #include "kernel/parallel.h"
+#include "telegrad/clock.h"
 
 #include <math.h>
 #include <string.h>

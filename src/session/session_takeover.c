@@ -39,7 +39,7 @@ static tg_status read_nodes(from *f, const char *line, size_t len)
     f->leaders.old = size;
     if (line == NULL)
         return TG_OK;
-    TG_TRY(tg__alloc((size_t)size, sizeof *f->node, &f->node));
+    TG_TRY(tg_alloc((size_t)size, sizeof *f->node, &f->node));
     snprintf(text, sizeof text, "%.*s", (int)TG__MIN(len, sizeof text - 1), line);
     for (const char *p = text + strlen(TG__LINE_NODES); *p != '\0' && at <= size; p += used) {
         int node = 0, run = 0;
@@ -95,7 +95,7 @@ static tg_status begin_inbox(from *f, tg__ckpt_reader *r)
             memset(o->inbox, 0, n * sizeof *o->inbox);
         }
         if (s->lanes > 1 && o->owed == NULL)
-            TG_TRY(tg__alloc(n, sizeof *o->owed, &o->owed));
+            TG_TRY(tg_alloc(n, sizeof *o->owed, &o->owed));
         if (o->owed != NULL)
             memset(o->owed, 0, n * sizeof *o->owed);
         o->owes = false;
@@ -153,7 +153,7 @@ static tg_status add_params(from *f, tg__ckpt_reader *r, int rank)
         snprintf(name, sizeof name, "param/%.480s", t->name);
         TG_TRY(tg__ckpt_get(r, name, t->n * sizeof(float), &bytes, NULL));
         if (f->value[i] == NULL)
-            TG_TRY(tg__alloc(t->n, sizeof(float), &f->value[i]));
+            TG_TRY(tg_alloc(t->n, sizeof(float), &f->value[i]));
         TG_TRY(tg__blend_add(&f->param[i], f->value[i], bytes, t->n, weight,
                              first ? 1 : f->ranks.old));
     }
@@ -245,10 +245,10 @@ static tg_status take_over(from *f, const char *dir, const tg_weights *w)
     f->identity = tg__session_identity(s);
     if (f->identity == NULL)
         return tg_fail(TG_E_NOMEM, "out of memory for a checkpoint");
-    TG_TRY(tg__alloc(s->ntensors, sizeof *f->param, &f->param));
-    TG_TRY(tg__alloc(s->ntensors, sizeof *f->value, &f->value));
-    TG_TRY(tg__alloc(lanes, sizeof *f->inbox, &f->inbox));
-    TG_TRY(tg__alloc(lanes, sizeof *f->owed, &f->owed));
+    TG_TRY(tg_alloc(s->ntensors, sizeof *f->param, &f->param));
+    TG_TRY(tg_alloc(s->ntensors, sizeof *f->value, &f->value));
+    TG_TRY(tg_alloc(lanes, sizeof *f->inbox, &f->inbox));
+    TG_TRY(tg_alloc(lanes, sizeof *f->owed, &f->owed));
     TG_TRY(read_files(f, dir));
     TG_TRY(tg__session_read_weights(s, w));
     for (size_t i = 0; i < s->ntensors; i++)

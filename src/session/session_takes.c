@@ -1,5 +1,6 @@
 /* Which methods go with the strategy, and why not. */
 #include "session/session_impl.h"
+#include "telegrad/spec.h"
 
 #include <string.h>
 

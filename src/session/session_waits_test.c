@@ -28,7 +28,7 @@ typedef struct job {
 typedef struct rank {
     const job *job;
     tg_transport *t;
-    tg__clock_thread thread;
+    tg_clock_thread *thread;
     tg_status status;
     char error[256];
     int64_t waited[P], wait_ns;
@@ -110,26 +110,26 @@ static void run(const job *j, bool real)
     tg_clock *made = NULL;
     memset(ranks, 0, sizeof ranks);
     if (!real)
-        assert_int_equal(tg__virtual_create(1000, &made), TG_OK);
+        assert_int_equal(tg_clock_virtual_create(1000, &made), TG_OK);
     const tg_clock *clock = real ? tg_clock_monotonic() : made;
     assert_int_equal(tg_transport_inproc_clock(P, clock, t), TG_OK);
-    assert_int_equal(tg__clock_enter(clock, 2 * P), TG_OK);
+    assert_int_equal(tg_clock_enter(clock, 2 * P), TG_OK);
     for (int i = 0; i < P; i++) {
         ranks[i] = (rank){.job = j, .t = t[i]};
-        assert_int_equal(tg__clock_thread_start(clock, 2 * (uint64_t)i, "rank", run_rank, &ranks[i],
-                                                &ranks[i].thread),
+        assert_int_equal(tg_clock_thread_start(clock, 2 * (uint64_t)i, "rank", run_rank, &ranks[i],
+                                               &ranks[i].thread),
                          TG_OK);
     }
-    tg__clock_leave(clock);
+    tg_clock_leave(clock);
     for (int i = 0; i < P; i++)
-        tg__clock_thread_join(clock, &ranks[i].thread);
+        tg_clock_thread_join(clock, ranks[i].thread);
     for (int i = 0; i < P; i++) {
         if (ranks[i].status != TG_OK)
             fail_msg("rank %d: %s", i, ranks[i].error);
         assert_int_equal(ranks[i].waited[i], 0);
         tg_transport_destroy(t[i]);
     }
-    tg__virtual_destroy(made);
+    tg_clock_virtual_destroy(made);
 }
 
 /* waited (P): of rank r. */

@@ -1,6 +1,7 @@
 #include "session/session_weights.h"
 #include "base/mem.h"
 #include "state/state.h"
+#include "telegrad/spec.h"
 
 #include <inttypes.h>
 #include <limits.h>
@@ -10,7 +11,7 @@
 /* What the session itself says in a file of weights. */
 static const char *const own_names[] = {"format", "producer", "step",
                                         "method", "strategy", "optimizer"};
-enum { OWN = TG__COUNT(own_names) };
+enum { OWN = TG_COUNT(own_names) };
 
 bool tg__session_is_global(const tg_session *s, const tensor *t)
 {
@@ -34,7 +35,7 @@ static tg_status list(const tg_session *s, bool all, tg_weights_tensor **tensors
 {
     size_t count = 0;
     tg_weights_tensor *tensors;
-    TG_TRY(tg__alloc(s->ntensors, sizeof *tensors, &tensors));
+    TG_TRY(tg_alloc(s->ntensors, sizeof *tensors, &tensors));
     for (size_t i = 0; i < s->ntensors; i++)
         if (all || tg__session_is_global(s, &s->tensor[i]))
             tensors[count++] = described(&s->tensor[i]);
@@ -57,7 +58,7 @@ static tg_status write_all(const tg_session *s, const char *path, const tg_weigh
                                   tg_spec_text(s->strategy->spec),
                                   tg_spec_text(tg_optimizer_spec(s->optimizer))};
     tg__weights_pair *pairs;
-    TG_TRY(tg__alloc(OWN + s->nmetadata, sizeof *pairs, &pairs));
+    TG_TRY(tg_alloc(OWN + s->nmetadata, sizeof *pairs, &pairs));
     for (size_t i = 0; i < OWN; i++)
         pairs[i] = (tg__weights_pair){own_names[i], own[i]};
     for (size_t i = 0; i < s->nmetadata; i++)
@@ -105,7 +106,7 @@ static bool taken(const tg_session *s, const char *name)
 /* As two strings, one after the other: NAME, TEXT. */
 tg_status tg__session_copy_metadata(tg_session *s, const tg_session_config *config)
 {
-    TG_TRY(tg__alloc(config->nmetadata, sizeof *s->metadata, &s->metadata));
+    TG_TRY(tg_alloc(config->nmetadata, sizeof *s->metadata, &s->metadata));
     for (size_t i = 0; i < config->nmetadata; i++) {
         const char *text = config->metadata == NULL ? NULL : config->metadata[i];
         if (text == NULL)

@@ -243,12 +243,12 @@ static tg_status write_commit(const char *tmp, uint64_t step, const tg__weights_
     int len = snprintf(path, sizeof path, "%s/COMMIT", tmp);
     if (len < 0 || (size_t)len >= sizeof path)
         return tg_fail(TG_E_SPACE, "checkpoint path of %d bytes: room for %zu", len, sizeof path);
-    tg__newfile f;
+    tg_newfile *f;
     TG_TRY(check_own(path, false));
-    TG_TRY(tg__newfile_open(&f, path));
+    TG_TRY(tg_newfile_open(path, &f));
     print_mark(text, step, mark);
-    fputs(text, f.file);
-    return tg__newfile_commit(&f);
+    fputs(text, tg_newfile_stream(f));
+    return tg_newfile_commit(f);
 }
 
 /* The text must be exactly what is written for its numbers, so that no damage is overlooked. */

@@ -108,7 +108,7 @@ static void links_in_the_place_of_ours_are_refused(void **state)
     assert_int_equal(unlink(link), 0);
     static const char *const names[] = {"rank-0000.tg", "rank-0000.tg.tmp", "COMMIT", "COMMIT.tmp",
                                         "model.safetensors"};
-    for (size_t i = 0; i < TG__COUNT(names); i++) {
+    for (size_t i = 0; i < TG_COUNT(names); i++) {
         assert_int_equal(mkdir(link, 0700), 0);
         snprintf(path, sizeof path, "%s/%s", link, names[i]);
         assert_int_equal(symlink(target, path), 0);
@@ -168,14 +168,14 @@ static void a_crash_of_more_ranks_leaves_nothing(void **state)
     static const char *const strays[] = {"rank-0002.tg", "rank-0003.tg", "rank-0003.tg.tmp",
                                          "rank-0001.tg.tmp", "rank-9999.tg"};
     char name[64];
-    for (size_t i = 0; i < TG__COUNT(strays); i++) {
+    for (size_t i = 0; i < TG_COUNT(strays); i++) {
         snprintf(name, sizeof name, "step-000000000005.tmp/%s", strays[i]);
         touch(name);
     }
     touch("step-000000000005.tmp/mine.txt");
     save(5, "five");
     assert_latest(5);
-    for (size_t i = 0; i < TG__COUNT(strays); i++) {
+    for (size_t i = 0; i < TG_COUNT(strays); i++) {
         snprintf(name, sizeof name, "step-000000000005/%s", strays[i]);
         if (exists(name))
             fail_msg("%s was committed", name);
@@ -241,7 +241,7 @@ static void other_files_stay(void **state)
     char path[256];
     const char *const others[] = {"notes.txt", "step-1", "step-000000000001x", "step-00000000000a",
                                   "step-000000000001/mine.txt"};
-    for (size_t i = 0; i < TG__COUNT(others); i++) {
+    for (size_t i = 0; i < TG_COUNT(others); i++) {
         snprintf(path, sizeof path, "%s/%s", dir, others[i]);
         FILE *file = fopen(path, "w");
         assert_non_null(file);
@@ -249,7 +249,7 @@ static void other_files_stay(void **state)
     }
     save(2, "two");
     save(3, "three"); /* step 1 is dropped, but for what is not ours */
-    for (size_t i = 0; i < TG__COUNT(others); i++)
+    for (size_t i = 0; i < TG_COUNT(others); i++)
         assert_true(exists(others[i]));
     assert_false(exists("step-000000000001/COMMIT"));
     assert_false(exists("step-000000000001/rank-0000.tg"));

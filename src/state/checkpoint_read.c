@@ -274,7 +274,7 @@ tg_status tg__ckpt_parse(const void *bytes, size_t len, const char *path, const 
                          tg__ckpt_reader **r_p)
 {
     tg__ckpt_reader *r;
-    TG_TRY(tg__alloc(1, sizeof *r, &r));
+    TG_TRY(tg_alloc(1, sizeof *r, &r));
     r->path = strdup(path);
     tg_status status = r->path ? parse_all(r, bytes, len)
                                : tg_fail(TG_E_NOMEM, "out of memory: checkpoint %s", path);

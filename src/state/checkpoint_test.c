@@ -210,7 +210,7 @@ static void lengths_are_not_believed(void **state)
     const tg__kernels *k = tg__kernel();
     tg__ckpt_reader *r = NULL;
     const uint64_t lengths[] = {1, 17, UINT64_MAX, UINT64_MAX - 7, UINT64_MAX - 39, UINT64_MAX / 2};
-    for (size_t i = 0; i < TG__COUNT(lengths); i++) {
+    for (size_t i = 0; i < TG_COUNT(lengths); i++) {
         tg__put64(bytes + 16, lengths[i]);
         uint32_t crc = k->crc32c(0, bytes + 16, 12);
         tg__put32(bytes + 28, k->crc32c(crc, bytes + 32, 8));
@@ -293,7 +293,7 @@ static void writer_refuses(void **state)
     tg__ckpt_writer *w;
     assert_int_equal(tg__ckpt_create("/nowhere/x", "", &w), TG_E_IO);
     const char *const bad[] = {"", "identity", "slot:x", "params"};
-    for (size_t i = 0; i < TG__COUNT(bad); i++) {
+    for (size_t i = 0; i < TG_COUNT(bad); i++) {
         assert_int_equal(tg__ckpt_create(path, "", &w), TG_OK);
         assert_int_equal(tg__ckpt_put(w, "params", "x", 1), TG_OK);
         assert_int_equal(tg__ckpt_put(w, bad[i], "x", 1), TG_E_ARG);

@@ -6,7 +6,7 @@
 #include <string.h>
 
 struct tg__ckpt_writer {
-    tg__newfile file;
+    tg_newfile *file;
     char **name; /* (count) sections so far */
     size_t count, cap;
     tg_status failed; /* of the put that failed */
@@ -22,8 +22,8 @@ static void release(tg__ckpt_writer *w)
 
 static tg_status write_bytes(tg__ckpt_writer *w, const void *bytes, size_t len)
 {
-    if (len && fwrite(bytes, 1, len, w->file.file) != len)
-        return tg_fail(TG_E_IO, "cannot write %s: %s", w->file.tmp, strerror(errno));
+    if (len && fwrite(bytes, 1, len, tg_newfile_stream(w->file)) != len)
+        return tg_fail(TG_E_IO, "cannot write %s: %s", tg_newfile_aside(w->file), strerror(errno));
     return TG_OK;
 }
 
@@ -77,7 +77,8 @@ static tg_status put(tg__ckpt_writer *w, const char *name, const void *bytes, si
 {
     tg_status status = w->failed;
     if (status != TG_OK)
-        return tg_fail(status, "checkpoint %s: an earlier section failed", w->file.path);
+        return tg_fail(status, "checkpoint %s: an earlier section failed",
+                       tg_newfile_path(w->file));
     status = keep_name(w, name);
     if (status == TG_OK)
         status = write_section(w, name, bytes, len);
@@ -97,8 +98,8 @@ static tg_status write_head(tg__ckpt_writer *w)
 tg_status tg__ckpt_create(const char *path, const char *identity, tg__ckpt_writer **w_p)
 {
     tg__ckpt_writer *w;
-    TG_TRY(tg__alloc(1, sizeof *w, &w));
-    tg_status status = tg__newfile_open(&w->file, path);
+    TG_TRY(tg_alloc(1, sizeof *w, &w));
+    tg_status status = tg_newfile_open(path, &w->file);
     if (status != TG_OK) {
         release(w);
         return status;
@@ -133,13 +134,13 @@ tg_status tg__ckpt_commit(tg__ckpt_writer *w)
     tg__put64(end, w->count);
     tg__put32(end + 8, 0);
     tg__put32(end + 12, tg__kernel()->crc32c(0, end, 12));
-    tg_status status = w->failed != TG_OK
-                           ? tg_fail(w->failed, "checkpoint %s: a section failed", w->file.path)
-                           : write_bytes(w, end, sizeof end);
+    tg_status status = w->failed != TG_OK ? tg_fail(w->failed, "checkpoint %s: a section failed",
+                                                    tg_newfile_path(w->file))
+                                          : write_bytes(w, end, sizeof end);
     if (status == TG_OK)
-        status = tg__newfile_commit(&w->file);
+        status = tg_newfile_commit(w->file);
     else
-        tg__newfile_abandon(&w->file);
+        tg_newfile_abandon(w->file);
     release(w);
     return status;
 }
@@ -148,6 +149,6 @@ void tg__ckpt_abandon(tg__ckpt_writer *w)
 {
     if (!w)
         return;
-    tg__newfile_abandon(&w->file);
+    tg_newfile_abandon(w->file);
     release(w);
 }

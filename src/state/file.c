@@ -1,5 +1,5 @@
 #include "state/file.h"
-#include "base/readfile.h"
+#include "telegrad/tools.h"
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +9,7 @@ tg_status tg__file_open(const char *path, const char *what, tg__file *f)
 {
     uint64_t size;
     const char *why;
-    const int fd = tg__read_open(path, TG__REGULAR, &size, &why);
+    const int fd = tg_read_open(path, TG_READ_REGULAR, &size, &why);
     if (fd < 0)
         return tg_fail(TG_E_IO, "cannot open %s %s: %s", what, path, why);
     *f = (tg__file){.fd = fd, .len = (size_t)size, .path = path, .what = what};
@@ -41,7 +41,7 @@ tg_status tg__file_get(const tg__file *f, size_t at, void *bytes, size_t len)
 tg_status tg__file_read(const tg__file *f, uint8_t **bytes_p)
 {
     uint8_t *bytes;
-    TG_TRY(tg__alloc(f->len, 1, &bytes));
+    TG_TRY(tg_alloc(f->len, 1, &bytes));
     const tg_status status = tg__file_get(f, 0, bytes, f->len);
     if (status == TG_OK)
         *bytes_p = bytes;

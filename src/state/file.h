@@ -16,7 +16,7 @@ void tg__file_close(const tg__file *f);
 
 /* Bytes [at, at + len) of the file, which are in it. Errors TG_E_IO (also: it became shorter) */
 TG_NODISCARD tg_status tg__file_get(const tg__file *f, size_t at, void *bytes, size_t len);
-/* All of it, aligned to TG__ALIGN, released by free(). Errors TG_E_IO, TG_E_NOMEM */
+/* All of it, aligned to TG_ALIGN, released by free(). Errors TG_E_IO, TG_E_NOMEM */
 TG_NODISCARD tg_status tg__file_read(const tg__file *f, uint8_t **bytes_p);
 
 #endif

@@ -11,7 +11,7 @@ static const char *const rescales[] = {"copy", "sum", "zero"};
 
 tg_status tg__state_create(tg__state **s_p)
 {
-    return tg__alloc(1, sizeof(tg__state), s_p);
+    return tg_alloc(1, sizeof(tg__state), s_p);
 }
 
 void tg__state_destroy(tg__state *s)
@@ -102,7 +102,7 @@ tg_status tg__state_block(tg__state *s, tg__role role, tg__rescale rescale, cons
     for (size_t i = 0; i < count && status == TG_OK; i++)
         status = add(s, role, rescale, tensor[i], name, n[i] * sizeof(float));
     if (status == TG_OK)
-        status = tg__alloc(total, sizeof(float), &data);
+        status = tg_alloc(total, sizeof(float), &data);
     if (status != TG_OK) {
         drop_after(s, before);
         return status;
@@ -127,7 +127,7 @@ tg_status tg__state_bytes(tg__state *s, tg__role role, tg__rescale rescale, cons
     TG_TRY(grow(&s->slot, &s->cap, s->count, 1, sizeof *s->slot));
     TG_TRY(grow(&s->block, &s->block_cap, s->nblocks, 1, sizeof *s->block));
     void *data;
-    TG_TRY(tg__alloc(len, 1, &data));
+    TG_TRY(tg_alloc(len, 1, &data));
     tg_status status = add(s, role, rescale, tensor, name, len);
     if (status != TG_OK) {
         free(data);

@@ -27,7 +27,7 @@ tg_status tg__blend_add(tg__blend *b, float *dst, const float *x, size_t n, int 
         return TG_OK;
     }
     if (b->sum == NULL)
-        TG_TRY(tg__alloc(n, sizeof *b->sum, &b->sum));
+        TG_TRY(tg_alloc(n, sizeof *b->sum, &b->sum));
     for (size_t i = 0; i < n; i++)
         b->sum[i] += (double)weight * (double)x[i];
     b->weight += weight;
@@ -79,9 +79,9 @@ static tg_status make_other(const tg__slot *slot, taking *t)
 
 static tg_status fill(tg__takeover *t, const int *node)
 {
-    TG_TRY(tg__alloc(t->s->count, sizeof *t->slot, &t->slot));
+    TG_TRY(tg_alloc(t->s->count, sizeof *t->slot, &t->slot));
     if (node != NULL) {
-        TG_TRY(tg__alloc((size_t)t->ranks.old, sizeof *t->node, &t->node));
+        TG_TRY(tg_alloc((size_t)t->ranks.old, sizeof *t->node, &t->node));
         memcpy(t->node, node, (size_t)t->ranks.old * sizeof *node);
     }
     for (size_t i = 0; i < t->s->count; i++)
@@ -94,7 +94,7 @@ tg_status tg__takeover_create(tg__state *s, tg__heir ranks, tg__heir leaders, co
                               tg__takeover **t_p)
 {
     tg__takeover *t;
-    TG_TRY(tg__alloc(1, sizeof *t, &t));
+    TG_TRY(tg_alloc(1, sizeof *t, &t));
     t->s = s;
     t->ranks = ranks;
     t->leaders = leaders;

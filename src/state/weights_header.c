@@ -53,7 +53,7 @@ static tg_status parse_type(const tg_weights *w, tg__json *j, tg__weights_entry 
     char *name;
     if (!tg__json_string(j, &name))
         return wrong(w, j);
-    for (size_t i = 0; i < TG__COUNT(types); i++)
+    for (size_t i = 0; i < TG_COUNT(types); i++)
         if (strcmp(types[i].name, name) == 0)
             e->type = &types[i];
     if (e->type)
@@ -133,9 +133,9 @@ static tg_status parse_tensor(tg_weights *w, tg__json *j, const char *name)
         if ((!first && !tg__json_take(j, ',')) || !tg__json_string(j, &field) ||
             !tg__json_take(j, ':'))
             return wrong(w, j);
-        while (f < TG__COUNT(fields) && strcmp(fields[f], field) != 0)
+        while (f < TG_COUNT(fields) && strcmp(fields[f], field) != 0)
             f++;
-        if (f == TG__COUNT(fields) || seen >> f & 1)
+        if (f == TG_COUNT(fields) || seen >> f & 1)
             return tg_fail(TG_E_CORRUPT,
                            "weights %s: tensor \"%s\": field \"%s\": allowed: dtype, shape, "
                            "data_offsets, once each",
@@ -145,7 +145,7 @@ static tg_status parse_tensor(tg_weights *w, tg__json *j, const char *name)
     }
     if (!tg__json_take(j, '}'))
         return wrong(w, j);
-    for (size_t f = 0; f < TG__COUNT(fields); f++)
+    for (size_t f = 0; f < TG_COUNT(fields); f++)
         if (!(seen >> f & 1))
             return tg_fail(TG_E_CORRUPT, "weights %s: tensor \"%s\" has no %s", w->path,
                            tg__show(name).text, fields[f]);

@@ -18,7 +18,7 @@ static tg_status make_room(tg_weights *w, const uint8_t *head, size_t len, size_
                        "weights %s: header of %" PRIu64 " bytes: allowed: at most %u, and %" PRIu64
                        " in this file",
                        w->path, header, TG__WEIGHTS_HEADER_MAX, most);
-    TG_TRY(tg__alloc((size_t)header + 1, 1, &w->text));
+    TG_TRY(tg_alloc((size_t)header + 1, 1, &w->text));
     w->data_bytes = most - header;
     *header_p = (size_t)header;
     return TG_OK;
@@ -57,7 +57,7 @@ static tg_status parse_header(tg_weights *w, const tg__file *f)
 static tg_status check_header(const tg__file *f)
 {
     tg_weights *w;
-    TG_TRY(tg__alloc(1, sizeof *w, &w));
+    TG_TRY(tg_alloc(1, sizeof *w, &w));
     w->path = strdup(f->path);
     const tg_status status =
         w->path ? parse_header(w, f) : tg_fail(TG_E_NOMEM, "out of memory: weights %s", f->path);
@@ -68,7 +68,7 @@ static tg_status check_header(const tg__file *f)
 tg_status tg__weights_parse(const void *bytes, size_t len, const char *path, tg_weights **w_p)
 {
     tg_weights *w;
-    TG_TRY(tg__alloc(1, sizeof *w, &w));
+    TG_TRY(tg_alloc(1, sizeof *w, &w));
     w->path = strdup(path);
     tg_status status =
         w->path ? parse(w, bytes, len) : tg_fail(TG_E_NOMEM, "out of memory: weights %s", path);
@@ -241,7 +241,7 @@ static tg_status check(const tg_weights *w, const tg_weights_tensor *t)
 static tg_status check_others(const tg_weights *w, const tg_weights_tensor *tensors, size_t count)
 {
     bool *wanted;
-    TG_TRY(tg__alloc(w->count, sizeof *wanted, &wanted));
+    TG_TRY(tg_alloc(w->count, sizeof *wanted, &wanted));
     for (size_t i = 0; i < count; i++)
         wanted[find(w, tensors[i].name) - w->entry] = true;
     tg_status status = TG_OK;
@@ -260,7 +260,7 @@ static void widen(float *dst, const uint8_t *src, size_t n, bool bf16)
     const tg__kernels *k = tg__kernel();
     uint16_t half[2048];
     for (size_t at = 0; at < n;) {
-        const size_t m = TG__MIN(n - at, TG__COUNT(half));
+        const size_t m = TG__MIN(n - at, TG_COUNT(half));
         memcpy(half, src + at * sizeof *half, m * sizeof *half);
         (bf16 ? k->bf16_decode : k->f16_decode)(dst + at, half, m);
         at += m;

@@ -40,14 +40,14 @@ static const tg_weights_tensor tensors[] = {{"fc.weight", shape[0], 2, w},
                                             {ODD_NAME, shape[1], 1, b},
                                             {"none", shape[2], 2, w},
                                             {"scalar", NULL, 0, scalar}};
-enum { TENSORS = TG__COUNT(tensors) };
+enum { TENSORS = TG_COUNT(tensors) };
 
 static tg__weights_mark write_file(void)
 {
     const tg__weights_pair pairs[] = {
         {"step", "12"}, {"job", "a=b\nc=\"d\""}, {"broken", "x\xffy\xc3"}};
     tg__weights_mark mark;
-    assert_int_equal(tg__weights_write(path, tensors, TENSORS, pairs, TG__COUNT(pairs), &mark),
+    assert_int_equal(tg__weights_write(path, tensors, TENSORS, pairs, TG_COUNT(pairs), &mark),
                      TG_OK);
     return mark;
 }
@@ -90,7 +90,7 @@ static void comes_back(void **state)
                                      {"fc.weight", NULL, 2, w2},
                                      {"fc.weight", shape[0], 9, w2},
                                      {NULL, shape[0], 2, w2}};
-    for (size_t i = 0; i < TG__COUNT(bad); i++)
+    for (size_t i = 0; i < TG_COUNT(bad); i++)
         assert_int_equal(tg_weights_read(f, &bad[i], 1, false), TG_E_ARG);
     assert_memory_equal(w2, w, sizeof w);
     assert_memory_equal(b2, b, sizeof b);
@@ -133,7 +133,7 @@ static void names_that_cannot_be_written(void **state)
     (void)state;
     const char *const names[] = {
         "\xff", "\xc3", "\xed\xa0\x80", "\xc0\x80", "\xf4\x90\x80\x80", "__metadata__"};
-    for (size_t i = 0; i < TG__COUNT(names); i++) {
+    for (size_t i = 0; i < TG_COUNT(names); i++) {
         const tg_weights_tensor t = {names[i], shape[1], 1, b};
         tg__weights_mark mark;
         assert_int_equal(tg__weights_write(path, &t, 1, NULL, 0, &mark), TG_E_ARG);
@@ -235,7 +235,7 @@ static const struct {
 static void headers_are_read_strictly(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < TG__COUNT(headers); i++) {
+    for (size_t i = 0; i < TG_COUNT(headers); i++) {
         tg_weights *f = NULL;
         uint8_t *bytes = NULL;
         tg_status status = parse(headers[i].header, headers[i].data, &f, &bytes);
@@ -257,7 +257,7 @@ static void lengths_are_not_believed(void **state)
     const uint64_t header = tg__get64(bytes),
                    lengths[] = {0,       1,          header - 8, header + 8,     len - 8,
                                 len - 7, 100000001u, 1u << 31,   UINT64_MAX - 7, UINT64_MAX};
-    for (size_t i = 0; i < TG__COUNT(lengths); i++) {
+    for (size_t i = 0; i < TG_COUNT(lengths); i++) {
         tg__put64(bytes, lengths[i]);
         assert_int_equal(tg__weights_parse(bytes, len, "x", &f), TG_E_CORRUPT);
     }

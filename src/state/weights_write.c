@@ -75,17 +75,17 @@ static tg_status check_names(const tg_weights_tensor *tensors, size_t count)
     return TG_OK;
 }
 
-static tg_status write_bytes(const tg__newfile *f, const void *bytes, size_t len,
+static tg_status write_bytes(const tg_newfile *f, const void *bytes, size_t len,
                              tg__weights_mark *mark)
 {
     mark->crc = tg__kernel()->crc32c(mark->crc, bytes, len);
     mark->bytes += len;
-    if (len && fwrite(bytes, 1, len, f->file) != len)
-        return tg_fail(TG_E_IO, "cannot write %s: %s", f->tmp, strerror(errno));
+    if (len && fwrite(bytes, 1, len, tg_newfile_stream(f)) != len)
+        return tg_fail(TG_E_IO, "cannot write %s: %s", tg_newfile_aside(f), strerror(errno));
     return TG_OK;
 }
 
-static tg_status write_all(const tg__newfile *f, const char *header, size_t len,
+static tg_status write_all(const tg_newfile *f, const char *header, size_t len,
                            const tg_weights_tensor *tensors, size_t count, tg__weights_mark *mark)
 {
     static const char blanks[8] = "        ";
@@ -125,22 +125,22 @@ tg_status tg__weights_write(const char *path, const tg_weights_tensor *tensors, 
 {
     char *header = NULL;
     size_t len = 0;
-    tg__newfile f;
+    tg_newfile *f;
     tg__weights_mark mark = {0};
     TG_TRY(check_names(tensors, count));
     TG_TRY(make_header(tensors, count, metadata, npairs, &header, &len));
-    tg_status status = tg__newfile_open(&f, path);
+    tg_status status = tg_newfile_open(path, &f);
     if (status != TG_OK) {
         free(header);
         return status;
     }
-    status = write_all(&f, header, len, tensors, count, &mark);
+    status = write_all(f, header, len, tensors, count, &mark);
     free(header);
     if (status != TG_OK) {
-        tg__newfile_abandon(&f);
+        tg_newfile_abandon(f);
         return status;
     }
-    TG_TRY(tg__newfile_commit(&f));
+    TG_TRY(tg_newfile_commit(f));
     *mark_p = mark;
     return TG_OK;
 }

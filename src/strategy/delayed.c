@@ -124,7 +124,7 @@ tg_status tg__delayed_init(tg__strategy *s, uint64_t k)
     TG_TRY(read_spec(s, &spec));
     TG_TRY(tg__strategy_add_optimizer(s, TG__ROLE_REPLICATED));
     TG_TRY(tg__strategy_add_slot(s, "global", TG__ROLE_REPLICATED, &spec.global));
-    TG_TRY(tg__alloc(1, sizeof *d, &d));
+    TG_TRY(tg_alloc(1, sizeof *d, &d));
     *d = spec;
     s->impl = d;
     return TG_OK;

@@ -3,6 +3,7 @@
 #define TG_STRATEGY_DELAYED_H
 
 #include "strategy/strategy.h"
+#include "telegrad/spec.h"
 #include <math.h>
 
 /* k as in tg__kstep_dense; the other keys are read from s->spec. */

@@ -19,8 +19,8 @@ static void alone_it_is_sequential_sgd(void **state)
     static const char *const strategies[] = {"cd:k=1,warmup=2,local=sgd", "od:warmup=2,eta_loc=0.1",
                                              "cd:k=1,warmup=2,local=preview",
                                              "od:warmup=0,local=preview"};
-    for (size_t o = 0; o < TG__COUNT(optimizers); o++) {
-        for (size_t s = o < 2 ? 0 : 2; s < TG__COUNT(strategies); s++) {
+    for (size_t o = 0; o < TG_COUNT(optimizers); o++) {
+        for (size_t s = o < 2 ? 0 : 2; s < TG_COUNT(strategies); s++) {
             play delayed, sequential;
             play_create(&delayed, strategies[s], optimizers[o], 1);
             play_create(&sequential, "ssgd", optimizers[o], 1);
@@ -46,7 +46,7 @@ static void alone_it_is_sequential_sgd(void **state)
 static void without_local_step_it_is_delayed_sgd(void **state)
 {
     (void)state;
-    for (size_t o = 0; o < TG__COUNT(optimizers); o++) {
+    for (size_t o = 0; o < TG_COUNT(optimizers); o++) {
         play p;
         play_create(&p, "cd:k=1,warmup=0,eta_loc=0", optimizers[o], 2);
         play_begin_run(&p);
@@ -78,7 +78,7 @@ static void adaptive_ones_alone_are_sequential(void **state)
     static const char *const adaptive[] = {
         "adam:lr=0.1", "adamw:lr=0.1,weight_decay=0.1,exempt=1d", "lars:lr=1,trust=0.1",
         "lars:lr=1,trust=0.1,momentum=0", "sgd:lr=0.1,momentum=0.5,weight_decay=0.1,decoupled=yes"};
-    for (size_t o = 0; o < TG__COUNT(adaptive); o++) {
+    for (size_t o = 0; o < TG_COUNT(adaptive); o++) {
         play delayed, sequential;
         play_create(&delayed, "cd:k=2,warmup=2,local=preview", adaptive[o], 1);
         play_create(&sequential, "ssgd", adaptive[o], 1);
@@ -103,7 +103,7 @@ static void adaptive_ones_alone_are_sequential(void **state)
 static void endless_warmup_is_ssgd(void **state)
 {
     (void)state;
-    for (size_t o = 0; o < TG__COUNT(optimizers); o++) {
+    for (size_t o = 0; o < TG_COUNT(optimizers); o++) {
         play p, ssgd;
         play_create(&p, "cd:warmup=1000000000", optimizers[o], 3);
         play_create(&ssgd, "ssgd", optimizers[o], 3);
@@ -174,7 +174,7 @@ static void ranks_share_the_global_parameters(void **state)
 {
     (void)state;
     static const char *const locals[] = {"sgd", "preview", "dcasgd"};
-    for (size_t l = 0; l < TG__COUNT(locals); l++) {
+    for (size_t l = 0; l < TG_COUNT(locals); l++) {
         char spec[64];
         play p;
         snprintf(spec, sizeof spec, "cd:warmup=2,eta_loc=0.3,local=%s", locals[l]);
@@ -251,8 +251,8 @@ static void a_bad_gradient_is_skipped(void **state)
     static const char *const want[] = {"s",   "x0d", "x1d", "r0", "r1",  "s",
                                        "x0c", "x1c", "r0",  "r1", "s",   "x0c",
                                        "x1c", "r0-", "r1-", "s",  "x0d", "x1d"};
-    assert_int_equal(p.nevents, TG__COUNT(want));
-    for (size_t i = 0; i < TG__COUNT(want); i++)
+    assert_int_equal(p.nevents, TG_COUNT(want));
+    for (size_t i = 0; i < TG_COUNT(want); i++)
         assert_string_equal(p.events[i], want[i]);
     play_step(&p);
     for (size_t e = 0; e < PLAY_N; e++)

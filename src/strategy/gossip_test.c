@@ -212,7 +212,7 @@ static void one_rank_is_sequential(void **state)
 {
     (void)state;
     static const char *const gossips[] = {"gossip", "gossip:overlap=2,mean=4"};
-    for (size_t i = 0; i < TG__COUNT(gossips); i++) {
+    for (size_t i = 0; i < TG_COUNT(gossips); i++) {
         play x, y;
         play_create(&x, gossips[i], "adamw:lr=0.01,weight_decay=0.1", 1);
         play_create(&y, "ssgd", "adamw:lr=0.01,weight_decay=0.1", 1);

@@ -151,7 +151,7 @@ static const tg_entry *const entries[] = {&constant, &step, &cosine, &onecycle};
 
 const tg_entry *const *tg__lr_schedule_entries(size_t *count_p)
 {
-    *count_p = TG__COUNT(entries);
+    *count_p = TG_COUNT(entries);
     return entries;
 }
 
@@ -228,11 +228,11 @@ tg_status tg_lr_schedule_create(const char *spec, double lr, uint64_t total_step
     if (!(lr >= 0 && isfinite(lr)))
         return tg_fail(TG_E_ARG, "lr=%g: allowed: finite, lr >= 0", lr);
     tg_lr_schedule *s;
-    TG_TRY(tg__alloc(1, sizeof *s, &s));
+    TG_TRY(tg_alloc(1, sizeof *s, &s));
     s->lr = lr;
     s->scale = 1;
     s->total = total_steps;
-    tg_status status = tg_spec_parse("lr schedule", entries, TG__COUNT(entries), spec, &s->spec);
+    tg_status status = tg_spec_parse("lr schedule", entries, TG_COUNT(entries), spec, &s->spec);
     if (status == TG_OK)
         status = init(s, steps_per_epoch);
     if (status == TG_OK)

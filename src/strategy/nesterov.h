@@ -3,6 +3,7 @@
 #define TG_STRATEGY_NESTEROV_H
 
 #include "kernel/kernel.h"
+#include "telegrad/spec.h"
 
 #define TG__OUTER_EVERY                                                          \
     {                                                                            \

@@ -27,7 +27,7 @@ static const tg_entry *const entries[] = {
 
 const tg_entry *const *tg__optimizer_entries(size_t *count_p)
 {
-    *count_p = TG__COUNT(entries);
+    *count_p = TG_COUNT(entries);
     return entries;
 }
 
@@ -45,8 +45,8 @@ tg_status tg_optimizer_create(const char *spec, tg_optimizer **o_p)
     TG__ARG(o_p);
     TG_TRY(tg__kernel_check());
     tg_optimizer *o;
-    TG_TRY(tg__alloc(1, sizeof *o, &o));
-    tg_status status = tg_spec_parse("optimizer", entries, TG__COUNT(entries), spec, &o->spec);
+    TG_TRY(tg_alloc(1, sizeof *o, &o));
+    tg_status status = tg_spec_parse("optimizer", entries, TG_COUNT(entries), spec, &o->spec);
     if (status == TG_OK) {
         o->ops = ops_of(o->spec);
         status = o->ops->init(o);
@@ -116,9 +116,9 @@ float tg__optimizer_keep(const tg_optimizer *o, const tg_update *u)
 
 tg_status tg__optimizer_without_momentum(const tg_optimizer *o, tg_optimizer **o_p)
 {
-    char text[2 * TG__REAL_TEXT + 96], lr[TG__REAL_TEXT], decay[TG__REAL_TEXT];
-    tg__real_text(o->lr, lr);
-    tg__real_text(o->weight_decay, decay);
+    char text[2 * TG_REAL_TEXT + 96], lr[TG_REAL_TEXT], decay[TG_REAL_TEXT];
+    tg_real_text(o->lr, lr);
+    tg_real_text(o->weight_decay, decay);
     snprintf(text, sizeof text, "%.32s:lr=%s,weight_decay=%s,momentum=0,decoupled=%s,exempt=%s",
              tg_spec_name(o->spec), lr, decay, o->decoupled ? "yes" : "no",
              o->exempt_1d ? "1d" : "none");

@@ -21,7 +21,7 @@ static void gradient(uint64_t t, float *g)
 static void sequences(void **state)
 {
     (void)state;
-    for (size_t c = 0; c < TG__COUNT(golden_optim); c++) {
+    for (size_t c = 0; c < TG_COUNT(golden_optim); c++) {
         const struct golden_optim *golden = &golden_optim[c];
         tg_optimizer *o;
         assert_int_equal(tg_optimizer_create(golden->spec, &o), TG_OK);
@@ -50,7 +50,7 @@ static void sequences(void **state)
 static void cycles(void **state)
 {
     (void)state;
-    for (size_t c = 0; c < TG__COUNT(golden_cycle); c++) {
+    for (size_t c = 0; c < TG_COUNT(golden_cycle); c++) {
         const struct golden_cycle *golden = &golden_cycle[c];
         const uint64_t total = (uint64_t)golden->total;
         tg_lr_schedule *s;

@@ -7,6 +7,8 @@
 #include "base/mem.h"
 #include "strategy/optimizers.h"
 #include "strategy/strategy.h"
+#include "telegrad/random.h"
+#include "telegrad/spec.h"
 #include <math.h>
 #include <string.h>
 
@@ -37,7 +39,7 @@ static void steps_by_hand(void **state)
         {"lars:lr=0.5,momentum=0.5,trust=0.25,eps=0,weight_decay=0", 0.875f, 0.703125f},
         {"adam:lr=0.5,beta1=0,beta2=0,eps=1", 0.75f, 0.75f - 1 / 3.0f}, /* g / (|g| + eps) */
     };
-    for (size_t i = 0; i < TG__COUNT(cases); i++) {
+    for (size_t i = 0; i < TG_COUNT(cases); i++) {
         tg_optimizer *o = create(cases[i].spec);
         float w = 1, u = 0, v = 0, g, dst = 0;
         float *slot[] = {&u, &v};
@@ -137,7 +139,7 @@ static void limits(void **state)
         {"sgd:weight_decay=0.1,exempt=1d", "sgd:weight_decay=0.1", 2},
         {"lars:lr=0.3,momentum=0,weight_decay=0.1", "sgd:lr=0.3", 1}, /* exempt: ratio 1 */
     };
-    for (size_t i = 0; i < TG__COUNT(cases); i++) {
+    for (size_t i = 0; i < TG_COUNT(cases); i++) {
         float a[LEN], b[LEN];
         play_updates(cases[i].a, cases[i].ndim, a);
         play_updates(cases[i].b, cases[i].ndim, b);
@@ -154,7 +156,7 @@ static void lars_of_ratio_1_is_sgd(void **state)
     static const char *const pairs[][2] = {
         {"lars:lr=0.5,momentum=0.5,trust=0.5,eps=0,weight_decay=0", "sgd:lr=0.5,momentum=0.5"},
         {"lars:lr=0.25,momentum=0,trust=1,eps=1,weight_decay=0", "sgd:lr=0.25"}};
-    for (size_t i = 0; i < TG__COUNT(pairs); i++) {
+    for (size_t i = 0; i < TG_COUNT(pairs); i++) {
         tg_optimizer *lars = create(pairs[i][0]), *sgd = create(pairs[i][1]);
         const tg_update update = {.lr = lars->lr, .number = 1, .ndim = 2};
         float w[2][4] = {{1, 1, 1, -1}, {1, 1, 1, -1}}, u[2][4] = {{0}};
@@ -188,7 +190,7 @@ static void assert_rates(const char *spec, uint64_t total, uint64_t per_epoch, c
 
 #define RATES(spec, total, per_epoch, ...)                              \
     assert_rates(spec, total, per_epoch, (const double[]){__VA_ARGS__}, \
-                 TG__COUNT(((const double[]){__VA_ARGS__})))
+                 TG_COUNT(((const double[]){__VA_ARGS__})))
 
 static void rates(void **state)
 {
@@ -219,7 +221,7 @@ static void scaled_rates(void **state)
     } cases[] = {{"constant", {2, 2, 2, 2, 2, 2}},
                  {"constant:warmup=3", {0.5, 1, 1.5, 2, 2, 2}},
                  {"step:every=2,factor=0.5,warmup=3", {0.5, 1, 0.75, 1, 0.5, 0.5}}};
-    for (size_t i = 0; i < TG__COUNT(cases); i++) {
+    for (size_t i = 0; i < TG_COUNT(cases); i++) {
         tg_lr_schedule *s;
         assert_int_equal(tg_lr_schedule_create(cases[i].spec, 0.5, 6, 0, &s), TG_OK);
         assert_int_equal(tg_lr_schedule_scale(s, 0), TG_E_ARG);
@@ -288,7 +290,7 @@ static void rates_refuse(void **state)
               {"step:every=2,at=5", "every and at: allowed: one of them"},
               {"onecycle:warmup=3", "allowed: pct_start, div_factor, final_div_factor"},
               {"onecycle:pct_start=2", "0 <= pct_start <= 1"}};
-    for (size_t i = 0; i < TG__COUNT(at); i++) {
+    for (size_t i = 0; i < TG_COUNT(at); i++) {
         assert_int_equal(tg_lr_schedule_create(at[i].spec, 1, 1, 5, &s), TG_E_SPEC);
         if (!strstr(tg_error(), at[i].want))
             fail_msg("%s", tg_error());

@@ -3,6 +3,7 @@
 #define TG_STRATEGY_OPTIMIZERS_H
 
 #include "telegrad/optimizer.h"
+#include "telegrad/spec.h"
 
 enum { TG__OPTIMIZER_SLOTS = 2 };
 

@@ -23,6 +23,8 @@
 #include "strategy/outer.h"
 #include "base/mem.h"
 #include "strategy/nesterov.h"
+#include "telegrad/random.h"
+#include "telegrad/spec.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -127,8 +129,8 @@ static tg_status add_slots(tg__strategy *s, outer *o)
     TG_TRY(tg__strategy_add_slot(s, "sent", TG__ROLE_RANK, &o->sent));
     if (o->c.momentum > 0)
         TG_TRY(tg__strategy_add_slot(s, "velocity", TG__ROLE_REPLICATED, &o->velocity));
-    TG_TRY(tg__alloc((size_t)s->size, sizeof *o->order, &o->order));
-    return tg__alloc((size_t)s->size, sizeof *o->counted, &o->counted);
+    TG_TRY(tg_alloc((size_t)s->size, sizeof *o->order, &o->order));
+    return tg_alloc((size_t)s->size, sizeof *o->counted, &o->counted);
 }
 
 void tg__outer_fini(tg__strategy *s)
@@ -143,7 +145,7 @@ tg_status tg__outer_init(tg__strategy *s, const tg__outer *config)
 {
     outer *o;
     TG_TRY(check(s, config));
-    TG_TRY(tg__alloc(1, sizeof *o, &o));
+    TG_TRY(tg_alloc(1, sizeof *o, &o));
     o->c = *config;
     s->impl = o;
     s->sends_updates = true;

@@ -46,7 +46,7 @@ static void assert_same_runs(const char *a, const char *b, const char *optimizer
 static void they_are_one_another(void **state)
 {
     (void)state;
-    for (size_t o = 0; o < TG__COUNT(optimizers); o++) {
+    for (size_t o = 0; o < TG_COUNT(optimizers); o++) {
         const char *optimizer = optimizers[o];
         assert_same_runs("diloco:every=3,lr=1,momentum=0", "local:every=3", optimizer, 11);
         assert_same_runs("streaming:every=4,fragments=1,overlap=0", "diloco:every=4", optimizer,
@@ -72,8 +72,8 @@ static void one_step_to_a_round_is_ssgd(void **state)
     static const char *const exact[] = {"sgd:lr=0.25", "sgd:lr=0.25,momentum=0.5"};
     static const char *const rounds[] = {"local:every=1", "local:every=1,momentum=average",
                                          "dga:every=1,delay=0"};
-    for (size_t o = 0; o < TG__COUNT(exact); o++)
-        for (size_t s = 0; s < TG__COUNT(rounds); s++) {
+    for (size_t o = 0; o < TG_COUNT(exact); o++)
+        for (size_t s = 0; s < TG_COUNT(rounds); s++) {
             play x, y;
             play_create(&x, rounds[s], exact[o], 2);
             play_create(&y, "ssgd", exact[o], 2);
@@ -103,8 +103,8 @@ static void one_step_to_a_round_is_ssgd_to_rounding(void **state)
     static const char *const linear[] = {"sgd:lr=0.1", "sgd:lr=0.1,momentum=0.9,weight_decay=0.01",
                                          "sgd:lr=0.1,momentum=0.9,nesterov=yes"};
     static const char *const rounds[] = {"local:every=1", "local:every=1,momentum=average"};
-    for (size_t o = 0; o < TG__COUNT(linear); o++)
-        for (size_t s = 0; s < TG__COUNT(rounds); s++) {
+    for (size_t o = 0; o < TG_COUNT(linear); o++)
+        for (size_t s = 0; s < TG_COUNT(rounds); s++) {
             play x, y;
             play_create(&x, rounds[s], linear[o], 3);
             play_create(&y, "ssgd", linear[o], 3);
@@ -146,7 +146,7 @@ static void closed_form_on_quadratics(void **state)
     } cases[] = {{"local:every=4", 1, 0},
                  {"dga:every=4,delay=0", 1, 0},
                  {"diloco:every=4,lr=0.7,momentum=0.9", 0.7, 0.9}};
-    for (size_t c = 0; c < TG__COUNT(cases); c++) {
+    for (size_t c = 0; c < TG_COUNT(cases); c++) {
         play p;
         play_create(&p, cases[c].strategy, "sgd:lr=0.1", 3);
         play_begin_run(&p);
@@ -178,7 +178,7 @@ static void closed_form_on_quadratics(void **state)
 static void eager_alone_is_diloco(void **state)
 {
     (void)state;
-    for (size_t o = 0; o < TG__COUNT(optimizers); o++) {
+    for (size_t o = 0; o < TG_COUNT(optimizers); o++) {
         play x, y;
         play_create(&x, "eager:every=3", optimizers[o], 1);
         play_create(&y, "diloco:every=3", optimizers[o], 1);
@@ -270,8 +270,8 @@ static void local_after_ssgd(void **state)
     static const char *const want[] = {"x0d", "x1d", "r0", "r1",  "s",   "x0d", "x1d",
                                        "r0",  "r1",  "s",  "x0d", "x1d", "r0",  "r1",
                                        "s",   "s",   "s",  "x0c", "x1c", "r0",  "r1"};
-    assert_int_equal(p.nevents, TG__COUNT(want));
-    for (size_t i = 0; i < TG__COUNT(want); i++)
+    assert_int_equal(p.nevents, TG_COUNT(want));
+    for (size_t i = 0; i < TG_COUNT(want); i++)
         assert_string_equal(p.events[i], want[i]);
     play_destroy(&p);
     play_destroy(&ssgd);
@@ -283,7 +283,7 @@ static void what_optimizers_remember(void **state)
     static const char *const strategies[] = {"local:every=3,momentum=keep",
                                              "local:every=3,momentum=average",
                                              "local:every=3,momentum=reset"};
-    for (size_t s = 0; s < TG__COUNT(strategies); s++) {
+    for (size_t s = 0; s < TG_COUNT(strategies); s++) {
         play p;
         play_create(&p, strategies[s], "adam:lr=0.01", 3);
         play_begin_run(&p);
@@ -323,8 +323,8 @@ static void fragments_take_turns(void **state)
     }
     static const char *const want[] = {"s",   "s",  "x1c", "r1", "s",  "s",
                                        "x0c", "r0", "s",   "s",  "x1c"};
-    assert_int_equal(p.nevents, TG__COUNT(want));
-    for (size_t i = 0; i < TG__COUNT(want); i++)
+    assert_int_equal(p.nevents, TG_COUNT(want));
+    for (size_t i = 0; i < TG_COUNT(want); i++)
         assert_string_equal(p.events[i], want[i]);
     /* Bucket 0 (elements 30 ..): sent after 4 steps, came in the fifth step before the own one. */
     for (size_t e = 30; e < PLAY_N; e++) {
@@ -360,7 +360,7 @@ static void what_gave_way_is_not_sent(void **state)
          3,
          {"s", "s", "x0c", "x1c", "r0", "r1", "s", "x0c", "x1c", "r0", "r1"}},
     };
-    for (size_t c = 0; c < TG__COUNT(cases); c++) {
+    for (size_t c = 0; c < TG_COUNT(cases); c++) {
         play p;
         play_create(&p, cases[c].spec, "sgd:lr=0.1", 3);
         play_begin_run(&p);
@@ -369,7 +369,7 @@ static void what_gave_way_is_not_sent(void **state)
         play_drain(&p);
         assert_agreed(&p);
         size_t count = 0;
-        while (count < TG__COUNT(cases[c].events) && cases[c].events[count] != NULL)
+        while (count < TG_COUNT(cases[c].events) && cases[c].events[count] != NULL)
             count++;
         assert_int_equal(p.nevents, count);
         for (size_t i = 0; i < count; i++)
@@ -415,7 +415,7 @@ static void lost_memory(void **state)
     static const char *const strategies[] = {"local:every=2,momentum=average",
                                              "local:every=2,momentum=keep", "eager:every=2",
                                              "dga:delay=2,every=2"};
-    for (size_t s = 0; s < TG__COUNT(strategies); s++) {
+    for (size_t s = 0; s < TG_COUNT(strategies); s++) {
         play p;
         play_create(&p, strategies[s], "adam:lr=0.01", 3);
         play_begin_run(&p);
@@ -496,7 +496,7 @@ static void one_draws_for_all(void **state)
     play_create(&p, "fedavg:every=2,clients=0.6", "sgd:lr=0.125", PLAY_RANKS);
     tg__strategy *one = p.rank[0].s;
     one->samples = samples;
-    for (size_t i = 0; i < TG__COUNT(rounds); i++) {
+    for (size_t i = 0; i < TG_COUNT(rounds); i++) {
         double sum = 0;
         play_create(&fresh, "fedavg:every=2,clients=0.6", "sgd:lr=0.125", PLAY_RANKS);
         for (int j = 0; j < PLAY_RANKS; j++) {
@@ -520,7 +520,7 @@ static void lost_rounds(void **state)
     static const char *const strategies[] = {"local:every=3", "diloco:every=3",
                                              "streaming:every=4,fragments=2,overlap=2",
                                              "eager:every=2"};
-    for (size_t s = 0; s < TG__COUNT(strategies); s++) {
+    for (size_t s = 0; s < TG_COUNT(strategies); s++) {
         play p;
         play_create(&p, strategies[s], "sgd:lr=0.1", 3);
         play_begin_run(&p);

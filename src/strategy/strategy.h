@@ -29,6 +29,7 @@
 #include "strategy/optimizers.h"
 #include "telegrad/optimizer.h"
 #include "telegrad/registry.h"
+#include "telegrad/spec.h"
 
 typedef struct tg__action {
     uint32_t bucket;

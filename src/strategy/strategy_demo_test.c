@@ -17,7 +17,7 @@ static void alone_it_is_sign_descent(void **state)
     (void)state;
     static const char *const optimizers[] = {"sgd:lr=0.1", "sgd:lr=0.1,weight_decay=0.3",
                                              "sgd:lr=0.1,weight_decay=0.3,exempt=1d"};
-    for (size_t o = 0; o < TG__COUNT(optimizers); o++) {
+    for (size_t o = 0; o < TG_COUNT(optimizers); o++) {
         play p;
         float w[PLAY_N];
         play_create(&p, "demo", optimizers[o], 1);
@@ -78,7 +78,7 @@ static void refuses_with_a_reason(void **state)
         {"sgd:momentum=0.9", "the method's residual is the momentum"},
         {"sgd:clip=1", "the same for any of its norms"},
     };
-    for (size_t i = 0; i < TG__COUNT(cases); i++) {
+    for (size_t i = 0; i < TG_COUNT(cases); i++) {
         tg_optimizer *o;
         tg__strategy *s = NULL;
         tg__wtensor tensor = {.n = 1};

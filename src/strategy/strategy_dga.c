@@ -99,7 +99,7 @@ static tg_status add_own(tg__strategy *s, dga *d)
     }
     for (size_t i = 0; i < s->ntensors; i++)
         most = TG__MAX(most, s->tensor[i].n);
-    return tg__alloc(most, sizeof *d->before, &d->before);
+    return tg_alloc(most, sizeof *d->before, &d->before);
 }
 
 static tg_status init_as(tg__strategy *s, dga *d)
@@ -125,7 +125,7 @@ static void fini(tg__strategy *s)
 static tg_status init(tg__strategy *s)
 {
     dga *d;
-    TG_TRY(tg__alloc(1, sizeof *d, &d));
+    TG_TRY(tg_alloc(1, sizeof *d, &d));
     s->impl = d;
     tg_status status = init_as(s, d);
     if (status != TG_OK)

@@ -45,7 +45,7 @@ static void assert_same_runs(const char *a, const char *b, const char *optimizer
 static void without_delay_it_is_ssgd(void **state)
 {
     (void)state;
-    for (size_t o = 0; o < TG__COUNT(optimizers); o++) {
+    for (size_t o = 0; o < TG_COUNT(optimizers); o++) {
         assert_same_runs("dga:delay=0", "ssgd", optimizers[o], 3, 10);
         assert_same_runs("dga:delay=0,correct=no", "ssgd", optimizers[o], 3, 10);
         assert_same_runs("pipe:width=1", "ssgd", optimizers[o], 3, 10);
@@ -64,7 +64,7 @@ static void one_step_of_delay_is_od(void **state)
 static void uncorrected_it_is_plain_delay(void **state)
 {
     (void)state;
-    for (size_t o = 0; o < TG__COUNT(optimizers); o++)
+    for (size_t o = 0; o < TG_COUNT(optimizers); o++)
         assert_same_runs("dga:delay=3,correct=no", "pipe:width=4", optimizers[o], 2, 10);
 }
 
@@ -73,7 +73,7 @@ static void pipe_alone_is_late(void **state)
 {
     (void)state;
     enum { WIDTH = 3 };
-    for (size_t o = 0; o < TG__COUNT(optimizers); o++) {
+    for (size_t o = 0; o < TG_COUNT(optimizers); o++) {
         float g[WIDTH][PLAY_N];
         play p, sequential;
         play_create(&p, "pipe:width=3", optimizers[o], 1);
@@ -100,8 +100,8 @@ static void long_delay_is_local(void **state)
 {
     (void)state;
     static const char *const strategies[] = {"dga:delay=7", "dga:delay=8,every=4"};
-    for (size_t o = 0; o < TG__COUNT(optimizers); o++)
-        for (size_t s = 0; s < TG__COUNT(strategies); s++) {
+    for (size_t o = 0; o < TG_COUNT(optimizers); o++)
+        for (size_t s = 0; s < TG_COUNT(strategies); s++) {
             play p, alone[3];
             play_create(&p, strategies[s], optimizers[o], 3);
             play_begin_run(&p);
@@ -243,7 +243,7 @@ static void dropped_steps_leave_nothing(void **state)
 {
     (void)state;
     static const char *const strategies[] = {"dga:delay=2", "dga:delay=2,every=2", "pipe:width=3"};
-    for (size_t s = 0; s < TG__COUNT(strategies); s++) {
+    for (size_t s = 0; s < TG_COUNT(strategies); s++) {
         play p;
         play_create(&p, strategies[s], "sgd:lr=0.1,momentum=0.9", 3);
         play_begin_run(&p);
@@ -296,8 +296,8 @@ static void several_are_under_way(void **state)
         play_step(&p);
     static const char *const want[] = {"x0c", "x1c", "s", "x0c", "x1c", "s",  "x0c", "x1c",
                                        "r0",  "r1",  "s", "x0c", "x1c", "r0", "r1",  "s"};
-    assert_int_equal(p.nevents, TG__COUNT(want));
-    for (size_t i = 0; i < TG__COUNT(want); i++)
+    assert_int_equal(p.nevents, TG_COUNT(want));
+    for (size_t i = 0; i < TG_COUNT(want); i++)
         assert_string_equal(p.events[i], want[i]);
     play_destroy(&p);
 }

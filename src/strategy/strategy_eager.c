@@ -41,7 +41,7 @@ static tg_status init(tg__strategy *s)
     TG_TRY(tg__strategy_add_slot(s, "own velocity", TG__ROLE_RANK, &c.own_velocity));
     TG_TRY(tg__strategy_add_slot(s, "sent", TG__ROLE_RANK, &c.sent));
     TG_TRY(tg__strategy_add_slot(s, "rest", TG__ROLE_RANK, &c.rest));
-    TG_TRY(tg__alloc(1, sizeof *e, &e));
+    TG_TRY(tg_alloc(1, sizeof *e, &e));
     *e = c;
     s->impl = e;
     return TG_OK;

@@ -100,7 +100,7 @@ static tg_status init(tg__strategy *s)
     if (mean == 0)
         return tg_fail(TG_E_SPEC, "strategy \"%s\": mean=0: allowed: at least 1 step",
                        tg_spec_name(s->spec));
-    TG_TRY(tg__alloc(1, sizeof *g, &g));
+    TG_TRY(tg_alloc(1, sizeof *g, &g));
     s->impl = g;
     g->mean = mean;
     g->overlap = (uint64_t)tg_spec_int(s->spec, "overlap");

@@ -24,13 +24,13 @@ static const tg_entry *const entries[] = {
 
 const tg__strategy_ops *const *tg__strategies(size_t *count_p)
 {
-    *count_p = TG__COUNT(all);
+    *count_p = TG_COUNT(all);
     return all;
 }
 
 const tg_entry *const *tg__strategy_entries(size_t *count_p)
 {
-    *count_p = TG__COUNT(entries);
+    *count_p = TG_COUNT(entries);
     return entries;
 }
 
@@ -38,7 +38,7 @@ const tg_entry *const *tg__strategy_entries(size_t *count_p)
 static const tg__strategy_ops *find(const char *spec)
 {
     const size_t len = spec == NULL ? 0 : strcspn(spec, ":");
-    for (size_t i = 0; len > 0 && i < TG__COUNT(all); i++)
+    for (size_t i = 0; len > 0 && i < TG_COUNT(all); i++)
         if (strlen(all[i]->entry.name) == len && strncmp(all[i]->entry.name, spec, len) == 0)
             return all[i];
     return NULL;
@@ -66,7 +66,7 @@ const tg_rate_hint *tg__strategy_rate(const char *spec)
 static tg_status init(tg__strategy *s, const char *text)
 {
     tg_spec *spec;
-    TG_TRY(tg_spec_parse("strategy", entries, TG__COUNT(entries), text, &spec));
+    TG_TRY(tg_spec_parse("strategy", entries, TG_COUNT(entries), text, &spec));
     s->spec = spec;
     size_t i = 0;
     while (&all[i]->entry != tg_spec_entry(spec))
@@ -79,7 +79,7 @@ static tg_status init(tg__strategy *s, const char *text)
 tg_status tg__strategy_create(const char *spec, const tg__strategy_setup *setup, tg__strategy **s_p)
 {
     tg__strategy *s;
-    TG_TRY(tg__alloc(1, sizeof *s, &s));
+    TG_TRY(tg_alloc(1, sizeof *s, &s));
     s->optimizer = setup->optimizer;
     s->steps_per_epoch = setup->steps_per_epoch;
     s->epoch_shift = setup->epoch_shift;
@@ -132,7 +132,7 @@ tg_status tg__strategy_add_slot(tg__strategy *s, const char *name, tg__role role
         s->slot = slot;
     if (!request || !slot)
         return tg_fail(TG_E_NOMEM, "out of memory for slot %s of a strategy", name);
-    TG_TRY(tg__alloc(s->ntensors, sizeof(float *), &s->slot[s->nslots]));
+    TG_TRY(tg_alloc(s->ntensors, sizeof(float *), &s->slot[s->nslots]));
     *at_p = s->nslots;
     s->request[s->nslots++] = (tg__slot_request){.name = name, .role = role, .rescale = rescale};
     return TG_OK;
@@ -144,7 +144,7 @@ static tg_status make_clipped(tg__strategy *s)
     size_t most = 0;
     for (size_t i = 0; i < s->ntensors; i++)
         most = TG__MAX(most, s->tensor[i].n);
-    return tg__alloc(most, sizeof(float), &s->clipped);
+    return tg_alloc(most, sizeof(float), &s->clipped);
 }
 
 tg_status tg__strategy_add_optimizer(tg__strategy *s, tg__role role)

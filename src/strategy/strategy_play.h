@@ -5,6 +5,7 @@
 
 #include "base/mem.h"
 #include "strategy/strategy.h"
+#include "telegrad/spec.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -135,7 +136,7 @@ static void play_take(play *p, tg__action list[][PLAY_ACTIONS], const size_t *co
     for (size_t a = 0; a < count[0]; a++) {
         const tg__action *first = &list[0][a];
         play_exchange *x = &p->flight[p->flights++];
-        assert_true(p->flights <= TG__COUNT(p->flight));
+        assert_true(p->flights <= TG_COUNT(p->flight));
         *x = (play_exchange){.bucket = first->bucket,
                              .tag = first->tag,
                              .of_step = p->t,

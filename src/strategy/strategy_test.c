@@ -15,7 +15,7 @@ static void lists_what_exists(void **state)
     size_t count, entries;
     const tg__strategy_ops *const *all = tg__strategies(&count);
     const tg_entry *const *list = tg__strategy_entries(&entries);
-    assert_int_equal(count, TG__COUNT(names));
+    assert_int_equal(count, TG_COUNT(names));
     assert_int_equal(entries, count);
     for (size_t i = 0; i < count; i++) {
         assert_string_equal(list[i]->name, names[i]);
@@ -80,7 +80,7 @@ static void accepts(void **state)
     (void)state;
     static const char *const good[] = {"cd:k=0,warmup=2ep,eta_loc=0", "od:local=preview",
                                        "cd:local=dcasgd,lambda=0.1,k=1"};
-    for (size_t i = 0; i < TG__COUNT(good); i++) {
+    for (size_t i = 0; i < TG_COUNT(good); i++) {
         play p;
         play_create(&p, good[i], "sgd:momentum=0.9", 1);
         assert_int_equal(p.rank[0].s->nslots, 2);
@@ -104,7 +104,7 @@ static void ssgd_is_sgd_on_the_mean(void **state)
     (void)state;
     static const char *const optimizers[] = {
         "sgd:lr=0.1", "sgd:lr=0.1,momentum=0.9,weight_decay=0.01,nesterov=yes"};
-    for (size_t o = 0; o < TG__COUNT(optimizers); o++) {
+    for (size_t o = 0; o < TG_COUNT(optimizers); o++) {
         play p;
         play_create(&p, "ssgd", optimizers[o], 3);
         play_begin_run(&p);
@@ -137,7 +137,7 @@ static void ssgd_is_any_optimizer_on_the_mean(void **state)
     (void)state;
     static const char *const optimizers[] = {"adam:lr=0.1,weight_decay=0.1,exempt=1d",
                                              "lars:lr=1,trust=0.1"};
-    for (size_t o = 0; o < TG__COUNT(optimizers); o++) {
+    for (size_t o = 0; o < TG_COUNT(optimizers); o++) {
         play p;
         play_create(&p, "ssgd", optimizers[o], 2);
         play_begin_run(&p);
@@ -181,8 +181,8 @@ static void ssgd_events_and_skips(void **state)
     assert_same_bits(p.rank[0].w, w);
     static const char *const want[] = {"x0c", "x1c", "r0",  "r1",  "s",
                                        "x0c", "x1c", "r0-", "r1-", "s"};
-    assert_int_equal(p.nevents, TG__COUNT(want));
-    for (size_t i = 0; i < TG__COUNT(want); i++)
+    assert_int_equal(p.nevents, TG_COUNT(want));
+    for (size_t i = 0; i < TG_COUNT(want); i++)
         assert_string_equal(p.events[i], want[i]);
     play_destroy(&p);
 }
@@ -191,7 +191,7 @@ static void ssgd_events_and_skips(void **state)
 static const char *const optimizers[] = {"sgd:lr=0.1", "sgd:lr=0.1,weight_decay=0.01",
                                          "sgd:lr=0.1,momentum=0.9,weight_decay=0.01,nesterov=yes",
                                          "adamw:lr=0.1,weight_decay=0.1"};
-enum { PLAIN = 2, ALL = TG__COUNT(optimizers) };
+enum { PLAIN = 2, ALL = TG_COUNT(optimizers) };
 
 /* How far one rank comes from what it would be with ssgd, in any step and when drained, over a step
  * that is dropped, at a rate that changes. near_one: all parameters stay between 1 and 2. */
@@ -240,7 +240,7 @@ static void alone_they_are_sequential(void **state)
                  {"streaming:every=4,fragments=2,overlap=2,alpha=1,lr=1,momentum=0", ALL},
                  {"eager:every=4,lr=1,momentum=0", ALL},
                  {"sparseloco:every=4,lr=1", ALL}};
-    for (size_t c = 0; c < TG__COUNT(cases); c++)
+    for (size_t c = 0; c < TG_COUNT(cases); c++)
         for (size_t o = 0; o < cases[c].optimizers; o++) {
             const double exact = from_ssgd(cases[c].strategy, optimizers[o], true);
             const double rounds = from_ssgd(cases[c].strategy, optimizers[o], false);
@@ -262,7 +262,7 @@ static void alone_they_are_not_sequential(void **state)
                  {"streaming:every=4,fragments=2,overlap=2,lr=1,momentum=0", "sgd:lr=0.1"},
                  {"eager:every=4", "sgd:lr=0.1"},
                  {"demo", "sgd:lr=0.1"}};
-    for (size_t c = 0; c < TG__COUNT(cases); c++)
+    for (size_t c = 0; c < TG_COUNT(cases); c++)
         if (from_ssgd(cases[c].strategy, cases[c].optimizer, false) < 0.01)
             fail_msg("%s, %s", cases[c].strategy, cases[c].optimizer);
 }

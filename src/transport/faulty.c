@@ -4,6 +4,8 @@
 #include "base/arg.h"
 #include "transport/harm.h"
 #include "base/mem.h"
+#include "telegrad/clock.h"
+#include "telegrad/spec.h"
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -357,7 +359,7 @@ tg_status tg_transport_faulty(tg_transport *inner, const char *spec, tg_transpor
     tg_spec *parsed;
     TG_TRY(tg_spec_parse("fault", entries, 1, spec, &parsed));
     faulty *f;
-    tg_status status = tg__alloc(1, sizeof *f, &f);
+    tg_status status = tg_alloc(1, sizeof *f, &f);
     if (status == TG_OK) {
         status = read_spec(f, parsed, inner->rank);
         if (status != TG_OK)

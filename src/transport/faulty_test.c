@@ -206,7 +206,7 @@ static void faulty_specs(void **state)
         "fault:delay=5",  "fault:stall=-1",  "fault:kill=x"};
     tg_transport *t, *outer = NULL;
     ok(tg_transport_inproc(1, &t));
-    for (size_t i = 0; i < TG__COUNT(cases); i++)
+    for (size_t i = 0; i < TG_COUNT(cases); i++)
         if (tg_transport_faulty(t, cases[i], &outer) != TG_E_SPEC || outer)
             fail_msg("\"%s\": %s", cases[i], tg_error());
     assert_int_equal(tg_transport_faulty(NULL, "fault", &outer), TG_E_ARG);

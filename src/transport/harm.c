@@ -1,5 +1,6 @@
 #include "transport/harm.h"
 #include "base/mem.h"
+#include "telegrad/random.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -67,7 +68,7 @@ static tg_status keep_or_replay(tg__harm *h, uint64_t number, int peer, uint32_t
     kept.copy = NULL;
     TG_TRY(own_copy(&kept, 0));
     if (!k) {
-        tg_status status = tg__alloc(1, sizeof *k, &k);
+        tg_status status = tg_alloc(1, sizeof *k, &k);
         if (status != TG_OK) {
             free(kept.copy);
             return status;

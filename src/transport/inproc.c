@@ -403,8 +403,8 @@ tg_status tg_transport_inproc_clock(int size, const tg_clock *clock, tg_transpor
                        clock->struct_size, offsetof(tg_clock, work));
     hub *h;
     tg_transport **made;
-    TG_TRY(tg__alloc((size_t)size, sizeof(tg_transport *), &made));
-    tg_status status = tg__alloc(1, sizeof *h + (size_t)size * sizeof(endpoint), &h);
+    TG_TRY(tg_alloc((size_t)size, sizeof(tg_transport *), &made));
+    tg_status status = tg_alloc(1, sizeof *h + (size_t)size * sizeof(endpoint), &h);
     if (status != TG_OK)
         goto free_made;
     h->size = size;
@@ -416,7 +416,7 @@ tg_status tg_transport_inproc_clock(int size, const tg_clock *clock, tg_transpor
             goto unmake;
     }
     for (int r = 0; r < size; r++) {
-        status = tg__alloc(1, sizeof(tg_transport), &made[r]);
+        status = tg_alloc(1, sizeof(tg_transport), &made[r]);
         if (status != TG_OK)
             goto unmake;
         *made[r] = (tg_transport){.struct_size = sizeof(tg_transport),

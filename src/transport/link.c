@@ -5,18 +5,18 @@
 #include "transport/endpoint.h"
 #include "base/arg.h"
 #include "base/mem.h"
-#include "base/units.h"
+#include "telegrad/tools.h"
 #include <math.h>
 #include <string.h>
 
-#define ALLOWED                                                                              \
-    "\"20mbit,10ms\" or \"up=5mbit,down=50mbit,delay=30ms,jitter=5ms\" with " TG__UNITS_RATE \
-    " (at least 1 bit/s) and " TG__UNITS_TIME " (at most 3600s)"
+#define ALLOWED                                                                             \
+    "\"20mbit,10ms\" or \"up=5mbit,down=50mbit,delay=30ms,jitter=5ms\" with " TG_UNITS_RATE \
+    " (at least 1 bit/s) and " TG_UNITS_TIME " (at most 3600s)"
 
 bool tg__delay_parse(const char *text, size_t len, int64_t *ns_p)
 {
     double ns;
-    if (!tg__time_parse(text, len, &ns) || ns > (double)TG__TIME_MAX_NS)
+    if (!tg_time_parse(text, len, &ns) || ns > (double)TG__TIME_MAX_NS)
         return false;
     *ns_p = llround(ns);
     return true;
@@ -25,7 +25,7 @@ bool tg__delay_parse(const char *text, size_t len, int64_t *ns_p)
 static bool rate_parse(const char *text, size_t len, double *bps_p)
 {
     double bps;
-    if (!tg__rate_parse(text, len, &bps) || bps < 1)
+    if (!tg_rate_parse(text, len, &bps) || bps < 1)
         return false;
     *bps_p = bps;
     return true;
@@ -41,7 +41,7 @@ static unsigned parse_item(const char *item, size_t len, tg_link *link)
         unsigned sets;
     } keys[] = {{"up=", UP}, {"down=", DOWN}, {"delay=", DELAY}, {"jitter=", JITTER}};
     unsigned sets = 0;
-    for (size_t i = 0; i < TG__COUNT(keys); i++) {
+    for (size_t i = 0; i < TG_COUNT(keys); i++) {
         size_t key_len = strlen(keys[i].name);
         if (len >= key_len && memcmp(item, keys[i].name, key_len) == 0) {
             sets = keys[i].sets;

@@ -17,6 +17,8 @@
 #include "base/arg.h"
 #include "transport/downlink.h"
 #include "base/mem.h"
+#include "telegrad/clock.h"
+#include "telegrad/random.h"
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <stdio.h>
@@ -424,10 +426,10 @@ tg_status tg_transport_shaped(tg_transport *inner, const tg_link *link, tg_trans
                                  "allowed: one link");
     shaped *s = NULL;
     int64_t *arrivals, *delays = NULL;
-    TG_TRY(tg__alloc((size_t)inner->size, sizeof *arrivals, &arrivals));
-    tg_status status = tg__alloc((size_t)inner->size, sizeof *delays, &delays);
+    TG_TRY(tg_alloc((size_t)inner->size, sizeof *arrivals, &arrivals));
+    tg_status status = tg_alloc((size_t)inner->size, sizeof *delays, &delays);
     if (status == TG_OK)
-        status = tg__alloc(1, sizeof *s, &s);
+        status = tg_alloc(1, sizeof *s, &s);
     if (status != TG_OK) {
         free(arrivals);
         free(delays);
@@ -462,7 +464,7 @@ tg_status tg_transport_shaped_nodes(tg_transport *inner, const tg_link *link, co
     tg_transport *t;
     TG_TRY(tg__transport_check("tg_transport_shaped_nodes", inner));
     bool *near;
-    TG_TRY(tg__alloc((size_t)inner->size, sizeof *near, &near));
+    TG_TRY(tg_alloc((size_t)inner->size, sizeof *near, &near));
     for (int peer = 0; peer < inner->size; peer++)
         near[peer] = nodes[peer] == nodes[inner->rank];
     tg_status status = tg_transport_shaped(inner, link, &t);

@@ -257,7 +257,7 @@ static void link_good(void **state)
         {"jitter=250us,up=64kbit", {.up_bps = 64e3, .jitter_ns = 250000}},
         {"3600s", {.delay_ns = INT64_C(3600000000000)}},
     };
-    for (size_t i = 0; i < TG__COUNT(cases); i++) {
+    for (size_t i = 0; i < TG_COUNT(cases); i++) {
         tg_link link;
         ok(tg_link_parse(cases[i].text, &link));
         assert_int_equal(link.struct_size, sizeof link);
@@ -300,7 +300,7 @@ static void link_bad(void **state)
         "1e-9kbit",
         "111111111111111111111111111111111111111111111111111111111111111111111111111111ms"};
     tg_link link = {.struct_size = 1};
-    for (size_t i = 0; i < TG__COUNT(cases); i++)
+    for (size_t i = 0; i < TG_COUNT(cases); i++)
         if (tg_link_parse(cases[i], &link) != TG_E_SPEC || !strstr(tg_error(), "allowed"))
             fail_msg("\"%s\": %s", cases[i], tg_error());
     assert_int_equal(link.struct_size, 1);

@@ -39,7 +39,7 @@ tg_status tg__transport_check(const char *what, const tg_transport *inner)
 }
 
 /* A chunk starts with a link to the chunk before; its items follow at the next multiple of the
- * alignment that tg__alloc gives. A spare item starts with a link to the next spare one. */
+ * alignment that tg_alloc gives. A spare item starts with a link to the next spare one. */
 static void push(void **list, void *record)
 {
     memcpy(record, list, sizeof *list);
@@ -58,10 +58,10 @@ tg_status tg__pool_take(tg__pool *pool, void *item_p)
     if (!pool->spare) {
         size_t stride = (pool->item_bytes + 15) / 16 * 16;
         char *chunk;
-        TG_TRY(tg__alloc(1, TG__ALIGN + CHUNK_ITEMS * stride, &chunk));
+        TG_TRY(tg_alloc(1, TG_ALIGN + CHUNK_ITEMS * stride, &chunk));
         push(&pool->chunks, chunk);
         for (size_t i = CHUNK_ITEMS; i-- > 0;)
-            push(&pool->spare, chunk + TG__ALIGN + i * stride);
+            push(&pool->spare, chunk + TG_ALIGN + i * stride);
     }
     void *item = pop(&pool->spare);
     memset(item, 0, pool->item_bytes);

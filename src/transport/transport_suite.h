@@ -6,6 +6,8 @@
 #define TG_TRANSPORT_SUITE_H
 
 #include "telegrad/transport.h"
+#include "telegrad/clock.h"
+#include "telegrad/random.h"
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

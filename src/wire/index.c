@@ -200,7 +200,7 @@ tg_status tg__index_check(int coding, int param, size_t n, size_t k, const uint8
     uint32_t idx[512];
     size_t count;
     do
-        TG_TRY(tg__index_read(&r, idx, TG__COUNT(idx), &count));
+        TG_TRY(tg__index_read(&r, idx, TG_COUNT(idx), &count));
     while (count > 0);
     return TG_OK;
 }

@@ -71,7 +71,7 @@ static void round_trip(int wish, size_t n, size_t k, bool damage)
     assert_int_equal(param, plan.param);
     assert_true(wish == TG__INDEX_AUTO || wish == coding);
     static const size_t caps[] = {1, 2, 3, 63, 64, MAX_K};
-    for (size_t i = n > 5000 ? 3 : 0; i < TG__COUNT(caps); i++) {
+    for (size_t i = n > 5000 ? 3 : 0; i < TG_COUNT(caps); i++) {
         assert_int_equal(read_all(coding, param, n, k, code, len, caps[i]), TG_OK);
         assert_memory_equal(back, list, k * sizeof(list[0]));
     }
@@ -111,13 +111,13 @@ static void every_coding_round_trips(void **state)
     static const size_t ns[] = {0, 1, 2, 7, 8, 9, 31, 63, 64, 65, 200, 4097, 100003};
     static const int wishes[] = {TG__INDEX_RAW, TG__INDEX_BITMAP, TG__INDEX_RICE, TG__INDEX_EF,
                                  TG__INDEX_AUTO};
-    for (size_t i = 0; i < TG__COUNT(ns); i++) {
+    for (size_t i = 0; i < TG_COUNT(ns); i++) {
         size_t n = ns[i], ks[] = {0, TG__MIN(n, (size_t)1), n / 100, n / 10, n / 2, n - n / 8, n};
-        for (size_t j = 0; j < TG__COUNT(ks); j++)
+        for (size_t j = 0; j < TG_COUNT(ks); j++)
             for (int how = 0; how < 3; how++) {
                 size_t k = choose(n, ks[j], how, i * 10 + j);
                 assert_int_equal(k, ks[j]);
-                for (size_t w = 0; w < TG__COUNT(wishes); w++)
+                for (size_t w = 0; w < TG_COUNT(wishes); w++)
                     round_trip(wishes[w], n, k, n <= 200);
             }
     }
@@ -130,7 +130,7 @@ static void far_indices_round_trip(void **state)
     static const uint32_t lists[][3] = {
         {(1u << 29) - 1, 0, 0}, {0, (1u << 29) - 1, 0}, {0, 1, 2}, {5, 1u << 28, (1u << 29) - 1}};
     static const size_t ks[] = {1, 2, 3, 3};
-    for (size_t i = 0; i < TG__COUNT(ks); i++) {
+    for (size_t i = 0; i < TG_COUNT(ks); i++) {
         for (size_t j = 0; j < ks[i]; j++)
             list[j] = lists[i][j];
         round_trip(TG__INDEX_RICE, n, ks[i], false);
@@ -177,7 +177,7 @@ static void rice_parameter_is_the_best(void **state)
     (void)state;
     static uint8_t code[200000];
     static const size_t ks[] = {1, 2, 5, 30, 400, 3000};
-    for (size_t i = 0; i < TG__COUNT(ks); i++) {
+    for (size_t i = 0; i < TG_COUNT(ks); i++) {
         for (int how = 0; how < 3; how++) {
             size_t n = 6000, k = choose(n, ks[i], how, i);
             uint64_t chosen_bits, best_bits = UINT64_MAX;
@@ -281,7 +281,7 @@ static void rice_is_within_two_percent_of_entropy(void **state)
 {
     (void)state;
     static const double densities[] = {0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1};
-    for (size_t i = 0; i < TG__COUNT(densities); i++) {
+    for (size_t i = 0; i < TG_COUNT(densities); i++) {
         size_t n = 1000000, k = choose(n, (size_t)(densities[i] * 1e6), 0, i);
         tg__index_plan plan = tg__index_choose(TG__INDEX_RICE, list, k, n);
         double bits = 8.0 * (double)plan.len, least = entropy_bits(1e6, (double)k);
@@ -298,7 +298,7 @@ static void elias_fano_is_never_shorter_than_rice(void **state)
 {
     (void)state;
     static const size_t ks[] = {1, 2, 5, 100, 999, 1500, 3000};
-    for (size_t i = 0; i < TG__COUNT(ks); i++)
+    for (size_t i = 0; i < TG_COUNT(ks); i++)
         for (int how = 0; how < 3; how++) {
             size_t k = choose(3000, ks[i], how, i);
             assert_true(tg__index_choose(TG__INDEX_RICE, list, k, 3000).len <= tg__ef_len(3000, k));

@@ -133,7 +133,7 @@ class Advise(CliTest):
 
     def test_known_accuracies_are_in_their_documents(self):
         source = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../..")
-        with open(os.path.join(source, "src/cli/advise_known.c"), encoding="utf-8") as file:
+        with open(os.path.join(source, "command/advise/advise_known.c"), encoding="utf-8") as file:
             text = file.read()
         runs = {name: re.findall(r'"([^"]*)"', body) for name, body in re.findall(r"known_runs (\w+) = {(.*?)};", text, re.S)}
         rows = re.findall(r'{&(\w+), "([^"]*)", "([^"]*)", "([^"]*)"}', text)

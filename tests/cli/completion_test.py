@@ -6,7 +6,7 @@ import subprocess
 import unittest
 from cli_tool import TELEGRAD, CliTest
 
-SCRIPT = pathlib.Path(__file__).parents[2] / "src/cli/telegrad.bash"
+SCRIPT = pathlib.Path(__file__).parents[2] / "command/telegrad.bash"
 
 
 @unittest.skipUnless(shutil.which("bash"), "SKIP completion: no bash")

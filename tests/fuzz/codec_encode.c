@@ -2,6 +2,7 @@
  * and decode to what the codec said it encoded. */
 #include "codec_specs.h"
 #include "fuzz_tools.h"
+#include "telegrad/random.h"
 
 typedef struct input {
     tg_encode_context ctx;
@@ -92,7 +93,7 @@ static void encode(tg_codec *c, input *in, size_t nparts, uint64_t *hash_p)
     const size_t cuts[] = {0, nparts == 2 ? in->cut : in->n, in->n};
     tg__part parts[2];
     tg__view view = {0};
-    *hash_p = TG__HASH_START;
+    *hash_p = TG_HASH_START;
     for (size_t i = 0; i < nparts; i++) {
         size_t bound = tg__codec_bound(c, cuts[i + 1] - cuts[i]);
         parts[i] = (tg__part){
@@ -105,7 +106,7 @@ static void encode(tg_codec *c, input *in, size_t nparts, uint64_t *hash_p)
     else if (status != TG_E_UNSUPPORTED || nparts == 1) /* a codec of whole vectors may say so */
         abort();
     for (size_t i = 0; i < nparts; i++) {
-        *hash_p = tg__hash(*hash_p, parts[i].dst, parts[i].len);
+        *hash_p = tg_hash(*hash_p, parts[i].dst, parts[i].len);
         free(parts[i].dst);
     }
 }

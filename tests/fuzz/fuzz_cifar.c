@@ -2,7 +2,7 @@
  * are in range. */
 #include "fuzz_file.h"
 #include "fuzz_tools.h"
-#include "train/data/data.h"
+#include "trainer/data/data.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

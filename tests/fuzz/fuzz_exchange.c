@@ -43,8 +43,8 @@ static bool read_scene(const uint8_t *head, scene *s)
     const tg_entry *entry = codec[head[1] % codecs];
     *s = (scene){.x = tg__exchange_find(
                      head[0] % (count + 1) == count ? "reduce" : names[head[0] % (count + 1)]),
-                 .combine = combines[head[3] % TG__COUNT(combines)],
-                 .n = lengths[head[5] % TG__COUNT(lengths)],
+                 .combine = combines[head[3] % TG_COUNT(combines)],
+                 .n = lengths[head[5] % TG_COUNT(lengths)],
                  .size = 2 + head[4] % (SIZES - 1)};
     s->who = head[4] / (SIZES - 1) % s->size;
     if (!codec_spec(entry, head[2], s->codec))

@@ -3,7 +3,7 @@
  *
  *     0  4  length of the labels' file       4     the labels' file, then the images' */
 #include "fuzz_tools.h"
-#include "train/data/data.h"
+#include "trainer/data/data.h"
 #include <unistd.h>
 
 enum { HEAD = 4 };

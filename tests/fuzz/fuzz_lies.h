@@ -73,7 +73,7 @@ static inline void fuzz_lie_about(fuzz_lies *l, unsigned how, size_t more, uint8
     case 7:
         at = fuzz_take(l, 2);
         if (len >= 4)
-            tg__put32(payload + at % (len - 3), words[more % TG__COUNT(words)]);
+            tg__put32(payload + at % (len - 3), words[more % TG_COUNT(words)]);
         break;
     default:
         break;

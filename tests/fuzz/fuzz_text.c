@@ -4,7 +4,7 @@
  *     1  1  share trained on, in 1/255                      2     the text */
 #include "fuzz_file.h"
 #include "fuzz_tools.h"
-#include "train/data/data.h"
+#include "trainer/data/data.h"
 
 static void check(const data_part parts[2], size_t vocabulary)
 {

@@ -9,6 +9,7 @@
 #include "vectors.h"
 #include "wire/envelope.h"
 #include "wire/index.h"
+#include "telegrad/spec.h"
 #include <errno.h>
 #include <sys/stat.h>
 
@@ -114,7 +115,7 @@ static void seed_codec(const tg__codec_ops *ops)
         FUZZ_DECODE_HEAD); /* also where no form is coded */
     size_t number = 0;
     for (size_t s = 0; codec_spec(&ops->entry, s, spec); s++)
-        for (size_t l = 0; l < 2 * TG__COUNT(lengths); l++)
+        for (size_t l = 0; l < 2 * TG_COUNT(lengths); l++)
             seed_vector(ops, number++, s, spec, lengths[l / 2]);
 }
 
@@ -123,7 +124,7 @@ static void seed_codec(const tg__codec_ops *ops)
 static void seed_index(int coding, const char *target)
 {
     static const uint32_t gaps[] = {1, 3, 40, 1000};
-    for (size_t g = 0; g < TG__COUNT(gaps); g++) {
+    for (size_t g = 0; g < TG_COUNT(gaps); g++) {
         uint32_t idx[30], n;
         uint64_t random = g + 1;
         uint8_t bytes[10 + 8192];
@@ -242,7 +243,7 @@ static void seed_weights(void)
          14},
     };
     uint8_t bytes[512];
-    for (size_t i = 0; i < TG__COUNT(files); i++) {
+    for (size_t i = 0; i < TG_COUNT(files); i++) {
         size_t n = strlen(files[i].header);
         memset(bytes, 0, sizeof bytes);
         tg__put64(bytes, n);
@@ -260,7 +261,7 @@ int main(int argc, char **argv)
                    {TG__INDEX_BITMAP, "fuzz_index_bitmap"},
                    {TG__INDEX_RICE, "fuzz_index_rice"},
                    {TG__INDEX_EF, "fuzz_index_ef"}};
-    _Static_assert(TG__COUNT(codings) == TG__INDEX_CODINGS, "each coding has a target");
+    _Static_assert(TG_COUNT(codings) == TG__INDEX_CODINGS, "each coding has a target");
     if (argc != 2) {
         fprintf(stderr, "usage: %s FOLDER\n", argv[0]);
         return 2;
@@ -271,7 +272,7 @@ int main(int argc, char **argv)
     const tg__codec_ops *const *all = tg__codecs(&count);
     for (size_t i = 0; i < count; i++)
         seed_codec(all[i]);
-    for (size_t i = 0; i < TG__COUNT(codings); i++)
+    for (size_t i = 0; i < TG_COUNT(codings); i++)
         seed_index(codings[i].coding, codings[i].target);
     seed_specs();
     seed_envelopes();

@@ -1,0 +1,94 @@
+/* The command to paste: the recommended way of training, with everything that the answer assumed.
+ */
+#include "command/advise/advise.h"
+#include "command/advise/advise_known.h"
+#include "command/job/options.h"
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { THREADS_MOST = 4096 }; /* workers of one process */
+
+/* A word as a shell takes it. */
+static void put_word(FILE *f, const char *word)
+{
+    static const char safe[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                               "_-./:,=+@%";
+    if (*word && strspn(word, safe) == strlen(word)) {
+        fputs(word, f);
+        return;
+    }
+    fputc('\'', f);
+    for (; *word; word++)
+        if (*word == '\'')
+            fputs("'\\''", f);
+        else
+            fputc(*word, f);
+    fputc('\'', f);
+}
+
+static void put_option(FILE *f, const char *name, const char *value)
+{
+    fprintf(f, " --%s ", name);
+    put_word(f, value);
+}
+
+/* A spec with one more key. */
+static void put_spec(FILE *f, const char *name, const char *spec, const char *key)
+{
+    fprintf(f, " --%s %s", name, spec);
+    if (key)
+        fprintf(f, "%c%s", strchr(spec, ':') ? ',' : ':', key);
+}
+
+/* What a run needs that begins at the beginning, where the prediction is of a step after all
+ * warm-ups; and a threshold that suits any model. */
+static const char *strategy_key(const advice_way *w)
+{
+    return w->family == ADVICE_OD || w->family == ADVICE_CD ? "warmup=1ep" : NULL;
+}
+
+static const char *method_key(const advice_way *w)
+{
+    if (advise_same_name(w->method_text, "dgc"))
+        return "warmup=1ep";
+    return advise_same_name(w->method_text, "2bit") ? "threshold=auto" : NULL;
+}
+
+static void put_command(FILE *f, const struct advise_answer *a)
+{
+    const struct run_options *o = a->options;
+    const advice_way *w = &a->way[0];
+    const bool processes = a->mpi || a->workers > THREADS_MOST;
+    if (processes)
+        fprintf(f, "mpirun -n %d ", a->workers);
+    fputs("telegrad train", f);
+    put_option(f, "model", o->model);
+    if (o->data)
+        put_option(f, "data", o->data);
+    if (!processes)
+        fprintf(f, " --workers %d", a->workers);
+    fprintf(f, " --batch %" PRIu64, o->batch);
+    if (o->precision != TRAIN_FP32)
+        put_option(f, "precision", train_precision_names[o->precision]);
+    if (o->driver != TG_DRIVER_AUTO)
+        put_option(f, "driver", options_driver_name(o->driver));
+    if (o->link)
+        put_option(f, "link", o->link);
+    put_spec(f, "strategy", w->strategy, strategy_key(w));
+    put_spec(f, "method", w->method_text, method_key(w));
+    fprintf(f, " --epochs %d", ADVISE_EPOCHS);
+}
+
+tg_status advise_command(const struct advise_answer *a, char **text_p)
+{
+    char *text = NULL;
+    size_t size;
+    FILE *f = open_memstream(&text, &size);
+    if (f)
+        put_command(f, a);
+    if (!f || fclose(f) != 0 || !text)
+        return tg_fail(TG_E_NOMEM, "out of memory: a command");
+    *text_p = text;
+    return TG_OK;
+}

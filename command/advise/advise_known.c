@@ -1,0 +1,130 @@
+#include "command/advise/advise_known.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct known_runs lenet_methods = {
+    "LeNet-5 on MNIST, 4 workers, 3 epochs, mean of three seeds", "lenet5", "test accuracy",
+    "98.95 %", "docs/results/methods-mnist.md"};
+static const struct known_runs lenet_delays = {
+    "LeNet-5 on MNIST, 4 workers, 10 epochs, no momentum, two seeds", "lenet5", "test accuracy",
+    "99.10, 99.02 %", "docs/results/delays.md"};
+static const struct known_runs resnet_compression = {
+    "ResNet-20 on CIFAR-10, 4 workers, 10 epochs, bf16, one seed", "resnet20", "test accuracy",
+    "85.14 %", "docs/results/compression.md"};
+static const struct known_runs resnet_delays = {
+    "ResNet-20 on CIFAR-10, 4 workers, 10 epochs, one seed", "resnet20", "test accuracy", "84.74 %",
+    "docs/results/delays.md"};
+static const struct known_runs mlp_untuned = {
+    "MLP on Fashion-MNIST, 3 workers, 3 epochs, untuned, one seed", "mlp", "test accuracy",
+    "86.15 %", "docs/results/untuned.md"};
+static const struct known_runs lstm_compression = {
+    "LSTM on WikiText-2, 4 workers, 2 epochs, bf16, one seed", "lstm", "test perplexity", "154.3",
+    "docs/results/compression.md"};
+static const struct known_runs gpt_rounds = {
+    "GPT on tiny Shakespeare, 4 workers, 12 epochs, bf16, one seed", "gpt", "test loss, nats",
+    "1.535", "docs/results/delays.md"};
+static const struct known_runs gpt_delays = {
+    "GPT on tiny Shakespeare, 4 workers, 12 epochs, one seed", "gpt", "test loss, nats", "1.524",
+    "docs/results/delays.md"};
+
+static const struct known_row rows[] = {
+    {&lenet_methods, "ssgd", "fp16", "98.93 %"},
+    {&lenet_methods, "ssgd", "qsgd:bits=4", "98.98 %"},
+    {&lenet_methods, "ssgd", "2bit:threshold=auto", "98.70 %"},
+    {&lenet_methods, "ssgd", "1bit", "98.80 %"},
+    {&lenet_methods, "ssgd", "topk:density=0.01", "98.74 %"},
+    {&lenet_methods, "ssgd", "dgc:density=0.001,warmup=1ep", "98.94 %"},
+    {&lenet_delays, "od", "dense", "99.10, 99.04 %"},
+    {&lenet_delays, "ssgd", "2bit:threshold=auto", "99.04, 99.03 %"},
+    {&lenet_delays, "cd:k=2", "2bit:threshold=auto", "99.13, 99.03 %"},
+    {&lenet_delays, "cd:k=5", "2bit:threshold=auto", "99.10, 99.02 %"},
+    {&lenet_delays, "cd:k=10", "2bit:threshold=auto", "99.10, 99.04 %"},
+    {&lenet_delays, "cd:k=20", "2bit:threshold=auto", "99.12, 99.04 %"},
+    {&resnet_compression, "ssgd", "dgc:density=0.001,warmup=2ep", "82.64 %"},
+    {&resnet_compression, "ssgd", "dgc:density=0.001,warmup=0", "80.29 %"},
+    {&resnet_compression, "ssgd", "topk:density=0.001", "74.81 %"},
+    {&resnet_compression, "ssgd", "2bit:threshold=auto", "82.98 %"},
+    {&resnet_compression, "cd:k=2", "2bit:threshold=auto", "82.82 %"},
+    {&resnet_compression, "cd:k=5", "2bit:threshold=auto", "80.77 %"},
+    {&resnet_compression, "cd:k=10", "2bit:threshold=auto", "79.62 %"},
+    {&resnet_delays, "od", "dense", "84.48 %"},
+    {&resnet_delays, "dga:delay=5", "dense", "83.02 %"},
+    {&resnet_delays, "dga:delay=10", "dense", "80.71 %"},
+    {&resnet_delays, "dga:delay=15", "dense", "77.10 %"},
+    {&resnet_delays, "dga:delay=20", "dense", "72.46 %"},
+    {&mlp_untuned, "ssgd", "fp16", "85.23 %"},
+    {&mlp_untuned, "ssgd", "topk:density=0.01", "85.01 %"},
+    {&mlp_untuned, "ssgd", "dgc:density=0.001,warmup=1ep", "87.01 %"},
+    {&mlp_untuned, "ssgd", "2bit:threshold=auto", "83.73 %"},
+    {&lstm_compression, "ssgd", "dgc:density=0.001,warmup=3000,clip=0.5", "173.9"},
+    {&gpt_rounds, "local:every=30", "dense", "1.634"},
+    {&gpt_rounds, "streaming:every=30,fragments=3,overlap=3", "qsgd:bits=4", "1.590"},
+    {&gpt_delays, "dga:delay=20,every=5", "dense", "1.770"},
+};
+
+bool advise_same_name(const char *spec, const char *other)
+{
+    const size_t n = strcspn(spec, ":");
+    return n == strcspn(other, ":") && strncmp(spec, other, n) == 0;
+}
+
+bool advise_costs_nothing(const advice_way *way)
+{
+    return way->family == ADVICE_SSGD && way->method < ADVICE_CODED;
+}
+
+static bool is_dense(const char *method)
+{
+    return advise_same_name(method, "dense");
+}
+
+/* The first number of a strategy's spec. */
+static double number_of(const char *strategy)
+{
+    const char *equals = strchr(strategy, '=');
+    return equals ? strtod(equals + 1, NULL) : 0;
+}
+
+/* How much a row tells of the way; 0: nothing. */
+static double telling(const struct known_row *r, const advice_way *way)
+{
+    const bool method = advise_same_name(r->method, way->method_text);
+    if (way->family == ADVICE_SSGD || !advise_same_name(r->strategy, way->strategy))
+        return method && !is_dense(r->method) && strcmp(r->strategy, "ssgd") == 0 ? 3 : 0;
+    const double own = number_of(r->strategy);
+    const double far = way->number > 0 && own > 0 ? fabs(log2(own / way->number)) : 0;
+    return (method ? 6 : 2) + 1 / (1 + far);
+}
+
+size_t advise_known(const char *model, const advice_way *way, const struct known_row **row)
+{
+    double value[ADVISE_KNOWN_MOST];
+    size_t count = 0;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const double v = advise_same_name(rows[i].runs->model, model) ? telling(&rows[i], way) : 0;
+        size_t at = count;
+        while (at > 0 && v > value[at - 1])
+            at--;
+        if (v <= 0 || at == ADVISE_KNOWN_MOST)
+            continue;
+        count += count < ADVISE_KNOWN_MOST;
+        for (size_t k = count - 1; k > at; k--) {
+            value[k] = value[k - 1];
+            row[k] = row[k - 1];
+        }
+        value[at] = v;
+        row[at] = &rows[i];
+    }
+    return count;
+}
+
+bool advise_is_known(const char *model, const char *strategy, const char *method)
+{
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (advise_same_name(rows[i].runs->model, model) &&
+            (!strategy || advise_same_name(rows[i].strategy, strategy)) &&
+            (!method || advise_same_name(rows[i].method, method)))
+            return true;
+    return false;
+}

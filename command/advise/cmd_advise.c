@@ -1,0 +1,189 @@
+/* telegrad advise: which strategy and method over a network, and why. */
+#include "command/advise/advise.h"
+#include "command/advise/advise_measure.h"
+#include "bench/exchange/bench_exchange.h"
+#include "command/output/cli.h"
+#include "command/train/cli_run.h"
+#include "command/job/clock_options.h"
+#include "command/output/console.h"
+#include "command/job/options_check.h"
+#include "command/output/outfile.h"
+#include <inttypes.h>
+#include <string.h>
+
+struct command {
+    struct run_options o;
+    bool json, measure;
+    const char *svg;
+    struct launch launch;
+};
+
+enum {
+    MODEL = OPTIONS_KEY,
+    LINK,
+    WORKERS,
+    BATCH,
+    PRECISION,
+    TAU,
+    DRIVER,
+    DATA,
+    JSON,
+    SVG,
+    MEASURE
+};
+
+static const struct argp_option options[] = {{.name = "model", .key = MODEL, .arg = "SPEC"},
+                                             {.name = "link", .key = LINK, .arg = "LINK"},
+                                             {.name = "workers", .key = WORKERS, .arg = "N"},
+                                             {.name = "batch", .key = BATCH, .arg = "N"},
+                                             {.name = "precision", .key = PRECISION, .arg = "P"},
+                                             {.name = "tau", .key = TAU, .arg = "measured|TIME"},
+                                             {.name = "driver", .key = DRIVER, .arg = "D"},
+                                             {.name = "data", .key = DATA, .arg = "SPEC"},
+                                             {.name = "json", .key = JSON},
+                                             {.name = "svg", .key = SVG, .arg = "FILE"},
+                                             {.name = "measure", .key = MEASURE},
+                                             {0}};
+
+/* As train takes them, but for what it allows and advise does not. */
+static tg_status set_common(struct run_options *o, int key, const char *arg)
+{
+    const tg_status status = options_set(o, OPT_TRAIN, options[key - MODEL].name, arg);
+    if (key == WORKERS && status != TG_OK)
+        return tg_fail(TG_E_SPEC, "--workers \"%.64s\": allowed: 2 to %d", arg, TG_SIM_WORLD_MAX);
+    if (key == TAU && (status != TG_OK || (o->tau && o->tau_ns == 0)))
+        return tg_fail(TG_E_SPEC, "--tau \"%.64s\": allowed: measured, or " CLOCK_OPTIONS_TIME,
+                       arg);
+    return status;
+}
+
+static tg_status set(struct command *c, int key, const char *arg)
+{
+    if (key == JSON)
+        c->json = true;
+    else if (key == MEASURE)
+        c->measure = true;
+    else if (key != SVG)
+        return set_common(&c->o, key, arg);
+    else if (*arg)
+        c->svg = arg;
+    else
+        return tg_fail(TG_E_SPEC, "--svg has no value: allowed: FILE.svg");
+    return TG_OK;
+}
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+    if (key < MODEL || key > MEASURE)
+        return ARGP_ERR_UNKNOWN;
+    if (set(state->input, key, arg) == TG_OK)
+        return 0;
+    console_error("%s", tg_error());
+    return EINVAL;
+}
+
+static tg_status check(const struct command *c, bool mpi)
+{
+    const struct run_options *o = &c->o;
+    if (mpi && !c->measure)
+        return tg_fail(TG_E_SPEC,
+                       "advise under mpirun, and nothing to measure: allowed: --measure");
+    if (c->measure && (o->tau || o->workers > BENCH_EXCHANGE_WORKERS))
+        return tg_fail(TG_E_SPEC,
+                       "--measure with %s: allowed: neither --tau, which is measured, nor "
+                       "more than %d workers",
+                       o->tau ? "--tau" : "so many --workers", BENCH_EXCHANGE_WORKERS);
+    if (o->data && !c->measure)
+        return tg_fail(TG_E_SPEC, "--data %.64s: allowed: with --measure", o->data);
+    if (c->measure)
+        TG_TRY(options_check(o, mpi));
+    if (!mpi && o->workers < 2)
+        return tg_fail(TG_E_SPEC, "--workers %" PRIu64 ": nothing to exchange: allowed: 2 to %d",
+                       o->workers, TG_SIM_WORLD_MAX);
+    if (!o->link && !c->measure)
+        return tg_fail(TG_E_SPEC, "no --link: allowed: --link RATE,DELAY, as 100mbit,20ms");
+    if (!c->svg)
+        return TG_OK;
+    TG_TRY(outfile_check_ending("--svg", c->svg, ".svg", NULL));
+    return outfile_check("--svg", c->svg, false);
+}
+
+static tg_status answer(const struct command *c, struct advise_answer *a)
+{
+    TG_TRY(advise_answer_make(a));
+    if (c->svg)
+        TG_TRY(advise_draw(a, c->svg));
+    return c->json ? advise_print_json(a) : advise_print(a);
+}
+
+/* The network as it was measured takes the place of what it was said to be. */
+static tg_status take_link(const struct advise_answer *a, tg_link *link_p)
+{
+    const struct advise_measured *m = a->measured;
+    tg_link link = {.struct_size = sizeof link};
+    if (!m)
+        return tg_link_parse(a->options->link, link_p);
+    link.delay_ns = (int64_t)(1e9 * m->alpha);
+    link.up_bps = link.down_bps = m->beta > 0 ? 8 / m->beta : 0;
+    *link_p = link;
+    return TG_OK;
+}
+
+static tg_status advise(const struct command *c, const struct advise_measured *measured)
+{
+    const struct run_options *o = &c->o;
+    const int world = launch_world(&c->launch, o);
+    train_job job = run_job_of(o, NULL);
+    advice_request request = {.job = &job, .world = world};
+    struct advise_answer a = {.options = o,
+                              .workers = world,
+                              .mpi = c->launch.mpi,
+                              .link_text = o->link ? o->link : "as it is",
+                              .measured = measured};
+    advice *made;
+    if (measured) {
+        job.tau_ns = (int64_t)(1e9 * measured->tau);
+        TG_TRY(advise_measure_data(o, &request.data));
+    }
+    TG_TRY(take_link(&a, &a.link));
+    TG_TRY(advice_create(&request, &made));
+    a.advice = made;
+    const tg_status status = answer(c, &a);
+    advice_destroy(made);
+    return status;
+}
+
+static tg_status run(struct command *c)
+{
+    struct advise_measured measured = {0};
+    if (!c->measure)
+        return advise(c, NULL);
+    if (c->launch.mpi && c->launch.size < 2)
+        return tg_fail(TG_E_SPEC,
+                       "one process: nothing to exchange: allowed: mpirun -n 2 and more");
+    TG_TRY(advise_measure(&c->launch, &c->o, &measured));
+    return c->launch.rank == 0 ? advise(c, &measured) : TG_OK;
+}
+
+int cmd_advise(int argc, char **argv)
+{
+    const struct argp parser = {.options = options, .parser = parse};
+    struct command c = {.json = false};
+    int rank;
+    options_defaults(&c.o, 4);
+    const int result = options_parse(&parser, "advise", help_advise, argc, argv, &c);
+    if (result >= 0)
+        return result;
+    tg_status status = check(&c, launch_under_mpi(&rank));
+    if (status == TG_OK)
+        status = launch_open(&c.launch);
+    if (status != TG_OK) {
+        console_error("%s", tg_error());
+        return cli_exit_status(status);
+    }
+    status = run(&c);
+    if (status != TG_OK)
+        return launch_fail(&c.launch, status);
+    launch_close(&c.launch);
+    return CLI_OK;
+}

@@ -1,0 +1,251 @@
+/* telegrad bench: codecs on this machine (and, in cmd_bench_train.c, training steps; in
+ * cmd_bench_exchange.c, exchanges). */
+#include "telegrad/tools.h"
+#include "command/bench/bench_args.h"
+#include "command/bench/bench_report.h"
+#include "command/output/cli.h"
+#include "command/output/console.h"
+#include "command/output/format.h"
+#include "command/job/options.h"
+#include <errno.h>
+#include <math.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern char **environ;
+
+enum { SIZES_MAX = 16, LEVELS_MAX = 3, N_MIN = 1000, N_MAX = 1 << 29, THREADS_MAX = 256 };
+
+struct bench_command {
+    size_t n[SIZES_MAX], sizes;
+    char level[LEVELS_MAX][16];
+    size_t levels;
+    const char *filter, *gradients, *compare, *python;
+    double seconds;
+    unsigned threads;
+    struct bench_report report;
+};
+
+/* ---- arguments ------------------------------------------------------------------------------- */
+
+static tg_status set_levels(struct bench_command *c, const char *text)
+{
+    const char *at = text;
+    for (c->levels = 0;; at++) {
+        size_t len = strcspn(at, ",");
+        char *level = c->level[c->levels];
+        if (c->levels == LEVELS_MAX || len == 0 || len >= sizeof c->level[0])
+            break;
+        memcpy(level, at, len);
+        level[len] = '\0';
+        if (!bench_level_exists(level))
+            break;
+        c->levels++;
+        at += len;
+        if (*at == '\0')
+            return TG_OK;
+    }
+    return tg_fail(
+        TG_E_SPEC, "--level \"%.64s\": allowed on this CPU: ref%s%s, separated by commas", text,
+        bench_level_exists("avx2") ? ", avx2" : "", bench_level_exists("avx512") ? ", avx512" : "");
+}
+
+enum { JSON = 1, SIZES, LEVELS, FILTER, GRADIENTS, THREADS, COMPARE, PYTHON, SECONDS };
+
+static tg_status set(struct bench_command *c, int key, const char *arg)
+{
+    double v = 0;
+    switch (key) {
+    case JSON:
+        c->report.json = true;
+        return TG_OK;
+    case SIZES:
+        return bench_args_list("n", arg, N_MIN, N_MAX, SIZES_MAX, c->n, &c->sizes);
+    case LEVELS:
+        return set_levels(c, arg);
+    case FILTER:
+        c->filter = arg;
+        return TG_OK;
+    case GRADIENTS:
+        c->gradients = arg;
+        return TG_OK;
+    case THREADS:
+        TG_TRY(bench_args_real("threads", arg, 1, THREADS_MAX, &v));
+        c->threads = (unsigned)v;
+        return v == floor(v)
+                   ? TG_OK
+                   : tg_fail(TG_E_SPEC, "--threads \"%.64s\": allowed: 1 to %d", arg, THREADS_MAX);
+    case COMPARE:
+        c->compare = arg;
+        return strcmp(arg, "torch") == 0
+                   ? TG_OK
+                   : tg_fail(TG_E_SPEC, "--compare \"%.64s\": allowed: torch", arg);
+    case PYTHON:
+        c->python = arg;
+        return TG_OK;
+    default:
+        return bench_args_real("seconds", arg, 0.001, 3600, &c->seconds);
+    }
+}
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+    if (key < JSON || key > SECONDS)
+        return ARGP_ERR_UNKNOWN;
+    if (set(state->input, key, arg) == TG_OK)
+        return 0;
+    console_error("%s", tg_error());
+    return EINVAL;
+}
+
+static const struct argp_option options[] = {
+    {.name = "json", .key = JSON},
+    {.name = "n", .key = SIZES, .arg = "N,.."},
+    {.name = "level", .key = LEVELS, .arg = "LEVEL,.."},
+    {.name = "filter", .key = FILTER, .arg = "NAME"},
+    {.name = "gradients", .key = GRADIENTS, .arg = "FILE.npy"},
+    {.name = "threads", .key = THREADS, .arg = "N"},
+    {.name = "compare", .key = COMPARE, .arg = "torch"},
+    {.name = "python", .key = PYTHON, .arg = "PATH"},
+    {.name = "seconds", .key = SECONDS, .arg = "S"},
+    {0}};
+
+/* ---- measuring ------------------------------------------------------------------------------- */
+
+static void begin(void *arg, size_t n, const char *name)
+{
+    char line[128];
+    (void)arg;
+    snprintf(line, sizeof line, "n = %s: %s", format_count(n).text, name);
+    console_status(line);
+}
+
+static tg_status row(void *arg, const bench_row *row)
+{
+    console_status("");
+    return bench_report_row(arg, row);
+}
+
+static tg_status comparison(void *arg, const bench_comparison *row)
+{
+    console_status("");
+    return bench_report_comparison(arg, row);
+}
+
+static tg_status measure(struct bench_command *c)
+{
+    const bench_options o = {.n = c->n,
+                             .count = c->sizes,
+                             .filter = c->filter,
+                             .gradients = c->gradients,
+                             .threads = c->threads,
+                             .seconds = c->seconds,
+                             .arg = &c->report,
+                             .begin = begin,
+                             .row = row};
+    tg_status status = c->compare
+                           ? bench_compare_torch(&o, c->python ? c->python : "python3", comparison)
+                           : bench_codec(&o);
+    console_status("");
+    if (status != TG_OK)
+        return status;
+    TG_TRY(bench_report_end(&c->report));
+    if (c->report.rows == 0)
+        return tg_fail(TG_E_SPEC,
+                       "--filter \"%.64s\": no row is called so; allowed: a part of a row's name, "
+                       "or target, method, index, "
+                       "kernel",
+                       c->filter);
+    return c->report.failed ? tg_fail(TG_E_STATE, "%zu of %zu rows could not be measured",
+                                      c->report.failed, c->report.rows)
+                            : TG_OK;
+}
+
+/* The instruction set is chosen once in a process: another one has a process of its own. */
+static int run_at_level(const char *level, int argc, char **argv)
+{
+    char **own = calloc((size_t)argc + 5, sizeof *own);
+    char self[] = "/proc/self/exe", bench[] = "bench", codec[] = "codec", option[] = "--level",
+         last[16];
+    pid_t pid;
+    int status = 0;
+    if (!own || setenv("TG_CPU", level, 1) != 0) {
+        free(own);
+        console_error("out of memory");
+        return CLI_FAILED;
+    }
+    snprintf(last, sizeof last, "%s", level);
+    own[0] = self;
+    own[1] = bench;
+    own[2] = codec; /* options_parse has renamed argv[0] */
+    memcpy(own + 3, argv + 1, (size_t)(argc - 1) * sizeof *own);
+    own[argc + 2] = option;
+    own[argc + 3] = last;
+    int error = posix_spawn(&pid, self, NULL, NULL, own, environ);
+    free(own);
+    if (error || waitpid(pid, &status, 0) < 0) {
+        console_error("cannot run another process: %s", strerror(error ? error : errno));
+        return CLI_FAILED;
+    }
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+static int run_levels(const struct bench_command *c, int argc, char **argv)
+{
+    int worst = CLI_OK;
+    for (size_t i = 0; i < c->levels; i++) {
+        int status = run_at_level(c->level[i], argc, argv);
+        if (status > CLI_USAGE)
+            return status;
+        worst = status > worst ? status : worst;
+    }
+    return worst;
+}
+
+static int bench_command(int argc, char **argv)
+{
+    const struct argp parser = {.options = options, .parser = parse};
+    struct bench_command c = {
+        .n = {25600000, 1000000, 100000}, .sizes = 3, .seconds = 0.5, .threads = 1};
+    int parsed = options_parse(&parser, "bench codec", help_bench, argc, argv, &c);
+    if (parsed >= 0)
+        return parsed;
+    if (c.python && !c.compare) {
+        console_error("--python without --compare: allowed: with --compare torch");
+        return CLI_USAGE;
+    }
+    if (c.levels > 1 || (c.levels == 1 && strcmp(c.level[0], tg_cpu_level()) != 0))
+        return run_levels(&c, argc, argv);
+    tg_status status = measure(&c);
+    if (status != TG_OK)
+        console_error("%s", tg_error());
+    return cli_exit_status(status);
+}
+
+static bool asks_for_help(const char *word)
+{
+    return strcmp(word, "-h") == 0 || strcmp(word, "--help") == 0 || strcmp(word, "--usage") == 0;
+}
+
+int cmd_bench(int argc, char **argv)
+{
+    const char *what = argc > 1 ? argv[1] : "";
+    tg_nearest near;
+    if (asks_for_help(what))
+        return fputs(help_bench, stdout) < 0 ? CLI_FAILED : CLI_OK;
+    if (strcmp(what, "train") == 0)
+        return cmd_bench_train(argc - 1, argv + 1);
+    if (strcmp(what, "exchange") == 0)
+        return cmd_bench_exchange(argc - 1, argv + 1);
+    if (strcmp(what, "codec") == 0)
+        return bench_command(argc - 1, argv + 1);
+    tg_nearest_begin(&near, what);
+    tg_nearest_offer_list(&near, "codec|train|exchange");
+    console_error("bench %.64s: %sallowed: telegrad bench codec, telegrad bench train, telegrad "
+                  "bench exchange; see telegrad bench --help",
+                  argc < 2 ? "of nothing" : what, tg_nearest_hint(&near));
+    return CLI_USAGE;
+}

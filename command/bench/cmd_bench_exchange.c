@@ -1,0 +1,283 @@
+/* telegrad bench exchange: what exchanges cost, beside what they should. */
+#include "bench/exchange/bench_exchange.h"
+#include "command/bench/bench_args.h"
+#include "command/bench/bench_exchange_report.h"
+#include "command/output/cli.h"
+#include "command/output/console.h"
+#include "command/job/launch.h"
+#include "command/job/options.h"
+#ifdef HAVE_MPI
+#include "command/job/mpi_launch.h"
+#endif
+#include "telegrad/registry.h"
+#include "trainer/model/model.h"
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { LINKS_MAX = 16, METHODS_MAX = 64, WORKERS_MAX = 16 };
+#define ELEMENTS 1000000
+#define WORKERS 4
+
+static const char *const usual[] = {"dense",
+                                    "dense:exchange=ring",
+                                    "dense:exchange=halving",
+                                    "dense:exchange=allgather",
+                                    "topk:density=0.001",
+                                    "topk:density=0.001,exchange=reducescatter",
+                                    "dgc",
+                                    "dgc:exchange=reducescatter",
+                                    "powersgd",
+                                    "powersgd:exchange=allgather"};
+
+struct command {
+    bench_exchange_options o;
+    const char *method[METHODS_MAX];
+    size_t workers[WORKERS_MAX];
+    bench_link link[LINKS_MAX];
+    bench_link real;
+    const char *model;
+    model *m; /* whose tensors they are; NULL: --elements */
+    bench_tensor *tensor;
+    struct launch launch;
+    struct bench_exchange_report report;
+};
+
+/* ---- arguments --------------------------------------------------------------------------------
+ */
+
+static tg_status add_method(struct command *c, const char *text)
+{
+    tg_spec *spec;
+    if (c->o.methods == METHODS_MAX)
+        return tg_fail(TG_E_SPEC, "%.64s: allowed: at most %d methods", text, METHODS_MAX);
+    TG_TRY(tg_registry_parse(TG_KIND_METHOD, text, &spec));
+    tg_spec_free(spec);
+    c->method[c->o.methods++] = text;
+    return TG_OK;
+}
+
+static tg_status read_link(const char *text, bench_link *link)
+{
+    bench_link read = {.text = text};
+    if (strcmp(text, "none") == 0)
+        read.text = NULL;
+    else
+        TG_TRY(tg_link_parse(text, &read.link));
+    *link = read;
+    return TG_OK;
+}
+
+enum { JSON = OPTIONS_KEY, WORKERS_KEY, LINK, REAL_LINK, ELEMENTS_KEY, MODEL, BEHIND, SECONDS };
+
+static tg_status set(struct command *c, int key, const char *arg)
+{
+    size_t count;
+    tg_spec *spec;
+    switch (key) {
+    case JSON:
+        c->report.json = true;
+        return TG_OK;
+    case WORKERS_KEY:
+        return bench_args_list("workers", arg, 1, BENCH_EXCHANGE_WORKERS, WORKERS_MAX, c->workers,
+                               &c->o.nworkers);
+    case LINK:
+        if (c->o.links == LINKS_MAX)
+            return tg_fail(TG_E_SPEC, "--link %.64s: allowed: at most %d links", arg, LINKS_MAX);
+        TG_TRY(read_link(arg, &c->link[c->o.links]));
+        c->o.links++;
+        return TG_OK;
+    case REAL_LINK:
+        TG_TRY(tg_link_parse(arg, &c->real.link));
+        c->real.text = arg;
+        c->real.real = true;
+        return TG_OK;
+    case ELEMENTS_KEY:
+        return bench_args_list("elements", arg, 1, (size_t)1 << 28, 1, &c->o.n, &count);
+    case MODEL:
+        TG_TRY(model_parse(arg, &spec));
+        tg_spec_free(spec);
+        c->model = arg;
+        return TG_OK;
+    case BEHIND:
+        return bench_args_list("behind", arg, 1, (size_t)1 << 28, 1, &c->o.behind, &count);
+    case SECONDS:
+        return bench_args_real("seconds", arg, 0.001, 3600, &c->o.seconds);
+    default:
+        return add_method(c, arg);
+    }
+}
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+    if ((key < JSON || key > SECONDS) && key != ARGP_KEY_ARG)
+        return ARGP_ERR_UNKNOWN;
+    if (set(state->input, key, arg) == TG_OK)
+        return 0;
+    console_error("%s", tg_error());
+    return EINVAL;
+}
+
+static const struct argp_option options[] = {{.name = "json", .key = JSON},
+                                             {.name = "workers", .key = WORKERS_KEY, .arg = "N,.."},
+                                             {.name = "link", .key = LINK, .arg = "LINK"},
+                                             {.name = "real-link", .key = REAL_LINK, .arg = "LINK"},
+                                             {.name = "elements", .key = ELEMENTS_KEY, .arg = "N"},
+                                             {.name = "model", .key = MODEL, .arg = "SPEC"},
+                                             {.name = "behind", .key = BEHIND, .arg = "N"},
+                                             {.name = "seconds", .key = SECONDS, .arg = "S"},
+                                             {0}};
+
+/* What options together must fulfil. */
+static tg_status check(const struct command *c, bool mpi)
+{
+    if (mpi && c->o.nworkers > 0)
+        return tg_fail(TG_E_SPEC, "--workers under mpirun, where each process is one worker: "
+                                  "allowed: mpirun -n N");
+    if (c->o.nworkers == 0)
+        TG_TRY(launch_check_alone());
+    if (!mpi && c->real.text)
+        return tg_fail(TG_E_SPEC,
+                       "--real-link %.64s without mpirun: allowed: --link %.64s, which is emulated",
+                       c->real.text, c->real.text);
+    if (c->real.text && c->o.links > 0)
+        return tg_fail(TG_E_SPEC, "--real-link with --link, which is emulated: allowed: one of the "
+                                  "two");
+    if (c->model && c->o.n > 0)
+        return tg_fail(TG_E_SPEC, "--model with --elements: allowed: one of the two");
+    return TG_OK;
+}
+
+/* ---- the gradient -----------------------------------------------------------------------------
+ */
+
+static tg_status take_tensors(struct command *c)
+{
+    c->tensor = calloc(c->m->ntensors, sizeof *c->tensor);
+    if (!c->tensor)
+        return tg_fail(TG_E_NOMEM, "out of memory: %zu tensors", c->m->ntensors);
+    for (size_t i = 0; i < c->m->ntensors; i++) {
+        const model_tensor *t = &c->m->tensors[i];
+        if (t->kind != MODEL_TRAINED)
+            continue;
+        c->tensor[c->o.tensors++] =
+            (bench_tensor){.name = t->name, .n = t->n, .rows = t->ndim > 0 ? t->shape[0] : t->n};
+        c->o.n += t->n;
+    }
+    c->o.tensor = c->tensor;
+    return TG_OK;
+}
+
+static tg_status open_model(struct command *c)
+{
+    const char *data;
+    model_input in;
+    TG_TRY(model_usual_data(c->model, &data, &in));
+    if (!in.classes)
+        return tg_fail(TG_E_SPEC,
+                       "--model %.64s: its usual input is not known: allowed: --elements N",
+                       c->model);
+    TG_TRY(model_create(c->model, &in, 1, 1, &c->m));
+    return take_tensors(c);
+}
+
+static tg_status complete(struct command *c)
+{
+    if (c->o.methods == 0)
+        for (size_t i = 0; i < sizeof usual / sizeof usual[0]; i++)
+            TG_TRY(add_method(c, usual[i]));
+    if (c->real.text)
+        c->link[c->o.links++] = c->real;
+    if (c->o.links == 0)
+        c->link[c->o.links++] = (bench_link){.text = NULL};
+    if (c->o.nworkers == 0)
+        c->workers[c->o.nworkers++] = c->launch.mpi ? (size_t)c->launch.size : WORKERS;
+    if (c->model)
+        TG_TRY(open_model(c));
+    if (c->o.n == 0)
+        c->o.n = ELEMENTS;
+    for (size_t i = 0; i < c->o.methods; i++)
+        if ((int)strlen(c->method[i]) > c->report.name_width)
+            c->report.name_width = (int)strlen(c->method[i]);
+    for (size_t i = 0; i < c->o.links; i++)
+        if (c->link[i].text && (int)strlen(c->link[i].text) > c->report.link_width)
+            c->report.link_width = (int)strlen(c->link[i].text);
+    c->report.transport = launch_transport_name(&c->launch);
+    c->o.method = c->method;
+    c->o.workers = c->workers;
+    c->o.link = c->link;
+    return TG_OK;
+}
+
+/* ---- measuring --------------------------------------------------------------------------------
+ */
+
+#ifdef HAVE_MPI
+static tg_status connect_mpi(void *arg, tg_transport **t_p)
+{
+    (void)arg;
+    return mpi_launch_transport(t_p);
+}
+#endif
+
+static void begin(void *arg, const char *method, size_t workers, const char *link)
+{
+    char line[160];
+    (void)arg;
+    snprintf(line, sizeof line, "%.80s, %zu workers, %.40s", method, workers,
+             link ? link : "no link");
+    console_status(line);
+}
+
+static tg_status row(void *arg, const bench_exchange_row *row)
+{
+    struct command *c = arg;
+    if (c->launch.rank != 0)
+        return TG_OK;
+    console_status("");
+    return bench_exchange_report_row(&c->report, row);
+}
+
+static tg_status measure(struct command *c)
+{
+    TG_TRY(complete(c));
+    c->o.arg = c;
+    c->o.begin = begin;
+    c->o.row = row;
+#ifdef HAVE_MPI
+    if (c->launch.mpi)
+        c->o.connect = connect_mpi;
+#endif
+    tg_status status = bench_exchange(&c->o);
+    console_status("");
+    const tg_status end = bench_exchange_report_end(&c->report);
+    status = status == TG_OK ? end : status;
+    return status == TG_OK && c->o.failed
+               ? tg_fail(TG_E_STATE, "%zu rows could not be measured", c->o.failed)
+               : status;
+}
+
+int cmd_bench_exchange(int argc, char **argv)
+{
+    const struct argp parser = {.options = options, .parser = parse};
+    struct command c = {.o = {.seconds = 1}};
+    int rank;
+    int result = options_parse(&parser, "bench exchange", help_bench_exchange, argc, argv, &c);
+    if (result >= 0)
+        return result;
+    tg_status status = check(&c, launch_under_mpi(&rank));
+    if (status == TG_OK)
+        status = launch_open(&c.launch);
+    if (status != TG_OK) {
+        console_error("%s", tg_error());
+        return cli_exit_status(status);
+    }
+    status = measure(&c);
+    model_destroy(c.m);
+    free(c.tensor);
+    if (status != TG_OK)
+        return launch_fail(&c.launch, status);
+    launch_close(&c.launch);
+    return CLI_OK;
+}

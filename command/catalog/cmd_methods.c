@@ -1,0 +1,159 @@
+/* telegrad methods, strategies, exchanges, codecs, ...: what the registry holds of a kind, for
+ * people and as JSON; the methods as the table of docs/methods.md. */
+#include "command/output/cli.h"
+#include "command/output/console.h"
+#include "command/catalog/entry.h"
+#include "command/catalog/methods_card.h"
+#include "command/job/options.h"
+#include "command/output/output.h"
+#include <jansson.h>
+#include <string.h>
+
+struct methods_options {
+    int kind;
+    bool json, markdown;
+    char **names; /* (count) */
+    size_t count;
+};
+
+/* ---- what was asked for ---------------------------------------------------------------------- */
+
+/* As JSON, `methods` is all of the registry, and names of any kind, or of a whole kind, choose. */
+static bool spans_all(const struct methods_options *o)
+{
+    return o->kind == TG_KIND_METHOD && o->json;
+}
+
+static bool wanted(const void *arg, const tg_entry *entry)
+{
+    const struct methods_options *o = arg;
+    for (size_t i = 0; i < o->count; i++)
+        if (strcmp(o->names[i], entry->name) == 0)
+            return true;
+    return o->count == 0;
+}
+
+static bool wanted_kind(const struct methods_options *o, int kind)
+{
+    for (size_t i = 0; i < o->count; i++)
+        if (strcmp(o->names[i], entry_kind(kind)) == 0)
+            return true;
+    return false;
+}
+
+static tg_status check_name(const struct methods_options *o, const char *name)
+{
+    if (entry_find(o->kind, name))
+        return TG_OK;
+    for (int kind = 0; kind < KINDS && spans_all(o); kind++)
+        if (strcmp(entry_kind(kind), name) == 0 || entry_find(kind, name))
+            return TG_OK;
+    return entry_unknown(o->kind, name);
+}
+
+/* ---- printing -------------------------------------------------------------------------------- */
+
+static tg_status print_text(const struct methods_options *o)
+{
+    if (o->count > 0) {
+        for (size_t i = 0; i < o->count; i++)
+            TG_TRY(entry_print(o->kind, entry_find(o->kind, o->names[i]), console_out_columns()));
+        return TG_OK;
+    }
+    entry_print_table(o->kind, console_out_columns());
+    printf("\ntelegrad %s NAME tells the keys, ranges and source of one\n", entry_kinds(o->kind));
+    return TG_OK;
+}
+
+static tg_status print_markdown(const struct methods_options *o)
+{
+    size_t count;
+    const tg_entry *const *entries = tg_registry_entries(TG_KIND_METHOD, &count);
+    methods_card_markdown(entries, count, wanted, o);
+    return TG_OK;
+}
+
+static tg_status fill_json(const struct methods_options *o, json_t *all)
+{
+    for (int kind = 0; kind < KINDS; kind++) {
+        size_t count;
+        const tg_entry *const *entries = entries_of(kind, &count);
+        json_t *list, *object = NULL;
+        if (kind != o->kind && !spans_all(o))
+            continue;
+        list = json_array();
+        if (json_object_set_new(all, entry_kind(kind), list) != 0)
+            return tg_fail(TG_E_NOMEM, "out of memory: %s", entry_kinds(kind));
+        for (size_t i = 0; i < count; i++) {
+            if (!wanted_kind(o, kind) && !wanted(o, entries[i]))
+                continue;
+            TG_TRY(entry_json(kind, entries[i], &object));
+            if (json_array_append_new(list, object) != 0)
+                return tg_fail(TG_E_NOMEM, "out of memory: %s", entries[i]->name);
+        }
+    }
+    return TG_OK;
+}
+
+static tg_status print_json(const struct methods_options *o)
+{
+    json_t *all = json_pack("{s:s}", "version", tg_version());
+    tg_status status = all ? fill_json(o, all)
+                           : tg_fail(TG_E_NOMEM, "out of memory: list of %s", entry_kinds(o->kind));
+    if (status == TG_OK && json_dumpf(all, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(17)) == 0)
+        putchar('\n');
+    json_decref(all);
+    return status;
+}
+
+/* ---- the command ----------------------------------------------------------------------------- */
+
+enum { JSON = OPTIONS_KEY, MARKDOWN };
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+    struct methods_options *o = state->input;
+    (void)arg;
+    switch (key) {
+    case JSON:
+        o->json = true;
+        return 0;
+    case MARKDOWN:
+        o->markdown = true;
+        return 0;
+    case ARGP_KEY_ARGS:
+        o->names = state->argv + state->next;
+        o->count = (size_t)(state->argc - state->next);
+        state->next = state->argc;
+        return 0;
+    }
+    return ARGP_ERR_UNKNOWN;
+}
+
+static tg_status print(const struct methods_options *o)
+{
+    for (size_t i = 0; i < o->count; i++)
+        TG_TRY(check_name(o, o->names[i]));
+    TG_TRY(o->markdown ? print_markdown(o) : o->json ? print_json(o) : print_text(o));
+    return output_flush();
+}
+
+int cmd_methods(int argc, char **argv)
+{
+    /* --markdown is methods' alone. */
+    static const struct argp_option methods[] = {{.name = "json", .key = JSON},
+                                                 {.name = "markdown", .key = MARKDOWN},
+                                                 {0}},
+                                    others[] = {{.name = "json", .key = JSON}, {0}};
+    struct methods_options o = {.kind = entry_kind_find(argv[0])};
+    const bool is_methods = o.kind == TG_KIND_METHOD;
+    const struct argp parser = {.options = is_methods ? methods : others, .parser = parse};
+    const int parsed = options_parse(&parser, entry_kinds(o.kind),
+                                     is_methods ? help_methods : help_kinds, argc, argv, &o);
+    if (parsed >= 0)
+        return parsed;
+    const tg_status status = print(&o);
+    if (status != TG_OK)
+        console_error("%s", tg_error());
+    return cli_exit_status(status);
+}

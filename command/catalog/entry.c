@@ -1,0 +1,107 @@
+#include "command/catalog/entry.h"
+#include "trainer/loop/train.h"
+#include "telegrad/tools.h"
+#include "trainer/model/model.h"
+#include <string.h>
+
+static const struct {
+    const char *one, *all;
+} names[KINDS] = {
+    [TG_KIND_METHOD] = {"method", "methods"},
+    [TG_KIND_CODEC] = {"codec", "codecs"},
+    [TG_KIND_FEEDBACK] = {"feedback", "feedbacks"},
+    [TG_KIND_EXCHANGE] = {"exchange", "exchanges"},
+    [TG_KIND_STRATEGY] = {"strategy", "strategies"},
+    [TG_KIND_OPTIMIZER] = {"optimizer", "optimizers"},
+    [TG_KIND_LR_SCHEDULE] = {"lr-schedule", "lr-schedules"},
+    [KIND_MODEL] = {"model", "models"},
+};
+
+const char *entry_kind(int kind)
+{
+    return names[kind].one;
+}
+
+const char *entry_kinds(int kind)
+{
+    return names[kind].all;
+}
+
+int entry_kind_find(const char *name)
+{
+    int kind = 0;
+    while (kind < KINDS && strcmp(names[kind].one, name) != 0 && strcmp(names[kind].all, name) != 0)
+        kind++;
+    return kind < KINDS ? kind : -1;
+}
+
+const tg_entry *const *entries_of(int kind, size_t *count_p)
+{
+    return kind < TG_KIND_COUNT ? tg_registry_entries((tg_kind)kind, count_p)
+                                : model_entries(count_p);
+}
+
+const tg_entry *entry_find(int kind, const char *name)
+{
+    size_t count;
+    const tg_entry *const *entries = entries_of(kind, &count);
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(entries[i]->name, name) == 0)
+            return entries[i];
+    return NULL;
+}
+
+static const char *article(int kind)
+{
+    return strchr("aeiou", names[kind].one[0]) ? "an" : "a";
+}
+
+static void offer_kind(tg_nearest *near, int kind)
+{
+    size_t count;
+    const tg_entry *const *entries = entries_of(kind, &count);
+    for (size_t i = 0; i < count; i++)
+        tg_nearest_offer(near, entries[i]->name, strlen(entries[i]->name));
+}
+
+tg_status entry_unknown(int kind, const char *name)
+{
+    tg_nearest near;
+    const int meant = entry_kind_find(name);
+    if (meant >= 0)
+        return tg_fail(TG_E_SPEC, "no %s \"%.64s\": telegrad %s lists all %s", names[kind].one,
+                       name, names[meant].all, names[meant].all);
+    for (int other = 0; other < KINDS; other++)
+        if (other != kind && entry_find(other, name))
+            return tg_fail(TG_E_SPEC, "\"%.64s\" is %s %s, no %s: telegrad %s %.64s", name,
+                           article(other), names[other].one, names[kind].one, names[other].all,
+                           name);
+    tg_nearest_begin(&near, name);
+    offer_kind(&near, kind);
+    if (near.word[0])
+        return tg_fail(TG_E_SPEC, "unknown %s \"%.64s\": %sallowed: those that telegrad %s lists",
+                       names[kind].one, name, tg_nearest_hint(&near), names[kind].all);
+    for (int other = 0; other < KINDS; other++) {
+        offer_kind(&near, other);
+        if (near.word[0])
+            return tg_fail(TG_E_SPEC,
+                           "unknown %s \"%.64s\": did you mean \"%s\", %s %s? telegrad %s %s",
+                           names[kind].one, name, near.word, article(other), names[other].one,
+                           names[other].all, near.word);
+    }
+    return tg_fail(TG_E_SPEC, "unknown name \"%.64s\": allowed: those that telegrad %s lists", name,
+                   names[kind].all);
+}
+
+const char *entry_key_type(const tg_key *key)
+{
+    static const char *const type_names[] = {
+        [TG_KEY_INT] = "integer",   [TG_KEY_REAL] = "real",         [TG_KEY_FLAG] = "flag",
+        [TG_KEY_CHOICE] = "choice", [TG_KEY_DURATION] = "duration", [TG_KEY_SPEC] = "spec"};
+    return type_names[key->type];
+}
+
+bool entry_key_has_range(const tg_key *key)
+{
+    return key->type == TG_KEY_INT || key->type == TG_KEY_REAL || key->type == TG_KEY_DURATION;
+}

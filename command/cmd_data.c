@@ -1,0 +1,263 @@
+/* telegrad data: the data sets that there are and where their files are; of those named, what is in
+ * them and which rank would get which classes. */
+#include "command/output/cli.h"
+#include "command/output/console.h"
+#include "command/train/data_text.h"
+#include "command/job/options.h"
+#include "command/output/output.h"
+#include "command/train/records.h"
+#include "command/output/table.h"
+#include <inttypes.h>
+#include <string.h>
+
+struct data_options {
+    struct run_options common; /* holdout, workers, seed, shard */
+    bool json;
+    char **specs; /* (count) */
+    size_t count;
+};
+
+static tg_status no_memory(void)
+{
+    return tg_fail(TG_E_NOMEM, "out of memory: list of data sets");
+}
+
+/* ---- all sets -----------------------------------------------------------------------------------
+ */
+
+static model_input input_of(const data_set *set)
+{
+    return (model_input){.height = set->height,
+                         .width = set->width,
+                         .channels = set->channels,
+                         .classes = set->classes};
+}
+
+static const char *where(const data_set *set)
+{
+    const char *path = NULL;
+    if (train_data_find(set->entry->name, &path))
+        return path;
+    return set->place ? NULL : "";
+}
+
+static tg_status list_table(void)
+{
+    size_t count;
+    const data_set *const *sets = data_sets(&count);
+    struct table *t = table_create(4);
+    if (t == NULL)
+        return no_memory();
+    table_row(t);
+    table_cell(t, "data set");
+    table_cell(t, "of");
+    table_cell(t, "input");
+    table_rest(t, "where it was found");
+    for (size_t i = 0; i < count; i++) {
+        const data_set *set = sets[i];
+        const model_input in = input_of(set);
+        const char *found = where(set);
+        char hint[256];
+        snprintf(hint, sizeof hint, "named by %s:%s=PATH", set->entry->name,
+                 set->path_key ? set->path_key : "");
+        table_row(t);
+        table_cell(t, set->entry->name);
+        table_cell(t, data_text_unit(set->unit));
+        table_cell(t, set->unit == TRAIN_IMAGES ? data_text_input(set->unit, &in).text : "");
+        table_rest(t, found == NULL ? "not found" : found[0] ? found : hint);
+    }
+    const tg_status status = output_table(t);
+    table_destroy(t);
+    return status;
+}
+
+static tg_status print_json(json_t *all)
+{
+    if (all == NULL)
+        return no_memory();
+    const tg_status status = jsonl_print(all);
+    json_decref(all);
+    return status;
+}
+
+static tg_status list_json(void)
+{
+    size_t count;
+    const data_set *const *sets = data_sets(&count);
+    json_t *all = json_array();
+    for (size_t i = 0; all && i < count; i++) {
+        const data_set *set = sets[i];
+        const char *found = where(set);
+        json_t *row = json_pack("{s:s, s:s, s:s, s:s, s:o}", "name", set->entry->name, "summary",
+                                set->entry->summary, "source", set->entry->source, "unit",
+                                data_text_unit(set->unit), "found",
+                                found && found[0] ? jsonl_text(found) : json_null());
+        if (json_array_append_new(all, row) != 0) {
+            json_decref(all);
+            all = NULL;
+        }
+    }
+    return print_json(all);
+}
+
+/* ---- one set ------------------------------------------------------------------------------------
+ */
+
+/* counts (world, classes) of the job's sharding; NULL: a text, which has no classes. */
+static tg_status count_shards(const struct data_options *o, const train_data *d,
+                              uint64_t **counts_p)
+{
+    const char *shard = o->common.shard;
+    const int workers = (int)o->common.workers;
+    *counts_p = NULL;
+    if (train_data_unit(d) != TRAIN_IMAGES) /* whether it can be sharded so */
+        return train_data_shards(d, shard, o->common.seed, workers, NULL);
+    uint64_t *counts = calloc(o->common.workers * train_data_classes(d), sizeof *counts);
+    if (counts == NULL)
+        return no_memory();
+    const tg_status status = train_data_shards(d, shard, o->common.seed, workers, counts);
+    if (status != TG_OK) {
+        free(counts);
+        return status;
+    }
+    *counts_p = counts;
+    return TG_OK;
+}
+
+static tg_status show_counts(const struct data_options *o, const train_data *d,
+                             const uint64_t *counts)
+{
+    const size_t classes = train_data_classes(d);
+    const size_t rows = o->common.shard ? (size_t)o->common.workers : 1;
+    struct table *t = table_create(classes + 2);
+    char text[32];
+    if (t == NULL)
+        return no_memory();
+    table_row(t);
+    table_cell(t, o->common.shard ? "rank" : "class");
+    for (size_t c = 0; c < classes; c++) {
+        snprintf(text, sizeof text, "%zu", c);
+        table_cell(t, text);
+    }
+    table_cell(t, "all");
+    for (size_t r = 0; r < rows; r++) {
+        uint64_t sum = 0;
+        snprintf(text, sizeof text, "%zu", r);
+        table_row(t);
+        table_cell(t, o->common.shard ? text : "to train");
+        for (size_t c = 0; c < classes; c++) {
+            sum += counts[r * classes + c];
+            table_cell(t, format_count(counts[r * classes + c]).text);
+        }
+        table_cell(t, format_count(sum).text);
+    }
+    const tg_status status = output_table(t);
+    table_destroy(t);
+    return status;
+}
+
+static tg_status show_text(const struct data_options *o, const train_data *d,
+                           const uint64_t *counts)
+{
+    const model_input in = train_data_input(d, 0);
+    const train_unit unit = train_data_unit(d);
+    printf("data           %s (%s)\n", train_data_name(d), train_data_origin(d));
+    printf("%-14s %s\n", data_text_unit(unit), data_text_counts(d).text);
+    printf("input          %s\n", data_text_input(unit, &in).text);
+    if (unit == TRAIN_IMAGES)
+        printf("augment        %s\n", d->augment ? "crop-flip" : "none");
+    printf("hash           %016" PRIx64 "\n", train_data_hash(d));
+    return counts ? show_counts(o, d, counts) : TG_OK;
+}
+
+static tg_status show_json(const struct data_options *o, const train_data *d,
+                           const uint64_t *counts)
+{
+    json_t *all =
+        json_pack("{s:s, s:o, s:s, s:I, s:I, s:I, s:b, s:o}", "data", train_data_name(d), "origin",
+                  jsonl_text(train_data_origin(d)), "unit", data_text_unit(train_data_unit(d)),
+                  "train", (json_int_t)train_data_train(d), "test", (json_int_t)train_data_test(d),
+                  "classes", (json_int_t)train_data_classes(d), "augment", (int)d->augment, "hash",
+                  json_sprintf("%016" PRIx64, train_data_hash(d)));
+    if (all && counts &&
+        json_object_set_new(all, "shards",
+                            jsonl_counts(counts, o->common.shard ? (size_t)o->common.workers : 1,
+                                         train_data_classes(d))) != 0) {
+        json_decref(all);
+        return no_memory();
+    }
+    return print_json(all);
+}
+
+static tg_status show(const struct data_options *o, const char *spec)
+{
+    train_data *d;
+    uint64_t *counts;
+    TG_TRY(train_data_open(spec, (size_t)o->common.holdout, &d));
+    tg_status status = count_shards(o, d, &counts);
+    if (status == TG_OK) {
+        status = o->json ? show_json(o, d, counts) : show_text(o, d, counts);
+        free(counts);
+    }
+    train_data_close(d);
+    return status;
+}
+
+/* ---- the command --------------------------------------------------------------------------------
+ */
+
+enum { JSON = OPTIONS_KEY, HOLDOUT, WORKERS, SEED, SHARD };
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+    struct data_options *o = state->input;
+    static const char *const names[] = {[HOLDOUT - OPTIONS_KEY] = "holdout",
+                                        [WORKERS - OPTIONS_KEY] = "workers",
+                                        [SEED - OPTIONS_KEY] = "seed",
+                                        [SHARD - OPTIONS_KEY] = "shard"};
+    switch (key) {
+    case JSON:
+        o->json = true;
+        return 0;
+    case HOLDOUT:
+    case WORKERS:
+    case SEED:
+    case SHARD:
+        if (options_set(&o->common, OPT_TRAIN, names[key - OPTIONS_KEY], arg) == TG_OK)
+            return 0;
+        console_error("%s", tg_error());
+        return EINVAL;
+    case ARGP_KEY_ARGS:
+        o->specs = state->argv + state->next;
+        o->count = (size_t)(state->argc - state->next);
+        state->next = state->argc;
+        return 0;
+    }
+    return ARGP_ERR_UNKNOWN;
+}
+
+int cmd_data(int argc, char **argv)
+{
+    static const struct argp_option list[] = {{.name = "json", .key = JSON},
+                                              {.name = "holdout", .key = HOLDOUT, .arg = "N"},
+                                              {.name = "workers", .key = WORKERS, .arg = "N"},
+                                              {.name = "seed", .key = SEED, .arg = "N"},
+                                              {.name = "shard", .key = SHARD, .arg = "SPEC"},
+                                              {0}};
+    const struct argp parser = {.options = list, .parser = parse};
+    struct data_options o = {.json = false};
+    options_defaults(&o.common, 4);
+    int parsed = options_parse(&parser, "data", help_data, argc, argv, &o);
+    if (parsed >= 0)
+        return parsed;
+    tg_status status = TG_OK;
+    if (o.count == 0)
+        status = o.json ? list_json() : list_table();
+    for (size_t i = 0; i < o.count && status == TG_OK; i++)
+        status = show(&o, o.specs[i]);
+    if (status == TG_OK)
+        status = output_flush();
+    if (status != TG_OK)
+        console_error("%s", tg_error());
+    return cli_exit_status(status);
+}

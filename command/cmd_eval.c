@@ -1,0 +1,256 @@
+/* telegrad eval */
+#include "bench/rows/npy.h"
+#include "command/output/jsonl.h"
+#include "command/output/cli.h"
+#include "command/train/cli_run.h"
+#include "command/output/console.h"
+#include "command/train/data_text.h"
+#include "command/output/format.h"
+#include "command/output/outfile.h"
+#include "command/output/output.h"
+#include "command/output/stop.h"
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct eval_options {
+    struct run_options common; /* model, data, holdout, batch, resume, json */
+    const char *weights, *logits;
+    uint64_t samples; /* 0: all */
+};
+
+/* Where the outputs go. */
+struct sink {
+    tg_newfile *file;
+    bool headed;
+};
+
+/* ---- settings -------------------------------------------------------------------------------- */
+
+static tg_status check(const struct eval_options *o)
+{
+    int rank;
+    if (launch_under_mpi(&rank))
+        return tg_fail(TG_E_SPEC, "eval under mpirun: allowed: one process, without mpirun");
+    if (!o->weights == !o->common.resume_dir)
+        return tg_fail(TG_E_SPEC, "%s: allowed: --resume DIR or --weights FILE",
+                       o->weights ? "--weights with --resume" : "no weights");
+    if (o->weights && o->logits && outfile_same(o->weights, o->logits))
+        return tg_fail(TG_E_SPEC,
+                       "--logits \"%.64s\": it is that of --weights: allowed: one of its own",
+                       o->logits);
+    return TG_OK;
+}
+
+/* What the command line leaves open the weights say: their metadata has the options' names. */
+static tg_status complete(struct eval_options *o, const tg_weights *w)
+{
+    static const char *const names[] = {"model", "data",    "holdout",
+                                        "batch", "context", "precision"};
+    /* A holdout is part of what the data are: of other data it says nothing. */
+    const bool other_data = options_given(&o->common, "data");
+    if (!options_given(&o->common, "model") && !tg_weights_metadata(w, "model"))
+        return tg_fail(TG_E_SPEC,
+                       "weights %s do not say of which model they are: allowed: --model SPEC",
+                       tg_weights_path(w));
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const char *text = tg_weights_metadata(w, names[i]);
+        if (!text || options_given(&o->common, names[i]) ||
+            (other_data && strcmp(names[i], "holdout") == 0))
+            continue;
+        if (options_set(&o->common, OPT_EVAL, names[i], text) != TG_OK) {
+            char why[512];
+            snprintf(why, sizeof why, "%s", tg_error());
+            return tg_fail(TG_E_SPEC, "weights %s say of themselves: %s", tg_weights_path(w), why);
+        }
+    }
+    return TG_OK;
+}
+
+/* Data that the command line does not name must be those that the weights were trained on. */
+static tg_status check_data(const tg_weights *w, const train_data *data, bool named)
+{
+    const char *trained = tg_weights_metadata(w, "data_hash");
+    char here[32];
+    snprintf(here, sizeof here, "%016" PRIx64, train_data_hash(data));
+    if (named || !trained || strcmp(trained, here) == 0)
+        return TG_OK;
+    return tg_fail(TG_E_MISMATCH,
+                   "weights %s were trained on data with hash %.16s, %s in %s has %s: allowed: "
+                   "--data NAME[:DIR] to test them on it",
+                   tg_weights_path(w), trained, train_data_name(data), train_data_origin(data),
+                   here);
+}
+
+/* ---- result ---------------------------------------------------------------------------------- */
+
+static tg_status on_outputs(void *arg, const float *logits, size_t rows, size_t classes,
+                            size_t total)
+{
+    struct sink *s = arg;
+    bool good = s->headed || bench_npy_head_matrix(tg_newfile_stream(s->file), total, classes);
+    s->headed = true;
+    good = good && bench_npy_values(tg_newfile_stream(s->file), logits, rows * classes);
+    return good ? TG_OK : tg_fail(TG_E_IO, "--logits: cannot write %s", tg_newfile_path(s->file));
+}
+
+/* What a file says of itself may be any text. NULL: it names no step. */
+static const char *step_of(const tg_weights *w)
+{
+    const char *step = tg_weights_metadata(w, "step");
+    return step && *step && strlen(step) < 19 && !step[strspn(step, "0123456789")] ? step : NULL;
+}
+
+static tg_status print_json(const struct eval_options *o, const tg_weights *w,
+                            const train_data *data, const train_eval_info *info)
+{
+    const char *step = step_of(w);
+    json_t *record = json_pack(
+        "{s:s, s:o, s:o, s:o, s:I, s:s, s:o, s:o, s:s, s:I, s:I, s:s, s:o, s:o, s:o, s:f, s:s, "
+        "s:s}",
+        "type", "eval", "weights", jsonl_text(tg_weights_path(w)), "step",
+        step ? json_integer(strtoll(step, NULL, 10)) : json_null(), "model",
+        jsonl_text(o->common.model), "params", (json_int_t)info->params, "data",
+        train_data_name(data), "data_origin", jsonl_text(train_data_origin(data)), "data_hash",
+        json_sprintf("%016" PRIx64, train_data_hash(data)), "split",
+        o->common.holdout ? "holdout" : "test", "samples", (json_int_t)info->labels, "batch",
+        (json_int_t)o->common.batch, "precision", train_precision_names[o->common.precision],
+        "test_accuracy", jsonl_real(info->accuracy), "test_loss", jsonl_real(info->loss),
+        "perplexity", jsonl_perplexity(train_data_unit(data) != TRAIN_IMAGES, info->loss),
+        "seconds", info->seconds, "version", tg_version(), "cpu", tg_cpu_level());
+    tg_status status = jsonl_print(record);
+    json_decref(record);
+    return status;
+}
+
+static tg_status print_table(const struct eval_options *o, const tg_weights *w,
+                             const train_data *data, const train_eval_info *info)
+{
+    const char *step = step_of(w);
+    char *path = format_utf8(tg_weights_path(w));
+    printf("weights        %s%s%s\n", path ? path : "", step ? ", step " : "", step ? step : "");
+    free(path);
+    printf("model          %s, %s parameters\n", o->common.model, format_count(info->params).text);
+    printf("data           %s (%s), %s of %s to test%s\n", train_data_name(data),
+           train_data_origin(data), format_count(info->labels).text,
+           format_count(train_data_test(data)).text,
+           o->common.holdout ? ", held out of training" : "");
+    if (o->common.precision != TRAIN_FP32)
+        printf("precision      %s\n", train_precision_names[o->common.precision]);
+    printf("test           accuracy %.2f %%, loss %.4f%s\n", 100 * info->accuracy, info->loss,
+           data_text_loss(train_data_unit(data), info->loss).text);
+    printf("time           %s\n", format_seconds(info->seconds).text);
+    return output_flush();
+}
+
+/* ---- work ------------------------------------------------------------------------------------ */
+
+static tg_status test(const struct eval_options *o, const tg_weights *w, const train_data *data,
+                      train_eval_info *info_p)
+{
+    struct sink sink = {0};
+    const train_eval_job job = {.model = o->common.model,
+                                .weights = w,
+                                .batch = (size_t)o->common.batch,
+                                .context = (size_t)o->common.context,
+                                .precision = o->common.precision,
+                                .samples = (size_t)o->samples,
+                                .outputs = o->logits ? on_outputs : NULL,
+                                .arg = &sink,
+                                .stop = &stop_signal};
+    if (o->logits)
+        TG_TRY(outfile_open("--logits", o->logits, &sink.file));
+    tg_status status = train_evaluate(&job, data, info_p);
+    if (!o->logits)
+        return status;
+    if (status == TG_OK)
+        return outfile_commit(sink.file, "--logits");
+    outfile_abandon(sink.file);
+    return status;
+}
+
+static tg_status evaluate(struct eval_options *o, const tg_weights *w)
+{
+    train_data *data = NULL;
+    train_eval_info info;
+    const bool named = options_given(&o->common, "data") || options_given(&o->common, "holdout");
+    TG_TRY(complete(o, w));
+    TG_TRY(run_open_data(&o->common, &data));
+    tg_status status = check_data(w, data, named);
+    if (status == TG_OK)
+        status = test(o, w, data, &info);
+    if (status == TG_OK)
+        status = (o->common.json ? print_json : print_table)(o, w, data, &info);
+    train_data_close(data);
+    return status;
+}
+
+static tg_status open_and_evaluate(struct eval_options *o)
+{
+    tg_weights *w;
+    TG_TRY(check(o));
+    TG_TRY(o->weights ? tg_weights_open(o->weights, &w)
+                      : tg_weights_open_newest(o->common.resume_dir, &w));
+    tg_status status = evaluate(o, w);
+    tg_weights_close(w);
+    return status;
+}
+
+/* ---- arguments ------------------------------------------------------------------------------- */
+
+enum { WEIGHTS = OPTIONS_KEY, LOGITS, SAMPLES };
+
+static tg_status set(struct eval_options *o, int key, const char *arg)
+{
+    char *end = NULL;
+    if (!*arg)
+        return tg_fail(TG_E_SPEC, "an option has no value: see telegrad eval --help");
+    if (key == WEIGHTS)
+        o->weights = arg;
+    if (key == LOGITS)
+        o->logits = arg;
+    if (key != SAMPLES)
+        return TG_OK;
+    o->samples = strtoull(arg, &end, 10);
+    if (*arg < '0' || *arg > '9' || *end || o->samples < 1 || o->samples > 1000000000)
+        return tg_fail(TG_E_SPEC, "--samples \"%.64s\": allowed: 1 to 1000000000", arg);
+    return TG_OK;
+}
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+    struct eval_options *o = state->input;
+    if (key == ARGP_KEY_INIT)
+        state->child_inputs[0] = &o->common;
+    if (key == ARGP_KEY_INIT)
+        return 0;
+    if (key != WEIGHTS && key != LOGITS && key != SAMPLES)
+        return ARGP_ERR_UNKNOWN;
+    if (set(o, key, arg) == TG_OK)
+        return 0;
+    console_error("%s", tg_error());
+    return EINVAL;
+}
+
+int cmd_eval(int argc, char **argv)
+{
+    static const struct argp_option list[] = {{.name = "weights", .key = WEIGHTS, .arg = "FILE"},
+                                              {.name = "logits", .key = LOGITS, .arg = "FILE"},
+                                              {.name = "samples", .key = SAMPLES, .arg = "N"},
+                                              {0}};
+    const struct argp_child children[] = {{.argp = options_argp(OPT_EVAL)}, {0}};
+    const struct argp parser = {.options = list, .parser = parse, .children = children};
+    struct eval_options o = {0};
+    options_defaults(&o.common, 1);
+    const int parsed = options_parse(&parser, "eval", help_eval, argc, argv, &o);
+    if (parsed >= 0)
+        return parsed;
+    stop_install();
+    tg_status status = open_and_evaluate(&o);
+    if (status == TG_OK)
+        return CLI_OK;
+    if (stop_signal)
+        return stop_exit_status();
+    console_error("%s", tg_error());
+    return cli_exit_status(status);
+}

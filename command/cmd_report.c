@@ -1,0 +1,196 @@
+/* telegrad report */
+#include "command/output/cli.h"
+#include "command/output/console.h"
+#include "command/output/format.h"
+#include "command/job/options.h"
+#include "command/output/outfile.h"
+#include "command/output/output.h"
+#include "command/output/stop.h"
+#include "report/report.h"
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct report_options {
+    char **paths; /* (count) arguments that are no options */
+    size_t count;
+    const char *out, *steps;
+    char *timeline; /* NULL: a page of runs */
+    const char *titles[REPORT_TRACES_MAX];
+    size_t ntitles;
+};
+
+/* ---- settings -------------------------------------------------------------------------------- */
+
+static tg_status check_page(const struct report_options *o)
+{
+    if (o->count == 0)
+        return tg_fail(TG_E_SPEC, "no records: allowed: files of telegrad train --out or "
+                                  "--timeline TRACE.json");
+    if (o->steps)
+        return tg_fail(TG_E_SPEC, "--steps without --timeline: allowed: only with it");
+    if (o->ntitles > 1)
+        return tg_fail(TG_E_SPEC, "%zu times --title: allowed: one, the page's", o->ntitles);
+    return TG_OK;
+}
+
+static tg_status split_traces(struct report_options *o, report_timeline_job *job)
+{
+    char *rest = o->timeline;
+    while (rest) {
+        char *path = strsep(&rest, ",");
+        if (!*path || job->count == REPORT_TRACES_MAX)
+            return tg_fail(TG_E_SPEC, "--timeline: %s: allowed: 1 to %d files, FILE,FILE",
+                           *path ? "too many" : "a file without a name", REPORT_TRACES_MAX);
+        job->path[job->count++] = path;
+    }
+    if (o->ntitles > job->count)
+        return tg_fail(TG_E_SPEC, "%zu times --title: allowed: one for each trace, %zu", o->ntitles,
+                       job->count);
+    memcpy(job->title, o->titles, sizeof job->title);
+    return TG_OK;
+}
+
+/* "A-B" or "A" */
+static tg_status read_steps(const char *text, report_timeline_job *job)
+{
+    char *end = NULL;
+    const char *second = text;
+    errno = 0;
+    job->first = job->last = strtoull(text, &end, 10);
+    if (*end == '-') {
+        second = end + 1;
+        job->last = strtoull(second, &end, 10);
+    }
+    if (*text < '0' || *text > '9' || *second < '0' || *second > '9' || *end || errno ||
+        job->last < job->first || job->last - job->first >= 1000)
+        return tg_fail(TG_E_SPEC, "--steps \"%.64s\": allowed: A-B, at most 1000 steps", text);
+    job->steps_given = true;
+    return TG_OK;
+}
+
+static tg_status check_out(const struct report_options *o)
+{
+    if (!o->out)
+        return tg_fail(TG_E_SPEC, "no -o: allowed: -o report.html, or with --timeline -o "
+                                  "picture.svg");
+    return outfile_check_ending("-o", o->out, o->timeline ? ".svg" : ".html",
+                                o->timeline ? ".html" : NULL);
+}
+
+static tg_status check_apart(const char *out, const char *in)
+{
+    if (!outfile_same(out, in))
+        return TG_OK;
+    return tg_fail(TG_E_SPEC, "-o \"%.64s\": it is \"%.64s\", which is read: allowed: another file",
+                   out, in);
+}
+
+static tg_status make_timeline(struct report_options *o, report_timeline_job *job)
+{
+    if (o->count > 0)
+        return tg_fail(TG_E_SPEC,
+                       "\"%.64s\" with --timeline: allowed: --timeline FILE,FILE or "
+                       "files of records",
+                       o->paths[0]);
+    TG_TRY(split_traces(o, job));
+    if (o->steps)
+        TG_TRY(read_steps(o->steps, job));
+    for (size_t i = 0; i < job->count; i++)
+        TG_TRY(check_apart(o->out, job->path[i]));
+    job->html = outfile_ends_in(o->out, ".html");
+    return TG_OK;
+}
+
+/* ---- work ------------------------------------------------------------------------------------ */
+
+static tg_status write_report(struct report_options *o, FILE *out)
+{
+    report_timeline_job job = {0};
+    if (!o->timeline)
+        return report_page(o->paths, o->count, o->titles[0], out);
+    TG_TRY(make_timeline(o, &job));
+    return report_timeline(&job, out);
+}
+
+static tg_status check(const struct report_options *o)
+{
+    for (size_t i = 0; i < o->ntitles; i++)
+        if (!format_is_utf8(o->titles[i]))
+            return tg_fail(TG_E_SPEC, "--title: allowed: UTF-8");
+    TG_TRY(check_out(o));
+    for (size_t i = 0; i < o->count; i++)
+        TG_TRY(check_apart(o->out, o->paths[i]));
+    return o->timeline ? TG_OK : check_page(o);
+}
+
+static tg_status report(struct report_options *o)
+{
+    tg_newfile *file;
+    TG_TRY(check(o));
+    TG_TRY(outfile_open("-o", o->out, &file));
+    tg_status status = write_report(o, tg_newfile_stream(file));
+    if (status != TG_OK) {
+        outfile_abandon(file);
+        return status;
+    }
+    const bool alone = tg_newfile_aside(file) != NULL; /* else it may be standard output itself */
+    const long size = alone ? ftell(tg_newfile_stream(file)) : 0;
+    TG_TRY(outfile_commit(file, "-o"));
+    if (alone)
+        printf("%s: %s\n", o->out, format_bytes((double)size).text);
+    return output_flush();
+}
+
+/* ---- arguments ------------------------------------------------------------------------------- */
+
+enum { OUT = 'o', TIMELINE = OPTIONS_KEY, STEPS, TITLE };
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+    struct report_options *o = state->input;
+    switch (key) {
+    case OUT:
+        o->out = arg;
+        return 0;
+    case TIMELINE:
+        o->timeline = arg;
+        return 0;
+    case STEPS:
+        o->steps = arg;
+        return 0;
+    case TITLE:
+        if (o->ntitles == REPORT_TRACES_MAX) {
+            console_error("--title: allowed: at most %d times", REPORT_TRACES_MAX);
+            return EINVAL;
+        }
+        o->titles[o->ntitles++] = arg;
+        return 0;
+    case ARGP_KEY_ARGS:
+        o->paths = state->argv + state->next;
+        o->count = (size_t)(state->argc - state->next);
+        state->next = state->argc;
+        return 0;
+    }
+    return ARGP_ERR_UNKNOWN;
+}
+
+int cmd_report(int argc, char **argv)
+{
+    static const struct argp_option list[] = {{.name = "out", .key = OUT, .arg = "FILE"},
+                                              {.name = "timeline", .key = TIMELINE, .arg = "FILES"},
+                                              {.name = "steps", .key = STEPS, .arg = "A-B"},
+                                              {.name = "title", .key = TITLE, .arg = "TEXT"},
+                                              {0}};
+    const struct argp parser = {.options = list, .parser = parse};
+    struct report_options o = {0};
+    const int parsed = options_parse(&parser, "report", help_report, argc, argv, &o);
+    if (parsed >= 0)
+        return parsed;
+    stop_install();
+    tg_status status = report(&o);
+    if (status == TG_OK)
+        return CLI_OK;
+    console_error("%s", tg_error());
+    return cli_exit_status(status);
+}

@@ -1,0 +1,305 @@
+/* telegrad compare */
+#include "command/output/cli.h"
+#include "command/compare/compare_plan.h"
+#include "command/compare/compare_report.h"
+#include "command/output/console.h"
+#include "command/train/cli_run.h"
+#include "command/output/outfile.h"
+#include "command/train/run_notes.h"
+#include "command/train/sim_only.h"
+#include "command/compare/spec_file.h"
+#include "command/output/stop.h"
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct compare_options {
+    struct run_options common;
+    struct compare_plan plan;
+    const char *spec_path;
+    uint64_t dense_timed; /* steps; 0: dense runs are trained over the link like all others */
+    bool json;
+};
+
+/* ---- arguments ------------------------------------------------------------------------------- */
+
+static error_t add_run(struct compare_options *o, const char *text)
+{
+    char where[32];
+    snprintf(where, sizeof where, "--run %zu", o->plan.count + 1);
+    if (plan_add(&o->plan, NULL, text, where) == TG_OK)
+        return 0;
+    console_error("%s", tg_error());
+    return EINVAL;
+}
+
+static error_t set_dense_timed(struct compare_options *o, const char *text)
+{
+    char *end = NULL;
+    errno = 0;
+    unsigned long long n = strtoull(text, &end, 10);
+    if (*text < '0' || *text > '9' || *end || errno || n < 1 || n > 1000000) {
+        console_error("--dense-timed \"%.64s\": allowed: 1 to 1000000 steps", text);
+        return EINVAL;
+    }
+    o->dense_timed = n;
+    return 0;
+}
+
+enum { RUN = OPTIONS_KEY, SPEC, DENSE_TIMED, JSON };
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+    struct compare_options *o = state->input;
+    switch (key) {
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = &o->common;
+        return 0;
+    case RUN:
+        return add_run(o, arg);
+    case SPEC:
+        o->spec_path = arg;
+        return 0;
+    case DENSE_TIMED:
+        return set_dense_timed(o, arg);
+    case JSON:
+        o->json = true;
+        return 0;
+    }
+    return ARGP_ERR_UNKNOWN;
+}
+
+static tg_status make_plan(struct compare_options *o, bool mpi)
+{
+    if (o->spec_path)
+        TG_TRY(spec_file_read(o->spec_path, &o->common, &o->plan));
+    if (o->plan.count == 0)
+        return tg_fail(TG_E_SPEC, "nothing to compare: allowed: --run RUN or --spec FILE, see "
+                                  "telegrad compare --help");
+    if (o->dense_timed && o->common.sim_only)
+        return tg_fail(TG_E_SPEC, "--dense-timed with --sim-only, which trains nothing: allowed: "
+                                  "one of the two");
+    if (o->spec_path && o->common.out && outfile_same(o->common.out, o->spec_path))
+        return tg_fail(TG_E_SPEC, "--out \"%.64s\": it is that of --spec: allowed: one of its own",
+                       o->common.out);
+    return plan_resolve(&o->plan, &o->common, mpi);
+}
+
+/* ---- the runs -------------------------------------------------------------------------------- */
+
+struct work {
+    const struct launch *launch;
+    const struct compare_options *options;
+    const train_data *data; /* NULL with --sim-only */
+    struct sim_only_data sim;
+    struct records *records;
+    struct compare_row *rows; /* (count) finished and failed runs */
+    size_t count;
+    tg_status failed; /* of the last run that failed */
+    bool interrupted;
+    bool diverged; /* some run, by its verdict */
+};
+
+/* What others are compared with. Without an exchange nothing is trained together. */
+static bool is_dense_ssgd(const struct run_options *o)
+{
+    tg_spec *method = NULL, *strategy = NULL;
+    bool is = tg_registry_parse(TG_KIND_METHOD, options_method(o), &method) == TG_OK &&
+              tg_registry_parse(TG_KIND_STRATEGY, o->strategy, &strategy) == TG_OK &&
+              strcmp(tg_spec_name(method), "dense") == 0 &&
+              strcmp(tg_spec_word(method, "exchange"), "none") != 0 &&
+              strcmp(tg_spec_name(strategy), "ssgd") == 0;
+    tg_spec_free(method);
+    tg_spec_free(strategy);
+    return is;
+}
+
+static tg_status one(const struct work *w, const struct run_options *o, const char *name,
+                     const char *title, struct run_result *result_p)
+{
+    const struct run_about about = {name, w->launch, o, w->data};
+    if (!o->sim_only)
+        return run_job(&about, title, w->records, NULL, result_p);
+    run_notes_say(o, title);
+    return sim_only_run(&about, &w->sim, w->records, result_p);
+}
+
+/* The step of a dense run over the link, on a few steps: the whole of it would take too long. */
+static tg_status time_steps(struct work *w, const struct planned_run *run, struct compare_row *row)
+{
+    struct run_options o = run->options;
+    struct run_result timed;
+    char *name = NULL;
+    o.steps = w->options->dense_timed;
+    o.evaluate = false;
+    if (asprintf(&name, "%s (timed)", run->name) < 0)
+        return tg_fail(TG_E_NOMEM, "out of memory: name of a run");
+    tg_status status = one(w, &o, name, name, &timed);
+    free(name);
+    TG_TRY(status);
+    w->interrupted = timed.end.interrupted;
+    row->timed_steps = timed.end.steps;
+    row->timed_ms = timed.end.step_ms_median;
+    run_result_free(&timed);
+    return TG_OK;
+}
+
+static tg_status fill_row(struct work *w, size_t i, struct compare_row *row)
+{
+    const struct planned_run *run = &w->options->plan.runs[i];
+    struct run_options o = run->options;
+    char title[256];
+    bool apart = w->options->dense_timed && row->dense && o.link;
+    if (apart)
+        o.link = NULL;
+    snprintf(title, sizeof title, "%zu/%zu %.200s", i + 1, w->options->plan.count, run->name);
+    TG_TRY(one(w, &o, run->name, title, &row->result));
+    w->interrupted = row->result.end.interrupted;
+    return apart && !w->interrupted ? time_steps(w, run, row) : TG_OK;
+}
+
+/* A row that says why. A failure of the records, or a setting that is wrong before anything was
+ * trained, is the failure of the whole. */
+static tg_status add_failed(struct work *w, const struct compare_row *run, tg_status status)
+{
+    static const train_end_info nothing = {.test_accuracy = NAN,
+                                           .seconds = NAN,
+                                           .bytes_per_step = NAN,
+                                           .ratio = NAN,
+                                           .ratio_wire = NAN};
+    bool all = records_status(w->records) != TG_OK ||
+               (cli_exit_status(status) == CLI_USAGE && w->count == 0);
+    if (all)
+        return tg_fail(status, "run \"%.64s\": %s", run->name, tg_error());
+    struct compare_row row = {.name = run->name,
+                              .options = run->options,
+                              .result.end = nothing,
+                              .dense = run->dense,
+                              .failed = strdup(tg_error())};
+    if (!row.failed)
+        return tg_fail(TG_E_NOMEM, "out of memory: run \"%.64s\"", run->name);
+    w->rows[w->count++] = row;
+    w->failed = status;
+    if (!w->launch->mpi) /* launch_fail says it */
+        console_error("run \"%.64s\": %s", row.name, row.failed);
+    return TG_OK;
+}
+
+static tg_status run_planned(struct work *w, size_t i)
+{
+    const struct planned_run *run = &w->options->plan.runs[i];
+    struct compare_row row = {
+        .name = run->name, .options = &run->options, .dense = is_dense_ssgd(&run->options)};
+    tg_status status = fill_row(w, i, &row);
+    if (status == TG_OK && !w->interrupted) {
+        w->diverged = w->diverged || row.result.verdict.failed;
+        w->rows[w->count++] = row;
+        return TG_OK;
+    }
+    if (status != TG_OK)
+        status = add_failed(w, &row, status);
+    report_row_free(&row);
+    return status;
+}
+
+/* The file first: standard output may be a pipe that nobody reads any more. */
+static tg_status report(struct work *w)
+{
+    if (w->launch->rank != 0)
+        return TG_OK;
+    if (w->records)
+        TG_TRY(records_add(w->records, report_record(w->rows, w->count)));
+    struct records *records = w->records;
+    w->records = NULL;
+    TG_TRY(records_commit(records));
+    if (w->count == 0)
+        return TG_OK;
+    if (w->options->json)
+        return report_json(w->rows, w->count);
+    const struct run_about about = {NULL, w->launch, &w->options->common, w->data};
+    return report_table(&about, w->sim.name, w->rows, w->count);
+}
+
+/* One after the other. After a failure the ranks of an MPI job cannot meet again. */
+static tg_status run_all(struct work *w)
+{
+    for (size_t i = 0; i < w->options->plan.count && !w->interrupted; i++) {
+        TG_TRY(run_planned(w, i));
+        if (w->failed != TG_OK && w->launch->mpi)
+            break;
+    }
+    TG_TRY(report(w));
+    if (w->failed != TG_OK && w->launch->mpi)
+        return tg_fail(w->failed, "run \"%.64s\": %s", w->rows[w->count - 1].name,
+                       w->rows[w->count - 1].failed);
+    return TG_OK;
+}
+
+static tg_status compare(const struct launch *l, const struct compare_options *o,
+                         int *exit_status_p)
+{
+    struct work w = {.launch = l, .options = o};
+    train_data *data = NULL;
+    tg_status status = TG_OK;
+    w.rows = calloc(o->plan.count, sizeof *w.rows);
+    if (!w.rows)
+        return tg_fail(TG_E_NOMEM, "out of memory: %zu runs", o->plan.count);
+    if (o->common.out && l->rank == 0)
+        status = records_open(o->common.out, false, &w.records);
+    if (status == TG_OK)
+        status = o->common.sim_only ? sim_only_find(&o->common, &w.sim)
+                                    : run_open_data(&o->common, &data);
+    w.data = data;
+    if (status == TG_OK)
+        status = run_all(&w);
+    if (status == TG_OK)
+        *exit_status_p = w.interrupted                     ? stop_exit_status()
+                         : w.failed != TG_OK || w.diverged ? CLI_FAILED
+                                                           : CLI_OK;
+    records_abandon(w.records);
+    for (size_t i = 0; i < w.count; i++)
+        report_row_free(&w.rows[i]);
+    free(w.rows);
+    train_data_close(data);
+    return status;
+}
+
+static int run_compare(struct compare_options *o)
+{
+    struct launch launch = {0};
+    int rank, exit_status = CLI_OK;
+    tg_status status = make_plan(o, launch_under_mpi(&rank));
+    if (status == TG_OK)
+        status = launch_open(&launch);
+    if (status != TG_OK) {
+        console_error("%s", tg_error());
+        return cli_exit_status(status);
+    }
+    stop_install();
+    status = compare(&launch, o, &exit_status);
+    if (status != TG_OK)
+        return launch_fail(&launch, status);
+    launch_close(&launch);
+    return exit_status;
+}
+
+int cmd_compare(int argc, char **argv)
+{
+    static const struct argp_option list[] = {
+        {.name = "run", .key = RUN, .arg = "RUN"},
+        {.name = "spec", .key = SPEC, .arg = "FILE"},
+        {.name = "dense-timed", .key = DENSE_TIMED, .arg = "N"},
+        {.name = "json", .key = JSON},
+        {0}};
+    const struct argp_child children[] = {{.argp = options_argp(OPT_COMPARE)}, {0}};
+    const struct argp parser = {.options = list, .parser = parse, .children = children};
+    struct compare_options o = {0};
+    options_defaults(&o.common, 4);
+    int exit_status = options_parse(&parser, "compare", help_compare, argc, argv, &o);
+    if (exit_status < 0)
+        exit_status = run_compare(&o);
+    plan_free(&o.plan);
+    return exit_status;
+}

@@ -1,0 +1,141 @@
+#include "command/compare/compare_plan.h"
+#include "command/output/format.h"
+#include "command/job/options_check.h"
+#include "command/train/run_defaults.h"
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_RUNS 1000
+
+void plan_free(struct compare_plan *plan)
+{
+    for (size_t i = 0; i < plan->count; i++) {
+        free(plan->runs[i].text);
+        free(plan->runs[i].where);
+        free(plan->runs[i].name);
+    }
+    free(plan->runs);
+    free(plan->spec_text);
+    *plan = (struct compare_plan){0};
+}
+
+tg_status plan_add(struct compare_plan *plan, const char *name, const char *text, const char *where)
+{
+    if (plan->count == MAX_RUNS)
+        return tg_fail(TG_E_SPEC, "%s: allowed: %d runs", where, MAX_RUNS);
+    if (plan->count == plan->room) {
+        size_t room = plan->room ? 2 * plan->room : 8;
+        void *runs = realloc(plan->runs, room * sizeof *plan->runs);
+        if (!runs)
+            return tg_fail(TG_E_NOMEM, "out of memory: %zu runs", room);
+        plan->runs = runs;
+        plan->room = room;
+    }
+    struct planned_run *run = &plan->runs[plan->count++];
+    *run = (struct planned_run){
+        .text = strdup(text), .where = strdup(where), .name = name ? strdup(name) : NULL};
+    if (!run->text || !run->where || (name && !run->name))
+        return tg_fail(TG_E_NOMEM, "out of memory: %s", where);
+    return TG_OK;
+}
+
+/* Without the blanks at both ends; cuts the text. */
+static char *trim(char *text)
+{
+    while (isspace((unsigned char)*text))
+        text++;
+    size_t len = strlen(text);
+    while (len && isspace((unsigned char)text[len - 1]))
+        text[--len] = '\0';
+    return text;
+}
+
+/* One "key=value". A run's own rules take the place of the common ones, as all its options do. */
+static tg_status set_word(struct planned_run *run, char *word)
+{
+    char *equals = strchr(word, '=');
+    if (!equals)
+        return tg_fail(TG_E_SPEC, "\"%.64s\": allowed: key=value;key=value", word);
+    *equals = '\0';
+    char *key = trim(word), *value = trim(equals + 1);
+    if (strcmp(key, "rule") == 0 && !run->own_rules) {
+        run->options.rule_count = 0;
+        run->own_rules = true;
+    }
+    if (strcmp(key, "name") != 0)
+        return options_set(&run->options, OPT_RUN, key, value);
+    if (!*value || run->name)
+        return tg_fail(TG_E_SPEC, "name=%.64s: allowed: one name for each run", value);
+    run->name = strdup(value);
+    return run->name ? TG_OK : tg_fail(TG_E_NOMEM, "out of memory: name of a run");
+}
+
+static tg_status append_word(char **text, const char *word)
+{
+    char *longer;
+    if (asprintf(&longer, "%s %s", *text, word) < 0)
+        return tg_fail(TG_E_NOMEM, "out of memory: name of a run");
+    free(*text);
+    *text = longer;
+    return TG_OK;
+}
+
+/* "dgc:density=0.001 *.bias=f32 cd:k=5" */
+static tg_status make_name(struct planned_run *run)
+{
+    const struct run_options *o = &run->options;
+    run->name = strdup(options_method(o));
+    if (!run->name)
+        return tg_fail(TG_E_NOMEM, "out of memory: name of a run");
+    for (size_t i = 0; i < o->rule_count; i++)
+        TG_TRY(append_word(&run->name, o->rules[i]));
+    return strcmp(o->strategy, "ssgd") == 0 ? TG_OK : append_word(&run->name, o->strategy);
+}
+
+static tg_status bad_name(const char *name)
+{
+    char *shown = format_utf8(name);
+    tg_status status = shown ? tg_fail(TG_E_SPEC, "name \"%.64s\": allowed: UTF-8 text", shown)
+                             : tg_fail(TG_E_NOMEM, "out of memory: name of a run");
+    free(shown);
+    return status;
+}
+
+static tg_status resolve(struct compare_plan *plan, size_t i, bool mpi)
+{
+    struct planned_run *run = &plan->runs[i];
+    char *rest = run->text;
+    while (rest) {
+        char *word = rest;
+        rest = strchr(rest, ';');
+        if (rest)
+            *rest++ = '\0';
+        word = trim(word);
+        if (*word)
+            TG_TRY(set_word(run, word));
+    }
+    if (!run->name)
+        TG_TRY(make_name(run));
+    if (!format_is_utf8(run->name))
+        return bad_name(run->name);
+    for (size_t j = 0; j < i; j++)
+        if (strcmp(plan->runs[j].name, run->name) == 0)
+            return tg_fail(TG_E_SPEC,
+                           "name \"%.64s\" is that of %s already: allowed: a name of its own",
+                           run->name, plan->runs[j].where);
+    TG_TRY(run_defaults_settle(&run->options));
+    return options_check(&run->options, mpi);
+}
+
+tg_status plan_resolve(struct compare_plan *plan, const struct run_options *common, bool mpi)
+{
+    TG_TRY(options_check_length(common));
+    for (size_t i = 0; i < plan->count; i++) {
+        plan->runs[i].options = *common;
+        tg_status status = resolve(plan, i, mpi);
+        if (status != TG_OK)
+            return tg_fail(status, "%s: %s", plan->runs[i].where, tg_error());
+    }
+    return TG_OK;
+}

@@ -1,0 +1,32 @@
+/* What compare is to run: the runs in order, each with its own options over the common ones. */
+#ifndef TG_CLI_COMPARE_PLAN_H
+#define TG_CLI_COMPARE_PLAN_H
+
+#include "command/job/options.h"
+
+struct planned_run {
+    char *text;     /* as written, "method=..;strategy=.."; cut into words by plan_resolve */
+    char *where;    /* where it stands, for messages: "--run 2", "FILE:7" */
+    char *name;     /* unique; NULL until plan_resolve unless the spec file gave it */
+    bool own_rules; /* the run names rules: options has those, not the common ones */
+    struct run_options options;
+};
+
+struct compare_plan {
+    struct planned_run *runs; /* (count) */
+    size_t count, room;
+    char *spec_text; /* of the spec file: options point into it */
+};
+
+void plan_free(struct compare_plan *plan);
+
+/* Add a run; strings are copied. name may be NULL. Errors TG_E_NOMEM, TG_E_SPEC (too many) */
+TG_NODISCARD tg_status plan_add(struct compare_plan *plan, const char *name, const char *text,
+                                const char *where);
+
+/* Once all common options are known: set every run's name and options, and check them all
+ * (options_check). Errors TG_E_SPEC, naming the run; what options_check gives */
+TG_NODISCARD tg_status plan_resolve(struct compare_plan *plan, const struct run_options *common,
+                                    bool mpi);
+
+#endif

@@ -1,0 +1,102 @@
+#include "command/job/option_scan.h"
+#include "telegrad/tools.h"
+#include <string.h>
+
+/* Call each for every option until it returns false. */
+static bool for_all(const struct argp *parser,
+                    bool (*each)(void *arg, const struct argp_option *option), void *arg)
+{
+    for (const struct argp_option *o = parser->options; o && (o->name || o->key); o++)
+        if (!each(arg, o))
+            return false;
+    for (const struct argp_child *c = parser->children; c && c->argp; c++)
+        if (!for_all(c->argp, each, arg))
+            return false;
+    return true;
+}
+
+struct search {
+    const char *name; /* of a long option, as far as it is given */
+    size_t len;
+    int letter; /* of a short one; 0: a long one is looked for */
+    const struct argp_option *found;
+    tg_nearest near;
+};
+
+static bool is_it(void *arg, const struct argp_option *option)
+{
+    struct search *s = arg;
+    if (s->letter) {
+        if (option->key == s->letter)
+            s->found = option;
+        return option->key != s->letter;
+    }
+    if (!option->name)
+        return true;
+    if (strncmp(option->name, s->name, s->len) == 0)
+        s->found = option;
+    tg_nearest_offer(&s->near, option->name, strlen(option->name));
+    return !s->found || strlen(option->name) > s->len; /* the whole name ends the search */
+}
+
+static tg_status unknown(const char *shown, const char *hint, const char *command)
+{
+    return tg_fail(TG_E_SPEC, "unrecognized option '%.64s': %ssee telegrad %s --help", shown, hint,
+                   command);
+}
+
+/* Whether the argument is an option that takes the next one as its value. Errors TG_E_SPEC */
+static tg_status scan_long(const struct argp *parser, const char *command, const char *word,
+                           bool *takes_p, bool *help_p)
+{
+    char name[64];
+    struct search s = {.name = word + 2, .len = strcspn(word + 2, "=")};
+    snprintf(name, sizeof name, "%.*s", (int)(s.len < 63 ? s.len : 63), s.name);
+    tg_nearest_begin(&s.near, name);
+    (void)for_all(parser, is_it, &s);
+    if (!s.found && s.near.word[0]) {
+        char hint[96];
+        snprintf(hint, sizeof hint, "did you mean '--%s'? ", s.near.word);
+        return unknown(word, hint, command);
+    }
+    if (!s.found)
+        return unknown(word, "", command);
+    *takes_p = s.found->arg && word[2 + s.len] != '=';
+    *help_p = strcmp(s.found->name, "help") == 0 || strcmp(s.found->name, "usage") == 0;
+    return TG_OK;
+}
+
+/* "-q", or several in one: "-qh"; what follows one that takes a value is that. */
+static tg_status scan_short(const struct argp *parser, const char *command, const char *word,
+                            bool *takes_p, bool *help_p)
+{
+    for (const char *p = word + 1; *p; p++) {
+        struct search s = {.letter = *p};
+        tg_nearest_begin(&s.near, "");
+        (void)for_all(parser, is_it, &s);
+        if (!s.found) {
+            const char shown[] = {'-', *p, '\0'};
+            return unknown(shown, "", command);
+        }
+        *takes_p = s.found->arg && p[1] == '\0';
+        *help_p = *help_p || *p == 'h';
+        if (s.found->arg)
+            break;
+    }
+    return TG_OK;
+}
+
+tg_status option_scan(const struct argp *parser, const char *command, int argc, char **argv)
+{
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
+        bool takes = false, help = false;
+        if (argv[i][0] != '-' || argv[i][1] == '\0')
+            continue;
+        TG_TRY(
+            (argv[i][1] == '-' ? scan_long : scan_short)(parser, command, argv[i], &takes, &help));
+        if (help)
+            break;
+        i += takes;
+    }
+    return TG_OK;
+}

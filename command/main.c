@@ -1,0 +1,110 @@
+/* telegrad: the command. */
+#include "command/output/cli.h"
+#include "telegrad/tools.h"
+#include "command/output/console.h"
+#include "command/job/launch.h"
+#include "command/output/output.h"
+#include "command/version.h"
+#include <stdio.h>
+#include <string.h>
+
+static const struct command {
+    const char *name;
+    int (*run)(int argc, char **argv);
+} commands[] = {
+    {"train", cmd_train},          {"compare", cmd_compare},    {"eval", cmd_eval},
+    {"methods", cmd_methods},      {"strategies", cmd_methods}, {"exchanges", cmd_methods},
+    {"codecs", cmd_methods},       {"feedbacks", cmd_methods},  {"optimizers", cmd_methods},
+    {"lr-schedules", cmd_methods}, {"models", cmd_models},      {"data", cmd_data},
+    {"bench", cmd_bench},          {"advise", cmd_advise},      {"report", cmd_report}};
+
+#define COMMANDS (sizeof commands / sizeof commands[0])
+
+int cli_exit_status(tg_status status)
+{
+    switch (status) {
+    case TG_OK:
+        return CLI_OK;
+    case TG_E_SPEC:
+    case TG_E_ARG:
+    case TG_E_UNSUPPORTED:
+        return CLI_USAGE;
+    default:
+        return CLI_FAILED;
+    }
+}
+
+static int print(const char *text)
+{
+    return fputs(text, stdout) < 0 ? CLI_FAILED : CLI_OK;
+}
+
+/* The command of that name; NULL: said that there is none. */
+static const struct command *find(const char *name)
+{
+    char list[256] = "";
+    tg_nearest near;
+    tg_nearest_begin(&near, name ? name : "");
+    for (size_t i = 0; i < COMMANDS; i++) {
+        if (name && strcmp(name, commands[i].name) == 0)
+            return &commands[i];
+        tg_nearest_offer(&near, commands[i].name, strlen(commands[i].name));
+        snprintf(list + strlen(list), sizeof list - strlen(list), "%s%s", i ? ", " : "",
+                 commands[i].name);
+    }
+    if (!name)
+        console_error("no command: allowed: %s; see telegrad --help", list);
+    else
+        console_error("unknown command \"%.64s\": %sallowed: %s; see telegrad --help", name,
+                      tg_nearest_hint(&near), list);
+    return NULL;
+}
+
+static bool is_any(const char *text, const char *const *of)
+{
+    while (*of && strcmp(text, *of) != 0)
+        of++;
+    return *of != NULL;
+}
+
+/* "help COMMAND..." is "COMMAND... --help". argv[0] is "help". */
+static int help(int argc, char **argv)
+{
+    static char option[] = "--help";
+    if (argc < 2)
+        return print(help_main);
+    const struct command *command = find(argv[1]);
+    if (!command)
+        return CLI_USAGE;
+    memmove(argv, argv + 1, (size_t)(argc - 1) * sizeof *argv);
+    argv[argc - 1] = option;
+    return command->run(argc, argv);
+}
+
+static int run(int argc, char **argv)
+{
+    static const char *const helps[] = {"-h", "--help", "--usage", NULL};
+    static const char *const versions[] = {"--version", "-V", NULL};
+    int rank;
+    if (launch_under_mpi(&rank) && rank > 0) {
+        console_quiet();
+        console_errors_wait(true);
+    }
+    if (argc > 1 && is_any(argv[1], helps))
+        return print(help_main);
+    if (argc > 1 && is_any(argv[1], versions)) {
+        version_print();
+        return CLI_OK;
+    }
+    if (argc > 1 && strcmp(argv[1], "help") == 0)
+        return help(argc - 1, argv + 1);
+    const struct command *command = find(argc > 1 ? argv[1] : NULL);
+    return command ? command->run(argc - 1, argv + 1) : CLI_USAGE;
+}
+
+int main(int argc, char **argv)
+{
+    output_open();
+    console_take_log();
+    return output_end(run(argc, argv));
+}

@@ -1,0 +1,201 @@
+#include "command/output/console.h"
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#define ERASE_LINE "\r\033[K"
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static bool quiet, silent, verbose, status_shown, errors_wait, has_spoken;
+static char last_log[1024];
+
+bool console_terminal(void)
+{
+    return isatty(STDERR_FILENO) != 0;
+}
+
+int console_columns(void)
+{
+    struct winsize size;
+    if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col >= 20)
+        return size.ws_col;
+    return 80;
+}
+
+int console_out_columns(void)
+{
+    const char *text = getenv("COLUMNS");
+    char *end = NULL;
+    const long columns = text ? strtol(text, &end, 10) : 0;
+    struct winsize size;
+    if (columns >= 20 && columns <= 10000 && *end == '\0')
+        return (int)columns;
+    if (isatty(STDOUT_FILENO) && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col >= 20)
+        return size.ws_col;
+    return 0;
+}
+
+void console_quiet(void)
+{
+    pthread_mutex_lock(&mutex);
+    quiet = true;
+    pthread_mutex_unlock(&mutex);
+}
+
+void console_silent(void)
+{
+    pthread_mutex_lock(&mutex);
+    quiet = silent = true;
+    pthread_mutex_unlock(&mutex);
+}
+
+void console_verbose(void)
+{
+    pthread_mutex_lock(&mutex);
+    verbose = true;
+    pthread_mutex_unlock(&mutex);
+}
+
+void console_errors_wait(bool wait)
+{
+    pthread_mutex_lock(&mutex);
+    errors_wait = wait;
+    pthread_mutex_unlock(&mutex);
+}
+
+bool console_has_spoken(void)
+{
+    pthread_mutex_lock(&mutex);
+    bool spoken = has_spoken;
+    pthread_mutex_unlock(&mutex);
+    return spoken;
+}
+
+/* Whether a person is there, or wants to know: with the mutex held. */
+static bool remarks_wanted(void)
+{
+    return !quiet && (verbose || console_terminal());
+}
+
+/* With the mutex held. */
+static void erase_status(void)
+{
+    if (status_shown)
+        fputs(ERASE_LINE, stderr);
+    status_shown = false;
+}
+
+/* Messages quote specs, paths and what stands in files: that must not command the terminal. With
+ * the mutex held. */
+static void say(const char *prefix, char *text)
+{
+    for (char *p = text; *p; p++)
+        if (((unsigned char)*p < ' ' && *p != '\n') || *p == 0x7f)
+            *p = '?';
+    erase_status();
+    fprintf(stderr, "%s%s\n", prefix, text);
+    fflush(stderr);
+}
+
+static void print(const char *prefix, const char *format, va_list args)
+{
+    char text[4096];
+    vsnprintf(text, sizeof text, format, args);
+    say(prefix, text);
+}
+
+void console_error(const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    pthread_mutex_lock(&mutex);
+    if (errors_wait)
+        sleep(2);
+    print("telegrad: ", format, args);
+    has_spoken = true;
+    pthread_mutex_unlock(&mutex);
+    va_end(args);
+}
+
+static void print_unless_quiet(const char *prefix, const char *format, va_list args)
+{
+    pthread_mutex_lock(&mutex);
+    if (!quiet)
+        print(prefix, format, args);
+    pthread_mutex_unlock(&mutex);
+}
+
+void console_note(const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    print_unless_quiet("telegrad: ", format, args);
+    va_end(args);
+}
+
+void console_warning(const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    print_unless_quiet("telegrad: warning: ", format, args);
+    va_end(args);
+}
+
+void console_say(const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    pthread_mutex_lock(&mutex);
+    if (!silent)
+        print("telegrad: ", format, args);
+    pthread_mutex_unlock(&mutex);
+    va_end(args);
+}
+
+void console_remark(const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    pthread_mutex_lock(&mutex);
+    if (remarks_wanted())
+        print("", format, args);
+    pthread_mutex_unlock(&mutex);
+    va_end(args);
+}
+
+void console_status(const char *line)
+{
+    pthread_mutex_lock(&mutex);
+    if (!quiet && console_terminal()) {
+        erase_status();
+        fputs(line, stderr);
+        fflush(stderr);
+        status_shown = line[0] != '\0';
+    }
+    pthread_mutex_unlock(&mutex);
+}
+
+static void on_log(void *arg, tg_log_level level, const char *message)
+{
+    (void)arg;
+    pthread_mutex_lock(&mutex);
+    /* Every rank of the process says the same. */
+    bool repeated = strncmp(message, last_log, sizeof last_log - 1) == 0;
+    bool wanted = !quiet && (level != TG_LOG_INFO || remarks_wanted());
+    if (!repeated && wanted) {
+        char text[2048]; /* as long as the library's own */
+        snprintf(text, sizeof text, "%s", message);
+        say(level == TG_LOG_WARN ? "telegrad: warning: " : "telegrad: ", text);
+        snprintf(last_log, sizeof last_log, "%s", message);
+    }
+    pthread_mutex_unlock(&mutex);
+}
+
+void console_take_log(void)
+{
+    tg_log_set(on_log, NULL);
+}

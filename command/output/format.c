@@ -1,0 +1,133 @@
+#include "command/output/format.h"
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Three significant digits, none after the point from 100 on. */
+static int digits_after(double v)
+{
+    v = fabs(v);
+    return v < 9.995 ? 2 : v < 99.95 ? 1 : 0;
+}
+
+format_text format_bytes(double bytes)
+{
+    static const char *const units[] = {"B", "kB", "MB", "GB", "TB", "PB"};
+    format_text f = {"-"};
+    size_t unit = 0;
+    if (!isfinite(bytes))
+        return f;
+    while (fabs(bytes) >= 999.5 && unit + 1 < sizeof units / sizeof units[0]) {
+        bytes /= 1000;
+        unit++;
+    }
+    snprintf(f.text, sizeof f.text, "%.*f %s", unit ? digits_after(bytes) : 0, bytes, units[unit]);
+    return f;
+}
+
+format_text format_count(uint64_t n)
+{
+    char plain[24];
+    format_text f;
+    int len = snprintf(plain, sizeof plain, "%" PRIu64, n);
+    size_t out = 0;
+    for (int i = 0; i < len; i++) {
+        if (i > 0 && (len - i) % 3 == 0)
+            f.text[out++] = ',';
+        f.text[out++] = plain[i];
+    }
+    f.text[out] = '\0';
+    return f;
+}
+
+format_text format_seconds(double seconds)
+{
+    format_text f = {"-"};
+    if (!isfinite(seconds))
+        return f;
+    if (seconds < 0.9995) {
+        double ms = seconds * 1000;
+        snprintf(f.text, sizeof f.text, "%.*f ms", digits_after(ms), ms);
+    } else if (seconds < 99.95) {
+        snprintf(f.text, sizeof f.text, "%.1f s", seconds);
+    } else if (seconds < 1e15) {
+        uint64_t whole = (uint64_t)(seconds + 0.5);
+        if (whole < 3600)
+            snprintf(f.text, sizeof f.text, "%" PRIu64 ":%02" PRIu64, whole / 60, whole % 60);
+        else
+            snprintf(f.text, sizeof f.text, "%" PRIu64 ":%02" PRIu64 ":%02" PRIu64, whole / 3600,
+                     whole / 60 % 60, whole % 60);
+    }
+    return f;
+}
+
+format_text format_ratio(double ratio, const char *suffix)
+{
+    format_text f = {"-"};
+    if (isfinite(ratio))
+        snprintf(f.text, sizeof f.text, "%.*f%s", digits_after(ratio), ratio, suffix);
+    return f;
+}
+
+/* Bytes of the character at text; 0 if it is none of UTF-8. */
+static size_t character(const char *text)
+{
+    const unsigned char *p = (const unsigned char *)text;
+    if (p[0] < 0x80)
+        return 1;
+    size_t len = p[0] < 0xc2 ? 0 : p[0] < 0xe0 ? 2 : p[0] < 0xf0 ? 3 : p[0] < 0xf5 ? 4 : 0;
+    for (size_t i = 1; i < len; i++)
+        if ((p[i] & 0xc0) != 0x80)
+            return 0;
+    if ((p[0] == 0xe0 && p[1] < 0xa0) || (p[0] == 0xf0 && p[1] < 0x90)) /* overlong */
+        return 0;
+    if ((p[0] == 0xed && p[1] > 0x9f) || (p[0] == 0xf4 && p[1] > 0x8f)) /* surrogate, too large */
+        return 0;
+    return len;
+}
+
+bool format_is_utf8(const char *text)
+{
+    while (*text) {
+        size_t len = character(text);
+        if (!len)
+            return false;
+        text += len;
+    }
+    return true;
+}
+
+char *format_utf8(const char *text)
+{
+    char *copy = malloc(4 * strlen(text) + 1), *out = copy;
+    if (!copy)
+        return NULL;
+    while (*text) {
+        size_t len = character(text);
+        if (len) {
+            memcpy(out, text, len);
+            out += len;
+        } else {
+            out += sprintf(out, "\\x%02x", (unsigned char)*text);
+        }
+        text += len ? len : 1;
+    }
+    *out = '\0';
+    return copy;
+}
+
+void format_shorten(char *text, size_t most)
+{
+    char *cut = text;
+    size_t n = 0;
+    while (*text) {
+        if (n++ == most - 3)
+            cut = text;
+        size_t len = character(text);
+        text += len ? len : 1;
+    }
+    if (n > most)
+        memcpy(cut, "...", sizeof "...");
+}

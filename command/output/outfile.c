@@ -1,0 +1,94 @@
+#include "command/output/outfile.h"
+#include "command/output/stop.h"
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static tg_status name_option(tg_status status, const char *option)
+{
+    char text[1024];
+    if (status == TG_OK)
+        return TG_OK;
+    snprintf(text, sizeof text, "%s", tg_error());
+    return tg_fail(status, "%s: %s", option, text);
+}
+
+tg_status outfile_open(const char *option, const char *path, tg_newfile **f_p)
+{
+    TG_TRY(name_option(tg_newfile_open(path, f_p), option));
+    stop_guard_file(tg_newfile_aside(*f_p));
+    return TG_OK;
+}
+
+tg_status outfile_open_growing(const char *option, const char *path, bool append, tg_newfile **f_p)
+{
+    return name_option(tg_newfile_open_growing(path, append, f_p), option);
+}
+
+tg_status outfile_check_growing(const char *option, const char *path)
+{
+    return name_option(tg_newfile_check_growing(path), option);
+}
+
+tg_status outfile_commit(tg_newfile *f, const char *option)
+{
+    stop_guard_file(NULL);
+    return name_option(tg_newfile_commit(f), option);
+}
+
+void outfile_abandon(tg_newfile *f)
+{
+    stop_guard_file(NULL);
+    tg_newfile_abandon(f);
+}
+
+tg_status outfile_check(const char *option, const char *path, bool alone)
+{
+    return name_option(tg_newfile_check(path, alone), option);
+}
+
+bool outfile_ends_in(const char *path, const char *ending)
+{
+    const size_t len = strlen(path), n = strlen(ending);
+    return len >= n && strcmp(path + len - n, ending) == 0;
+}
+
+tg_status outfile_check_ending(const char *option, const char *path, const char *ending,
+                               const char *other)
+{
+    if (outfile_ends_in(path, ending) || (other && outfile_ends_in(path, other)))
+        return TG_OK;
+    return tg_fail(TG_E_SPEC, "%s \"%.64s\": allowed: a name that ends in %s%s%s", option, path,
+                   ending, other ? " or " : "", other ? other : "");
+}
+
+/* The folder that a name is in, and what follows but for slashes at its end. */
+static const char *split(const char *path, char folder[PATH_MAX], char name[PATH_MAX])
+{
+    size_t len = (size_t)snprintf(name, PATH_MAX, "%s", path);
+    while (len > 1 && len < PATH_MAX && name[len - 1] == '/')
+        name[--len] = '\0';
+    const char *slash = strrchr(name, '/');
+    snprintf(folder, PATH_MAX, "%.*s", slash ? (int)(slash - name) + 1 : 1, slash ? name : ".");
+    return slash ? slash + 1 : name;
+}
+
+static bool same_inode(const struct stat *a, const struct stat *b)
+{
+    return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
+}
+
+bool outfile_same(const char *a, const char *b)
+{
+    struct stat x, y;
+    char folder[2][PATH_MAX], name[2][PATH_MAX];
+    const bool is_a = stat(a, &x) == 0, is_b = stat(b, &y) == 0;
+    if (is_a || is_b) /* a pipe or terminal may be shared */
+        return is_a && is_b && same_inode(&x, &y) && (S_ISREG(x.st_mode) || S_ISDIR(x.st_mode));
+    if (strcmp(split(a, folder[0], name[0]), split(b, folder[1], name[1])) != 0)
+        return false;
+    if (stat(folder[0], &x) == 0 && stat(folder[1], &y) == 0)
+        return same_inode(&x, &y);
+    return strcmp(a, b) == 0;
+}

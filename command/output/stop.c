@@ -1,0 +1,43 @@
+#include "command/output/stop.h"
+#include <limits.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <unistd.h>
+
+volatile sig_atomic_t stop_signal;
+static volatile sig_atomic_t guarded;
+static char guarded_path[PATH_MAX];
+
+static void on_signal(int signal_number)
+{
+    if (stop_signal) {
+        if (guarded)
+            (void)unlink(guarded_path);
+        _exit(128 + signal_number);
+    }
+    stop_signal = signal_number;
+}
+
+void stop_install(void)
+{
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+    sigemptyset(&action.sa_mask);
+    sigaddset(&action.sa_mask, SIGINT);
+    sigaddset(&action.sa_mask, SIGTERM);
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+}
+
+void stop_guard_file(const char *path)
+{
+    guarded = 0;
+    if (!path)
+        return;
+    int len = snprintf(guarded_path, sizeof guarded_path, "%s", path);
+    guarded = len > 0 && (size_t)len < sizeof guarded_path;
+}
+
+int stop_exit_status(void)
+{
+    return 128 + (stop_signal ? (int)stop_signal : SIGINT);
+}

@@ -1,0 +1,232 @@
+#include "command/train/cli_run.h"
+#include "command/output/console.h"
+#include "command/train/data_text.h"
+#include "command/train/dump.h"
+#include "command/train/progress.h"
+#include "command/train/run_notes.h"
+#include "command/train/save_folder.h"
+#include "command/output/stop.h"
+#include "command/train/wait_line.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct watch {
+    const struct run_about *about;
+    const char *title;
+    struct records *records;
+    struct dump *dump;
+    struct progress progress;
+    struct wait_line wait_line;
+    struct run_result *result;
+    train_unit unit;
+};
+
+static tg_status copy(const char *text, char **copy_p)
+{
+    char *copied = strdup(text);
+    if (!copied)
+        return tg_fail(TG_E_NOMEM, "out of memory: %s", text);
+    *copy_p = copied;
+    return TG_OK;
+}
+
+/* The step after which the run will save for the first time. */
+static uint64_t first_save(const struct run_options *o, const train_start_info *info)
+{
+    const uint64_t every = o->save_every;
+    const uint64_t step = every ? (info->first_step / every + 1) * every : info->steps;
+    return step < info->steps ? step : info->steps;
+}
+
+static tg_status on_start(void *arg, const train_start_info *info)
+{
+    struct watch *w = arg;
+    struct run_result *result = w->result;
+    const struct run_options *o = w->about->options;
+    if (o->save_dir) /* before anything is told of the run: older records stay */
+        TG_TRY(save_folder_check(o->save_dir, first_save(o, info)));
+    result->steps_planned = info->steps;
+    result->first_step = info->first_step;
+    result->steps_per_epoch = info->steps_per_epoch;
+    result->params = info->params;
+    TG_TRY(copy(info->method, &result->method));
+    TG_TRY(copy(info->strategy, &result->strategy));
+    TG_TRY(copy(info->optimizer, &result->optimizer));
+    TG_TRY(copy(info->lr_schedule, &result->lr_schedule));
+    run_notes_say(w->about->options, w->title);
+    progress_begin(&w->progress, w->title, info->first_step, info->steps);
+    w->progress.simulated = info->times != NULL;
+    return records_start(w->records, w->about, info);
+}
+
+static tg_status on_step(void *arg, const train_step_info *info)
+{
+    struct watch *w = arg;
+    progress_step(&w->progress, info);
+    return records_step(w->records, info);
+}
+
+static tg_status on_epoch(void *arg, const train_epoch_info *info)
+{
+    struct watch *w = arg;
+    char tested[96] = "", line[192];
+    if (isfinite(info->test_accuracy))
+        snprintf(tested, sizeof tested, ", test loss %.4f%s, test accuracy %.2f %%",
+                 info->test_loss, data_text_loss(w->unit, info->test_loss).text,
+                 100 * info->test_accuracy);
+    snprintf(line, sizeof line, "%s%sepoch %llu: train loss %.4f%s", w->title,
+             w->title[0] ? " " : "", (unsigned long long)info->epoch + 1, info->train_loss, tested);
+    const int64_t now = tg_now_ns(tg_clock_monotonic());
+    if (!console_terminal() && heartbeat_due(&w->progress.heartbeat, now, true))
+        console_note("%s", line);
+    else if (tested[0])
+        console_remark("%s", line);
+    return records_epoch(w->records, info);
+}
+
+static tg_status on_gradient(void *arg, uint64_t step, const train_gradient *tensor, size_t count)
+{
+    const struct watch *w = arg;
+    return dump_gradient(w->dump, step, tensor, count);
+}
+
+static void on_wait(void *arg, int rank, const tg_wait *wait)
+{
+    struct watch *w = arg;
+    wait_line_tell(&w->wait_line, rank, wait);
+}
+
+static tg_status on_waited(void *arg, const train_waits *waits)
+{
+    struct run_result *result = ((struct watch *)arg)->result;
+    const size_t world = (size_t)waits->world;
+    result->waited_for = malloc(2 * world * sizeof *result->waited_for);
+    if (!result->waited_for)
+        return tg_fail(TG_E_NOMEM, "out of memory: waits of %zu ranks", world);
+    result->waited_by = result->waited_for + world;
+    memcpy(result->waited_for, waits->for_rank, world * sizeof *result->waited_for);
+    memcpy(result->waited_by, waits->by_rank, world * sizeof *result->waited_by);
+    return TG_OK;
+}
+
+train_job run_job_of(const struct run_options *o, tg_trace *trace)
+{
+    return (train_job){.model = o->model,
+                       .method = options_method(o),
+                       .rules = o->rules,
+                       .nrules = o->rule_count,
+                       .strategy = o->strategy,
+                       .optimizer = options_optimizer(o),
+                       .lr_schedule = o->lr_schedule,
+                       .lr_scale = o->lr_scale,
+                       .batch = (size_t)o->batch,
+                       .accumulate = (uint32_t)o->accumulate,
+                       .precision = o->precision,
+                       .context = (size_t)o->context,
+                       .shard = o->shard,
+                       .epochs = o->epochs,
+                       .steps = o->steps,
+                       .seed = o->seed,
+                       .log_every = o->log_every,
+                       .save_dir = o->save_dir,
+                       .save_every = o->save_every,
+                       .resume_dir = o->resume_dir,
+                       .init = o->init,
+                       .data_spec = o->data,
+                       .holdout = (size_t)o->holdout,
+                       .timeout_ms = (int64_t)ceil(options_timeout(o) * 1000),
+                       .driver = o->driver,
+                       .overlap = o->overlap,
+                       .bucket_bytes = o->fusion == OPT_FUSION_AUTO ? 0 : (size_t)o->fusion,
+                       .bucket_auto = o->fusion == OPT_FUSION_AUTO,
+                       .codec_threads = (unsigned)o->codec_threads,
+                       .gradient_every = o->dump_every,
+                       .evaluate = o->evaluate,
+                       .trace = trace,
+                       .tau_ns = o->tau_ns,
+                       .tau_jitter = o->jitter,
+                       .slow = o->slow,
+                       .nslow = o->slow_count,
+                       .stop = &stop_signal};
+}
+
+static void judge(const struct run_about *about, struct run_result *result)
+{
+    const train_end_info *end = &result->end;
+    const verdict_run run = {.end = end,
+                             .method = result->method,
+                             .strategy = result->strategy,
+                             .first_step = result->first_step,
+                             .steps_per_epoch = result->steps_per_epoch,
+                             .classes = train_data_classes(about->data),
+                             .evaluated = about->options->evaluate && !end->interrupted};
+    result->verdict = verdict_of(&run);
+}
+
+tg_status run_job(const struct run_about *about, const char *title, struct records *records,
+                  tg_trace *trace, struct run_result *result_p)
+{
+    struct run_result result = {0};
+    struct watch w = {.about = about,
+                      .title = title,
+                      .records = records,
+                      .result = &result,
+                      .unit = train_data_unit(about->data)};
+    const train_job job = run_job_of(about->options, trace);
+    if (about->options->dump_gradients && about->launch->rank == 0)
+        TG_TRY(dump_open(about->options->dump_gradients, &w.dump));
+    const train_events events = {.arg = &w,
+                                 .start = on_start,
+                                 .step = on_step,
+                                 .epoch = on_epoch,
+                                 .gradient = w.dump ? on_gradient : NULL,
+                                 .waited = on_waited,
+                                 .wait = on_wait};
+    wait_line_init(&w.wait_line, title, launch_world(about->launch, about->options),
+                   !about->launch->mpi);
+    tg_status status =
+        launch_run(about->launch, about->options, &job, about->data, &events, &result.end);
+    dump_close(w.dump);
+    progress_end();
+    if (status == TG_OK && !stop_signal) /* every process ends with the status of the signal */
+        stop_signal = result.end.stopped_by;
+    if (status == TG_OK && about->launch->rank == 0) {
+        judge(about, &result);
+        verdict_say(&result.verdict, title);
+        status = records_end(records, &result);
+    }
+    if (status != TG_OK) {
+        const uint64_t planned = result.steps_planned;
+        run_result_free(&result);
+        result.steps_planned = planned;
+    }
+    *result_p = result;
+    return status;
+}
+
+void run_result_free(struct run_result *result)
+{
+    free(result->method);
+    free(result->strategy);
+    free(result->optimizer);
+    free(result->lr_schedule);
+    free(result->waited_for);
+    *result = (struct run_result){0};
+}
+
+const char *run_data_name(const struct run_options *o)
+{
+    const char *dir = NULL;
+    if (o->data)
+        return o->data;
+    const bool found = train_data_find("mnist", &dir);
+    console_remark("data: %s",
+                   found ? "mnist" : "mnist was not found; generated glyphs take its place");
+    return found ? "mnist" : "glyphs";
+}
+
+tg_status run_open_data(const struct run_options *o, train_data **data_p)
+{
+    return train_data_open(run_data_name(o), (size_t)o->holdout, data_p);
+}

@@ -1,0 +1,233 @@
+/* telegrad train */
+#include "command/output/cli.h"
+#include "command/output/console.h"
+#include "command/output/format.h"
+#include "command/train/cli_run.h"
+#include "command/train/data_text.h"
+#include "command/train/dry_run.h"
+#include "command/job/options_check.h"
+#include "command/output/outfile.h"
+#include "command/train/run_defaults.h"
+#include "command/train/run_notes.h"
+#include "command/train/sim_only.h"
+#include "command/output/stop.h"
+#include <inttypes.h>
+#include <limits.h>
+#include <math.h>
+
+#define TRACE_SPANS ((size_t)1 << 18)
+
+/* Every process writes a trace: those of rank 1 and up add their rank to the name. */
+static tg_status trace_name(const struct launch *l, const char *path, char own[PATH_MAX])
+{
+    int len = l->rank ? snprintf(own, PATH_MAX, "%s.%d", path, l->rank)
+                      : snprintf(own, PATH_MAX, "%s", path);
+    return len < PATH_MAX ? TG_OK : tg_fail(TG_E_IO, "--trace %s: the name is too long", path);
+}
+
+/* A trace is written at the end; better to know before hours of training that it cannot be. */
+static tg_status check_trace(const struct launch *l, const char *path)
+{
+    char own[PATH_MAX];
+    TG_TRY(trace_name(l, path, own));
+    TG_TRY(outfile_check("--trace", path, l->size > 1)); /* a pipe has no neighbours */
+    return l->rank ? outfile_check("--trace", own, true) : TG_OK;
+}
+
+static tg_status write_trace(const struct launch *l, const char *path, const tg_trace *trace)
+{
+    char own[PATH_MAX];
+    TG_TRY(trace_name(l, path, own));
+    return tg_trace_write(trace, own);
+}
+
+static void print_quality(const train_end_info *end, train_unit unit)
+{
+    if (isfinite(end->test_accuracy))
+        printf("test           accuracy %.2f %%, loss %.4f%s\n", 100 * end->test_accuracy,
+               end->test_loss, data_text_loss(unit, end->test_loss).text);
+    if (isfinite(end->train_loss))
+        printf("train loss     %.4f%s\n", end->train_loss,
+               data_text_loss(unit, end->train_loss).text);
+}
+
+static void print_cost(const struct run_result *result)
+{
+    const train_end_info *end = &result->end;
+    printf("time           %s; median step %s, of which compute %s\n",
+           format_seconds(end->seconds).text, format_seconds(end->step_ms_median / 1e3).text,
+           format_seconds(end->compute_ms_median / 1e3).text);
+    printf("sent           %s in all, %s a step and worker\n",
+           format_bytes((double)(end->bytes_sent - end->bytes_near)).text,
+           format_bytes(end->bytes_per_step).text);
+    if (end->bytes_near > 0)
+        printf("sent in node   %s in all\n", format_bytes((double)end->bytes_near).text);
+    printf("ratio          %s of the gradient, %s of the traffic of a dense exchange\n",
+           format_ratio(end->ratio, "x").text, format_ratio(end->ratio_wire, "x").text);
+    if (!isfinite(end->kept))
+        return;
+    printf("coding         %.3g %% of the elements kept", 100 * end->kept);
+    if (end->encode_ns_element > 0) /* not on a virtual clock where coding takes no time */
+        printf("; %.3g ns an element to encode, %.3g to decode", end->encode_ns_element,
+               end->decode_ns_element);
+    putchar('\n');
+}
+
+static void print_result(const struct run_about *about, const struct run_result *result)
+{
+    const struct run_options *o = about->options;
+    const train_data *data = about->data;
+    const train_end_info *end = &result->end;
+    printf("model          %s, %s parameters\n", o->model, format_count(result->params).text);
+    printf("data           %s (%s), %s\n", train_data_name(data), train_data_origin(data),
+           data_text_counts(data).text);
+    printf("workers        %d (%s), link %s\n", end->world, launch_transport_name(about->launch),
+           o->link ? o->link : "none");
+    for (size_t i = 0; i < o->links_of_count; i++)
+        printf("link of %-6" PRIu64 " %s\n", o->links_of[i].rank,
+               o->links_of[i].link ? o->links_of[i].link : "none");
+    if (o->virtual_clock)
+        printf("clock          virtual: times are simulated, tau %s; coding is %s\n",
+               o->tau ? o->tau : "measured",
+               o->driver == TG_DRIVER_INLINE ? "done by the computing thread"
+                                             : "beside computing, on a core of its own");
+    if (o->nodes == OPT_NODES_AUTO)
+        printf("nodes          as MPI sees them\n");
+    else if (o->nodes > 0)
+        printf("nodes          of %" PRIu64 " workers\n", o->nodes);
+    if (o->shard)
+        printf("shard          %s\n", o->shard);
+    printf("method         %s\n", result->method);
+    for (size_t i = 0; i < o->rule_count; i++)
+        printf("rule           %s\n", o->rules[i]);
+    printf("strategy       %s\n", result->strategy);
+    printf("optimizer      %s, %s\n", result->optimizer, result->lr_schedule);
+    if (o->lr_scale != TRAIN_LR_SCALE_NONE || o->accumulate > 1)
+        printf("minibatch      %d x %" PRIu64 " batches of %" PRIu64 " samples, lr scale %s\n",
+               end->world, o->accumulate, o->batch, train_lr_scale_names[o->lr_scale]);
+    if (o->precision != TRAIN_FP32)
+        printf("precision      %s\n", train_precision_names[o->precision]);
+    printf("steps          %" PRIu64 " of %" PRIu64 "%s\n", end->steps, result->steps_planned,
+           end->interrupted ? ", interrupted" : "");
+    print_quality(end, train_data_unit(data));
+    print_cost(result);
+    if (end->skipped_nonfinite)
+        printf("skipped        %" PRIu64 " steps, whose gradients were not finite\n",
+               end->skipped_nonfinite);
+    if (end->clipped)
+        printf("clipped        %" PRIu64 " steps\n", end->clipped);
+    printf("params hash    %016" PRIx64 "\n", end->params_hash);
+}
+
+/* What a run that failed has told is kept: its curve says why, and a run that goes on from a
+ * checkpoint continues it. Errors: the status given, with its text */
+static tg_status keep(const struct run_about *about, struct records **records_p,
+                      const tg_trace *trace, tg_status why)
+{
+    char text[1024];
+    snprintf(text, sizeof text, "%s", tg_error());
+    struct records *records = *records_p;
+    *records_p = NULL;
+    tg_status kept = records_status(records);
+    if (kept == TG_OK)
+        kept = records_failed(records, text);
+    if (kept == TG_OK)
+        kept = records_commit(records);
+    else
+        records_abandon(records);
+    if (trace && kept == TG_OK)
+        kept = write_trace(about->launch, about->options->trace, trace);
+    (void)kept; /* the first failure is told */
+    return tg_fail(why, "%s", text);
+}
+
+/* With everything open: train, then let the files appear. */
+static tg_status train(const struct run_about *about, struct records **records_p, tg_trace *trace,
+                       struct run_result *result_p)
+{
+    const struct run_options *o = about->options;
+    struct run_result result;
+    tg_status status = run_job(about, "", *records_p, trace, &result);
+    if (status != TG_OK) /* nothing to keep unless it began */
+        return result.steps_planned > 0 ? keep(about, records_p, trace, status) : status;
+    struct records *records = *records_p;
+    *records_p = NULL;
+    status = records_commit(records);
+    if (status == TG_OK && trace)
+        status = write_trace(about->launch, o->trace, trace);
+    if (status != TG_OK) {
+        run_result_free(&result);
+        return status;
+    }
+    *result_p = result;
+    return TG_OK;
+}
+
+static tg_status open_and_train(const struct launch *l, const struct run_options *o,
+                                int *exit_status_p)
+{
+    train_data *data = NULL;
+    struct records *records = NULL;
+    tg_trace *trace = NULL;
+    struct run_result result = {0};
+    tg_status status = TG_OK;
+    if (o->out && l->rank == 0)
+        status = records_open(o->out, o->resume_dir != NULL, &records);
+    if (status == TG_OK && o->trace)
+        status = check_trace(l, o->trace);
+    if (status == TG_OK && o->trace)
+        status = tg_trace_create(TRACE_SPANS, &trace);
+    if (status == TG_OK)
+        status = run_open_data(o, &data);
+    const struct run_about about = {NULL, l, o, data};
+    if (status == TG_OK)
+        status = train(&about, &records, trace, &result);
+    if (status == TG_OK) {
+        if (l->rank == 0)
+            print_result(&about, &result);
+        if (result.verdict.failed)
+            *exit_status_p = CLI_FAILED;
+        if (result.end.interrupted)
+            *exit_status_p = stop_exit_status();
+    }
+    run_result_free(&result);
+    records_abandon(records);
+    train_data_close(data);
+    tg_trace_destroy(trace);
+    return status;
+}
+
+int cmd_train(int argc, char **argv)
+{
+    struct run_options o;
+    struct launch launch = {0};
+    int rank, exit_status = CLI_OK;
+    options_defaults(&o, 1);
+    int parsed = options_parse(options_argp(OPT_TRAIN), "train", help_train, argc, argv, &o);
+    if (parsed >= 0)
+        return parsed;
+    tg_status status = options_check_length(&o);
+    if (status == TG_OK)
+        status = run_defaults_settle(&o);
+    if (status == TG_OK)
+        status = options_check(&o, launch_under_mpi(&rank));
+    if (status == TG_OK)
+        status = launch_open(&launch);
+    if (status != TG_OK) {
+        console_error("%s", tg_error());
+        return cli_exit_status(status);
+    }
+    stop_install();
+    if (o.sim_only || o.dry_run) /* else when it has passed its checks */
+        run_notes_say(&o, "");
+    if (o.sim_only)
+        status = sim_only(&launch, &o, &exit_status);
+    else if (!o.dry_run)
+        status = open_and_train(&launch, &o, &exit_status);
+    else if (launch.rank == 0)
+        status = dry_run(&launch, &o);
+    if (status != TG_OK)
+        return launch_fail(&launch, status);
+    launch_close(&launch);
+    return exit_status;
+}

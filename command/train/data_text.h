@@ -1,0 +1,21 @@
+/* How the command speaks of data sets. */
+#ifndef TG_CLI_DATA_TEXT_H
+#define TG_CLI_DATA_TEXT_H
+
+#include "command/output/format.h"
+#include "trainer/data/data.h"
+
+/* "images", "characters", "words" */
+const char *data_text_unit(train_unit unit);
+
+/* What the loss of a token (in nats) says in the field's own measure: ", perplexity 118.2" of
+ * words, ", 2.12 bits a character" of characters, "" of images. */
+format_text data_text_loss(train_unit unit, double loss);
+
+/* "28 x 28 x 1, 10 classes", "33,278 different words" */
+format_text data_text_input(train_unit unit, const model_input *in);
+
+/* "60,000 to train, 10,000 to test" */
+format_text data_text_counts(const train_data *d);
+
+#endif

@@ -1,0 +1,105 @@
+#include "command/train/dump.h"
+#include "telegrad/tools.h"
+#include "bench/rows/npy.h"
+#include <errno.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+struct dump {
+    char *dir;
+    bool listed; /* tensors.json is written */
+};
+
+tg_status dump_open(const char *dir, struct dump **d_p)
+{
+    struct stat info;
+    if (mkdir(dir, 0777) != 0 && errno != EEXIST)
+        return tg_fail(TG_E_IO, "--dump-gradients %s: cannot make it: %s", dir, strerror(errno));
+    if (stat(dir, &info) != 0 || !S_ISDIR(info.st_mode))
+        return tg_fail(TG_E_IO, "--dump-gradients %s: is not a directory", dir);
+    if (access(dir, W_OK | X_OK) != 0)
+        return tg_fail(TG_E_IO, "--dump-gradients %s: cannot write in it: %s", dir,
+                       strerror(errno));
+    struct dump *d = calloc(1, sizeof *d);
+    char *copy = strdup(dir);
+    if (!d || !copy) {
+        free(d);
+        free(copy);
+        return tg_fail(TG_E_NOMEM, "out of memory: --dump-gradients %s", dir);
+    }
+    d->dir = copy;
+    *d_p = d;
+    return TG_OK;
+}
+
+void dump_close(struct dump *d)
+{
+    if (d)
+        free(d->dir);
+    free(d);
+}
+
+static tg_status open_file(const struct dump *d, const char *name, tg_newfile **f_p)
+{
+    char path[PATH_MAX];
+    int len = snprintf(path, sizeof path, "%s/%s", d->dir, name);
+    if (len < 0 || (size_t)len >= sizeof path)
+        return tg_fail(TG_E_IO, "--dump-gradients %s: the name is too long", d->dir);
+    return tg_newfile_open(path, f_p);
+}
+
+/* {"n": .., "tensors": [{"name", "shape", "offset", "n"}, ..]}; offsets count floats. */
+static json_t *describe(const train_gradient *tensor, size_t count)
+{
+    json_t *list = json_array();
+    size_t offset = 0;
+    for (size_t i = 0; i < count; offset += tensor[i++].n) {
+        json_t *shape = json_array();
+        for (size_t k = 0; k < tensor[i].ndim; k++)
+            json_array_append_new(shape, json_integer((json_int_t)tensor[i].shape[k]));
+        json_array_append_new(list, json_pack("{s:s, s:o, s:I, s:I}", "name", tensor[i].name,
+                                              "shape", shape, "offset", (json_int_t)offset, "n",
+                                              (json_int_t)tensor[i].n));
+    }
+    return json_pack("{s:I, s:o}", "n", (json_int_t)offset, "tensors", list);
+}
+
+static tg_status write_list(const struct dump *d, const train_gradient *tensor, size_t count)
+{
+    tg_newfile *f;
+    json_t *json = describe(tensor, count);
+    if (!json)
+        return tg_fail(TG_E_NOMEM, "out of memory: %s/tensors.json", d->dir);
+    tg_status status = open_file(d, "tensors.json", &f);
+    if (status == TG_OK) {
+        (void)json_dumpf(json, tg_newfile_stream(f),
+                         JSON_INDENT(2)); /* commit sees the file's error */
+        fputc('\n', tg_newfile_stream(f));
+        status = tg_newfile_commit(f);
+    }
+    json_decref(json);
+    return status;
+}
+
+tg_status dump_gradient(struct dump *d, uint64_t step, const train_gradient *tensor, size_t count)
+{
+    char name[64];
+    tg_newfile *f;
+    size_t n = 0;
+    if (!d->listed)
+        TG_TRY(write_list(d, tensor, count));
+    d->listed = true;
+    snprintf(name, sizeof name, "gradient-%08" PRIu64 ".npy", step);
+    TG_TRY(open_file(d, name, &f));
+    for (size_t i = 0; i < count; i++)
+        n += tensor[i].n;
+    bool good = bench_npy_head(tg_newfile_stream(f), n);
+    for (size_t i = 0; i < count && good; i++)
+        good = bench_npy_values(tg_newfile_stream(f), tensor[i].grad, tensor[i].n);
+    return tg_newfile_commit(f); /* a write that failed has left its mark on the file */
+}

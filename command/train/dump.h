@@ -1,0 +1,18 @@
+/* Gradients of a run as files: DIR/gradient-00000001.npy (step 1, all tensors flat, f32) and
+ * DIR/tensors.json, which says what lies where in them. */
+#ifndef TG_CLI_DUMP_H
+#define TG_CLI_DUMP_H
+
+#include "trainer/loop/train.h"
+
+struct dump;
+
+/* Makes dir if it is not there. Errors TG_E_IO (names dir and reason), TG_E_NOMEM */
+TG_NODISCARD tg_status dump_open(const char *dir, struct dump **d_p);
+void dump_close(struct dump *d); /* NULL is fine */
+
+/* Each file appears when it is complete. Errors TG_E_IO */
+TG_NODISCARD tg_status dump_gradient(struct dump *d, uint64_t step, const train_gradient *tensor,
+                                     size_t count);
+
+#endif

@@ -1,0 +1,116 @@
+#include "command/train/rate_hints.h"
+#include "command/train/run_notes.h"
+#include <stdio.h>
+#include <string.h>
+
+static bool is_ssgd(const struct run_options *o)
+{
+    return strcspn(o->strategy, ":") == 4 && strncmp(o->strategy, "ssgd", 4) == 0;
+}
+
+rate_wish rate_wish_of(const struct run_options *o)
+{
+    rate_wish wish = {.kind = is_ssgd(o) ? TG_KIND_METHOD : TG_KIND_STRATEGY};
+    wish.spec = is_ssgd(o) ? options_method(o) : o->strategy;
+    const tg_rate_hint *hint = tg_registry_rate_hint(wish.kind, wish.spec);
+    if (hint && hint->factor > 0)
+        wish.hint = hint;
+    return wish;
+}
+
+void rate_hint_optimizer(const tg_rate_hint *hint, double rate, char text[64])
+{
+    const size_t name = strcspn(OPT_OPTIMIZER, ":");
+    snprintf(text, 64, "%.*s:lr=%.9g,momentum=0", (int)name, OPT_OPTIMIZER, hint->factor * rate);
+}
+
+/* ---- warnings -------------------------------------------------------------------------------- */
+
+/* Rates of the run, and of OPT_OPTIMIZER. */
+struct rates {
+    double lr, momentum, usual;
+};
+
+/* Once for each name of a method, with the first of its rules. */
+static bool is_told(const struct run_options *o, const char *method)
+{
+    for (size_t i = 0; i < o->settled.notes; i++)
+        if (o->settled.note[i].warns && strstr(o->settled.note[i].text, method))
+            return true;
+    return false;
+}
+
+static void check_method(struct run_options *o, const struct rates *r, const char *spec,
+                         const char *rule)
+{
+    const tg_rate_hint *hint = tg_registry_rate_hint(TG_KIND_METHOD, spec);
+    char subject[80], best[64];
+    if (!hint || hint->high <= 0)
+        return;
+    const double in_all = r->momentum < 1 ? r->lr / (1 - r->momentum) : r->lr;
+    const double low = hint->low * r->usual, high = hint->high * r->usual;
+    const bool fits = in_all >= low && in_all <= high && !(hint->plain && r->momentum > 0);
+    snprintf(subject, sizeof subject, "method %.*s", (int)strcspn(spec, ":"), spec);
+    if (fits || is_told(o, subject))
+        return;
+    rate_hint_optimizer(hint, r->usual, best);
+    run_notes_add(o, true,
+                  "%s%.100s%s%s with lr=%g, momentum=%g: it is known to learn%s with "
+                  "lr / (1 - momentum) from %g to %g%s%s%s",
+                  rule ? "rule " : "", rule ? rule : "", rule ? ": " : "", subject, r->lr,
+                  r->momentum, is_ssgd(o) ? "" : " beside strategy ssgd", low, high,
+                  hint->plain ? ", and momentum=0" : "", is_ssgd(o) ? ": try --optimizer " : "",
+                  is_ssgd(o) ? best : "");
+}
+
+/* At its defaults, whatever the rate. */
+static tg_status caution(struct run_options *o, tg_kind kind, const char *text)
+{
+    const tg_rate_hint *hint = tg_registry_rate_hint(kind, text);
+    tg_spec *spec;
+    if (!hint || !hint->expect)
+        return TG_OK;
+    TG_TRY(tg_registry_parse(kind, text, &spec));
+    if (!hint->key || !tg_spec_given(spec, hint->key))
+        run_notes_add(o, true, "%s %s: %s; instead: %s", tg_kind_name(kind), tg_spec_name(spec),
+                      hint->expect, hint->instead ? hint->instead : "another");
+    tg_spec_free(spec);
+    return TG_OK;
+}
+
+static void check_methods(struct run_options *o, const struct rates *r)
+{
+    check_method(o, r, options_method(o), NULL);
+    for (size_t i = 0; i < o->rule_count; i++) {
+        const char *equals = strchr(o->rules[i], '=');
+        if (equals)
+            check_method(o, r, equals + 1, o->rules[i]);
+    }
+}
+
+static bool methods_matter(const struct run_options *o)
+{
+    const tg_rate_hint *hint = tg_registry_rate_hint(TG_KIND_STRATEGY, o->strategy);
+    return is_ssgd(o) || (hint && hint->methods);
+}
+
+tg_status rate_hints_check(struct run_options *o)
+{
+    tg_spec *used, *usual;
+    TG_TRY(tg_registry_parse(TG_KIND_OPTIMIZER, options_optimizer(o), &used));
+    tg_status status = tg_registry_parse(TG_KIND_OPTIMIZER, OPT_OPTIMIZER, &usual);
+    /* Rates of optimizers by other names are not comparable. */
+    if (status == TG_OK && strcmp(tg_spec_name(used), tg_spec_name(usual)) == 0 &&
+        methods_matter(o)) {
+        const struct rates rates = {.lr = tg_spec_real(used, "lr"),
+                                    .momentum = tg_spec_real(used, "momentum"),
+                                    .usual = tg_spec_real(usual, "lr")};
+        check_methods(o, &rates);
+    }
+    if (status == TG_OK)
+        tg_spec_free(usual);
+    tg_spec_free(used);
+    TG_TRY(status);
+    TG_TRY(caution(o, TG_KIND_METHOD, options_method(o)));
+    return caution(o, TG_KIND_STRATEGY, o->strategy);
+}

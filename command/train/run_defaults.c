@@ -1,0 +1,101 @@
+#include "command/train/run_defaults.h"
+#include "command/train/optimizer_option.h"
+#include "command/train/rate_hints.h"
+#include "command/train/run_notes.h"
+#include <stdio.h>
+#include <string.h>
+
+/* The momentum that the method names itself, which it has in the place of the optimizer's; else
+ * `usual`. */
+static double momentum_of(const struct run_options *o, double usual)
+{
+    tg_spec *spec;
+    if (tg_registry_parse(TG_KIND_METHOD, options_method(o), &spec) != TG_OK)
+        return usual; /* whoever makes the session says why */
+    const double momentum =
+        tg_spec_given(spec, "momentum") ? tg_spec_real(spec, "momentum") : usual;
+    tg_spec_free(spec);
+    return momentum;
+}
+
+static void add_key(char text[512], const char *key, double value)
+{
+    const size_t used = strlen(text);
+    snprintf(text + used, 512 - used, "%c%s=%.9g", strchr(text, ':') ? ',' : ':', key, value);
+}
+
+/* What `own` leaves open `usual` says: lr and momentum, which defaults name. */
+static tg_status complete(struct run_options *o, const char *written, const tg_spec *own,
+                          const tg_spec *usual)
+{
+    static const char *const keys[] = {"lr", "momentum"}; /* with momentum_of */
+    char *text = o->settled.optimizer;
+    if (!own)
+        written = tg_spec_name(usual);
+    if (strlen(written) > sizeof o->settled.optimizer - 64)
+        return tg_fail(TG_E_SPEC, "--optimizer of %zu characters: allowed: %zu", strlen(written),
+                       sizeof o->settled.optimizer - 64);
+    snprintf(text, sizeof o->settled.optimizer, "%s", written);
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        const bool open = !own || !tg_spec_given(own, keys[i]);
+        if (!open || !tg_spec_given(usual, keys[i]))
+            continue;
+        const double value = tg_spec_real(usual, keys[i]);
+        add_key(text, keys[i], i == 1 ? momentum_of(o, value) : value);
+    }
+    return TG_OK;
+}
+
+/* written: what the command line says, and own as it is read; "" and NULL: nothing. needed: by the
+ * strategy, or NULL. */
+static tg_status settle(struct run_options *o, const char *written, const tg_spec *own,
+                        const char *needed)
+{
+    tg_spec *usual;
+    char wished[64];
+    const rate_wish wish = rate_wish_of(o);
+    TG_TRY(tg_registry_parse(TG_KIND_OPTIMIZER, OPT_OPTIMIZER, &usual));
+    if (wish.hint)
+        rate_hint_optimizer(wish.hint, tg_spec_real(usual, "lr"), wished);
+    tg_spec_free(usual);
+    TG_TRY(tg_registry_parse(TG_KIND_OPTIMIZER,
+                             needed      ? needed
+                             : wish.hint ? wished
+                                         : OPT_OPTIMIZER,
+                             &usual));
+    tg_status status = TG_OK;
+    const bool same = !own || strcmp(tg_spec_name(own), tg_spec_name(usual)) == 0;
+    const bool open = !own || !tg_spec_given(own, "lr") || !tg_spec_given(own, "momentum");
+    if (same)
+        status = complete(o, written, own, usual);
+    else if (o->lr)
+        snprintf(o->settled.optimizer, sizeof o->settled.optimizer, "%s", written);
+    tg_spec_free(usual);
+    if (status == TG_OK && needed && !options_given(o, "optimizer"))
+        run_notes_add(o, false,
+                      "strategy %.64s: optimizer %.300s, which it needs, in the place of %s",
+                      o->strategy, o->settled.optimizer, OPT_OPTIMIZER);
+    else if (status == TG_OK && !needed && same && wish.hint && open)
+        run_notes_add(o, false,
+                      own ? "%s %.*s: optimizer %.300s: the method's what was left open, "
+                            "in the place of those of %s"
+                          : "%s %.*s: optimizer %.300s, with which it learns, in the "
+                            "place of %s",
+                      tg_kind_name(wish.kind), (int)strcspn(wish.spec, ":"), wish.spec,
+                      o->settled.optimizer, OPT_OPTIMIZER);
+    return status;
+}
+
+tg_status run_defaults_settle(struct run_options *o)
+{
+    tg_spec *own = NULL;
+    char written[OPTIMIZER_OPTION_TEXT];
+    o->settled = (struct run_settled){.notes = 0};
+    TG_TRY(optimizer_option_join(o, written));
+    if (written[0])
+        TG_TRY(tg_registry_parse(TG_KIND_OPTIMIZER, written, &own));
+    const tg_status status = settle(o, written, own, tg_registry_strategy_optimizer(o->strategy));
+    tg_spec_free(own);
+    TG_TRY(status);
+    return rate_hints_check(o);
+}

@@ -1,0 +1,241 @@
+#include "command/train/sim_only.h"
+#include "command/train/cli_run.h"
+#include "command/output/console.h"
+#include "command/output/format.h"
+#include "command/output/output.h"
+#include "command/job/step_times.h"
+#include "command/output/stop.h"
+#include "trainer/loop/advice.h"
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct watch {
+    const struct run_about *about;
+    struct records *records;
+    struct run_result result;
+    const struct sim_only_data *data;
+    double epoch_steps;
+    const char *slowest; /* the link that stands for all, if they differ; else NULL */
+};
+
+/* ---- the network ----------------------------------------------------------------------------- */
+
+/* Links that ranks are behind. */
+struct links {
+    tg_link worst; /* of those so far */
+    const char *text;
+    bool any, differ;
+};
+
+/* Whether nothing takes longer over b: all that a simulation knows of links. */
+static bool no_better(const tg_link *a, const tg_link *b)
+{
+    const double rate = advice_rate(a), other = advice_rate(b);
+    return (rate > 0 ? other <= 0 || rate <= other : other <= 0) && a->delay_ns >= b->delay_ns &&
+           a->jitter_ns >= b->jitter_ns;
+}
+
+/* text NULL: none, of no delay and any rate. One network stands for all (simulate.h), so one rank
+ * must be behind it. */
+static tg_status add_link(struct links *all, const char *text)
+{
+    tg_link one = {.struct_size = sizeof one};
+    if (text)
+        TG_TRY(tg_link_parse(text, &one));
+    if (!all->any || no_better(&one, &all->worst)) {
+        all->differ = all->differ || (all->any && !no_better(&all->worst, &one));
+        all->worst = one;
+        all->text = text;
+        all->any = true;
+        return TG_OK;
+    }
+    all->differ = true;
+    return no_better(&all->worst, &one)
+               ? TG_OK
+               : tg_fail(TG_E_SPEC,
+                         "--sim-only with links \"%.64s\" and \"%.64s\": every exchange is "
+                         "simulated over the slowest link, and neither has both the lower rate and "
+                         "the longer delay and jitter: allowed: links of which one has, or runs "
+                         "without --sim-only",
+                         all->text ? all->text : "none", text ? text : "none");
+}
+
+/* *text_p: NULL if all are alike. */
+static tg_status slowest_link(const struct run_options *o, tg_link *link_p, const char **text_p)
+{
+    struct links all = {.any = false};
+    uint64_t others = o->workers;
+    for (size_t i = 0; i < o->links_of_count; i++) {
+        bool again = false; /* the last word on a rank counts */
+        for (size_t k = i + 1; k < o->links_of_count; k++)
+            again = again || o->links_of[k].rank == o->links_of[i].rank;
+        others -= !again;
+        if (!again)
+            TG_TRY(add_link(&all, o->links_of[i].link));
+    }
+    if (others > 0)
+        TG_TRY(add_link(&all, o->link));
+    *link_p = all.worst;
+    *text_p = all.differ ? all.text : NULL;
+    return TG_OK;
+}
+
+/* ---- what is told ---------------------------------------------------------------------------- */
+
+static tg_status copy(const char *text, char **copy_p)
+{
+    *copy_p = strdup(text);
+    return *copy_p ? TG_OK : tg_fail(TG_E_NOMEM, "out of memory: %s", text);
+}
+
+static tg_status on_start(void *arg, const train_start_info *info)
+{
+    struct watch *w = arg;
+    struct run_result *result = &w->result;
+    result->steps_planned = info->steps;
+    result->steps_per_epoch = info->steps_per_epoch;
+    result->params = info->params;
+    TG_TRY(copy(info->method, &result->method));
+    TG_TRY(copy(info->strategy, &result->strategy));
+    TG_TRY(copy(info->optimizer, &result->optimizer));
+    TG_TRY(copy(info->lr_schedule, &result->lr_schedule));
+    return records_start(w->records, w->about, info);
+}
+
+static tg_status on_step(void *arg, const train_step_info *info)
+{
+    const struct watch *w = arg;
+    return records_step(w->records, info);
+}
+
+static tg_status print(const struct watch *w)
+{
+    const struct run_options *o = w->about->options;
+    const train_end_info *end = &w->result.end;
+    const double step = end->seconds / (double)end->steps;
+    printf("model          %s, %s parameters\n", o->model, format_count(w->result.params).text);
+    printf("workers        %d (simulated), link %s\n", end->world, o->link ? o->link : "none");
+    for (size_t i = 0; i < o->links_of_count; i++)
+        printf("link of %-6" PRIu64 " %s\n", o->links_of[i].rank,
+               o->links_of[i].link ? o->links_of[i].link : "none");
+    if (w->slowest)
+        printf("links          differ: every exchange is simulated over the slowest, %s\n",
+               w->slowest);
+    printf("clock          virtual, nothing was computed: tau %s, computing takes %s a step\n",
+           o->tau ? o->tau : "measured", format_seconds(end->compute_ms_median / 1e3).text);
+    printf("method         %s\n", w->result.method);
+    for (size_t i = 0; i < o->rule_count; i++)
+        printf("rule           %s\n", o->rules[i]);
+    printf("strategy       %s\n", w->result.strategy);
+    printf("optimizer      %s, %s\n", w->result.optimizer, w->result.lr_schedule);
+    printf("steps          %" PRIu64 " of %" PRIu64 "%s\n", end->steps, w->result.steps_planned,
+           end->interrupted ? ", interrupted" : "");
+    printf("time           %s; mean step %s, median %s\n", format_seconds(end->seconds).text,
+           format_seconds(step).text, format_seconds(end->step_ms_median / 1e3).text);
+    if (w->epoch_steps > 0)
+        printf("epoch          %s, of %.4g steps\n", format_seconds(step * w->epoch_steps).text,
+               w->epoch_steps);
+    printf("sent           %s in all, %s a step and worker\n",
+           format_bytes((double)end->bytes_sent).text, format_bytes(end->bytes_per_step).text);
+    printf("ratio          %s of the gradient, %s of the traffic of a dense exchange\n",
+           format_ratio(end->ratio, "x").text, format_ratio(end->ratio_wire, "x").text);
+    return output_flush();
+}
+
+/* ---- running --------------------------------------------------------------------------------- */
+
+/* Of an epoch; 0: not known. */
+static size_t samples_of(const struct watch *w, const train_sim *s)
+{
+    const size_t context = train_sim_about(s).context;
+    return context > 0 ? w->data->samples / context : w->data->samples;
+}
+
+static tg_status run(struct watch *w, const train_sim *s, const train_job *job, const tg_link *link)
+{
+    const train_events events = {.arg = w, .start = on_start, .step = on_step};
+    const size_t samples = samples_of(w, s);
+    w->epoch_steps = (double)samples /
+                     ((double)job->batch * job->accumulate * (double)w->about->options->workers);
+    const tg_status status = train_simulate(s, job, samples, (int)w->about->options->workers, link,
+                                            &events, &w->result.end);
+    if (status == TG_E_SPEC && samples == 0)
+        return tg_fail(status, "%s, or with the data (%s is not here)", tg_error(), w->data->name);
+    TG_TRY(status);
+    const verdict_run ended = {.end = &w->result.end,
+                               .method = w->result.method,
+                               .strategy = w->result.strategy,
+                               .steps_per_epoch = w->result.steps_per_epoch};
+    w->result.verdict = verdict_of(&ended);
+    verdict_say(&w->result.verdict, w->about->name ? w->about->name : "");
+    return records_end(w->records, &w->result);
+}
+
+static tg_status simulate(struct watch *w)
+{
+    const struct run_options *o = w->about->options;
+    train_job job = run_job_of(o, NULL);
+    train_times given = {0};
+    train_sim *s = NULL;
+    tg_link link;
+    if (o->tau && o->tau_ns == 0)
+        TG_TRY(step_times_read(o, &given));
+    job.times = &given;
+    tg_status status = slowest_link(o, &link, &w->slowest);
+    if (status == TG_OK)
+        status = train_sim_create(&job, w->data->name, &s);
+    if (status == TG_OK)
+        status = run(w, s, &job, &link);
+    train_sim_destroy(s);
+    train_times_free(&given);
+    return status;
+}
+
+tg_status sim_only_run(const struct run_about *about, const struct sim_only_data *data,
+                       struct records *records, struct run_result *result_p)
+{
+    struct watch w = {.about = about, .records = records, .data = data};
+    const tg_status status = simulate(&w);
+    if (status != TG_OK) {
+        run_result_free(&w.result);
+        return status;
+    }
+    *result_p = w.result;
+    return TG_OK;
+}
+
+tg_status sim_only_find(const struct run_options *o, struct sim_only_data *data_p)
+{
+    struct sim_only_data data = {.name = run_data_name(o)};
+    const tg_status status = train_data_samples(data.name, (size_t)o->holdout, &data.samples);
+    if (status == TG_E_IO && o->steps > 0) /* its number of samples is all that is missing */
+        console_remark("data: %s is not here; how long an epoch takes is not known", data.name);
+    else
+        TG_TRY(status);
+    *data_p = data;
+    return TG_OK;
+}
+
+tg_status sim_only(const struct launch *l, const struct run_options *o, int *exit_status_p)
+{
+    struct records *records = NULL;
+    struct sim_only_data data;
+    TG_TRY(sim_only_find(o, &data));
+    if (o->out)
+        TG_TRY(records_open(o->out, false, &records));
+    const struct run_about about = {NULL, l, o, NULL};
+    struct watch w = {.about = &about, .records = records, .data = &data};
+    tg_status status = simulate(&w);
+    if (status == TG_OK) {
+        status = records_commit(records);
+        records = NULL;
+    }
+    if (status == TG_OK)
+        status = print(&w);
+    if (status == TG_OK && w.result.end.interrupted)
+        *exit_status_p = stop_exit_status();
+    run_result_free(&w.result);
+    records_abandon(records);
+    return status;
+}

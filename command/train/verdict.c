@@ -1,0 +1,136 @@
+#include "command/train/verdict.h"
+#include "command/output/console.h"
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#define SKIPPED_TOLD 0.1
+#define SKIPPED_FAILED 0.5
+#define EVERYTHING 0.999 /* of the elements, where ... */
+#define SPARSE 0.9       /* ... no more were asked for */
+#define NOTHING 1e-4
+
+static void add(verdict *v, const char *what, const char *format, ...) TG_PRINTF(3, 4);
+static void add(verdict *v, const char *what, const char *format, ...)
+{
+    va_list args;
+    if (v->count == VERDICT_MOST)
+        return;
+    va_start(args, format);
+    v->remark[v->count].what = what;
+    vsnprintf(v->remark[v->count].text, sizeof v->remark[0].text, format, args);
+    va_end(args);
+    v->count++;
+}
+
+static void look_at_skips(verdict *v, const train_end_info *end)
+{
+    const double share = (double)end->skipped_nonfinite / (double)end->steps;
+    if (!(share >= SKIPPED_TOLD))
+        return;
+    add(v, "skipped",
+        "%" PRIu64 " of %" PRIu64 " steps were skipped, because gradients were not finite: a lower "
+        "learning rate would help",
+        end->skipped_nonfinite, end->steps);
+    v->failed = v->failed || share > SKIPPED_FAILED;
+}
+
+static void look_at_loss(verdict *v, const verdict_run *run)
+{
+    const train_end_info *end = run->end;
+    const double loss = run->evaluated ? end->test_loss : end->train_loss;
+    const char *of = run->evaluated ? "test" : "training";
+    if (run->classes == 0 || end->steps == run->first_step)
+        return;
+    const double guess = log((double)run->classes);
+    if (!isfinite(loss)) {
+        add(v, "loss", "the %s loss at the end is not finite", of);
+        v->failed = true;
+    } else if (loss > guess && end->steps >= VERDICT_STEPS) {
+        add(v, "loss", "the %s loss at the end, %.4f, is above that of guessing, %.4f (log of %zu)",
+            of, loss, guess, run->classes);
+    }
+}
+
+/* Warm-ups: those durations whose default depends on the length of a run. */
+static void look_at_starts(verdict *v, const verdict_run *run, const char *kind,
+                           const tg_spec *spec)
+{
+    for (const tg_key *key = tg_spec_entry(spec)->keys; key && key->name; key++) {
+        uint64_t steps;
+        if (key->type != TG_KEY_DURATION || !(key->share > 0))
+            continue;
+        if (tg_duration_steps(tg_spec_duration(spec, key->name), run->steps_per_epoch, key->name,
+                              &steps) == TG_OK &&
+            steps > 0 && steps >= run->end->steps)
+            add(v, "not_started",
+                "%s %s: its warm-up of %" PRIu64 " steps did not end in %" PRIu64
+                " steps: allowed: a shorter %s=",
+                kind, tg_spec_name(spec), steps, run->end->steps, key->name);
+    }
+}
+
+static bool has_key(const tg_spec *spec, const char *name)
+{
+    const tg_key *key = tg_spec_entry(spec)->keys;
+    while (key && key->name && strcmp(key->name, name) != 0)
+        key++;
+    return key && key->name;
+}
+
+static void look_at_share(verdict *v, const verdict_run *run, const tg_spec *spec)
+{
+    const double kept = run->end->kept;
+    const char *name = tg_spec_name(spec);
+    const bool sparse = has_key(spec, "density"), threshold = has_key(spec, "threshold");
+    if (!isfinite(kept)) /* nothing was coded */
+        return;
+    if (sparse && tg_spec_real(spec, "density") <= SPARSE && kept >= EVERYTHING)
+        add(v, "sent_everything", "method %s sent all elements, at density=%g", name,
+            tg_spec_real(spec, "density"));
+    if ((sparse || threshold) && kept <= 0)
+        add(v, "sent_nothing", "method %s sent no element at all", name);
+    else if (threshold && kept < NOTHING)
+        add(v, "sent_nothing",
+            "method %s sent %.2g %% of the elements, next to nothing: a lower threshold= or "
+            "threshold=auto would send more",
+            name, 100 * kept);
+}
+
+verdict verdict_of(const verdict_run *run)
+{
+    verdict v = {.count = 0};
+    tg_spec *method = NULL, *strategy = NULL;
+    look_at_skips(&v, run->end);
+    look_at_loss(&v, run);
+    if (tg_registry_parse(TG_KIND_METHOD, run->method, &method) == TG_OK) {
+        look_at_starts(&v, run, "method", method);
+        look_at_share(&v, run, method);
+    }
+    if (tg_registry_parse(TG_KIND_STRATEGY, run->strategy, &strategy) == TG_OK)
+        look_at_starts(&v, run, "strategy", strategy);
+    tg_spec_free(method);
+    tg_spec_free(strategy);
+    return v;
+}
+
+void verdict_say(const verdict *v, const char *title)
+{
+    for (size_t i = 0; i < v->count; i++)
+        console_warning("%s%s%s", title, title[0] ? ": " : "", v->remark[i].text);
+}
+
+json_t *verdict_json(const verdict *v)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; list && i < v->count; i++) {
+        json_t *one = json_pack("{s:s, s:s}", "what", v->remark[i].what, "text", v->remark[i].text);
+        if (json_array_append_new(list, one) != 0) {
+            json_decref(list);
+            list = NULL;
+        }
+    }
+    return list;
+}

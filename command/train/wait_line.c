@@ -1,0 +1,91 @@
+#include "command/train/wait_line.h"
+#include "command/output/console.h"
+#include <stdio.h>
+
+#define FIRST_LINE 10                /* seconds */
+#define FRESH_NS INT64_C(3000000000) /* ranks tell about every second */
+
+void wait_line_init(struct wait_line *w, const char *title, int world, bool together)
+{
+    *w = (struct wait_line){.title = title,
+                            .world = world,
+                            .together = together && world <= WAIT_LINE_RANKS,
+                            .mutex = PTHREAD_MUTEX_INITIALIZER};
+}
+
+static bool is_fresh(int64_t at_ns, int64_t now)
+{
+    return at_ns != 0 && now - at_ns < FRESH_NS;
+}
+
+/* Who waits for nobody, among those that `rank` waits for, those that these wait for, ... -1:
+ * nobody knows, or they wait for each other. */
+static int last_of_chain(const struct wait_line *w, int rank, int64_t now)
+{
+    int hops = w->together ? w->world : 0;
+    while (hops > 0 && is_fresh(w->word[rank].at_ns, now)) {
+        rank = w->word[rank].of;
+        hops--;
+    }
+    return hops > 0 ? rank : -1;
+}
+
+/* "rank 2 and 1 other" */
+static void name(const struct wait_line *w, const tg_wait *wait, int64_t now, char *who,
+                 size_t room)
+{
+    char others[32] = "";
+    const int last = last_of_chain(w, wait->rank, now);
+    if (last >= 0 && last != wait->rank) {
+        snprintf(who, room, "rank %d", last);
+        return;
+    }
+    if (wait->others > 0)
+        snprintf(others, sizeof others, " and %d other%s", wait->others,
+                 wait->others > 1 ? "s" : "");
+    snprintf(who, room, "rank %d%s%s", wait->rank, others,
+             wait->indirect && last < 0 ? " (which may be waiting itself)" : "");
+}
+
+static void show(struct wait_line *w, int rank, const tg_wait *wait, int64_t now)
+{
+    char who[96], line[256], speaker[32] = "";
+    const double seconds = (double)wait->for_ns / 1e9;
+    const int64_t begin = now - wait->for_ns;
+    name(w, wait, now, who, sizeof who);
+    if (begin - w->begin_ns > FRESH_NS) { /* another wait */
+        w->begin_ns = begin;
+        w->next = FIRST_LINE;
+    }
+    if (console_terminal()) {
+        snprintf(line, sizeof line, "%s%swaiting for %s, %.0f s", w->title, w->title[0] ? " " : "",
+                 who, seconds);
+        const int columns = console_columns() - 1;
+        if (columns < (int)sizeof line)
+            line[columns] = '\0';
+        console_status(line);
+    } else if (seconds >= w->next) {
+        if (rank != 0)
+            snprintf(speaker, sizeof speaker, "rank %d: ", rank);
+        console_say("%s%s%swaiting for %s for %.0f s (step %llu)", w->title,
+                    w->title[0] ? ": " : "", speaker, who, seconds, (unsigned long long)wait->step);
+        while (w->next <= seconds)
+            w->next *= 2;
+    }
+}
+
+void wait_line_tell(struct wait_line *w, int rank, const tg_wait *wait)
+{
+    const int64_t now = tg_now_ns(tg_clock_monotonic());
+    pthread_mutex_lock(&w->mutex);
+    if (rank < WAIT_LINE_RANKS) {
+        w->word[rank].of = wait->rank;
+        w->word[rank].at_ns = now;
+    }
+    const bool is_next = !wait->indirect && rank == (wait->rank + 1) % w->world;
+    if (rank == 0)
+        w->told_ns = now;
+    if (rank == 0 || (is_next && !is_fresh(w->told_ns, now)))
+        show(w, rank, wait, now);
+    pthread_mutex_unlock(&w->mutex);
+}

@@ -1,0 +1,340 @@
+/* 2-bit quantisation:
+ *
+ *     decoded = +threshold where x >= threshold, -threshold where x <= -threshold, else 0
+ *
+ * with one threshold for the vector, or an adapted one for each segment (threshold_auto.h).
+ *
+ * payload, one threshold (aux 0):    threshold as f32, then the bit planes of kernel.h
+ * payload, several runs (aux 1):     count (u32, at least 2); for each run where it ends (u32) and
+ *                                    its threshold (f32); then the planes of one run after the
+ * other
+ *
+ * What is not sent is the feedback's to remember.
+ *
+ * Source: MXNet, kvstore gradient compression type 2bit (threshold 0.5 by default); its bytes are
+ * laid out otherwise (telegrad/compat.h), and its unit is the gradient summed over the batch. */
+#include "codec/quant/codec_twobit.h"
+#include "base/mem.h"
+#include "codec/quant/threshold_auto.h"
+#include "kernel/kernel.h"
+#include "telegrad/spec.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { AUX_RUNS = 1, AT_PLANES = 4, AT_RUNS = 4, RUN_BYTES = 8 };
+
+typedef struct twobit {
+    tg__thresholds thresholds;
+    float *decoded; /* the view */
+    size_t decoded_cap;
+    uint8_t *planes; /* of a frame that will be dense */
+    size_t planes_cap;
+} twobit;
+
+static tg_status init(tg_codec *c)
+{
+    TG_TRY(tg_alloc(1, sizeof(twobit), &c->impl));
+    return tg__thresholds_init(&((twobit *)c->impl)->thresholds, c);
+}
+
+static void fini(tg_codec *c)
+{
+    twobit *own = c->impl;
+    if (!own)
+        return;
+    tg__thresholds_free(&own->thresholds);
+    free(own->decoded);
+    free(own->planes);
+    free(own);
+}
+
+static size_t memory(const tg_codec *c)
+{
+    return tg__thresholds_memory(&((const twobit *)c->impl)->thresholds);
+}
+
+/* Short runs make long frames: dense at worst. */
+static size_t bound(const tg_codec *c, size_t n)
+{
+    size_t coded = AT_PLANES + tg__twobit_bytes(n), dense = n * sizeof(float);
+    return TG__FRAME_HEAD + (memory(c) > 0 || coded >= dense ? dense : coded);
+}
+
+/* ---- writing --------------------------------------------------------------------------------- */
+
+/* A fixed threshold needs no segments: the part is one run. */
+static const tg_encode_context *runs_of(const twobit *own, const tg_encode_context *ctx)
+{
+    static const tg_encode_context whole = {.struct_size = sizeof(whole)};
+    return own->thresholds.adapt ? ctx : &whole;
+}
+
+/* What a part's frame will be made of. */
+typedef struct plan {
+    size_t runs, planes, at_planes; /* number; bytes; where they begin in the payload */
+    bool dense;
+} plan;
+
+static plan plan_of(const tg_encode_context *ctx, const tg__part *part)
+{
+    plan p = {0};
+    for (tg__run r = tg__run_first(ctx, part); r.lo < part->hi; r = tg__run_next(&r)) {
+        p.runs++;
+        p.planes += tg__twobit_bytes(r.hi - r.lo);
+    }
+    p.at_planes = p.runs > 1 ? AT_RUNS + RUN_BYTES * p.runs : AT_PLANES;
+    p.dense = p.at_planes + p.planes >= (part->hi - part->lo) * sizeof(float);
+    return p;
+}
+
+tg_status tg__twobit_reserve(tg_codec *c, const tg_encode_context *ctx, const tg__part *parts,
+                             size_t nparts)
+{
+    twobit *own = c->impl;
+    for (size_t i = 0; i < nparts; i++) {
+        plan p = plan_of(runs_of(own, ctx), &parts[i]);
+        TG_TRY(tg__part_room(&parts[i], bound(c, parts[i].hi - parts[i].lo)));
+        if (p.dense)
+            TG_TRY(tg__scratch(&own->planes, &own->planes_cap, p.planes, 1));
+    }
+    return tg__thresholds_reserve(&own->thresholds, runs_of(own, ctx));
+}
+
+bool tg__twobit_estimates(const tg_codec *c, const tg_encode_context *ctx)
+{
+    return tg__thresholds_estimates(&((const twobit *)c->impl)->thresholds, ctx);
+}
+
+static void put_thresholds(const twobit *own, const tg_encode_context *ctx, const tg__part *part,
+                           const plan *p)
+{
+    uint8_t *at = part->dst + TG__FRAME_HEAD;
+    if (p->runs > 1) {
+        tg__put32(at, (uint32_t)p->runs);
+        at += AT_RUNS;
+    }
+    for (tg__run r = tg__run_first(ctx, part); r.lo < part->hi; r = tg__run_next(&r)) {
+        if (p->runs > 1) {
+            tg__put32(at, (uint32_t)(r.hi - part->lo));
+            at += 4;
+        }
+        tg__floats_put(at, &own->thresholds.now[r.segment], 1);
+        at += 4;
+    }
+}
+
+static void write_dense(const twobit *own, const tg_encode_context *ctx, tg__part *part,
+                        const uint8_t *planes)
+{
+    float block[1024];
+    size_t n = part->hi - part->lo;
+    uint8_t *payload = part->dst + TG__FRAME_HEAD;
+    for (tg__run r = tg__run_first(ctx, part); r.lo < part->hi; r = tg__run_next(&r))
+        for (size_t lo = r.lo, m; lo < r.hi; lo += m, planes += tg__twobit_bytes(m)) {
+            m = TG__MIN(r.hi - lo, TG_COUNT(block));
+            tg__kernel()->twobit_decode(block, planes, m, own->thresholds.now[r.segment]);
+            tg__floats_put(payload + (lo - part->lo) * sizeof(float), block, m);
+        }
+    tg__frame_head(part->dst, TG__ID_twobit, TG__FORM_DENSE, 0, n, n * sizeof(float));
+    part->len = TG__FRAME_HEAD + n * sizeof(float);
+}
+
+static void write_part(tg_codec *c, const tg_encode_context *ctx, const tg__ternary *source,
+                       tg__part *part)
+{
+    twobit *own = c->impl;
+    plan p = plan_of(ctx, part);
+    size_t sent = 0;
+    uint8_t *planes = p.dense ? own->planes : part->dst + TG__FRAME_HEAD + p.at_planes,
+            *at = planes;
+    for (tg__run r = tg__run_first(ctx, part); r.lo < part->hi; r = tg__run_next(&r)) {
+        size_t count =
+            tg__ternary_run(source, c->pool, r.lo, r.hi, own->thresholds.now[r.segment], at);
+        own->thresholds.sent[r.segment] += count;
+        sent += count;
+        at += tg__twobit_bytes(r.hi - r.lo);
+    }
+    if (sent == 0) {
+        tg__part_zero(part, TG__ID_twobit);
+    } else if (p.dense) {
+        write_dense(own, ctx, part, planes);
+    } else {
+        put_thresholds(own, ctx, part, &p);
+        tg__part_coded(part, TG__ID_twobit, p.runs > 1 ? AUX_RUNS : 0, p.at_planes + p.planes);
+    }
+    part->kept = sent;
+}
+
+void tg__twobit_write(tg_codec *c, const tg_encode_context *ctx, const tg__ternary *source,
+                      const float *x, size_t n, tg__part *parts, size_t nparts)
+{
+    twobit *own = c->impl;
+    ctx = runs_of(own, ctx);
+    tg__thresholds_begin(&own->thresholds, ctx, x, n);
+    for (size_t i = 0; i < nparts; i++)
+        write_part(c, ctx, source, &parts[i]);
+    tg__thresholds_end(&own->thresholds, ctx, x, n, source->leaves);
+}
+
+static tg_status encode(tg_codec *c, const tg_encode_context *ctx, const float *x, size_t n,
+                        tg__part *parts, size_t nparts, tg__view *view_p)
+{
+    twobit *own = c->impl;
+    tg__ternary source = {.code = tg__ternary_of, .x = x};
+    if (view_p) {
+        TG_TRY(tg__scratch(&own->decoded, &own->decoded_cap, n, sizeof(float)));
+        source.r = own->decoded;
+        source.code = tg__ternary_shown;
+    }
+    TG_TRY(tg__twobit_reserve(c, ctx, parts, nparts));
+    tg__twobit_write(c, ctx, &source, x, n, parts, nparts);
+    if (view_p)
+        *view_p = (tg__view){.sparse = false, .dense = own->decoded, .k = n};
+    return TG_OK;
+}
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+/* The runs of a coded frame, one after the other. */
+typedef struct reader {
+    const uint8_t *entry, *planes; /* of the next run */
+    size_t left;                   /* runs not read yet */
+    bool several;
+    size_t lo, hi; /* of the current run */
+    float threshold;
+    const uint8_t *bits;
+} reader;
+
+static reader read_runs(const tg__frame *f)
+{
+    reader r = {.left = 1, .entry = f->payload, .planes = f->payload + AT_PLANES};
+    if (f->aux & AUX_RUNS) {
+        r.several = true;
+        r.left = tg__get32(f->payload);
+        r.entry = f->payload + AT_RUNS;
+        r.planes = r.entry + RUN_BYTES * r.left;
+    }
+    return r;
+}
+
+static bool next_run(reader *r, size_t n)
+{
+    if (r->left == 0)
+        return false;
+    r->left--;
+    r->lo = r->hi;
+    r->hi = r->several ? tg__get32(r->entry) : n;
+    r->entry += r->several ? 4 : 0;
+    tg__floats_get(&r->threshold, r->entry, 1);
+    r->entry += 4;
+    r->bits = r->planes;
+    r->planes += tg__twobit_bytes(r->hi - r->lo);
+    return true;
+}
+
+/* The table of runs: its ends ascend to n, thresholds are numbers. *planes_p: bytes of planes. */
+static tg_status check_runs(const tg__frame *f, size_t *planes_p)
+{
+    size_t at = 0, planes = 0, count;
+    if (f->payload_len < AT_RUNS)
+        return tg_fail(TG_E_CORRUPT, "2bit frame: payload length=%zu: at least %d", f->payload_len,
+                       AT_RUNS);
+    count = tg__get32(f->payload);
+    if (count < 2 || count > f->n || f->payload_len < AT_RUNS + RUN_BYTES * count)
+        return tg_fail(TG_E_CORRUPT,
+                       "2bit frame: %zu runs of n=%u in %zu bytes: at least 2, each "
+                       "with an element and %d bytes",
+                       count, f->n, f->payload_len, RUN_BYTES);
+    for (size_t i = 0; i < count; i++) {
+        size_t end = tg__get32(f->payload + AT_RUNS + RUN_BYTES * i);
+        if (end <= at || end > f->n || (i + 1 == count && end != f->n))
+            return tg_fail(TG_E_CORRUPT, "2bit frame: run %zu ends at %zu: ends ascend to n=%u", i,
+                           end, f->n);
+        planes += tg__twobit_bytes(end - at);
+        at = end;
+    }
+    *planes_p = planes;
+    return TG_OK;
+}
+
+static tg_status check(const tg__frame *f)
+{
+    size_t planes = tg__twobit_bytes(f->n), at_planes = AT_PLANES;
+    if (f->aux & ~AUX_RUNS)
+        return tg_fail(TG_E_CORRUPT, "2bit frame: aux=%#x: 0 or 1", f->aux);
+    if (f->aux & AUX_RUNS) {
+        TG_TRY(check_runs(f, &planes));
+        at_planes = AT_RUNS + RUN_BYTES * (size_t)tg__get32(f->payload);
+    }
+    if (f->payload_len != at_planes + planes)
+        return tg_fail(TG_E_CORRUPT, "2bit frame: payload length=%zu: %zu for n=%u", f->payload_len,
+                       at_planes + planes, f->n);
+    reader r = read_runs(f);
+    while (next_run(&r, f->n)) {
+        if (!(r.threshold > 0) || !isfinite(r.threshold))
+            return tg_fail(TG_E_CORRUPT, "2bit frame: threshold=%g: must be > 0 and finite",
+                           (double)r.threshold);
+        if (!tg__kernel()->twobit_valid(r.bits, r.hi - r.lo))
+            return tg_fail(TG_E_CORRUPT,
+                           "2bit frame: a bit is set in both planes or in the padding");
+    }
+    return TG_OK;
+}
+
+/* Elements [lo, hi) of a run of m, all in one block of 64, through a block of its own. */
+static void decode_piece(const reader *r, size_t m, size_t lo, size_t hi, float *dst, bool add)
+{
+    float block[64] = {0};
+    size_t begin = lo / 64 * 64;
+    if (add)
+        memcpy(block + (lo - begin), dst + lo, (hi - lo) * sizeof(float));
+    tg__kernel()->twobit_decode_add(block, r->bits + tg__twobit_bytes(begin),
+                                    TG__MIN(m - begin, (size_t)64), r->threshold);
+    memcpy(dst + lo, block + (lo - begin), (hi - lo) * sizeof(float));
+}
+
+/* Elements [lo, hi) of a run of m; dst is its element 0. A range may begin and end within a block.
+ */
+static void decode_run(const reader *r, size_t m, size_t lo, size_t hi, float *dst, bool add)
+{
+    const tg__kernels *k = tg__kernel();
+    size_t from = TG__MIN((lo + 63) / 64 * 64, hi), to = hi == m ? hi : hi / 64 * 64;
+    if (lo < from)
+        decode_piece(r, m, lo, from, dst, add);
+    if (from < to)
+        (add ? k->twobit_decode_add : k->twobit_decode)(
+            dst + from, r->bits + tg__twobit_bytes(from), to - from, r->threshold);
+    if (TG__MAX(from, to) < hi)
+        decode_piece(r, m, TG__MAX(from, to), hi, dst, add);
+}
+
+static void decode(const tg__frame *f, size_t lo, size_t hi, float *dst, bool add)
+{
+    reader r = read_runs(f);
+    while (next_run(&r, f->n)) {
+        size_t from = TG__MAX(lo, r.lo), to = TG__MIN(hi, r.hi);
+        if (from < to)
+            decode_run(&r, r.hi - r.lo, from - r.lo, to - r.lo, dst + r.lo, add);
+    }
+}
+
+static const tg_key keys[] = {
+    TG__KEY_THRESHOLD("0.5"),
+    TG__KEY_START,
+    TG__KEY_TARGET,
+    {.name = NULL},
+};
+
+const tg__codec_ops tg__codec_twobit = {
+    .entry = {"2bit", "three levels: -threshold, 0, threshold",
+              "MXNet kvstore two-bit gradient compression", keys},
+    .wire_id = TG__ID_twobit,
+    .init = init,
+    .fini = fini,
+    .memory = memory,
+    .bound = bound,
+    .encode = encode,
+    .check = check,
+    .decode = decode,
+};

@@ -1,0 +1,296 @@
+/* The encoder: bucket after bucket, each read twice while it is in the cache, so the next one is
+ * asked for ahead. */
+#include "codec/quant/quant.h"
+#include "base/mem.h"
+#include "base/philox.h"
+#include "codec/quant/quant_elias.h"
+#include <float.h>
+#include <math.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { BLOCK = TG__PACK_BLOCK, PIECE = 256, SMALL = 8, LINE = 16 /* floats */ };
+
+/* The bits of a float that bf16 keeps; up: the next such float if it has others. */
+static float to_bf16(float x, bool up)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof(bits));
+    bits = (bits + (up ? 0xffff : 0)) & UINT32_C(0xffff0000);
+    memcpy(&x, &bits, sizeof(x));
+    return x;
+}
+
+float tg__quant_unit(double norm, int levels)
+{
+    float unit = (float)(norm / levels), largest = to_bf16(FLT_MAX / (float)levels, false);
+    if (!(unit >= TG__UNIT_MIN)) /* NaN too */
+        return 0;
+    return unit > largest ? largest : TG__MIN(to_bf16(unit, true), largest);
+}
+
+static void put_unit(uint8_t *dst, float unit)
+{
+    uint32_t bits;
+    memcpy(&bits, &unit, sizeof(bits));
+    tg__put16(dst, (uint16_t)(bits >> 16));
+}
+
+bool tg__quant_unit_valid(float unit)
+{
+    return (unit == 0 && !signbit(unit)) || (unit >= TG__UNIT_MIN && isfinite(unit));
+}
+
+void tg__quant_free(tg__quant *q)
+{
+    if (!q)
+        return;
+    free(q->decoded);
+    free(q->codes);
+    free(q->stream);
+    free(q);
+}
+
+static size_t units_bytes(const tg__quant *q, size_t n)
+{
+    return (n + q->layout.bucket - 1) / q->layout.bucket * TG__UNIT_BYTES;
+}
+
+static size_t fixed_bytes(const tg__quant *q, size_t n)
+{
+    return units_bytes(q, n) + tg__pack_bytes(n, q->layout.width);
+}
+
+/* So few elements that the coded form is not smaller. */
+static bool is_dense(const tg__quant *q, size_t n)
+{
+    return n < SMALL && fixed_bytes(q, n) >= n * sizeof(float);
+}
+
+size_t tg__quant_bound(const tg__quant *q, size_t n)
+{
+    return TG__FRAME_HEAD + (is_dense(q, n) ? n * sizeof(float) : fixed_bytes(q, n));
+}
+
+/* ---- one part -------------------------------------------------------------------------------- */
+
+/* Pointers are to the part's first element. */
+typedef struct job {
+    const tg__quant *q;
+    const tg__kernels *k;
+    const float *x;
+    size_t n;
+    float *r; /* x itself, with g: r += g before, r -= decoded after; or NULL */
+    const float *g;
+    float *decoded; /* the view, or NULL */
+    uint8_t *units;
+    uint8_t *packed; /* or NULL */
+    int8_t *codes;   /* or NULL */
+    tg__draws draws;
+    atomic_bool *spoilt; /* [out] some x is not finite; NULL: nobody asks */
+} job;
+
+static void prefetch(const float *x, size_t n)
+{
+    for (size_t i = 0; i < n; i += LINE)
+        __builtin_prefetch(x + i, 0);
+}
+
+static float unit_of(const job *j, const float *x, size_t n)
+{
+    tg__stats stats;
+    double norm;
+    if (j->q->l2) {
+        j->k->copy_stats(NULL, x, n, &stats);
+        norm = sqrt(stats.sum_sq);
+    } else {
+        norm = (double)j->k->abs_max(x, n);
+    }
+    if (j->spoilt && !isfinite(norm))
+        atomic_store(j->spoilt, true);
+    return tg__quant_unit(norm, j->q->levels);
+}
+
+/* Elements [at, at + m) of the next bucket are asked for while this one's are rounded. */
+static void round_piece(const job *j, size_t at, size_t m, float unit, int8_t *codes)
+{
+    size_t ahead = at + j->q->layout.bucket;
+    if (ahead + m <= j->n) {
+        prefetch(j->x + ahead, m);
+        if (j->g)
+            prefetch(j->g + ahead, m);
+    }
+    if (unit == 0) {
+        memset(codes, 0, m);
+    } else if (j->q->random) {
+        tg__draws draws = j->draws;
+        draws.first += at;
+        j->k->quant_random(codes, j->x + at, m, 1 / unit, j->q->levels, &draws);
+    } else {
+        j->k->quant_nearest(codes, j->x + at, m, 1 / unit, j->q->levels);
+    }
+}
+
+static void encode_block(const job *j, size_t at, size_t m, float unit)
+{
+    const unsigned width = j->q->layout.width;
+    int8_t block[BLOCK], *codes = block;
+    if (j->codes)
+        codes = j->codes + at;
+    else if (width == 8)
+        codes = (int8_t *)j->packed + at;
+    for (size_t i = 0; i < m; i += PIECE)
+        round_piece(j, at + i, TG__MIN(m - i, (size_t)PIECE), unit, codes + i);
+    if (j->packed && width != 8)
+        j->k->pack(j->packed + tg__pack_bytes(at, width), codes, m, width);
+    if (j->r)
+        j->k->quant_decode_add(j->r + at, codes, m, -unit); /* - code * unit, to the bit */
+    if (j->decoded)
+        j->k->quant_decode(j->decoded + at, codes, m, unit);
+}
+
+static void encode_range(void *arg, size_t lo, size_t hi)
+{
+    const job *j = arg;
+    const size_t bucket = j->q->layout.bucket;
+    for (size_t at = lo; at < hi; at += bucket) {
+        size_t end = TG__MIN(hi, at + bucket);
+        if (j->g)
+            j->k->add(j->r + at, j->g + at, end - at);
+        float unit = unit_of(j, j->x + at, end - at);
+        put_unit(j->units + at / bucket * TG__UNIT_BYTES, unit);
+        for (size_t i = at; i < end; i += BLOCK)
+            encode_block(j, i, TG__MIN(end - i, (size_t)BLOCK), unit);
+    }
+}
+
+/* The form dense, where it is not larger. */
+static void encode_small(const tg__quant *q, job *j, tg__part *part)
+{
+    int8_t codes[SMALL];
+    uint8_t unit[TG__UNIT_BYTES] = {0};
+    float x[SMALL];
+    j->codes = codes;
+    j->units = unit;
+    encode_range(j, 0, j->n);
+    j->k->quant_decode(x, codes, j->n, tg__quant_unit_get(unit));
+    if (tg__all_zero((const uint8_t *)codes, j->n))
+        tg__part_zero(part, q->wire_id);
+    else
+        tg__part_dense(part, q->wire_id, x);
+}
+
+/* The codes of the part in Elias coding; false if the fixed coding is not larger. */
+static bool put_elias(tg__quant *q, const job *j, tg__part *part)
+{
+    const size_t limit = fixed_bytes(q, j->n), units = units_bytes(q, j->n);
+    uint8_t *payload = part->dst + TG__FRAME_HEAD;
+    size_t chunks = (j->n + TG__CHUNK - 1) / TG__CHUNK, len = 4 * chunks;
+    for (size_t i = 0; i < chunks; i++) {
+        size_t at = i * TG__CHUNK;
+        if (units + len >= limit)
+            return false;
+        size_t bytes = tg__elias_put(q->stream + len, limit - units - len, j->codes + at,
+                                     TG__MIN(j->n - at, (size_t)TG__CHUNK));
+        if (bytes == 0)
+            return false;
+        tg__put32(q->stream + 4 * i, (uint32_t)bytes);
+        len += bytes;
+    }
+    if (units + len >= limit)
+        return false;
+    memcpy(payload + units, q->stream, len);
+    tg__part_coded(part, q->wire_id, q->aux_elias, units + len);
+    return true;
+}
+
+static void encode_elias(tg_codec *c, tg__quant *q, job *j, tg__part *part)
+{
+    j->units = part->dst + TG__FRAME_HEAD;
+    j->codes = q->codes;
+    tg__pool_chunks(c->pool, j->n, TG__CHUNK, encode_range, j);
+    if (tg__all_zero((const uint8_t *)q->codes, j->n)) {
+        tg__part_zero(part, q->wire_id);
+    } else if (!put_elias(q, j, part)) {
+        j->k->pack(j->units + units_bytes(q, j->n), q->codes, j->n, q->layout.width);
+        tg__part_coded(part, q->wire_id, q->aux, fixed_bytes(q, j->n));
+    }
+}
+
+static void encode_part(tg_codec *c, tg__quant *q, job *j, tg__part *part)
+{
+    if (is_dense(q, j->n)) {
+        encode_small(q, j, part);
+        return;
+    }
+    if (q->layout.elias) {
+        encode_elias(c, q, j, part);
+        return;
+    }
+    j->units = part->dst + TG__FRAME_HEAD;
+    j->packed = j->units + units_bytes(q, j->n);
+    tg__pool_chunks(c->pool, j->n, TG__CHUNK, encode_range, j);
+    if (tg__all_zero(j->packed, tg__pack_bytes(j->n, q->layout.width)))
+        tg__part_zero(part, q->wire_id);
+    else
+        tg__part_coded(part, q->wire_id, q->aux, fixed_bytes(q, j->n));
+}
+
+/* ---- all parts ------------------------------------------------------------------------------- */
+
+static tg_status scratch(tg__quant *q, const tg__part *parts, size_t nparts)
+{
+    for (size_t i = 0; q->layout.elias && i < nparts; i++) {
+        size_t n = parts[i].hi - parts[i].lo;
+        size_t len = 4 * (n / TG__CHUNK + 1) + fixed_bytes(q, n) + TG__ELIAS_SLACK;
+        TG_TRY(tg__scratch(&q->codes, &q->codes_cap, n, 1));
+        TG_TRY(tg__scratch(&q->stream, &q->stream_cap, len, 1));
+    }
+    return TG_OK;
+}
+
+static void encode_parts(tg_codec *c, tg__quant *q, const tg_encode_context *ctx, const job *all,
+                         tg__part *parts, size_t nparts)
+{
+    uint32_t key[2];
+    tg__rng_derive(&ctx->rng, key);
+    for (size_t i = 0; i < nparts; i++) {
+        size_t lo = parts[i].lo;
+        job j = {.q = q,
+                 .k = tg__kernel(),
+                 .x = all->x + lo,
+                 .n = parts[i].hi - lo,
+                 .r = all->r ? all->r + lo : NULL,
+                 .g = all->g ? all->g + lo : NULL,
+                 .decoded = all->decoded ? all->decoded + lo : NULL,
+                 .spoilt = all->spoilt,
+                 .draws = {.key = {key[0], key[1]}, .rounds = q->rounds, .first = lo}};
+        encode_part(c, q, &j, &parts[i]);
+    }
+}
+
+tg_status tg__quant_encode(tg_codec *c, tg__quant *q, const tg_encode_context *ctx, const float *x,
+                           size_t n, tg__part *parts, size_t nparts, tg__view *view_p)
+{
+    for (size_t i = 0; i < nparts; i++)
+        TG_TRY(tg__part_room(&parts[i], tg__quant_bound(q, parts[i].hi - parts[i].lo)));
+    TG_TRY(scratch(q, parts, nparts));
+    if (view_p)
+        TG_TRY(tg__scratch(&q->decoded, &q->decoded_cap, n, sizeof(float)));
+    job all = {.x = x, .decoded = view_p ? q->decoded : NULL};
+    encode_parts(c, q, ctx, &all, parts, nparts);
+    if (view_p)
+        *view_p = (tg__view){.sparse = false, .dense = q->decoded, .k = n};
+    return TG_OK;
+}
+
+tg_status tg__quant_encode_residual(tg_codec *c, tg__quant *q, const tg_encode_context *ctx,
+                                    float *r, const float *g, tg__part *parts, size_t nparts)
+{
+    TG_TRY(scratch(q, parts, nparts));
+    atomic_bool spoilt = false;
+    job all = {.x = r, .r = r, .g = g, .spoilt = &spoilt};
+    encode_parts(c, q, ctx, &all, parts, nparts);
+    return spoilt ? tg__encode_spoilt(c) : TG_OK;
+}

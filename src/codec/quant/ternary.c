@@ -1,0 +1,55 @@
+/* Bit planes by several cores. */
+#include "codec/quant/ternary.h"
+#include "base/mem.h"
+#include "kernel/kernel.h"
+
+void tg__ternary_of(const tg__ternary *t, size_t lo, size_t hi, float threshold, uint8_t *planes)
+{
+    tg__kernel()->twobit_encode(t->x + lo, hi - lo, threshold, planes);
+}
+
+void tg__ternary_shown(const tg__ternary *t, size_t lo, size_t hi, float threshold, uint8_t *planes)
+{
+    tg__kernel()->twobit_encode(t->x + lo, hi - lo, threshold, planes);
+    tg__kernel()->twobit_decode(t->r + lo, planes, hi - lo, threshold);
+}
+
+void tg__ternary_left(const tg__ternary *t, size_t lo, size_t hi, float threshold, uint8_t *planes)
+{
+    tg__kernel()->twobit_encode(t->r + lo, hi - lo, threshold, planes);
+    tg__kernel()->twobit_decode_add(t->r + lo, planes, hi - lo, -threshold);
+}
+
+void tg__ternary_add(const tg__ternary *t, size_t lo, size_t hi, float threshold, uint8_t *planes)
+{
+    tg__kernel()->twobit_add_encode(t->r + lo, t->x + lo, hi - lo, threshold, planes);
+}
+
+typedef struct job {
+    const tg__ternary *t;
+    size_t begin;
+    float threshold;
+    uint8_t *planes;
+} job;
+
+static void chunk(void *arg, size_t lo, size_t hi)
+{
+    enum { PIECE = 4096 };
+    const job *j = arg;
+    const size_t step = j->t->spoilt ? PIECE : TG__CHUNK; /* the look finds it in the cache */
+    for (size_t n; lo < hi; lo += n) {
+        n = TG__MIN(hi - lo, step);
+        const size_t at = j->begin + lo;
+        j->t->code(j->t, at, at + n, j->threshold, j->planes + tg__twobit_bytes(lo));
+        if (j->t->spoilt && !tg__kernel()->all_finite(j->t->r + at, n))
+            atomic_store(j->t->spoilt, true);
+    }
+}
+
+size_t tg__ternary_run(const tg__ternary *t, tg__pool *pool, size_t lo, size_t hi, float threshold,
+                       uint8_t *planes)
+{
+    job j = {.t = t, .begin = lo, .threshold = threshold, .planes = planes};
+    tg__pool_chunks(pool, hi - lo, TG__CHUNK, chunk, &j);
+    return tg__kernel()->count_bits(planes, tg__twobit_bytes(hi - lo));
+}

@@ -1,0 +1,162 @@
+/* Thresholds, fixed or adapted. */
+#include "codec/quant/threshold_auto.h"
+#include "base/mem.h"
+#include "kernel/kernel.h"
+#include "telegrad/spec.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* GAIN for the first FAST_STEPS vectors finds the threshold; then it falls to GAIN / SLOWER, which
+ * averages over batches: their gradients may differ in size by more than a factor of ten. */
+#define GAIN 0.2
+#define FAST_STEPS 30.0
+#define SLOWER 10.0
+#define FACTOR 8.0 /* up, at most, in one step */
+#define LATE 0.25
+#define LATE_WEIGHT 64.0
+#define SEEN_MOST 65536.0f
+enum { BLOCK = 64, SAMPLES = 256 }; /* elements of a block; blocks at most that are looked at */
+
+/* A segment's memory. */
+enum { THRESHOLD, SEEN, FLOATS };
+
+tg_status tg__thresholds_init(tg__thresholds *t, const tg_codec *c)
+{
+    double wish = tg_spec_real(c->spec, "threshold");
+    t->adapt = strcmp(tg_spec_word(c->spec, "threshold"), "auto") == 0;
+    t->fixed = (float)wish;
+    t->start = tg_spec_real(c->spec, "start");
+    t->target = tg_spec_real(c->spec, "target");
+    if (!t->adapt && (!(t->fixed > 0) || !isfinite(t->fixed)))
+        return tg_fail(TG_E_SPEC, "codec \"%s\": threshold=%g: must be a positive f32",
+                       tg_spec_name(c->spec), wish);
+    if (!t->adapt && (t->start != 0 || t->target != strtod(TG__TARGET, NULL)))
+        return tg_fail(TG_E_SPEC,
+                       "codec \"%s\": threshold=%g with start=%g, target=%g: allowed only with "
+                       "threshold=auto",
+                       tg_spec_name(c->spec), wish, t->start, t->target);
+    return TG_OK;
+}
+
+void tg__thresholds_free(tg__thresholds *t)
+{
+    free(t->now);
+    free(t->sent);
+}
+
+size_t tg__thresholds_memory(const tg__thresholds *t)
+{
+    return t->adapt ? FLOATS : 0;
+}
+
+static size_t segments_of(const tg_encode_context *ctx)
+{
+    return ctx->segments ? ctx->nsegments : 1;
+}
+
+static tg_segment segment(const tg_encode_context *ctx, size_t i, size_t n)
+{
+    return ctx->segments ? ctx->segments[i] : (tg_segment){.n = n, .rows = n, .cols = 1};
+}
+
+/* With 8 significant bits, so that sums of what was sent stay exact on data of few bits; the memory
+ * keeps all of them, or small steps would be lost. */
+static float rounded(float t)
+{
+    uint32_t bits;
+    memcpy(&bits, &t, sizeof(bits));
+    bits &= 0xffff0000;
+    memcpy(&t, &bits, sizeof(t));
+    return t;
+}
+
+static float bounded(double t)
+{
+    if (!(t > (double)TG__THRESHOLD_LEAST))
+        return TG__THRESHOLD_LEAST;
+    return t < (double)TG__THRESHOLD_MOST ? (float)t : TG__THRESHOLD_MOST;
+}
+
+bool tg__thresholds_estimates(const tg__thresholds *t, const tg_encode_context *ctx)
+{
+    if (!t->adapt || t->start > 0)
+        return false;
+    if (!ctx->memory)
+        return true;
+    for (size_t i = 0; i < segments_of(ctx); i++)
+        if (ctx->memory[FLOATS * i + THRESHOLD] == 0)
+            return true;
+    return false;
+}
+
+static float first(const tg__thresholds *t, const float *x, size_t n)
+{
+    tg__stats stats;
+    if (t->start > 0)
+        return bounded(t->start);
+    tg__kernel()->copy_stats(NULL, x, n, &stats);
+    return bounded(sqrt(stats.sum_sq / ((double)n * t->target)));
+}
+
+tg_status tg__thresholds_reserve(tg__thresholds *t, const tg_encode_context *ctx)
+{
+    size_t count = segments_of(ctx);
+    TG_TRY(tg__scratch(&t->now, &t->now_cap, count, sizeof(*t->now)));
+    return tg__scratch(&t->sent, &t->sent_cap, count, sizeof(*t->sent));
+}
+
+void tg__thresholds_begin(tg__thresholds *t, const tg_encode_context *ctx, const float *x, size_t n)
+{
+    size_t count = segments_of(ctx);
+    memset(t->sent, 0, count * sizeof(*t->sent));
+    for (size_t i = 0; i < count; i++) {
+        tg_segment s = segment(ctx, i, n);
+        float known = ctx->memory ? ctx->memory[FLOATS * i + THRESHOLD] : 0;
+        if (!t->adapt)
+            t->now[i] = t->fixed;
+        else if (known != 0)
+            t->now[i] = rounded(bounded((double)known));
+        else
+            t->now[i] = rounded(first(t, x + s.begin, s.n));
+    }
+}
+
+/* The fraction of x (n) with |x| >= limit, of some blocks. */
+static double fraction(const float *x, size_t n, float limit)
+{
+    uint8_t planes[BLOCK / 4];
+    size_t blocks = n / BLOCK, stride = blocks / SAMPLES + 1, count = 0, seen = 0;
+    for (size_t begin = 0; begin < n; begin += stride * BLOCK) {
+        size_t m = TG__MIN(n - begin, (size_t)BLOCK);
+        tg__kernel()->twobit_encode(x + begin, m, limit, planes);
+        count += tg__kernel()->count_bits(planes, tg__twobit_bytes(m));
+        seen += m;
+    }
+    return (double)count / (double)TG__MAX(seen, (size_t)1);
+}
+
+void tg__thresholds_end(const tg__thresholds *t, const tg_encode_context *ctx, const float *x,
+                        size_t n, bool left)
+{
+    if (!t->adapt || !ctx->memory)
+        return;
+    for (size_t i = 0; i < segments_of(ctx); i++) {
+        tg_segment s = segment(ctx, i, n);
+        if (t->sent[i] == 0 && tg__kernel()->abs_max(x + s.begin, s.n) == 0)
+            continue;
+        float *memory = ctx->memory + FLOATS * i;
+        double density = (double)t->sent[i] / (double)s.n, excess = density / t->target - 1;
+        if (t->sent[i] > 0) {
+            double late = fraction(x + s.begin, s.n, left ? t->now[i] : 2 * t->now[i]) / density;
+            excess = TG__MAX(excess, LATE_WEIGHT * (late - LATE));
+        }
+        double seen = (double)memory[SEEN], gain = GAIN;
+        if (seen >= FAST_STEPS)
+            gain *= TG__MAX(FAST_STEPS / seen, 1 / SLOWER);
+        double factor = 1 + gain * excess;
+        float last = memory[THRESHOLD] != 0 ? bounded((double)memory[THRESHOLD]) : t->now[i];
+        memory[THRESHOLD] = bounded((double)last * TG__MIN(factor, FACTOR));
+        memory[SEEN] += memory[SEEN] < SEEN_MOST;
+    }
+}

@@ -1,0 +1,403 @@
+/* 1-bit SGD: each column of a tensor's matrix has two values, the bit says which.
+ *
+ *     threshold=zero   bit = x < 0; the values are the means of the elements with bit 0 and with
+ *                      bit 1, 0 where there are none
+ *     threshold=mean   bit = x < m, m the column's mean; the values are m + d and m - d, d the mean
+ *                      of |x - m|
+ *
+ * Means are taken in f64 and sent as f32. A vector is one column, and so are matrices of fewer than
+ * 3 rows, for which two values a column would be longer than the elements; of a matrix that a part
+ * cuts the whole rows are a matrix, the rest of a row before and after them vectors.
+ *
+ * payload: strips.h; the values of a vector are plus, minus; of a matrix those of all columns:
+ * plus (cols), minus (cols).
+ *
+ * Source: Seide et al. 2014, "1-bit stochastic gradient descent", Interspeech; threshold=mean is
+ * CNTK's ColumnQuantizer without its zero threshold */
+#include "codec/sign/codec_onebit.h"
+#include "base/mem.h"
+#include "codec/sign/strips.h"
+#include "kernel/kernel.h"
+#include "telegrad/spec.h"
+#include <float.h>
+#include <math.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    MIN_ROWS = 3,
+    PANEL = 8192, /* most columns whose sums are kept in the cache at once; long rows stream best */
+    SHARE = 512   /* columns that a core is given at least */
+};
+
+/* What is known of each column. */
+typedef struct columns {
+    double *below, *above; /* first: one block of memory for all */
+    float *t, *plus, *minus;
+    uint32_t *nbelow;
+} columns;
+enum { COLUMN_BYTES = 2 * sizeof(double) + 3 * sizeof(float) + sizeof(uint32_t) };
+
+typedef struct onebit {
+    bool mean;
+    float *decoded;     /* the view, or what a dense frame says */
+    uint8_t *coded;     /* a payload that is too long to be sent */
+    tg__split *partial; /* of the chunks of a vector */
+    double *columns;    /* memory of a matrix's columns */
+    size_t decoded_cap, coded_cap, partial_cap, columns_cap;
+} onebit;
+
+static tg_status init(tg_codec *c)
+{
+    onebit *own;
+    TG_TRY(tg_alloc(1, sizeof *own, &own));
+    own->mean = strcmp(tg_spec_word(c->spec, "threshold"), "mean") == 0;
+    c->impl = own;
+    return TG_OK;
+}
+
+static void fini(tg_codec *c)
+{
+    onebit *own = c->impl;
+    if (own) {
+        free(own->decoded);
+        free(own->coded);
+        free(own->partial);
+        free(own->columns);
+    }
+    free(own);
+}
+
+static size_t bound(const tg_codec *c, size_t n)
+{
+    (void)c;
+    return TG__FRAME_HEAD + n * sizeof(float);
+}
+
+static size_t two_a_column(size_t rows, size_t cols)
+{
+    return rows == 1 ? 2 : 2 * cols;
+}
+
+/* ---- the two values -------------------------------------------------------------------------- */
+
+typedef struct pair {
+    float plus, minus;
+} pair;
+
+/* An empty class has 0; adding 0 makes +0 of -0. */
+static float mean_of(double sum, double n)
+{
+    return n > 0 ? (float)(sum / n) + 0.0f : 0.0f;
+}
+
+static float saturated(double x)
+{
+    return (float)fmax(-(double)FLT_MAX, fmin((double)FLT_MAX, x)) + 0.0f;
+}
+
+static float threshold_of(const tg__split *s, size_t n)
+{
+    return mean_of(s->below + s->above, (double)n);
+}
+
+static pair values_of(const tg__split *s, size_t n, float t, bool mean)
+{
+    double nbelow = (double)s->nbelow, nabove = (double)n - nbelow, m = (double)t;
+    if (!mean)
+        return (pair){mean_of(s->above, nabove), mean_of(s->below, nbelow)};
+    double d = fmax(0, ((s->above - nabove * m) + (nbelow * m - s->below)) / (double)n);
+    return (pair){saturated(m + d), saturated(m - d)};
+}
+
+/* ---- vectors --------------------------------------------------------------------------------- */
+
+typedef struct job {
+    const tg__kernels *k;
+    float *x;
+    const float *g; /* NULL: x stays */
+    size_t rows, cols;
+    columns of;
+    uint8_t *values, *bits;
+    bool mean, add; /* add: this pass adds g */
+    tg__split *partial;
+    float t;
+    pair pair;
+    atomic_bool *spoilt; /* [out] some x is not finite */
+} job;
+
+static void look(const job *j, const tg__split *s)
+{
+    if (!isfinite(s->below + s->above))
+        atomic_store(j->spoilt, true);
+}
+
+static void split_range(void *arg, size_t lo, size_t hi)
+{
+    const job *j = arg;
+    for (size_t n; lo < hi; lo += n) {
+        n = TG__MIN(hi - lo, (size_t)TG__CHUNK);
+        if (j->add)
+            j->k->add(j->x + lo, j->g + lo, n);
+        j->k->split_sums(j->x + lo, n, j->t, &j->partial[lo / TG__CHUNK]);
+    }
+}
+
+static void pack_range(void *arg, size_t lo, size_t hi)
+{
+    const job *j = arg;
+    for (size_t n; lo < hi; lo += n) {
+        n = TG__MIN(hi - lo, (size_t)TG__CHUNK);
+        j->k->sign_pack(j->x + lo, n, j->t, j->bits + lo / 8);
+        if (j->g)
+            j->k->sign_settle(j->x + lo, n, j->t, j->pair.plus, j->pair.minus);
+    }
+}
+
+static tg__split split(tg__pool *pool, job *j, bool add)
+{
+    tg__split s = {0};
+    j->add = add;
+    tg__pool_chunks(pool, j->cols, TG__CHUNK, split_range, j);
+    for (size_t i = 0; i < (j->cols + TG__CHUNK - 1) / TG__CHUNK; i++) {
+        s.below += j->partial[i].below;
+        s.above += j->partial[i].above;
+        s.nbelow += j->partial[i].nbelow;
+    }
+    return s;
+}
+
+static void write_vector(tg__pool *pool, job *j)
+{
+    j->t = 0;
+    tg__split s = split(pool, j, j->g != NULL);
+    look(j, &s);
+    if (j->mean) {
+        j->t = threshold_of(&s, j->cols);
+        s = split(pool, j, false);
+    }
+    j->pair = values_of(&s, j->cols, j->t, j->mean);
+    tg__floats_put(j->values, &j->pair.plus, 1);
+    tg__floats_put(j->values + sizeof(float), &j->pair.minus, 1);
+    tg__pool_chunks(pool, j->cols, TG__CHUNK, pack_range, j);
+}
+
+/* ---- matrices -------------------------------------------------------------------------------- */
+
+static tg__split column(const columns *of, size_t c)
+{
+    return (tg__split){.below = of->below[c], .above = of->above[c], .nbelow = of->nbelow[c]};
+}
+
+static void sums(const job *j, const float *g, size_t c0, size_t w)
+{
+    const columns *of = &j->of;
+    memset(of->below + c0, 0, w * sizeof *of->below);
+    memset(of->above + c0, 0, w * sizeof *of->above);
+    memset(of->nbelow + c0, 0, w * sizeof *of->nbelow);
+    j->k->column_sums(j->x + c0, g, j->cols, j->rows, w, of->t + c0, of->below + c0, of->above + c0,
+                      of->nbelow + c0);
+}
+
+/* The sums of w columns, then bits and residual. */
+static void write_panel(const job *j, size_t c0, size_t w)
+{
+    const columns *of = &j->of;
+    memset(of->t + c0, 0, w * sizeof *of->t);
+    sums(j, j->g ? j->g + c0 : NULL, c0, w);
+    if (j->mean) {
+        for (size_t c = c0; c < c0 + w; c++) {
+            tg__split s = column(of, c);
+            of->t[c] = threshold_of(&s, j->rows);
+        }
+        sums(j, NULL, c0, w);
+    }
+    for (size_t c = c0; c < c0 + w; c++) {
+        tg__split s = column(of, c);
+        pair v = values_of(&s, j->rows, of->t[c], j->mean);
+        look(j, &s);
+        of->plus[c] = v.plus;
+        of->minus[c] = v.minus;
+    }
+    tg__floats_put(j->values + c0 * sizeof(float), of->plus + c0, w);
+    tg__floats_put(j->values + (j->cols + c0) * sizeof(float), of->minus + c0, w);
+    j->k->column_settle(j->x + c0, j->cols, j->rows, w, of->t + c0, of->plus + c0, of->minus + c0,
+                        j->bits + c0 / 8, tg__strip_row_bytes(j->cols), j->g != NULL);
+}
+
+static void panels_range(void *arg, size_t lo, size_t hi)
+{
+    const job *j = arg;
+    for (; lo < hi; lo += PANEL)
+        write_panel(j, lo, TG__MIN(hi - lo, (size_t)PANEL));
+}
+
+/* ---- a part ---------------------------------------------------------------------------------- */
+
+static void write_strips(tg_codec *c, const tg_encode_context *ctx, float *x, const float *g,
+                         const tg__part *part, job *j)
+{
+    tg__strip strip;
+    for (tg__strips s = tg__strips_of(ctx, part, MIN_ROWS); tg__strips_next(&s, &strip);) {
+        j->x = x + strip.lo;
+        j->g = g ? g + strip.lo : NULL;
+        j->rows = strip.rows;
+        j->cols = strip.cols;
+        if (strip.rows == 1)
+            write_vector(c->pool, j);
+        else
+            tg__pool_chunks(c->pool, strip.cols, SHARE, panels_range, j);
+        j->values += two_a_column(strip.rows, strip.cols) * sizeof(float);
+        j->bits += strip.rows * tg__strip_row_bytes(strip.cols);
+    }
+}
+
+/* Room for the widest matrix of the part. */
+static tg_status make_columns(onebit *own, const tg_encode_context *ctx, const tg__part *part,
+                              columns *of)
+{
+    size_t widest = 0;
+    tg__strip strip;
+    for (tg__strips s = tg__strips_of(ctx, part, MIN_ROWS); tg__strips_next(&s, &strip);)
+        if (strip.rows > 1)
+            widest = TG__MAX(widest, strip.cols);
+    TG_TRY(tg__scratch(&own->columns, &own->columns_cap, widest, COLUMN_BYTES));
+    of->below = own->columns;
+    of->above = of->below + widest;
+    of->t = (float *)(of->above + widest);
+    of->plus = of->t + widest;
+    of->minus = of->plus + widest;
+    of->nbelow = (uint32_t *)(of->minus + widest);
+    return TG_OK;
+}
+
+tg_status tg__onebit_write(tg_codec *c, const tg_encode_context *ctx, float *x, const float *g,
+                           tg__part *part)
+{
+    onebit *own = c->impl;
+    size_t n = part->hi - part->lo;
+    tg__strip_layout l = tg__strips_layout(ctx, part, MIN_ROWS, two_a_column);
+    bool dense = l.len >= n * sizeof(float);
+    TG_TRY(tg__scratch(&own->partial, &own->partial_cap, n / TG__CHUNK + 1, sizeof(tg__split)));
+    if (dense) {
+        TG_TRY(tg__scratch(&own->coded, &own->coded_cap, l.len, 1));
+        TG_TRY(tg__scratch(&own->decoded, &own->decoded_cap, n, sizeof(float)));
+    }
+    columns of;
+    TG_TRY(make_columns(own, ctx, part, &of));
+    uint8_t *payload = dense ? own->coded : part->dst + TG__FRAME_HEAD;
+    atomic_bool spoilt = false;
+    job j = {.k = tg__kernel(),
+             .values = payload + l.values,
+             .bits = payload + l.bits,
+             .of = of,
+             .mean = own->mean,
+             .partial = own->partial,
+             .spoilt = &spoilt};
+    tg__strips_put(payload, ctx, part, MIN_ROWS);
+    write_strips(c, ctx, x, g, part, &j);
+    if (spoilt)
+        return tg__encode_spoilt(c);
+    if (tg__all_zero(payload + l.values, l.bits - l.values)) {
+        tg__part_zero(part, TG__ID_onebit);
+    } else if (dense) {
+        tg__frame f = {.n = (uint32_t)n, .payload = payload};
+        tg__codec_onebit.decode(&f, 0, n, own->decoded, false);
+        tg__part_dense(part, TG__ID_onebit, own->decoded);
+    } else {
+        tg__part_coded(part, TG__ID_onebit, 0, l.len);
+    }
+    return TG_OK;
+}
+
+static tg_status encode(tg_codec *c, const tg_encode_context *ctx, const float *x, size_t n,
+                        tg__part *parts, size_t nparts, tg__view *view_p)
+{
+    onebit *own = c->impl;
+    if (view_p)
+        TG_TRY(tg__scratch(&own->decoded, &own->decoded_cap, n, sizeof(float)));
+    for (size_t i = 0; i < nparts; i++) {
+        tg__part *part = &parts[i];
+        TG_TRY(tg__part_room(part, bound(c, part->hi - part->lo)));
+        TG_TRY(tg__onebit_write(c, ctx, (float *)(uintptr_t)x, NULL, part)); /* only read */
+    }
+    if (!view_p)
+        return TG_OK;
+    for (size_t i = 0; i < nparts; i++)
+        tg__frame_decode(parts[i].dst, parts[i].len, own->decoded + parts[i].lo, c->pool);
+    *view_p = (tg__view){.sparse = false, .dense = own->decoded, .k = n};
+    return TG_OK;
+}
+
+/* ---- decoding -------------------------------------------------------------------------------- */
+
+static bool valid_pair(const uint8_t *plus, const uint8_t *minus)
+{
+    float p, m;
+    tg__floats_get(&p, plus, 1);
+    tg__floats_get(&m, minus, 1);
+    return isfinite(p) && isfinite(m) && m <= p;
+}
+
+static tg_status check(const tg__frame *f)
+{
+    tg__strip_layout l;
+    if (f->aux != 0)
+        return tg_fail(TG_E_CORRUPT, "1bit frame: aux=%#x: must be 0", f->aux);
+    TG_TRY(tg__strips_check(f, "1bit", two_a_column, &l));
+    const uint8_t *at = f->payload + l.values;
+    for (size_t i = 0; i < l.strips; i++) {
+        size_t pairs = two_a_column(tg__strip_at(f, i).rows, tg__strip_at(f, i).cols) / 2;
+        for (size_t p = 0; p < pairs; p++)
+            if (!valid_pair(at + p * sizeof(float), at + (pairs + p) * sizeof(float)))
+                return tg_fail(TG_E_CORRUPT,
+                               "1bit frame: strip %zu: pair %zu: must be finite, minus <= plus", i,
+                               p);
+        at += 2 * pairs * sizeof(float);
+    }
+    return TG_OK;
+}
+
+static void decode_piece(const tg__strip_piece *p, float *dst, bool add)
+{
+    const tg__kernels *k = tg__kernel();
+    if (p->rows == 1) {
+        pair v;
+        tg__floats_get(&v.plus, p->values, 1);
+        tg__floats_get(&v.minus, p->values + sizeof(float), 1);
+        (add ? k->sign_decode_add : k->sign_decode)(dst, p->bits, p->col % 8, p->n, v.plus,
+                                                    v.minus);
+        return;
+    }
+    const uint8_t *plus = p->values + p->col * sizeof(float);
+    (add ? k->column_decode_add : k->column_decode)(dst, p->bits, p->col % 8, p->n, plus,
+                                                    plus + p->cols * sizeof(float));
+}
+
+static void decode(const tg__frame *f, size_t lo, size_t hi, float *dst, bool add)
+{
+    tg__strips_decode(f, two_a_column, lo, hi, dst, add, decode_piece);
+}
+
+static const tg_key keys[] = {
+    {.name = "threshold",
+     .type = TG_KEY_CHOICE,
+     .def = "zero",
+     .choices = "zero|mean",
+     .help = "what an element is compared with: 0, or its column's mean"},
+    {.name = NULL},
+};
+
+const tg__codec_ops tg__codec_onebit = {
+    .entry = {"1bit", "one bit an element, two values a column",
+              "Seide et al. 2014, 1-bit stochastic gradient descent, Interspeech", keys},
+    .wire_id = TG__ID_onebit,
+    .properties = TG__CUTS,
+    .init = init,
+    .fini = fini,
+    .bound = bound,
+    .encode = encode,
+    .check = check,
+    .decode = decode,
+};

@@ -1,0 +1,324 @@
+/* One bit an element, 1 where x < 0 (0 and -0 count as positive):
+ *
+ *     scale=none     decoded = -1 or 1
+ *     scale=tensor   decoded = -s or s, s = |x|_1 / n of the tensor
+ *     scale=row      the same of each row of the tensor's matrix; a vector is one row
+ *
+ * s is a mean in f64 by lanes and chunks, sent as f32. Where a part cuts a tensor or a row each
+ * piece has its own scale. A row of zeros stays zero: its scale is 0.
+ *
+ * payload: scale=none (aux 0): the bits; else (aux 1) strips.h, a scale for each row.
+ *
+ * Source: Bernstein et al. 2018, arXiv:1802.04434; Karimireddy et al. 2019, arXiv:1901.09847 */
+#include "codec/sign/codec_sign.h"
+#include "base/mem.h"
+#include "codec/sign/strips.h"
+#include "kernel/kernel.h"
+#include "telegrad/spec.h"
+#include <math.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { AUX_NONE = 0, AUX_SCALED = 1 };
+
+typedef struct sign {
+    bool scaled;
+    size_t min_rows; /* of a strip that is a matrix */
+    float *decoded;  /* the view, or what a dense frame says */
+    uint8_t *coded;  /* a payload that is too long to be sent */
+    double *partial; /* sums of the chunks of a long row */
+    size_t decoded_cap, coded_cap, partial_cap;
+} sign;
+
+static tg_status init(tg_codec *c)
+{
+    const char *scale = tg_spec_word(c->spec, "scale");
+    sign *own;
+    TG_TRY(tg_alloc(1, sizeof *own, &own));
+    own->scaled = strcmp(scale, "none") != 0;
+    own->min_rows = strcmp(scale, "row") == 0 ? 2 : SIZE_MAX;
+    c->impl = own;
+    return TG_OK;
+}
+
+static void fini(tg_codec *c)
+{
+    sign *own = c->impl;
+    if (own) {
+        free(own->decoded);
+        free(own->coded);
+        free(own->partial);
+    }
+    free(own);
+}
+
+static size_t bound(const tg_codec *c, size_t n)
+{
+    const sign *own = c->impl;
+    return TG__FRAME_HEAD + (own->scaled ? n * sizeof(float) : tg__strip_row_bytes(n));
+}
+
+static size_t one_a_row(size_t rows, size_t cols)
+{
+    (void)cols;
+    return rows;
+}
+
+/* ---- encoding -------------------------------------------------------------------------------- */
+
+/* A strip, or all elements of a part. */
+typedef struct job {
+    const tg__kernels *k;
+    float *x;
+    const float *g; /* NULL: x stays */
+    size_t cols;
+    uint8_t *values, *bits;
+    double *partial;
+    float scale;
+    atomic_bool *spoilt; /* [out] some x is not finite */
+} job;
+
+static float scale_of(const job *j, double sum)
+{
+    if (!isfinite(sum))
+        atomic_store(j->spoilt, true);
+    return (float)(sum / (double)j->cols);
+}
+
+static void add(const job *j, size_t lo, size_t n)
+{
+    if (j->g)
+        j->k->add(j->x + lo, j->g + lo, n);
+}
+
+static void settle(const job *j, size_t lo, size_t n, float scale)
+{
+    if (j->g)
+        j->k->sign_settle(j->x + lo, n, 0, scale, 0 - scale);
+}
+
+static void plain_range(void *arg, size_t lo, size_t hi)
+{
+    const job *j = arg;
+    for (size_t n; lo < hi; lo += n) {
+        n = TG__MIN(hi - lo, (size_t)TG__CHUNK);
+        add(j, lo, n);
+        j->k->sign_pack(j->x + lo, n, 0, j->bits + lo / 8);
+        settle(j, lo, n, 1);
+    }
+}
+
+static void rows_range(void *arg, size_t lo, size_t hi)
+{
+    const job *j = arg;
+    for (size_t row = lo; row < hi; row++) {
+        size_t at = row * j->cols;
+        double sum = j->k->sum_abs(j->x + at, j->g ? j->g + at : NULL, j->cols);
+        float scale = scale_of(j, sum);
+        tg__floats_put(j->values + row * sizeof(float), &scale, 1);
+        j->k->sign_pack(j->x + at, j->cols, 0, j->bits + row * tg__strip_row_bytes(j->cols));
+        settle(j, at, j->cols, scale);
+    }
+}
+
+static void chunks_range(void *arg, size_t lo, size_t hi)
+{
+    const job *j = arg;
+    for (size_t n; lo < hi; lo += n) {
+        n = TG__MIN(hi - lo, (size_t)TG__CHUNK);
+        j->partial[lo / TG__CHUNK] = j->k->sum_abs(j->x + lo, j->g ? j->g + lo : NULL, n);
+        j->k->sign_pack(j->x + lo, n, 0, j->bits + lo / 8);
+    }
+}
+
+static void settle_range(void *arg, size_t lo, size_t hi)
+{
+    const job *j = arg;
+    settle(j, lo, hi - lo, j->scale);
+}
+
+/* A row of several chunks, which the cores share. */
+static void write_long_row(tg__pool *pool, job *j)
+{
+    size_t chunks = (j->cols + TG__CHUNK - 1) / TG__CHUNK;
+    double sum = 0;
+    tg__pool_chunks(pool, j->cols, TG__CHUNK, chunks_range, j);
+    for (size_t i = 0; i < chunks; i++)
+        sum += j->partial[i];
+    j->scale = scale_of(j, sum);
+    tg__floats_put(j->values, &j->scale, 1);
+    if (j->g)
+        tg__pool_chunks(pool, j->cols, TG__CHUNK, settle_range, j);
+}
+
+static void write_strip(tg__pool *pool, job j, size_t rows)
+{
+    if (j.cols <= TG__CHUNK) {
+        tg__pool_chunks(pool, rows, TG__CHUNK / j.cols, rows_range, &j);
+        return;
+    }
+    for (size_t row = 0; row < rows; row++) {
+        write_long_row(pool, &j);
+        j.x += j.cols;
+        j.g = j.g ? j.g + j.cols : NULL;
+        j.values += sizeof(float);
+        j.bits += tg__strip_row_bytes(j.cols);
+    }
+}
+
+static tg_status write_scaled(tg_codec *c, const tg_encode_context *ctx, float *x, const float *g,
+                              tg__part *part)
+{
+    sign *own = c->impl;
+    size_t n = part->hi - part->lo;
+    tg__strip_layout l = tg__strips_layout(ctx, part, own->min_rows, one_a_row);
+    bool dense = l.len >= n * sizeof(float);
+    TG_TRY(tg__scratch(&own->partial, &own->partial_cap, n / TG__CHUNK + 1, sizeof(double)));
+    if (dense) {
+        TG_TRY(tg__scratch(&own->coded, &own->coded_cap, l.len, 1));
+        TG_TRY(tg__scratch(&own->decoded, &own->decoded_cap, n, sizeof(float)));
+    }
+    uint8_t *payload = dense ? own->coded : part->dst + TG__FRAME_HEAD;
+    atomic_bool spoilt = false;
+    job j = {.k = tg__kernel(),
+             .values = payload + l.values,
+             .bits = payload + l.bits,
+             .partial = own->partial,
+             .spoilt = &spoilt};
+    tg__strip strip;
+    tg__strips_put(payload, ctx, part, own->min_rows);
+    for (tg__strips s = tg__strips_of(ctx, part, own->min_rows); tg__strips_next(&s, &strip);) {
+        j.x = x + strip.lo;
+        j.g = g ? g + strip.lo : NULL;
+        j.cols = strip.cols;
+        write_strip(c->pool, j, strip.rows);
+        j.values += strip.rows * sizeof(float);
+        j.bits += strip.rows * tg__strip_row_bytes(strip.cols);
+    }
+    if (spoilt)
+        return tg__encode_spoilt(c);
+    if (tg__all_zero(payload + l.values, l.bits - l.values)) {
+        tg__part_zero(part, TG__ID_sign);
+    } else if (dense) {
+        tg__frame f = {.aux = AUX_SCALED, .n = (uint32_t)n, .payload = payload};
+        tg__codec_sign.decode(&f, 0, n, own->decoded, false);
+        tg__part_dense(part, TG__ID_sign, own->decoded);
+    } else {
+        tg__part_coded(part, TG__ID_sign, AUX_SCALED, l.len);
+    }
+    return TG_OK;
+}
+
+tg_status tg__sign_write(tg_codec *c, const tg_encode_context *ctx, float *x, const float *g,
+                         tg__part *part)
+{
+    const sign *own = c->impl;
+    size_t n = part->hi - part->lo;
+    if (n == 0)
+        tg__part_zero(part, TG__ID_sign);
+    else if (own->scaled)
+        return write_scaled(c, ctx, x, g, part);
+    else {
+        job j = {.k = tg__kernel(),
+                 .x = x + part->lo,
+                 .g = g ? g + part->lo : NULL,
+                 .bits = part->dst + TG__FRAME_HEAD};
+        tg__pool_chunks(c->pool, n, TG__CHUNK, plain_range, &j);
+        tg__part_coded(part, TG__ID_sign, AUX_NONE, tg__strip_row_bytes(n));
+    }
+    return TG_OK;
+}
+
+static tg_status encode(tg_codec *c, const tg_encode_context *ctx, const float *x, size_t n,
+                        tg__part *parts, size_t nparts, tg__view *view_p)
+{
+    sign *own = c->impl;
+    if (view_p)
+        TG_TRY(tg__scratch(&own->decoded, &own->decoded_cap, n, sizeof(float)));
+    for (size_t i = 0; i < nparts; i++) {
+        tg__part *part = &parts[i];
+        TG_TRY(tg__part_room(part, bound(c, part->hi - part->lo)));
+        TG_TRY(tg__sign_write(c, ctx, (float *)(uintptr_t)x, NULL, part)); /* only read */
+    }
+    if (!view_p)
+        return TG_OK;
+    for (size_t i = 0; i < nparts; i++)
+        tg__frame_decode(parts[i].dst, parts[i].len, own->decoded + parts[i].lo, c->pool);
+    *view_p = (tg__view){.sparse = false, .dense = own->decoded, .k = n};
+    return TG_OK;
+}
+
+/* ---- decoding -------------------------------------------------------------------------------- */
+
+static tg_status check(const tg__frame *f)
+{
+    if (f->aux > AUX_SCALED || f->n == 0)
+        return tg_fail(TG_E_CORRUPT, "sign frame: aux=%#x n=%u: aux must be 0 or 1, n > 0", f->aux,
+                       f->n);
+    if (f->aux == AUX_NONE) {
+        size_t want = tg__strip_row_bytes(f->n);
+        if (f->payload_len != want)
+            return tg_fail(TG_E_CORRUPT, "sign frame: payload length=%zu: %zu for n=%u",
+                           f->payload_len, want, f->n);
+        if (f->n % 8 && f->payload[want - 1] >> f->n % 8)
+            return tg_fail(TG_E_CORRUPT, "sign frame: padding is not zero");
+        return TG_OK;
+    }
+    tg__strip_layout l;
+    TG_TRY(tg__strips_check(f, "sign", one_a_row, &l));
+    for (size_t at = l.values; at < l.bits; at += sizeof(float))
+        if (tg__get32(f->payload + at) >= UINT32_C(0x7f800000)) /* also -0 and all below */
+            return tg_fail(TG_E_CORRUPT, "sign frame: scale=%#x: must be finite and >= 0",
+                           tg__get32(f->payload + at));
+    return TG_OK;
+}
+
+static void decode_piece(const tg__strip_piece *p, float *dst, bool add_up)
+{
+    const tg__kernels *k = tg__kernel();
+    float scale;
+    tg__floats_get(&scale, p->values + p->row * sizeof(float), 1);
+    (add_up ? k->sign_decode_add : k->sign_decode)(dst, p->bits, p->col % 8, p->n, scale,
+                                                   0 - scale);
+}
+
+static void decode(const tg__frame *f, size_t lo, size_t hi, float *dst, bool add_up)
+{
+    const tg__kernels *k = tg__kernel();
+    if (f->aux == AUX_SCALED)
+        tg__strips_decode(f, one_a_row, lo, hi, dst, add_up, decode_piece);
+    else
+        (add_up ? k->sign_decode_add : k->sign_decode)(dst + lo, f->payload + lo / 8, 0, hi - lo, 1,
+                                                       -1);
+}
+
+const uint8_t *tg__sign_bits(const uint8_t *frame)
+{
+    bool plain =
+        frame[0] == TG__ID_sign && frame[1] == TG__FORM_CODED && tg__get16(frame + 2) == AUX_NONE;
+    return plain ? frame + TG__FRAME_HEAD : NULL;
+}
+
+static const tg_key keys[] = {
+    {.name = "scale",
+     .type = TG_KEY_CHOICE,
+     .def = "none",
+     .choices = "none|tensor|row",
+     .help = "what the signs are multiplied by: nothing, the mean |x| of the tensor, of each row"},
+    {.name = NULL},
+};
+
+const tg__codec_ops tg__codec_sign = {
+    .entry = {"sign", "signs, one bit each, with or without scales",
+              "Bernstein et al. 2018, arXiv:1802.04434; Karimireddy et al. 2019, arXiv:1901.09847",
+              keys},
+    .wire_id = TG__ID_sign,
+    .properties = TG__CUTS,
+    .init = init,
+    .fini = fini,
+    .bound = bound,
+    .encode = encode,
+    .check = check,
+    .decode = decode,
+};

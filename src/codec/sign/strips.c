@@ -1,0 +1,154 @@
+#include "codec/sign/strips.h"
+#include "base/mem.h"
+
+enum { AT_STRIPS = 4, STRIP_BYTES = 8 };
+
+tg__strips tg__strips_of(const tg_encode_context *ctx, const tg__part *part, size_t min_rows)
+{
+    tg__run run = tg__run_first(ctx, part);
+    return (tg__strips){.run = run, .at = run.lo, .min_rows = min_rows};
+}
+
+bool tg__strips_next(tg__strips *s, tg__strip *strip)
+{
+    const tg__part *part = s->run.part;
+    while (s->at >= s->run.hi && s->at < part->hi)
+        s->run = tg__run_next(&s->run);
+    if (s->at >= part->hi)
+        return false;
+    size_t cols = s->run.of.cols, left = s->run.hi - s->at, n = left;
+    *strip = (tg__strip){.lo = s->at, .rows = 1};
+    if (cols > 1 && s->min_rows < SIZE_MAX) {
+        size_t inside = (s->at - s->run.of.begin) % cols;
+        if (inside > 0)
+            n = TG__MIN(left, cols - inside);
+        else if (left >= cols)
+            n = left / cols * cols;
+        if (inside == 0 && n % cols == 0 && n / cols >= s->min_rows)
+            strip->rows = n / cols;
+    }
+    strip->cols = n / strip->rows;
+    s->at += n;
+    return true;
+}
+
+tg__strip_layout tg__strips_layout(const tg_encode_context *ctx, const tg__part *part,
+                                   size_t min_rows, tg__strip_values *values)
+{
+    tg__strip_layout l = {0};
+    tg__strip strip;
+    size_t count = 0, bytes = 0;
+    for (tg__strips s = tg__strips_of(ctx, part, min_rows); tg__strips_next(&s, &strip);) {
+        l.strips++;
+        count += values(strip.rows, strip.cols);
+        bytes += strip.rows * tg__strip_row_bytes(strip.cols);
+    }
+    l.values = AT_STRIPS + STRIP_BYTES * l.strips;
+    l.bits = l.values + sizeof(float) * count;
+    l.len = l.bits + bytes;
+    return l;
+}
+
+void tg__strips_put(uint8_t *payload, const tg_encode_context *ctx, const tg__part *part,
+                    size_t min_rows)
+{
+    tg__strip strip;
+    uint32_t count = 0;
+    for (tg__strips s = tg__strips_of(ctx, part, min_rows); tg__strips_next(&s, &strip); count++) {
+        uint8_t *at = payload + AT_STRIPS + STRIP_BYTES * (size_t)count;
+        tg__put32(at, (uint32_t)strip.rows);
+        tg__put32(at + 4, (uint32_t)strip.cols);
+    }
+    tg__put32(payload, count);
+}
+
+tg__strip tg__strip_at(const tg__frame *f, size_t i)
+{
+    const uint8_t *at = f->payload + AT_STRIPS + STRIP_BYTES * i;
+    return (tg__strip){.rows = tg__get32(at), .cols = tg__get32(at + 4)};
+}
+
+/* Whether the bits beyond the last column are 0 in every row; bytes are those of the strip. */
+static bool padding_is_zero(const uint8_t *bits, tg__strip strip)
+{
+    size_t row_bytes = tg__strip_row_bytes(strip.cols);
+    if (strip.cols % 8 == 0)
+        return true;
+    uint8_t wrong = 0;
+    for (size_t r = 1; r <= strip.rows; r++)
+        wrong |= (uint8_t)(bits[r * row_bytes - 1] >> strip.cols % 8);
+    return wrong == 0;
+}
+
+tg_status tg__strips_check(const tg__frame *f, const char *name, tg__strip_values *values,
+                           tg__strip_layout *layout_p)
+{
+    size_t count = f->payload_len < AT_STRIPS ? 0 : tg__get32(f->payload), covered = 0;
+    if (count == 0 || count > (f->payload_len - AT_STRIPS) / STRIP_BYTES)
+        return tg_fail(TG_E_CORRUPT, "%s frame: strips=%zu in %zu bytes", name, count,
+                       f->payload_len);
+    tg__strip_layout l = {.strips = count, .values = AT_STRIPS + STRIP_BYTES * count};
+    size_t nvalues = 0, bytes = 0;
+    for (size_t i = 0; i < count; i++) {
+        tg__strip s = tg__strip_at(f, i);
+        if (s.rows == 0 || s.cols == 0 || s.cols > (f->n - covered) / s.rows)
+            return tg_fail(TG_E_CORRUPT,
+                           "%s frame: strip %zu: rows=%zu cols=%zu, %zu elements left", name, i,
+                           s.rows, s.cols, f->n - covered);
+        covered += s.rows * s.cols;
+        nvalues += values(s.rows, s.cols);
+        bytes += s.rows * tg__strip_row_bytes(s.cols);
+    }
+    l.bits = l.values + sizeof(float) * nvalues;
+    l.len = l.bits + bytes;
+    if (covered != f->n || l.len != f->payload_len)
+        return tg_fail(TG_E_CORRUPT, "%s frame: strips of %zu elements in %zu bytes: n=%u in %zu",
+                       name, covered, l.len, f->n, f->payload_len);
+    const uint8_t *bits = f->payload + l.bits;
+    for (size_t i = 0; i < count; i++) {
+        tg__strip s = tg__strip_at(f, i);
+        if (!padding_is_zero(bits, s))
+            return tg_fail(TG_E_CORRUPT, "%s frame: strip %zu: padding is not zero", name, i);
+        bits += s.rows * tg__strip_row_bytes(s.cols);
+    }
+    *layout_p = l;
+    return TG_OK;
+}
+
+/* The rows of a strip that begins at element `begin`, as far as they lie in [lo, hi). */
+static void decode_strip(tg__strip s, const uint8_t *values, const uint8_t *bits, size_t begin,
+                         size_t lo, size_t hi, float *dst, bool add, tg__strip_decode *decode)
+{
+    size_t end = TG__MIN(hi, begin + s.rows * s.cols), at = TG__MAX(lo, begin), n;
+    for (; at < end; at += n) {
+        size_t row = (at - begin) / s.cols, col = (at - begin) % s.cols;
+        n = TG__MIN(s.cols - col, end - at);
+        tg__strip_piece p = {.rows = s.rows,
+                             .cols = s.cols,
+                             .row = row,
+                             .col = col,
+                             .n = n,
+                             .values = values,
+                             .bits = bits + row * tg__strip_row_bytes(s.cols) + col / 8};
+        decode(&p, dst + at, add);
+    }
+}
+
+void tg__strips_decode(const tg__frame *f, tg__strip_values *values, size_t lo, size_t hi,
+                       float *dst, bool add, tg__strip_decode *decode)
+{
+    size_t count = tg__get32(f->payload), begin = 0, nvalues = 0;
+    const uint8_t *at = f->payload + AT_STRIPS + STRIP_BYTES * count, *bits = at;
+    for (size_t i = 0; i < count; i++) {
+        tg__strip s = tg__strip_at(f, i);
+        nvalues += values(s.rows, s.cols);
+    }
+    bits += sizeof(float) * nvalues;
+    for (size_t i = 0; i < count && begin < hi; i++) {
+        tg__strip s = tg__strip_at(f, i);
+        decode_strip(s, at, bits, begin, lo, hi, dst, add, decode);
+        begin += s.rows * s.cols;
+        at += sizeof(float) * values(s.rows, s.cols);
+        bits += s.rows * tg__strip_row_bytes(s.cols);
+    }
+}

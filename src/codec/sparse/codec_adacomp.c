@@ -1,0 +1,109 @@
+/* AdaComp: every tensor in bins of T elements; of a bin the elements are sent that this step's
+ * gradient g, added once more to x = residual + g, would lift to the bin's maximum:
+ *
+ *     sent where |x + g| >= M, M = max |x| of the bin;  decoded = sign(x) * mean of M over the bins
+ *
+ * Bins of zeros send nothing and do not count in the mean. How many are sent follows from the data:
+ * many where the gradient is large beside the residual.
+ *
+ * Source: Chen et al. 2018, "AdaComp: adaptive residual gradient compression for data-parallel
+ * distributed training", AAAI, arXiv:1712.02679, sec. 3, alg. 2 */
+#include "base/mem.h"
+#include "codec/sparse/level_frame.h"
+#include "kernel/kernel.h"
+#include "telegrad/spec.h"
+#include <math.h>
+#include <stdlib.h>
+
+/* The paper takes 50 for convolutions, 500 for fully connected and recurrent layers. A matrix view
+ * does not tell them apart, but their size nearly does: in its networks those of 500 are larger. */
+/* The paper's. */
+enum { BIN_CONVOLUTION = 50, BIN_OTHERS = 500 };
+
+typedef struct adacomp {
+    size_t bin; /* 0: by kind */
+    tg__levels list;
+} adacomp;
+
+static tg_status init(tg_codec *c)
+{
+    adacomp *own;
+    TG_TRY(tg_alloc(1, sizeof(*own), &own));
+    c->impl = own;
+    own->bin = (size_t)tg_spec_int(c->spec, "bin");
+    tg__levels_init(&own->list, c);
+    return TG_OK;
+}
+
+static void fini(tg_codec *c)
+{
+    adacomp *own = c->impl;
+    if (own)
+        tg__levels_free(&own->list);
+    free(own);
+}
+
+static size_t bin_of(const adacomp *own, const tg_segment *s)
+{
+    if (own->bin > 0)
+        return own->bin;
+    return s->dims >= 3 ? BIN_CONVOLUTION : BIN_OTHERS;
+}
+
+/* Appends what one tensor sends; beyond the list's room it is only counted. */
+static void tensor(adacomp *own, const tg_segment *s, const float *x, const float *g)
+{
+    tg__levels *l = &own->list;
+    size_t at = TG__MIN(l->k, l->room);
+    tg__bins bins;
+    size_t count = tg__kernel()->adacomp_select(x + s->begin, g + s->begin, s->n, bin_of(own, s),
+                                                l->idx + at, l->val + at, l->room - at, &bins);
+    l->k += count;
+    if (l->k > l->room)
+        return;
+    float scale = (float)(bins.sum / (double)TG__MAX(bins.count, (size_t)1));
+    for (size_t i = at; i < l->k; i++) {
+        l->idx[i] += (uint32_t)s->begin;
+        l->val[i] = copysignf(scale, l->val[i]);
+    }
+}
+
+static void choose(adacomp *own, const tg_encode_context *ctx, const float *x, size_t n)
+{
+    const tg__part all = {.lo = 0, .hi = n};
+    own->list.k = 0;
+    for (tg__run r = tg__run_first(ctx, &all); r.lo < n; r = tg__run_next(&r))
+        tensor(own, &r.of, x, ctx->gradient ? ctx->gradient : x);
+}
+
+static tg_status encode(tg_codec *c, const tg_encode_context *ctx, const float *x, size_t n,
+                        tg__part *parts, size_t nparts, tg__view *view_p)
+{
+    adacomp *own = c->impl;
+    TG_TRY(tg__levels_reserve(&own->list, n / 16));
+    choose(own, ctx, x, n);
+    if (own->list.k > own->list.room) {
+        TG_TRY(tg__levels_reserve(&own->list, own->list.k));
+        choose(own, ctx, x, n);
+    }
+    return tg__levels_write(&own->list, TG__ID_adacomp, parts, nparts, view_p);
+}
+
+static const tg_key keys[] = {
+    TG__KEY_BIN,
+    TG__KEY_LEVEL_INDEX,
+    {.name = NULL},
+};
+
+const tg__codec_ops tg__codec_adacomp = {
+    .entry = {"adacomp", "the elements that the gradient would lift to their bin's maximum",
+              "Chen et al. 2018, arXiv:1712.02679, alg. 2", keys},
+    .wire_id = TG__ID_adacomp,
+    .properties = TG__SPARSE | TG__WHOLE,
+    .init = init,
+    .fini = fini,
+    .bound = tg__levels_bound,
+    .encode = encode,
+    .check = tg__levels_check,
+    .decode = tg__sparse_decode,
+};

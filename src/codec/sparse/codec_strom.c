@@ -1,0 +1,147 @@
+/* Strom's threshold compression:
+ *
+ *     decoded = sign(x) * threshold where |x| >= threshold, else 0
+ *
+ * That is the rule of 2bit; here the few elements that are sent are listed (level_frame.h), with
+ * one threshold for the vector, or an adapted one for each segment (threshold_auto.h). Where many
+ * are sent, the index coding becomes a bitmap, and the frame is never longer than 2bit's planes
+ * but for the heads of its runs.
+ *
+ * Source: Strom 2015, "Scalable distributed DNN training using commodity GPU cloud computing",
+ * Interspeech, sec. 4; its 32-bit words: telegrad/compat.h */
+#include "codec/sparse/codec_strom.h"
+#include "base/mem.h"
+#include "codec/sparse/level_frame.h"
+#include "codec/quant/threshold_auto.h"
+#include "kernel/element.h"
+#include "telegrad/spec.h"
+#include <stdlib.h>
+
+typedef struct strom {
+    tg__thresholds thresholds;
+    tg__levels list;
+    uint8_t *planes;
+    size_t planes_cap;
+} strom;
+
+static tg_status init(tg_codec *c)
+{
+    strom *own;
+    TG_TRY(tg_alloc(1, sizeof(*own), &own));
+    c->impl = own;
+    tg__levels_init(&own->list, c);
+    return tg__thresholds_init(&own->thresholds, c);
+}
+
+static void fini(tg_codec *c)
+{
+    strom *own = c->impl;
+    if (!own)
+        return;
+    tg__thresholds_free(&own->thresholds);
+    tg__levels_free(&own->list);
+    free(own->planes);
+    free(own);
+}
+
+static size_t memory(const tg_codec *c)
+{
+    return tg__thresholds_memory(&((const strom *)c->impl)->thresholds);
+}
+
+bool tg__strom_estimates(const tg_codec *c, const tg_encode_context *ctx)
+{
+    return tg__thresholds_estimates(&((const strom *)c->impl)->thresholds, ctx);
+}
+
+/* A fixed threshold needs no segments: the vector is one run. */
+static const tg_encode_context *runs_of(const strom *own, const tg_encode_context *ctx)
+{
+    static const tg_encode_context whole = {.struct_size = sizeof(whole)};
+    return own->thresholds.adapt ? ctx : &whole;
+}
+
+tg_status tg__strom_reserve(tg_codec *c, const tg_encode_context *ctx, size_t n,
+                            const tg__part *parts, size_t nparts)
+{
+    strom *own = c->impl;
+    const tg__part all = {.lo = 0, .hi = n};
+    size_t planes = 0;
+    ctx = runs_of(own, ctx);
+    for (size_t i = 0; i < nparts; i++)
+        TG_TRY(tg__part_room(&parts[i], tg__levels_bound(c, parts[i].hi - parts[i].lo)));
+    for (tg__run r = tg__run_first(ctx, &all); r.lo < n; r = tg__run_next(&r))
+        planes += tg__twobit_bytes(r.hi - r.lo);
+    TG_TRY(tg__scratch(&own->planes, &own->planes_cap, planes, 1));
+    return tg__thresholds_reserve(&own->thresholds, ctx);
+}
+
+/* The planes of elements [lo, hi), appended to the list. */
+static void append(tg__levels *l, const uint8_t *planes, size_t lo, size_t hi, float threshold)
+{
+    const float value[2] = {threshold, -threshold};
+    size_t k = l->k;
+    for (size_t begin = lo; begin < hi; begin += 64, planes += 16) {
+        uint64_t plus, minus;
+        tg__twobit_get(planes, TG__MIN(hi - begin, (size_t)64), &plus, &minus);
+        for (uint64_t rest = plus | minus; rest != 0; rest &= rest - 1, k++) {
+            unsigned bit = (unsigned)__builtin_ctzll(rest);
+            l->idx[k] = (uint32_t)begin + bit;
+            l->val[k] = value[minus >> bit & 1];
+        }
+    }
+    l->k = k;
+}
+
+tg_status tg__strom_write(tg_codec *c, const tg_encode_context *ctx, const tg__ternary *source,
+                          const float *x, size_t n, tg__part *parts, size_t nparts,
+                          tg__view *view_p)
+{
+    strom *own = c->impl;
+    tg__thresholds *t = &own->thresholds;
+    const tg__part all = {.lo = 0, .hi = n};
+    uint8_t *at = own->planes;
+    size_t sent = 0;
+    ctx = runs_of(own, ctx);
+    tg__thresholds_begin(t, ctx, x, n);
+    for (tg__run r = tg__run_first(ctx, &all); r.lo < n; r = tg__run_next(&r)) {
+        sent += t->sent[r.segment] =
+            tg__ternary_run(source, c->pool, r.lo, r.hi, t->now[r.segment], at);
+        at += tg__twobit_bytes(r.hi - r.lo);
+    }
+    TG_TRY(tg__levels_reserve(&own->list, sent));
+    own->list.k = 0;
+    at = own->planes;
+    for (tg__run r = tg__run_first(ctx, &all); r.lo < n; r = tg__run_next(&r)) {
+        append(&own->list, at, r.lo, r.hi, t->now[r.segment]);
+        at += tg__twobit_bytes(r.hi - r.lo);
+    }
+    tg__thresholds_end(t, ctx, x, n, source->leaves);
+    return tg__levels_write(&own->list, TG__ID_strom, parts, nparts, view_p);
+}
+
+static tg_status encode(tg_codec *c, const tg_encode_context *ctx, const float *x, size_t n,
+                        tg__part *parts, size_t nparts, tg__view *view_p)
+{
+    const tg__ternary source = {.code = tg__ternary_of, .x = x};
+    TG_TRY(tg__strom_reserve(c, ctx, n, parts, nparts));
+    return tg__strom_write(c, ctx, &source, x, n, parts, nparts, view_p);
+}
+
+static const tg_key keys[] = {
+    TG__KEY_THRESHOLD("auto"), TG__KEY_START, TG__KEY_TARGET, TG__KEY_LEVEL_INDEX, {.name = NULL},
+};
+
+const tg__codec_ops tg__codec_strom = {
+    .entry = {"strom", "the elements beyond a threshold, as the threshold with their sign",
+              "Strom 2015, Interspeech, sec. 4", keys},
+    .wire_id = TG__ID_strom,
+    .properties = TG__SPARSE | TG__WHOLE,
+    .init = init,
+    .fini = fini,
+    .memory = memory,
+    .bound = tg__levels_bound,
+    .encode = encode,
+    .check = tg__levels_check,
+    .decode = tg__sparse_decode,
+};

@@ -1,0 +1,186 @@
+/* Top-k: the k elements of largest magnitude, ties to the lower index, zeros never;
+ *
+ *     k = min(n, max(1, floor(density * n + 0.5)))
+ *
+ * of the whole vector or (scope=tensor) of each tensor; in one frame with coded values and indices
+ * (topk_frame.h). All parts share one selection over the whole vector; values are rounded frame by
+ * frame.
+ *
+ * Source: Aji and Heafield 2017, arXiv:1704.05021; Lin et al. 2018, arXiv:1712.01887, sec. 3 */
+#include "codec/sparse/codec_topk.h"
+#include "base/mem.h"
+#include "codec/sparse/topk_frame.h"
+#include "kernel/kernel.h"
+#include "wire/index.h"
+#include "telegrad/spec.h"
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct topk {
+    double density;
+    bool by_tensor;
+    int values, index;
+    tg__topk select;
+    tg__topk_hint *hints; /* one for each competition */
+    size_t hints_cap;
+    uint32_t *rebased;
+    size_t rebased_cap;
+} topk;
+
+/* The words of the key `values`, in the order of TG__VALUES_*. */
+static const char *const value_words[] = {"f32", "fp16", "int8", "4bit", "2bit", "1bit"};
+/* The words of the key `index`, in the order of TG__INDEX_*. */
+static const char *const index_words[] = {"raw", "bitmap", "rice", "ef"};
+
+static int number_of(const char *word, const char *const *words, size_t count, int otherwise)
+{
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(words[i], word) == 0)
+            return (int)i;
+    return otherwise;
+}
+
+static tg_status init(tg_codec *c)
+{
+    topk *own;
+    TG_TRY(tg_alloc(1, sizeof(*own), &own));
+    own->density = tg_spec_real(c->spec, "density");
+    own->by_tensor = strcmp(tg_spec_word(c->spec, "scope"), "tensor") == 0;
+    own->values = number_of(tg_spec_word(c->spec, "values"), value_words, TG_COUNT(value_words),
+                            TG__VALUES_F32);
+    own->index = number_of(tg_spec_word(c->spec, "index"), index_words, TG_COUNT(index_words),
+                           TG__INDEX_AUTO);
+    c->impl = own;
+    return TG_OK;
+}
+
+static void fini(tg_codec *c)
+{
+    topk *own = c->impl;
+    if (!own)
+        return;
+    tg__topk_free(&own->select);
+    free(own->hints);
+    free(own->rebased);
+    free(own);
+}
+
+/* Dense at worst: the density may be another one in each call. */
+static size_t bound(const tg_codec *c, size_t n)
+{
+    (void)c;
+    return TG__FRAME_HEAD + n * sizeof(float);
+}
+
+/* The elements that compete with each other, in order: all, or those of each tensor. False after
+ * the last. */
+static bool next_competition(const topk *own, const tg_encode_context *ctx, size_t n, size_t i,
+                             size_t *lo_p, size_t *n_p, size_t *k_p)
+{
+    double density = ctx->density != 0 ? ctx->density : own->density;
+    bool by_tensor = own->by_tensor && ctx->segments;
+    if (i >= (by_tensor ? ctx->nsegments : 1))
+        return false;
+    *lo_p = by_tensor ? ctx->segments[i].begin : 0;
+    *n_p = by_tensor ? ctx->segments[i].n : n;
+    *k_p = tg__topk_count(density, *n_p);
+    return true;
+}
+
+tg_status tg__topk_begin(tg_codec *c, const tg_encode_context *ctx, size_t n)
+{
+    topk *own = c->impl;
+    double density = ctx->density != 0 ? ctx->density : own->density;
+    if (!(density > 0 && density <= 1))
+        return tg_fail(TG_E_ARG, "top-k: density=%g: allowed: 0 < density <= 1", density);
+    own->select.pool = c->pool;
+    size_t i = 0, lo, m, k, total = 0, room = 0;
+    for (; next_competition(own, ctx, n, i, &lo, &m, &k); i++) {
+        room = TG__MAX(room, total + tg__topk_room(&own->select, m, k));
+        total += k;
+    }
+    TG_TRY(tg__topk_reserve(&own->select, room));
+    TG_TRY(tg__scratch(&own->hints, &own->hints_cap, i, sizeof(*own->hints)));
+    return tg__scratch(&own->rebased, &own->rebased_cap, total, sizeof(*own->rebased));
+}
+
+tg_status tg__topk_encode(tg_codec *c, const tg_encode_context *ctx, const tg__topk_source *s,
+                          size_t n, tg__part *parts, size_t nparts, tg__view *view_p)
+{
+    topk *own = c->impl;
+    size_t lo, m, k;
+    for (size_t i = 0; next_competition(own, ctx, n, i, &lo, &m, &k); i++)
+        if (m > 0)
+            TG_TRY(tg__topk_select(&own->select, &own->hints[i], s, lo, m, k));
+    tg__sparse sparse = {.idx = own->select.idx,
+                         .val = own->select.val,
+                         .k = own->select.count,
+                         .values = own->values,
+                         .index = own->index};
+    for (size_t i = 0; i < nparts; i++)
+        TG_TRY(tg__sparse_write(&parts[i], TG__ID_topk, &sparse, own->rebased));
+    *view_p = (tg__view){.sparse = true, .idx = sparse.idx, .val = sparse.val, .k = sparse.k};
+    return TG_OK;
+}
+
+/* ---- a vector that stands already ------------------------------------------------------------ */
+
+static float peek(const tg__topk_source *s, size_t i)
+{
+    return s->x[i];
+}
+
+static size_t pass(const tg__topk_source *s, size_t begin, size_t m, float threshold, uint32_t *idx,
+                   float *val, size_t cap)
+{
+    return tg__kernel()->select(s->x + begin, m, threshold, idx, val, cap);
+}
+
+static tg_status encode(tg_codec *c, const tg_encode_context *ctx, const float *x, size_t n,
+                        tg__part *parts, size_t nparts, tg__view *view_p)
+{
+    tg__view view;
+    tg__topk_source source = {.x = x, .peek = peek, .pass = pass};
+    TG_TRY(tg__topk_begin(c, ctx, n));
+    TG_TRY(tg__topk_encode(c, ctx, &source, n, parts, nparts, view_p ? view_p : &view));
+    return TG_OK;
+}
+
+static const tg_key keys[] = {
+    {.name = "density",
+     .type = TG_KEY_REAL,
+     .def = "0.01",
+     .min = 0,
+     .max = 1,
+     .min_open = true,
+     .help = "fraction of the elements that is sent"},
+    {.name = "scope",
+     .type = TG_KEY_CHOICE,
+     .def = "bucket",
+     .choices = "bucket|tensor",
+     .help = "elements compete with all others, or within their tensor"},
+    {.name = "values",
+     .type = TG_KEY_CHOICE,
+     .def = "fp16",
+     .choices = "f32|fp16|int8|4bit|2bit|1bit",
+     .help = "how the values are sent"},
+    {.name = "index",
+     .type = TG_KEY_CHOICE,
+     .def = "auto",
+     .choices = "auto|rice|raw|bitmap|ef",
+     .help = "how the indices are sent; auto: the smallest"},
+    {.name = NULL},
+};
+
+const tg__codec_ops tg__codec_topk = {
+    .entry = {"topk", "the elements of largest magnitude",
+              "Aji and Heafield 2017, arXiv:1704.05021", keys},
+    .wire_id = TG__ID_topk,
+    .properties = TG__SPARSE | TG__WHOLE,
+    .init = init,
+    .fini = fini,
+    .bound = bound,
+    .encode = encode,
+    .check = tg__sparse_check,
+    .decode = tg__sparse_decode,
+};

@@ -1,0 +1,51 @@
+/* What writers and readers of sparse values share: how long things are, signs. */
+#ifndef TG_CODEC_SPARSE_SHAPE_H
+#define TG_CODEC_SPARSE_SHAPE_H
+
+#include "codec/sparse/sparse_values.h"
+#include <string.h>
+
+enum { TG__RUN_BYTES = 8 };
+
+/* What a block of each coding looks like: its scales, then `bits` for each value. */
+static const struct {
+    uint8_t scales, bits;
+} tg__shapes[TG__VALUES_LEVEL] = {{0, 32}, {0, 16}, {1, 8}, {1, 4}, {2, 2}, {1, 1}};
+
+static inline size_t tg__block_len(int coding, size_t m)
+{
+    return 4 * (size_t)tg__shapes[coding].scales + (m * tg__shapes[coding].bits + 7) / 8;
+}
+
+static inline size_t tg__level_len(size_t runs, size_t k)
+{
+    return 4 + TG__RUN_BYTES * runs + (k + 7) / 8;
+}
+
+static inline size_t tg__blocks_len(int coding, size_t k)
+{
+    size_t rest = k % TG__VALUES_BLOCK;
+    return k / TG__VALUES_BLOCK * tg__block_len(coding, TG__VALUES_BLOCK) +
+           (rest > 0 ? tg__block_len(coding, rest) : 0);
+}
+
+static inline uint32_t tg__to_bits(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof(bits));
+    return bits;
+}
+
+static inline float tg__from_bits(uint32_t bits)
+{
+    float x;
+    memcpy(&x, &bits, sizeof(x));
+    return x;
+}
+
+static inline float tg__with_sign(float magnitude, uint32_t sign)
+{
+    return tg__from_bits(tg__to_bits(magnitude) | sign << 31);
+}
+
+#endif

@@ -1,0 +1,213 @@
+#include "engine/hub.h"
+#include "base/mem.h"
+#include "telegrad/clock.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
+static tg__hub *hubs; /* all */
+
+static tg_status make(tg_transport *t, tg__hub **h_p)
+{
+    tg__hub *h;
+    TG_TRY(tg_alloc(1, sizeof *h, &h));
+    tg_status status = tg__cond_init(&h->changed);
+    if (status != TG_OK) {
+        free(h);
+        return status;
+    }
+    pthread_mutex_init(&h->lock, NULL);
+    h->transport = t;
+    h->owner = pthread_self();
+    tg__claim_mark(h->claim, 0, 1, true); /* for setting up channels */
+    tg__pump_init(&h->pump, t, 0, 0);
+    *h_p = h;
+    return TG_OK;
+}
+
+tg_status tg__hub_enter(tg_transport *t, tg__hub **h_p)
+{
+    tg_status status = TG_OK;
+    pthread_mutex_lock(&list_lock);
+    tg__hub *h = hubs;
+    while (h != NULL && h->transport != t)
+        h = h->next;
+    if (h == NULL) {
+        status = make(t, &h);
+        if (status == TG_OK) {
+            h->next = hubs;
+            hubs = h;
+        }
+    }
+    if (status == TG_OK) {
+        h->members++;
+        *h_p = h;
+    }
+    pthread_mutex_unlock(&list_lock);
+    return status;
+}
+
+void tg__hub_leave(tg__hub *h)
+{
+    pthread_mutex_lock(&list_lock);
+    const bool last = --h->members == 0;
+    if (last) {
+        tg__hub **link = &hubs;
+        while (*link != h)
+            link = &(*link)->next;
+        *link = h->next;
+    }
+    pthread_mutex_unlock(&list_lock);
+    if (!last)
+        return;
+    tg__pump_fini(&h->pump);
+    pthread_cond_destroy(&h->changed);
+    pthread_mutex_destroy(&h->lock);
+    free(h);
+}
+
+tg_status tg__hub_check_thread(const tg__hub *h)
+{
+    if (h->transport->any_thread || pthread_equal(h->owner, pthread_self()))
+        return TG_OK;
+    return tg_fail(
+        TG_E_STATE,
+        "transport \"%s\" is bound to a thread (MPI needs MPI_THREAD_MULTIPLE): allowed: "
+        "calls from the thread that made its first reducer or session",
+        h->transport->ops->name);
+}
+
+/* ---- with the lock held ---------------------------------------------------------------------- */
+
+tg_status tg__hub_failure(const tg__hub *h)
+{
+    return h->status == TG_OK ? TG_OK : tg_fail(h->status, "%s", h->error);
+}
+
+void tg__hub_fail(tg__hub *h, tg_status status)
+{
+    tg__hub_shut(h, status, "%s", tg_error());
+}
+
+void tg__hub_shut(tg__hub *h, tg_status status, const char *format, ...)
+{
+    if (h->status == TG_OK) {
+        va_list args;
+        va_start(args, format);
+        vsnprintf(h->error, sizeof h->error, format, args);
+        va_end(args);
+        h->status = status;
+    }
+    tg__hub_changed(h);
+    h->held = !h->transport->ops->shut(h->transport) || h->held;
+}
+
+void tg__hub_changed(tg__hub *h)
+{
+    tg__clock_signal(h->transport->clock, &h->changed);
+}
+
+tg__waited tg__hub_wait(tg__hub *h)
+{
+    return tg__clock_wait(h->transport->clock, &h->changed, &h->lock, TG__NEVER);
+}
+
+tg__waited tg__hub_wait_driver(tg__hub *h)
+{
+    h->waiting++;
+    const tg__waited how = tg__hub_wait(h);
+    h->waiting--;
+    return how;
+}
+
+void tg__hub_release(tg__hub *h)
+{
+    h->driving = false;
+    if (h->waiting > 0)
+        tg__hub_changed(h);
+}
+
+void tg__hub_seize(tg__hub *h)
+{
+    while (h->driving) {
+        if (h->transport->ops->wake != NULL)
+            h->transport->ops->wake(h->transport);
+        (void)tg__hub_wait_driver(h);
+    }
+    h->driving = true;
+}
+
+void tg__hub_drive(tg__hub *h, int64_t deadline_ns)
+{
+    h->driving = true;
+    pthread_mutex_unlock(&h->lock);
+    const tg_status status = tg__turn(h, deadline_ns);
+    pthread_mutex_lock(&h->lock);
+    if (status != TG_OK)
+        tg__hub_fail(h, status);
+    tg__hub_release(h);
+}
+
+/* ---- the communication thread ---------------------------------------------------------------- */
+
+static void *communicate(void *arg)
+{
+    tg__hub *h = arg;
+    tg__waited how = TG__WOKEN;
+    pthread_mutex_lock(&h->lock);
+    while (!h->quit && h->status == TG_OK) {
+        if (how == TG__STUCK)
+            tg__hub_fail(h, tg__clock_stuck());
+        else if (h->driving)
+            how = tg__hub_wait_driver(h);
+        else if (h->queue == NULL && h->active == NULL)
+            how = tg__hub_wait(h);
+        else
+            tg__hub_drive(h, tg_now_ns(h->transport->clock) + INT64_C(100000000));
+    }
+    pthread_mutex_unlock(&h->lock);
+    return NULL;
+}
+
+tg_status tg__hub_want_thread(tg__hub *h)
+{
+    const uint64_t order = 2 * (uint64_t)h->transport->rank + 1; /* the caller's: 2 * rank */
+    tg_status status = TG_OK;
+    pthread_mutex_lock(&h->lock);
+    while (h->starts_or_ends)
+        (void)tg__hub_wait(h);
+    if (h->want_thread++ == 0) {
+        h->starts_or_ends = true;
+        pthread_mutex_unlock(&h->lock);
+        status = tg_clock_thread_start(h->transport->clock, order, "tg-comm", communicate, h,
+                                       &h->thread);
+        pthread_mutex_lock(&h->lock);
+        h->has_thread = status == TG_OK;
+        h->want_thread = status == TG_OK;
+        h->starts_or_ends = false;
+        tg__hub_changed(h);
+    }
+    pthread_mutex_unlock(&h->lock);
+    return status;
+}
+
+void tg__hub_unwant_thread(tg__hub *h)
+{
+    pthread_mutex_lock(&h->lock);
+    while (h->starts_or_ends)
+        (void)tg__hub_wait(h);
+    if (--h->want_thread == 0) {
+        h->starts_or_ends = h->quit = true;
+        tg__hub_changed(h);
+        pthread_mutex_unlock(&h->lock);
+        if (h->transport->ops->wake != NULL)
+            h->transport->ops->wake(h->transport);
+        tg_clock_thread_join(h->transport->clock, h->thread);
+        pthread_mutex_lock(&h->lock);
+        h->has_thread = h->quit = h->starts_or_ends = false;
+        tg__hub_changed(h);
+    }
+    pthread_mutex_unlock(&h->lock);
+}

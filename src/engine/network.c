@@ -1,0 +1,165 @@
+/* An exchange in which each of P ranks sends m bytes to each of P-1 others takes
+ *
+ *     T(m) = delay + (P-1) (m + envelope) byte
+ *
+ * so two sizes give both. The larger one grows until its bytes take longer than what disturbs the
+ * measuring: jitter, which is some part of the delay, and other work on the same cores. */
+#include "engine/network.h"
+#include "base/mem.h"
+#include "exchange/gather.h"
+#include "telegrad/clock.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    SMALL = 8,      /* bytes a message */
+    FIRST = 16384,  /* bytes a rank sends: ... */
+    LAST = 1048576, /* ... the most; each step in between is GROWTH times the one before */
+    GROWTH = 8,
+    SMALL_RUN = 2, /* exchanges in a row, each beginning when the one before is over ... */
+    LARGE_RUN = 1,
+    SMALL_RUNS = 4, /* ... so often, of which the shortest counts */
+    LARGE_RUNS = 3
+};
+
+/* Seconds: */
+static const double long_enough = 0.02, longest = 1e9; /* that make sense */
+
+/* Who measures: all ranks, or the leaders of nodes. */
+typedef struct talkers {
+    tg__engine *engine;
+    int count, rank;   /* of them; rank: this one's among them, 0 if it does not talk */
+    bool talks;        /* this rank is one of them */
+    tg__group leaders; /* rank NULL: all */
+    int *all;          /* (size) 0, 1, ..: a group of all ranks */
+} talkers;
+
+static tg_status once(tg__engine *e, tg__op *op)
+{
+    TG_TRY(tg__engine_submit(e, op));
+    return tg__engine_wait(e, op);
+}
+
+/* Seconds of one exchange on this rank. */
+static tg_status time_runs(tg__engine *e, tg__op *op, int run, int runs, double *seconds_p)
+{
+    const tg_clock *clock = tg__engine_transport(e)->clock;
+    double least = INFINITY;
+    TG_TRY(once(e, op)); /* all are here now, and buffers and connections are warm */
+    for (int i = 0; i < runs; i++) {
+        const int64_t begin_ns = tg_now_ns(clock);
+        for (int k = 0; k < run; k++)
+            TG_TRY(once(e, op));
+        least = fmin(least, (double)(tg_now_ns(clock) - begin_ns) / 1e9 / run);
+    }
+    *seconds_p = least;
+    return TG_OK;
+}
+
+/* An exchange of its own, between group: x is taken over. */
+static tg_status own_op(tg__exchange *x, const tg__group *group, tg__op **op_p)
+{
+    const tg_status status = tg_alloc(1, sizeof **op_p, op_p);
+    if (status != TG_OK) {
+        tg__exchange_destroy(x);
+        return status;
+    }
+    (*op_p)->x = x;
+    (*op_p)->task.group = group;
+    return TG_OK;
+}
+
+/* The seconds of this rank's exchanges of m bytes with the other talkers. A rank that does not talk
+ * runs as many exchanges of nothing, so that all ranks count alike. */
+static tg_status time_own(const talkers *k, size_t m, int run, int runs, double *seconds_p)
+{
+    tg__exchange *x;
+    tg__op *op;
+    TG_TRY(tg__gather_create(k->rank, k->talks ? k->count : 1, m, &x));
+    tg__gather_say_all(x);
+    TG_TRY(own_op(x, k->talks && k->leaders.rank != NULL ? &k->leaders : NULL, &op));
+    const tg_status status = time_runs(k->engine, op, run, runs, seconds_p);
+    tg__op_release(k->engine, op);
+    if (status == TG_OK && !k->talks)
+        *seconds_p = 0;
+    return status;
+}
+
+static tg_status largest(const tg__exchange *x, double *seconds_p)
+{
+    double most = 0, one;
+    size_t len;
+    for (int rank = 0; rank < x->size; rank++) {
+        const uint8_t *bytes = tg__gather_get(x, rank, &len);
+        memcpy(&one, bytes, sizeof one);
+        if (!(one >= 0 && one <= longest))
+            return tg_fail(TG_E_CORRUPT,
+                           "rank %d says that an exchange took %g s: allowed: 0 to %g", rank, one,
+                           longest);
+        most = fmax(most, one);
+    }
+    *seconds_p = most;
+    return TG_OK;
+}
+
+/* The longest of all ranks' seconds, for messages of m bytes. Who does not talk has waited for the
+ * others' exchanges since the last one of all. */
+static tg_status time_messages(const talkers *k, size_t m, int run, int runs, double *seconds_p)
+{
+    const tg_transport *t = tg__engine_transport(k->engine);
+    const tg__group all = {.rank = k->all, .patience = k->talks ? 1 : 2 + (unsigned)(run * runs)};
+    double own;
+    tg__exchange *x;
+    tg__op *op;
+    TG_TRY(time_own(k, m, run, runs, &own));
+    TG_TRY(tg__gather_create(t->rank, t->size, sizeof own, &x));
+    tg__gather_set(x, &own, sizeof own);
+    for (int rank = 0; rank < t->size; rank++)
+        tg__gather_expect(x, rank, sizeof own);
+    TG_TRY(own_op(x, &all, &op));
+    tg_status status = once(k->engine, op);
+    if (status == TG_OK)
+        status = largest(x, seconds_p);
+    tg__op_release(k->engine, op);
+    return status;
+}
+
+static tg_status measure(const talkers *k, tg__network *net_p)
+{
+    const double others = k->count - 1;
+    double small, large, few = others * (SMALL + TG__ENVELOPE_BYTES);
+    TG_TRY(time_messages(k, SMALL, SMALL_RUN, SMALL_RUNS, &small));
+    for (size_t sent = FIRST;; sent *= GROWTH) {
+        const size_t m = (size_t)((double)sent / others) + SMALL;
+        TG_TRY(time_messages(k, m, LARGE_RUN, LARGE_RUNS, &large));
+        if (large - small > fmax(long_enough, small) || sent * GROWTH > LAST) {
+            net_p->byte = fmax(0, large - small) / (others * (double)(m - SMALL));
+            net_p->delay = fmax(0, small - few * net_p->byte);
+            return TG_OK;
+        }
+    }
+}
+
+tg_status tg__network_measure(tg__engine *e, const tg__nodes *nodes, tg__network *net_p)
+{
+    const tg_transport *t = tg__engine_transport(e);
+    talkers k = {.engine = e, .count = t->size, .rank = t->rank, .talks = true};
+    if (tg__nodes_talkers(nodes, t->size) == 1) {
+        *net_p = (tg__network){0};
+        return TG_OK;
+    }
+    if (nodes != NULL) {
+        k.count = nodes->count;
+        k.talks = nodes->index == 0;
+        k.rank = k.talks ? nodes->node : 0;
+        k.leaders = (tg__group){.rank = nodes->leader, .patience = 1};
+    }
+    TG_TRY(tg_alloc((size_t)t->size, sizeof *k.all, &k.all));
+    for (int rank = 0; rank < t->size; rank++)
+        k.all[rank] = rank;
+    const tg_status status = measure(&k, net_p);
+    free(k.all);
+    return status;
+}

@@ -1,0 +1,188 @@
+/* A turn of the driving thread: operations of all engines are taken up, moved, finished. */
+#include "engine/hub.h"
+
+#include "base/mem.h"
+#include "telegrad/clock.h"
+#include "telegrad/trace.h"
+
+static void set_state(tg__hub *h, tg__op *op, tg__op_state state)
+{
+    tg__engine *e = op->engine;
+    pthread_mutex_lock(&h->lock);
+    op->state = state;
+    if (state == TG__OP_DONE)
+        tg__engine_close(op);
+    e->bytes_sent = e->channel.bytes_sent;
+    e->bytes_near = e->channel.bytes_near;
+    tg__hub_changed(h);
+    pthread_mutex_unlock(&h->lock);
+}
+
+static tg_status launch(tg__hub *h, tg__op *op, tg__exchange *x)
+{
+    tg__engine *e = op->engine;
+    op->flight.x = x;
+    op->flight.channel = &e->channel;
+    op->flight.sequence = e->first + (op->sequence + op->flight.program_round) % e->at_once;
+    op->flight.step = op->step;
+    op->flight.bucket = op->bucket;
+    op->flight.priority = op->priority;
+    op->flight.flags_out = op->flags | op->flags_in;
+    op->flight.group = op->task.group;
+    op->flight.start_cost_ns = op->start_cost_ns;
+    op->flight.byte_cost_ps = op->decode_cost_ps;
+    return tg__pump_launch(&h->pump, &op->flight);
+}
+
+static bool defers(const tg__op *op)
+{
+    return op->method != NULL && op->method->def->program->defers;
+}
+
+/* Compensate, encode, launch. */
+static tg_status take_up(tg__hub *h, tg__op *op)
+{
+    const tg_clock *clock = h->transport->clock;
+    tg__exchange *x = op->x;
+    op->flags_in = 0;
+    op->bytes_sent = 0;
+    op->decode_ns = 0;
+    int64_t begin = tg_now_ns(clock);
+    tg_clock_work(clock, op->encode_cost_ns);
+    if (op->method != NULL)
+        TG_TRY(op->method->def->program->begin(op->method, &op->task, &x));
+    if (op->task.overflow != NULL)
+        op->flags_in |= TG__FLAG_NONFINITE;
+    int64_t end = tg_now_ns(clock);
+    op->encode_ns = end - begin;
+    op->begin_ns = end;
+    if (op->method != NULL)
+        tg_trace_span(op->engine->trace, h->transport->rank, TG_ROW_ENCODE,
+                      op->task.coded ? "encode" : "encode dense", begin, end, op->step, op->bucket);
+    TG_TRY(launch(h, op, x));
+    op->next = h->active;
+    h->active = op;
+    set_state(h, op, defers(op) ? TG__OP_BEGUN : TG__OP_ENCODED);
+    return TG_OK;
+}
+
+/* op's exchange finished: the next round, or done. */
+static tg_status advance(tg__hub *h, tg__op *op, bool *done_p)
+{
+    const tg_clock *clock = h->transport->clock;
+    tg__exchange *x = NULL;
+    const uint16_t round = op->flight.program_round;
+    op->bytes_sent += op->flight.bytes_sent;
+    op->flags_in |= op->flight.flags_in;
+    int64_t begin = tg_now_ns(clock);
+    op->task.round = round + 1u;
+    op->task.flagged = (op->flags_in & TG__FLAG_NONFINITE) != 0;
+    tg_clock_work(clock, op->finish_cost_ns);
+    if (op->method != NULL)
+        TG_TRY(op->method->def->program->next(op->method, &op->task, &x));
+    if (op->flight.x->overflow && op->task.overflow == NULL)
+        op->task.overflow = "the sum over ranks";
+    if (op->task.overflow != NULL)
+        op->flags_in |= TG__FLAG_NONFINITE;
+    int64_t took = tg_now_ns(clock) - begin;
+    const bool encoded = round == 0 && defers(op);
+    op->encode_ns += encoded ? took : 0;
+    op->decode_ns += op->flight.combine_ns + (encoded ? 0 : took);
+    if (encoded)
+        set_state(h, op, TG__OP_ENCODED);
+    *done_p = x == NULL;
+    if (x != NULL) {
+        op->flight.program_round = (uint16_t)op->task.round;
+        return launch(h, op, x);
+    }
+    op->end_ns = tg_now_ns(clock);
+    if (op->method != NULL)
+        tg_trace_span(op->engine->trace, h->transport->rank, TG_ROW_EXCHANGE,
+                      op->task.coded ? "exchange" : "exchange dense", op->begin_ns, op->end_ns,
+                      op->step, op->bucket);
+    return TG_OK;
+}
+
+/* A memory must see its tasks in the order submitted, also where it is updated after the first
+ * round: that one waits for those of the same method before it. */
+static bool has_turn(const tg__hub *h, const tg__op *op)
+{
+    if (!defers(op) || op->flight.program_round > 0)
+        return true;
+    for (const tg__op *other = h->active; other != NULL; other = other->next)
+        if (other->method == op->method && other->flight.program_round == 0 &&
+            (int32_t)(other->sequence - op->sequence) < 0)
+            return false;
+    return true;
+}
+
+/* *any_p: whether some exchange was done. */
+static tg_status finish_done(tg__hub *h, bool *any_p)
+{
+    bool any;
+    *any_p = false;
+    do {
+        any = false;
+        for (tg__op **link = &h->active; *link != NULL;) {
+            tg__op *op = *link;
+            bool done = false;
+            if (op->flight.finished && has_turn(h, op)) {
+                TG_TRY(advance(h, op, &done));
+                any = true;
+            }
+            if (done) {
+                *link = op->next; /* before DONE: then the op is the caller's again */
+                set_state(h, op, TG__OP_DONE);
+            } else {
+                link = &op->next;
+            }
+        }
+        *any_p = *any_p || any;
+    } while (any); /* whose turn it is now */
+    return TG_OK;
+}
+
+/* Whether op's tags are free, here and on every rank. They are where its engine's oldest open
+ * operation is so near that tags differ. Another that had the same tags is over here, but may be
+ * under way elsewhere; what it is sent from here was sent before, and messages with the same tag
+ * arrive in order, so it gets its own. With the lock held. */
+static bool tags_are_free(const tg__op *op)
+{
+    const tg__engine *e = op->engine;
+    const uint32_t rounds = op->method == NULL ? 1 : op->method->def->program->rounds;
+    return op == e->oldest || op->sequence + rounds - e->oldest->sequence <= e->at_once;
+}
+
+static tg__op *next_queued(tg__hub *h)
+{
+    tg__op *op = NULL;
+    pthread_mutex_lock(&h->lock);
+    for (tg__op **link = &h->queue; *link != NULL; link = &(*link)->next)
+        if (tags_are_free(*link)) {
+            op = *link;
+            *link = op->next;
+            break;
+        }
+    pthread_mutex_unlock(&h->lock);
+    return op;
+}
+
+static tg_status take_up_queued(tg__hub *h)
+{
+    for (tg__op *op; (op = next_queued(h)) != NULL;)
+        TG_TRY(take_up(h, op));
+    return TG_OK;
+}
+
+/* An exchange without messages (a leader's who is alone in its node) is done when it is launched:
+ * then what comes next, or whoever waits for it, must not wait for messages of others. */
+tg_status tg__turn(tg__hub *h, int64_t deadline_ns)
+{
+    bool any;
+    TG_TRY(take_up_queued(h));
+    TG_TRY(finish_done(h, &any));
+    if (h->active == NULL)
+        return TG_OK;
+    TG_TRY(tg__pump_run(&h->pump, any ? tg_now_ns(h->transport->clock) : deadline_ns));
+    return finish_done(h, &any);
+}

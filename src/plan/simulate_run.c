@@ -1,0 +1,111 @@
+/* A run of a simulation: who takes part, what each exchange is, its steps. */
+#include "plan/simulate_impl.h"
+#include "base/arg.h"
+#include "base/mem.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+static tg_status make_actors(tg__sim_player *p)
+{
+    const tg_sim_run *run = p->run;
+    const size_t own = TG__MAX(run->nranks, 1);
+    p->nactors = own + p->s->strategy->some_absent;
+    TG_TRY(tg_alloc(p->nactors, sizeof *p->actor, &p->actor));
+    for (size_t i = 0; i < run->nranks; i++)
+        p->actor[i].rank = run->rank[i];
+    if (p->nactors > own)
+        p->actor[own].rank = -1;
+    return TG_OK;
+}
+
+static tg_status make_routes(tg__sim_player *p)
+{
+    const tg_session *s = p->s;
+    const tg__network net = tg__sim_network(&p->run->link, p->run->world);
+    TG_TRY(tg_alloc(TG__SIM_WAYS * s->nbuckets, sizeof *p->route, &p->route));
+    for (uint32_t b = 0; b < s->nbuckets; b++) {
+        TG_TRY(tg__sim_find_way(p->sim, b, p->run->world, &net));
+        for (int way = 0; way < TG__SIM_WAYS; way++)
+            tg__sim_route_make(&p->sim->bucket[b], &s->bucket[b].cost, (tg__sim_way)way,
+                               p->run->world, &net, &p->route[TG__SIM_WAYS * b + (uint32_t)way]);
+    }
+    return TG_OK;
+}
+
+static bool is_early(const tg_session *s)
+{
+    for (size_t b = 0; b < s->nbuckets; b++)
+        if (s->rules.rule[s->bucket[b].rule].def->properties & TG__NEEDS_ALL)
+            return false;
+    return s->strategy->ops->by_bucket && !s->optimizer->needs_all &&
+           s->config.overlap == TG_OVERLAP_FULL;
+}
+
+static tg_status prepare(tg__sim_player *p)
+{
+    const tg_session *s = p->s;
+    p->room = s->nbuckets * s->strategy->in_flight * 2; /* early ones of the step before */
+    p->early = is_early(s);
+    p->inline_coding = s->config.driver == TG_DRIVER_INLINE;
+    TG_TRY(make_actors(p));
+    TG_TRY(make_routes(p));
+    TG_TRY(tg_alloc(p->room, sizeof *p->op, &p->op));
+    TG_TRY(tg_alloc(p->room, sizeof *p->trigger, &p->trigger));
+    TG_TRY(tg_alloc(s->nbuckets, sizeof *p->missing, &p->missing));
+    return tg_alloc(s->nbuckets, sizeof *p->read, &p->read);
+}
+
+static tg_status play(tg__sim_player *p, tg_sim_end *end_p)
+{
+    const tg_sim_run *run = p->run;
+    TG_TRY(prepare(p));
+    p->s->strategy->ops->begin(p->s->strategy);
+    while (p->t < run->steps)
+        TG_TRY(tg__sim_play_step(p));
+    TG_TRY(tg__sim_drain(p));
+    if (end_p != NULL)
+        *end_p = (tg_sim_end){.ns = p->actor[0].now_ns, .bytes = p->bytes};
+    return TG_OK;
+}
+
+static tg_status check(const tg_simulation *sim, const tg_sim_run *run)
+{
+    if (run->struct_size != sizeof *run || run->steps == 0 ||
+        (run->nwork > 0 && run->work == NULL) || (run->nranks > 0 && run->rank == NULL))
+        return tg_fail(TG_E_ARG, "tg_simulation_run: struct_size, steps above 0, and the work and "
+                                 "ranks that are counted are needed");
+    if (run->world < 1 || run->world > TG_SIM_WORLD_MAX)
+        return tg_fail(TG_E_ARG, "world=%d: allowed: 1 to %d", run->world, TG_SIM_WORLD_MAX);
+    for (size_t i = 0; i < run->nranks; i++)
+        if (run->rank[i] < 0 || run->rank[i] >= run->world)
+            return tg_fail(TG_E_ARG, "rank[%zu]=%d: allowed: 0 to %d", i, run->rank[i],
+                           run->world - 1);
+    TG_TRY(tg__sim_check_link("tg_simulation_run", &run->link));
+    for (size_t i = 0; i < run->nwork; i++)
+        if (run->work[i].tensor >= sim->session->ntrained || run->work[i].ns < 0 ||
+            (unsigned)run->work[i].kind > TG_WORK_GRAD_READY)
+            return tg_fail(TG_E_ARG, "work %zu: kind=%d tensor=%u ns=%lld: there are %zu tensors",
+                           i, (int)run->work[i].kind, run->work[i].tensor,
+                           (long long)run->work[i].ns, sim->session->ntrained);
+    return TG_OK;
+}
+
+tg_status tg_simulation_run(tg_simulation *sim, const tg_sim_run *run, tg_sim_end *end_p)
+{
+    TG__ARG(sim);
+    TG__ARG(run);
+    TG_TRY(check(sim, run));
+    tg__sim_player p = {.sim = sim, .s = sim->session, .run = run};
+    TG_TRY(tg__sim_open_strategy(
+        sim, run->strategy == NULL ? sim->session->config.strategy : run->strategy, run->world));
+    const tg_status status = play(&p, end_p);
+    tg__sim_close_strategy(sim);
+    free(p.actor);
+    free(p.route);
+    free(p.op);
+    free(p.trigger);
+    free(p.missing);
+    free(p.read);
+    return status;
+}

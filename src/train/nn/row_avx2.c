@@ -1,3 +1,0 @@
-#define ROW_TABLE row_kernels_avx2
-#define LANES 8
-#include "train/nn/row_template.h"

@@ -1,3 +1,0 @@
-#define ROW_TABLE row_kernels_avx512
-#define LANES 16
-#include "train/nn/row_template.h"

@@ -1,3 +1,0 @@
-#define ROW_TABLE row_kernels_ref
-#define LANES 4
-#include "train/nn/row_template.h"

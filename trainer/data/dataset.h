@@ -1,0 +1,43 @@
+/* Data sets as a training program sees them: opened by a spec string, asked for what they are. */
+#ifndef TG_TRAIN_DATASET_H
+#define TG_TRAIN_DATASET_H
+
+#include "telegrad/base.h"
+
+/* A data set in memory, immutable once open, shared by the ranks of a process. */
+typedef struct train_data train_data;
+
+typedef enum train_unit { TRAIN_IMAGES = 0, TRAIN_CHARACTERS, TRAIN_WORDS } train_unit;
+
+/* spec     NAME, NAME:PATH, NAME:key=value,... or NAME:PATH,key=value,...: "mnist",
+ * "cifar10:train=1-4,test=5", "text:poems.txt,split=0.8" (docs/data.md). Without a path the files
+ * of sets that have a usual place are looked for below $TELEGRAD_DATA, then ./data. holdout  0:
+ * test on the test files. N: train without the last N training images and test on those (to choose
+ * rates without looking at the test set).
+ * Errors   TG_E_SPEC, TG_E_ARG, TG_E_IO (names the files and folders looked for), TG_E_CORRUPT
+ * (names file, field, value), TG_E_UNSUPPORTED (.xz in a build without liblzma), TG_E_NOMEM */
+TG_NODISCARD tg_status train_data_open(const char *spec, size_t holdout, train_data **d_p);
+void train_data_close(train_data *d);
+const char *train_data_name(const train_data *d);   /* "mnist" */
+const char *train_data_origin(const train_data *d); /* folder, file, or "generated" */
+uint64_t train_data_hash(const train_data *d);      /* of all bytes used */
+train_unit train_data_unit(const train_data *d);
+size_t train_data_classes(const train_data *d); /* of tokens: the vocabulary */
+size_t train_data_train(const train_data *d);   /* images, or tokens */
+size_t train_data_test(const train_data *d);
+/* Whether NAME's files are found without a path (for choosing a default); sets *path_p (a static or
+ * env string) if so. */
+bool train_data_find(const char *name, const char **path_p);
+
+/* train_data_train of such a set, without reading it where its size is known: as published.
+ * Errors those of train_data_open */
+TG_NODISCARD tg_status train_data_samples(const char *spec, size_t holdout, size_t *count_p);
+
+/* How many training images of each class each rank gets by `shard` ("dirichlet:alpha=0.5"; NULL:
+ * "iid", from which every rank draws the same), counts (world, classes); of a text, which has none,
+ * it is left alone and may be NULL. Errors TG_E_SPEC, TG_E_ARG (more ranks than samples; classes of
+ * a text), TG_E_NOMEM */
+TG_NODISCARD tg_status train_data_shards(const train_data *d, const char *shard, uint64_t seed,
+                                         int world, uint64_t *counts);
+
+#endif

@@ -1,0 +1,138 @@
+/* Which strategy and method to train a model with over a network, and why: predicted steps of those
+ * worth naming, the time model of CD-SGD, and where choices change. All predictions are the
+ * simulation's (simulate.h). Nothing is known here of accuracy. */
+#ifndef TG_TRAIN_ADVICE_H
+#define TG_TRAIN_ADVICE_H
+
+#include "trainer/loop/train.h"
+
+/* ---- the time model -------------------------------------------------------------------------- */
+
+/* Seconds of a step. */
+typedef struct advice_times {
+    double tau;   /* computing */
+    double phi;   /* a dense exchange */
+    double psi;   /* an exchange of coded gradients */
+    double delta; /* encoding and decoding */
+    bool spare;   /* on a core of its own */
+} advice_times;
+
+/* T_ssgd = tau + phi;  T_od = max(tau, phi);  T_bit = tau + delta + psi;
+ * T_cd = ((k-1) c + max(tau, phi)) / k,  c = max(tau, delta + psi), or without a core to spare for
+ * the codec max(tau, psi) + delta. k = 0: c, no step is dense.
+ * Source: Yu et al. 2021 (CD-SGD), arXiv:2106.10796, eqs. 2-9; their last one, ((k-1)(delta+psi) +
+ * phi)/k, is the case in which communication bounds both branches; at tau = phi both agree. */
+double advice_ssgd(const advice_times *t);
+double advice_od(const advice_times *t);
+double advice_bit(const advice_times *t);
+double advice_cd(const advice_times *t, unsigned k);
+
+/* ---- advice ---------------------------------------------------------------------------------- */
+
+/* A way is faster if its step takes less than this fraction of the other's. */
+#define ADVICE_PAYS 0.9
+/* The wire is hidden where a step takes no more than this many times the best that can be. */
+#define ADVICE_HIDDEN 1.1
+/* Of steps within this factor of the fastest, the one nearest to plain SGD is recommended; of those
+ * as near the one that sends least. */
+#define ADVICE_NEAR 1.25
+#define ADVICE_MOST_D 64 /* of dga that are looked at */
+
+typedef struct advice advice;
+
+typedef struct advice_request {
+    /* model, batch, accumulate, precision, context, optimizer, overlap, driver, bucket_bytes, seed;
+     * times from job->times, tau_ns, or measured, as for train_sim_create */
+    const train_job *job;
+    const char *data;    /* as for train_sim_create */
+    int world;           /* 2 to TG_SIM_WORLD_MAX */
+    bool coding_is_free; /* else it is measured here */
+} advice_request;
+
+typedef enum advice_family {
+    ADVICE_SSGD = 0,
+    ADVICE_OD,
+    ADVICE_CD,       /* number: k */
+    ADVICE_DGA,      /* number: D */
+    ADVICE_LOCAL,    /* number: H */
+    ADVICE_STREAMING /* number: H, 2 or more; fragments and overlap as they are unasked */
+} advice_family;
+#define ADVICE_FAMILIES 6
+
+typedef struct advice_way {
+    advice_family family;
+    unsigned number;   /* of it, k, D or H (else 0): the smallest that hides the wire, or changes
+                          nothing */
+    size_t method;     /* index */
+    char strategy[32]; /* "cd:k=5" */
+    const char *method_text;
+    double step_s, bytes; /* of a step; bytes a rank sends */
+    double distance;      /* from plain SGD, by strategy, number and method; 0: it is that */
+} advice_way;
+
+/* The methods that are compared: first the plain one, then others that are as exact, from
+ * ADVICE_CODED on those that send less. */
+#define ADVICE_CODED 2
+extern const char *const advice_methods[];
+extern const size_t advice_method_count;
+
+/* Errors those of train_sim_create and of the simulations; TG_E_ARG (world) */
+TG_NODISCARD tg_status advice_create(const advice_request *request, advice **a_p);
+void advice_destroy(advice *a);     /* NULL is fine */
+double advice_tau(const advice *a); /* seconds */
+size_t advice_params(const advice *a);
+
+/* One exchange of the whole model by a method, over such links. Errors TG_E_NOMEM */
+TG_NODISCARD tg_status advice_exchange(const advice *a, size_t method, const tg_link *link,
+                                       tg_sim_exchange *x_p);
+/* tau, and phi, psi, delta of that method, without overlap. Errors TG_E_NOMEM */
+TG_NODISCARD tg_status advice_take_times(const advice *a, size_t method, const tg_link *link,
+                                         advice_times *t_p);
+
+/* Complete w, of which family, number and method are set, over such links: strategy, step_s, bytes,
+ * distance. Errors TG_E_UNSUPPORTED, TG_E_SPEC (they do not go together), TG_E_NOMEM */
+TG_NODISCARD tg_status advice_predict(const advice *a, const tg_link *link, advice_way *w);
+/* Whether that is to say: they do not go together. */
+bool advice_refused(tg_status status);
+
+bool advice_as_far(const advice_way *a, const advice_way *b); /* equal distances */
+/* way (count > 0), of which step_s, bytes and distance are set: the recommended one first, then by
+ * their steps. */
+void advice_sort(advice_way *way, size_t count);
+
+/* All ways that go together, as advice_sort has them. way (room): room for
+ * ADVICE_FAMILIES * advice_method_count. */
+TG_NODISCARD tg_status advice_list(const advice *a, const tg_link *link, advice_way *way,
+                                   size_t *count_p);
+
+/* ---- where the answer of a comparison changes (advice_crossings.c) --------------------------- */
+
+#define ADVICE_POINTS 25 /* values that are looked at */
+
+/* What pays, pays in these ranges, in ascending order; those narrower than the steps between the
+ * values looked at, (high / low)^(1/24), may be missed. */
+typedef struct advice_ranges {
+    double low, high; /* bit/s or seconds: the first and the last value that was looked at */
+    struct advice_range {
+        double from, to; /* within 1 %; from = low or to = high: it pays there too */
+    } range[ADVICE_POINTS / 2 + 1];
+    size_t count; /* 0: it pays nowhere */
+} advice_ranges;
+
+typedef tg_status advice_pays_fn(void *arg, double at, bool *pays_p);
+/* Look from low to high, which are above 0. Errors those of pays */
+TG_NODISCARD tg_status advice_look(advice_pays_fn *pays, void *arg, double low, double high,
+                                   advice_ranges *r_p);
+
+/* compression_p: the rates at which some coded method makes ssgd's steps pay, at the link's delay;
+ * delay_p: the one-way delays at which od, or dga with ADVICE_MOST_D, pay beside the fastest
+ * ssgd, at the link's rates.
+ * What is looked at includes the link's own: rates from a 10,000th of it to as many times as much,
+ * but within 1 kbit/s to 1 Tbit/s; delays 1 us to 10 s. Errors TG_E_NOMEM */
+TG_NODISCARD tg_status advice_crossings(const advice *a, const tg_link *link,
+                                        advice_ranges *compression_p, advice_ranges *delay_p);
+
+/* Of its two directions the slower one; 0: both are unlimited. bit/s */
+double advice_rate(const tg_link *link);
+
+#endif

@@ -1,0 +1,279 @@
+/* Buckets as measured before the first step: on all ranks, because they share machines and links;
+ * rank 0's figures count.
+ *
+ *   ready     the least of a few backward passes of this rank's first batch, tensor by tensor;
+ *             after them parameters, statistics and state are as they were
+ *   alpha     the least time of a dense exchange that is all but empty
+ *   exchange  a tensor's bytes, as its method codes them, at the rate of a larger dense exchange */
+#include "trainer/loop/run_fusion.h"
+#include "telegrad/reducer.h"
+#include "trainer/loop/run.h"
+#include "trainer/loop/run_times.h"
+#include "telegrad/tools.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PASSES = 4, SMALL = 64, LARGE = 65536, SMALL_TIMES = 6, LARGE_TIMES = 3 };
+
+size_t fusion_merge(const fusion_tensor *t, size_t n, double alpha, bool forward, uint32_t *buckets)
+{
+    size_t count = 0;
+    double idle = 0; /* when the exchanges so far are over */
+    for (size_t i = n; i > 0;) {
+        double bytes = 0, begin;
+        uint32_t members = 0;
+        do {
+            i--;
+            members++;
+            bytes += t[i].exchange;
+            begin = t[i].ready > idle ? t[i].ready : idle;
+        } while (i > 0 && t[i - 1].ready < begin + alpha && !(forward && bytes >= alpha));
+        idle = begin + alpha + bytes;
+        buckets[count++] = members;
+    }
+    for (size_t i = 0; i < count / 2; i++) {
+        const uint32_t other = buckets[count - 1 - i];
+        buckets[count - 1 - i] = buckets[i];
+        buckets[i] = other;
+    }
+    return count;
+}
+
+/* ---- backward passes ------------------------------------------------------------------------- */
+
+typedef struct probe {
+    run *r;
+    int64_t start_ns;
+    double *ready; /* (model->ntensors) */
+} probe;
+
+static tg_status on_ready(void *arg, size_t tensor)
+{
+    const probe *p = arg;
+    const double at = (double)(run_now(p->r) - p->start_ns) / 1e9;
+    if (p->ready[tensor] == 0 || at < p->ready[tensor])
+        p->ready[tensor] = at;
+    return TG_OK;
+}
+
+static void on_begins(void *arg, model_work work, size_t layer)
+{
+    const probe *p = arg;
+    run_work(p->r, work, layer);
+}
+
+static tg_status one_pass(probe *p, const model_batch *batch)
+{
+    const model_hooks hooks = {
+        .arg = p, .grad_ready = on_ready, .layer_begins = p->r->job->times ? on_begins : NULL};
+    const model_pass pass = {.training = true, .seed = p->r->job->seed, .parts = 1};
+    model_result result;
+    TG_TRY(model_forward(p->r->model, batch, &pass, NULL, &result));
+    p->start_ns = run_now(p->r);
+    p->r->pace = 1;
+    return model_backward(p->r->model, &hooks);
+}
+
+/* params: scratch (model->floats) */
+static tg_status time_passes(run *r, float *params, double *ready)
+{
+    model *m = r->model;
+    loader *l;
+    model_batch batch;
+    probe p = {.r = r, .ready = ready};
+    const loader_config config = run_loader_config(r);
+    TG_TRY(loader_create(r->data, DATA_TRAIN, &config, &l));
+    memcpy(params, m->params, m->floats * sizeof *params);
+    tg_status status = loader_next(l, &batch);
+    for (int i = 0; i < PASSES && status == TG_OK; i++) {
+        if (i == 1) /* the first one is slower */
+            memset(ready, 0, m->ntensors * sizeof *ready);
+        status = one_pass(&p, &batch);
+    }
+    memcpy(m->params, params, m->floats * sizeof *params);
+    run_clear_state(r);
+    loader_destroy(l);
+    return status;
+}
+
+/* ---- exchanges ------------------------------------------------------------------------------- */
+
+/* The least of some dense exchanges of n elements, in seconds. g: scratch (n) */
+static tg_status time_exchange(const run *r, size_t n, int times, float *g, double *least_p)
+{
+    const tg_reducer_config config = {
+        .struct_size = sizeof config, .timeout_ms = r->job->timeout_ms, .nodes = r->job->nodes};
+    tg_reducer *reducer;
+    double least = 0;
+    TG_TRY(tg_reducer_create("dense", r->transport, n, &config, &reducer));
+    tg_status status = TG_OK;
+    for (int i = 0; i < times && status == TG_OK; i++) {
+        const int64_t start = run_now(r);
+        status = tg_reducer_mean(reducer, g, g);
+        const double took = (double)(run_now(r) - start) / 1e9;
+        least = i == 0 || took < least ? took : least;
+    }
+    tg_reducer_destroy(reducer);
+    if (status == TG_OK)
+        *least_p = least;
+    return status;
+}
+
+static tg_status time_exchanges(const run *r, double *alpha_p, double *byte_p)
+{
+    float *g;
+    double small = 0, large = 0;
+    TG_TRY(tg_alloc(LARGE, sizeof *g, &g));
+    tg_status status = time_exchange(r, SMALL, SMALL_TIMES, g, &small);
+    if (status == TG_OK)
+        status = time_exchange(r, LARGE, LARGE_TIMES, g, &large);
+    free(g);
+    TG_TRY(status);
+    *alpha_p = small;
+    *byte_p = large > small ? (large - small) / (4.0 * (LARGE - SMALL)) : 0;
+    return TG_OK;
+}
+
+/* ---- choosing -------------------------------------------------------------------------------- */
+
+typedef struct coded {
+    fusion_tensor *t;
+    double byte; /* seconds */
+} coded;
+
+static tg_status on_tensor(void *arg, const tg_plan_tensor *tensor)
+{
+    coded *c = arg;
+    (c->t++)->exchange = tensor->bytes * c->byte;
+    return TG_OK;
+}
+
+/* How long each trained tensor's bytes take. */
+static tg_status weigh(const run *r, double byte, fusion_tensor *t)
+{
+    const tg_session_config config = {.struct_size = sizeof config,
+                                      .method = r->job->method,
+                                      .rules = r->job->rules,
+                                      .nrules = r->job->nrules,
+                                      .optimizer = r->job->optimizer,
+                                      .steps_per_epoch = r->steps_per_epoch,
+                                      .driver = TG_DRIVER_INLINE};
+    coded c = {t, byte};
+    tg_transport *alone;
+    tg_session *s = NULL;
+    TG_TRY(tg_transport_inproc(1, &alone));
+    tg_status status = tg_session_create(&config, alone, &s);
+    if (status == TG_OK)
+        status = run_register(s, r->model, r->id);
+    if (status == TG_OK)
+        status = tg_session_begin(s);
+    if (status == TG_OK)
+        status = tg_session_plan(s, on_tensor, &c);
+    tg_session_destroy(s);
+    tg_transport_destroy(alone);
+    return status;
+}
+
+/* Rank 0's buckets become all ranks'. cut: scratch (n), 1 where a bucket begins. Sums of n zeros
+ * and one number are exact, and so is whether they are above 0. */
+static tg_status share(run *r, size_t n, float *cut)
+{
+    const tg_reducer_config config = {.struct_size = sizeof config,
+                                      .timeout_ms = r->job->timeout_ms};
+    tg_reducer *reducer;
+    memset(cut, 0, n * sizeof *cut);
+    for (size_t i = 0, at = 0; r->transport->rank == 0 && i < r->nbuckets; at += r->buckets[i++])
+        cut[at] = 1;
+    TG_TRY(tg_reducer_create("dense", r->transport, n, &config, &reducer));
+    const tg_status status = tg_reducer_mean(reducer, cut, cut);
+    tg_reducer_destroy(reducer);
+    TG_TRY(status);
+    r->nbuckets = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (cut[i] > 0)
+            r->buckets[r->nbuckets++] = 0;
+        r->buckets[r->nbuckets - 1]++;
+    }
+    return TG_OK;
+}
+
+typedef struct workspace {
+    fusion_tensor *t; /* (ntensors) of the trained ones, from here on */
+    double *ready;
+    float *floats; /* (model->floats) */
+} workspace;
+
+static tg_status choose(run *r, workspace *w)
+{
+    const model *m = r->model;
+    double alpha = 0, byte = 0, backward = 0;
+    size_t n = 0;
+    TG_TRY(tg_alloc(m->ntensors, sizeof *w->t, &w->t));
+    TG_TRY(tg_alloc(m->ntensors, sizeof *w->ready, &w->ready));
+    TG_TRY(tg_alloc(m->floats, sizeof *w->floats, &w->floats));
+    TG_TRY(tg_alloc(m->ntensors, sizeof *r->buckets, &r->buckets));
+    TG_TRY(time_exchanges(r, &alpha, &byte));
+    TG_TRY(time_passes(r, w->floats, w->ready));
+    for (size_t i = 0; i < m->ntensors; i++) {
+        if (m->tensors[i].kind != MODEL_TRAINED)
+            continue;
+        w->t[n++].ready = w->ready[i];
+        backward = w->ready[i] > backward ? w->ready[i] : backward;
+    }
+    if (r->transport->rank == 0) {
+        TG_TRY(weigh(r, byte, w->t));
+        r->nbuckets = fusion_merge(w->t, n, alpha, r->job->overlap == TG_OVERLAP_FULL, r->buckets);
+        tg_log(TG_LOG_INFO,
+               "fusion auto: an exchange takes %.3g ms and %.3g ms a megabyte, the backward pass "
+               "%.3g ms: %zu tensors in %zu buckets",
+               1e3 * alpha, 1e9 * byte, 1e3 * backward, n, r->nbuckets);
+    }
+    return share(r, n, w->floats);
+}
+
+/* "3,1,2", as run_describe writes it. */
+static tg_status parse(run *r, const char *text)
+{
+    TG_TRY(tg_alloc(strlen(text), sizeof *r->buckets, &r->buckets));
+    for (const char *at = text; *at;) {
+        char *end;
+        const unsigned long count = strtoul(at, &end, 10);
+        if (*at < '0' || *at > '9' || count > UINT32_MAX || (*end != '\0' && *end != ','))
+            return tg_fail(TG_E_CORRUPT, "%s: buckets=\"%.64s\": allowed: numbers with commas",
+                           r->job->resume_dir, text);
+        r->buckets[r->nbuckets++] = (uint32_t)count;
+        at = *end ? end + 1 : end;
+    }
+    return TG_OK;
+}
+
+static tg_status take_over(run *r)
+{
+    tg_weights *w;
+    TG_TRY(tg_weights_open_newest(r->job->resume_dir, &w));
+    const char *text = tg_weights_metadata(w, "buckets");
+    const tg_status status =
+        text ? parse(r, text)
+             : tg_fail(TG_E_MISMATCH,
+                       "%s: was saved by a run whose buckets were not chosen by "
+                       "measuring: allowed: the same --fusion as there",
+                       r->job->resume_dir);
+    tg_weights_close(w);
+    return status;
+}
+
+tg_status run_choose_buckets(run *r)
+{
+    workspace w = {NULL, NULL, NULL};
+    if (!r->job->bucket_auto || r->transport->size == 1)
+        return TG_OK;
+    if (r->job->resume_dir)
+        return take_over(r);
+    const tg_status status = choose(r, &w);
+    free(w.t);
+    free(w.ready);
+    free(w.floats);
+    return status;
+}

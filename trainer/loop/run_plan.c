@@ -1,0 +1,85 @@
+/* A job's plan: its model and a session of one rank, which sends nothing. */
+#include "trainer/loop/run.h"
+#include "telegrad/tools.h"
+#include <stdlib.h>
+
+static tg_status plan(const model *m, tg_session *s, train_plan_info *info,
+                      tg_status (*about)(void *arg, const train_plan_info *info),
+                      tg_status (*each)(void *arg, const tg_plan_tensor *tensor), void *arg)
+{
+    uint32_t *id;
+    TG_TRY(tg_alloc(m->ntensors, sizeof *id, &id));
+    tg_status status = run_register(s, m, id);
+    free(id);
+    TG_TRY(status);
+    TG_TRY(tg_session_begin(s));
+    info->method = tg_session_spec(s, TG_KIND_METHOD);
+    info->strategy = tg_session_spec(s, TG_KIND_STRATEGY);
+    TG_TRY(about(arg, info));
+    return tg_session_plan(s, each, arg);
+}
+
+static tg_status input_of(const train_job *job, const char *data, model_input *in_p)
+{
+    train_unit unit;
+    TG_TRY(data_input(data, &unit, in_p));
+    return run_context(job->model, job->context, unit, &in_p->context);
+}
+
+/* As batcher_steps, which has the data. */
+static tg_status length_of(const train_job *job, const char *data, int world, const model_input *in,
+                           train_plan_info *info)
+{
+    const size_t parts = job->accumulate ? job->accumulate : 1;
+    const size_t context = in->context > 0 ? in->context : 1;
+    size_t samples;
+    TG_TRY(train_data_samples(data, job->holdout, &samples));
+    const size_t share = (in->context > 0 ? samples - 1 : samples) / context / (size_t)world;
+    if (job->batch == 0 || share / job->batch / parts == 0)
+        return tg_fail(
+            TG_E_ARG,
+            "batch=%zu: allowed: 1 to %zu (%zu training %s over %d ranks, %zu parts of a "
+            "step)",
+            job->batch, share / parts, samples, in->context > 0 ? "tokens" : "samples", world,
+            parts);
+    const size_t total = in->context > 0 ? samples - 1 : samples;
+    info->steps_per_epoch = total / ((size_t)world * job->batch * context * parts);
+    info->steps = job->steps ? job->steps : job->epochs * info->steps_per_epoch;
+    return TG_OK;
+}
+
+tg_status train_plan(const train_job *job, const char *data, int world,
+                     tg_status (*about)(void *arg, const train_plan_info *info),
+                     tg_status (*each)(void *arg, const tg_plan_tensor *tensor), void *arg)
+{
+    train_plan_info info;
+    model_input in;
+    model *m = NULL;
+    tg_transport *t = NULL;
+    tg_session *s = NULL;
+    TG_TRY(input_of(job, data, &in));
+    TG_TRY(length_of(job, data, world, &in, &info));
+    const tg_session_config config = {
+        .struct_size = sizeof config,
+        .method = job->method,
+        .rules = job->rules,
+        .nrules = job->nrules,
+        .strategy = job->strategy,
+        .optimizer = job->optimizer,
+        .seed = job->seed,
+        .steps_per_epoch = info.steps_per_epoch,
+        .total_steps = info.steps,
+        .driver = TG_DRIVER_INLINE,
+        .bucket_bytes = job->bucket_bytes,
+    };
+    TG_TRY(model_create(job->model, &in, 1, job->seed, &m));
+    tg_status status = tg_transport_inproc(1, &t);
+    if (status == TG_OK)
+        status = tg_session_create(&config, t, &s);
+    if (status == TG_OK)
+        status = plan(m, s, &info, about, each, arg);
+    tg_session_destroy(s);
+    tg_transport_destroy(t);
+    model_destroy(m);
+    return status;
+}

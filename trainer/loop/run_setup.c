@@ -1,0 +1,355 @@
+#include "trainer/loop/run.h"
+#include "trainer/loop/run_layers.h"
+#include "trainer/loop/run_times.h"
+#include "trainer/data/data.h"
+#include "trainer/data/shard.h"
+#include "trainer/model/memory.h"
+#include "telegrad/tools.h"
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *const train_lr_scale_names[TRAIN_LR_SCALES] = {[TRAIN_LR_SCALE_NONE] = "none",
+                                                           [TRAIN_LR_SCALE_SQRT] = "sqrt",
+                                                           [TRAIN_LR_SCALE_LINEAR] = "linear"};
+
+const char *const train_precision_names[TRAIN_PRECISIONS] = {
+    [TRAIN_FP32] = "fp32", [TRAIN_BF16] = "bf16"};
+
+static const char *either(const char *text, const char *otherwise)
+{
+    return text ? text : otherwise;
+}
+
+/* The sets of data that a model takes: of images, or of texts. */
+static tg_status check_unit(const char *model_spec, train_unit unit)
+{
+    const char *usual;
+    model_input in;
+    TG_TRY(model_usual_data(model_spec, &usual, &in));
+    const bool texts = in.context > 0;
+    if (texts != (unit == TRAIN_IMAGES))
+        return TG_OK;
+    char list[256] = "";
+    size_t count, used = 0;
+    const data_set *const *sets = data_sets(&count);
+    for (size_t i = 0; i < count && used < sizeof list; i++) {
+        if (texts != (sets[i]->unit == TRAIN_IMAGES))
+            used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", used ? ", " : "",
+                                     sets[i]->entry->name);
+    }
+    return tg_fail(TG_E_ARG, "model %s reads %s, the data are %s: allowed: --data %s", model_spec,
+                   texts ? "texts" : "images", texts ? "images" : "a text", list);
+}
+
+#define CONTEXT 35
+
+tg_status run_context(const char *model_spec, size_t context, train_unit unit, size_t *context_p)
+{
+    tg_spec *spec;
+    if (unit == TRAIN_IMAGES && context > 0)
+        return tg_fail(TG_E_ARG, "context=%zu: allowed with texts only", context);
+    TG_TRY(check_unit(model_spec, unit));
+    TG_TRY(model_parse(model_spec, &spec));
+    const size_t own = tg_spec_has(spec, "context") ? (size_t)tg_spec_int(spec, "context") : 0;
+    tg_spec_free(spec);
+    const size_t wanted = context ? context : own ? own : CONTEXT;
+    *context_p = unit == TRAIN_IMAGES ? 0 : wanted;
+    return TG_OK;
+}
+
+loader_config run_loader_config(const run *r)
+{
+    return (loader_config){.batch = r->job->batch,
+                           .context = r->context,
+                           .seed = r->job->seed,
+                           .rank = r->transport->rank,
+                           .world = r->transport->size,
+                           .stream = r->model && r->model->nstate > 0,
+                           .parts = r->parts,
+                           .first_step = run_position(r),
+                           .shard = r->job->shard};
+}
+
+/* Before anything is made: a batch that is too large for the data may be so for the memory too. */
+static tg_status plan_steps(run *r)
+{
+    const train_job *job = r->job;
+    r->parts = job->accumulate ? job->accumulate : 1;
+    TG_TRY(run_context(job->model, job->context, train_data_unit(r->data), &r->context));
+    const loader_config config = run_loader_config(r);
+    TG_TRY(batcher_steps(r->data, &config, &r->steps_per_epoch));
+    if (job->steps == 0 && (job->epochs == 0 || job->epochs > UINT64_MAX / r->steps_per_epoch))
+        return tg_fail(TG_E_ARG, "epochs=%" PRIu64 ": allowed: 1 and more, or give steps",
+                       job->epochs);
+    r->steps = job->steps ? job->steps : job->epochs * r->steps_per_epoch;
+    return TG_OK;
+}
+
+static tg_status parse_specs(run *r)
+{
+    const train_job *job = r->job;
+    TG_TRY(tg_registry_parse(TG_KIND_STRATEGY, either(job->strategy, "ssgd"), &r->strategy));
+    const char *own = tg_registry_strategy_method(tg_spec_text(r->strategy));
+    TG_TRY(tg_registry_parse(TG_KIND_METHOD, either(job->method, own), &r->method));
+    TG_TRY(shard_parse(either(job->shard, "iid"), &r->shard));
+    TG_TRY(tg_optimizer_create(either(job->optimizer, "sgd:lr=0.01"), &r->optimizer));
+    TG_TRY(tg_lr_schedule_create(either(job->lr_schedule, "constant"),
+                                 tg_spec_real(tg_optimizer_spec(r->optimizer), "lr"), r->steps,
+                                 r->steps_per_epoch, &r->lr));
+    const double batches = (double)r->transport->size * r->parts;
+    if (job->lr_scale == TRAIN_LR_SCALE_NONE)
+        return TG_OK;
+    return tg_lr_schedule_scale(r->lr,
+                                job->lr_scale == TRAIN_LR_SCALE_SQRT ? sqrt(batches) : batches);
+}
+
+static tg_status make_model(run *r)
+{
+    model_input in = train_data_input(r->data, r->context);
+    in.bf16 = r->job->precision == TRAIN_BF16;
+    TG_TRY(model_create(r->job->model, &in, r->job->batch, r->job->seed, &r->model));
+    const double state =
+        (double)tg_optimizer_slots(r->optimizer) * (double)r->model->params_total * sizeof(float);
+    TG_TRY(memory_check("the optimizer's state needs", state, 0));
+    TG_TRY(tg_alloc(r->model->nstate, sizeof *r->state_aside, &r->state_aside));
+    return tg_alloc(r->model->ntensors, sizeof *r->id, &r->id);
+}
+
+/* At the step where training begins. */
+static tg_status make_loaders(run *r)
+{
+    loader_config config = run_loader_config(r);
+    TG_TRY(loader_create(r->data, DATA_TRAIN, &config, &r->train_loader));
+    if (!r->job->evaluate)
+        return TG_OK;
+    config.first_step = 0;
+    config.parts = 1;
+    return loader_create(r->data, DATA_TEST, &config, &r->test_loader);
+}
+
+/* What must be equal on all ranks, and in a checkpoint, beside what the session compares itself.
+ * Not the number of steps: a finished run may be extended. */
+static tg_status job_text(const run *r, char *text, size_t room)
+{
+    tg_spec *spec;
+    TG_TRY(model_parse(r->job->model, &spec));
+    const int len = snprintf(
+        text, room,
+        "model=%s\ndata=%s:train=%zu,test=%zu,hash=%016" PRIx64 ",augment=%s\nbatch=%zu\n"
+        "context=%zu\nshard=%s\nlr_schedule=%s\nlr_scale=%s\naccumulate=%" PRIu32 "\nprecision=%s",
+        tg_spec_text(spec), train_data_name(r->data), train_data_train(r->data),
+        train_data_test(r->data), train_data_hash(r->data), r->data->augment ? "crop-flip" : "none",
+        r->job->batch, r->context, tg_spec_text(r->shard), tg_lr_schedule_text(r->lr),
+        train_lr_scale_names[r->job->lr_scale], r->parts, train_precision_names[r->job->precision]);
+    tg_spec_free(spec);
+    return len >= 0 && (size_t)len < room
+               ? TG_OK
+               : tg_fail(TG_E_ARG, "the job's settings have %d bytes: allowed: less than %zu", len,
+                         room);
+}
+
+static tg_status make_session(run *r, const run_metadata *about)
+{
+    char text[4096]; /* a schedule alone may list 64 times */
+    TG_TRY(job_text(r, text, sizeof text));
+    uint64_t samples;
+    const loader_config own = run_loader_config(r);
+    TG_TRY(batcher_samples(r->data, &own, &samples));
+    const tg_session_config config = {
+        .struct_size = sizeof config,
+        /* As written, not in normal form: there a default would look like a wish, and a momentum
+         * that nobody named contradict the method's. */
+        .method = r->job->method,
+        .rules = r->job->rules,
+        .nrules = r->job->nrules,
+        .strategy = r->job->strategy,
+        .optimizer = r->job->optimizer,
+        .seed = r->job->seed,
+        .steps_per_epoch = r->steps_per_epoch,
+        .total_steps = r->steps,
+        .timeout_ms = r->job->timeout_ms,
+        .driver = r->job->driver,
+        .job = text,
+        .trace = r->job->trace,
+        .codec_threads = r->job->codec_threads,
+        .metadata = about->list,
+        .nmetadata = about->count,
+        .overlap = r->job->overlap,
+        .bucket_bytes = r->job->bucket_bytes,
+        .buckets = r->buckets,
+        .nbuckets = r->nbuckets,
+        .nodes = r->job->nodes,
+        .samples = samples,
+        .on_wait = r->all_events != NULL && r->all_events->wait != NULL ? run_on_wait : NULL,
+        .on_wait_arg = r,
+    };
+    TG_TRY(tg_session_create(&config, r->transport, &r->session));
+    return run_register(r->session, r->model, r->id);
+}
+
+tg_status run_register(tg_session *s, const model *m, uint32_t *id)
+{
+    for (size_t i = 0; i < m->ntensors; i++) {
+        const model_tensor *t = &m->tensors[i];
+        const bool trained = t->kind == MODEL_TRAINED;
+        const tg_tensor tensor = {.struct_size = sizeof tensor,
+                                  .name = t->name,
+                                  .shape = t->shape,
+                                  .ndim = t->ndim,
+                                  .kind = trained ? TG_TENSOR_TRAINED : TG_TENSOR_AVERAGED,
+                                  .param = tg_array_f32(m->params + t->offset, t->n),
+                                  .grad = trained ? tg_array_f32(m->grads + t->offset, t->n)
+                                                  : (tg_array){0}};
+        TG_TRY(tg_session_add(s, &tensor, &id[i]));
+    }
+    return TG_OK;
+}
+
+/* ---- checkpoints --------------------------------------------------------------------------------
+ */
+
+/* The caller's part of a checkpoint: six 64-bit words of this machine's byte order, then the
+ * model's state (nstate floats). */
+typedef struct saved {
+    uint64_t magic;
+    uint64_t loss_steps, loss_count, nstate;
+    double loss_sum;
+    double seconds; /* run_seconds */
+} saved;
+
+#define SAVED_MAGIC UINT64_C(0x34306e6961727467) /* "gtrain04" */
+
+tg_status run_save(run *r)
+{
+    const saved head = {SAVED_MAGIC,      r->loss_steps, r->loss_count,
+                        r->model->nstate, r->loss_sum,   run_seconds(r)};
+    const size_t len = sizeof head + r->model->nstate * sizeof(float);
+    for (size_t i = 0; i < r->model->ntensors; i++) /* what is under way for them is training's */
+        TG_TRY(tg_param_wait(r->session, r->id[i]));
+    const int64_t begin = run_now(r);
+    const uint64_t sent = run_sent(r);
+    char *extra;
+    TG_TRY(tg_alloc(len, 1, &extra));
+    memcpy(extra, &head, sizeof head);
+    if (r->model->nstate > 0)
+        memcpy(extra + sizeof head, r->model->state, len - sizeof head);
+    const tg_status status = tg_session_save(r->session, r->job->save_dir, extra, len);
+    free(extra);
+    TG_TRY(status);
+    /* Strategies that delay may have exchanges in flight here, whose bytes cannot be told from the
+     * save's own (a kilobyte or so a peer): with them all counts as training. */
+    if (strcmp(tg_spec_name(r->strategy), "ssgd") == 0)
+        r->traffic.apart += run_sent(r) - sent;
+    if (r->job->times == NULL) /* files take none of the simulated time, waiting is training's */
+        r->evaluation_ns += run_now(r) - begin;
+    return TG_OK;
+}
+
+static void add_anew(run *r, const char *what)
+{
+    const size_t used = strlen(r->anew);
+    snprintf(r->anew + used, sizeof r->anew - used, "%s%s", used ? ", " : "", what);
+}
+
+/* The steps of the epoch under way are others than they were; what a model carries along belongs to
+ * texts that other ranks read now. */
+static void take_over(run *r, const tg_resumed *from, const saved *s)
+{
+    const bool over = s->loss_steps == from->steps_per_epoch;
+    r->loss_steps = over ? r->steps_per_epoch : run_position(r) % r->steps_per_epoch;
+    if (r->model->nstate == 0 || r->loss_steps % r->steps_per_epoch == 0)
+        return;
+    run_clear_state(r);
+    add_anew(r, "what the model carries from batch to batch");
+    if (r->transport->rank == 0)
+        tg_log(TG_LOG_WARN, "started anew: what the model carries from batch to batch: ranks have "
+                            "other pieces of the text now");
+}
+
+/* Of this rank, from a checkpoint. */
+static tg_status restore(run *r, const char *extra, size_t len, const tg_resumed *from)
+{
+    const size_t nstate = r->model->nstate;
+    saved s = {0};
+    if (len >= sizeof s)
+        memcpy(&s, extra, sizeof s);
+    if (s.magic != SAVED_MAGIC || s.nstate != nstate || len != sizeof s + nstate * sizeof(float))
+        return tg_fail(TG_E_MISMATCH, "%s: not a checkpoint of the trainer", r->job->resume_dir);
+    r->loss_steps = s.loss_steps;
+    r->loss_count = s.loss_count;
+    r->loss_sum = s.loss_sum;
+    r->before_s = s.seconds;
+    if (nstate > 0)
+        memcpy(r->model->state, extra + sizeof s, nstate * sizeof(float));
+    if (from->ranks != r->transport->size)
+        take_over(r, from, &s);
+    return TG_OK;
+}
+
+static tg_status begin(run *r)
+{
+    if (!r->job->resume_dir)
+        return tg_session_begin(r->session);
+    const void *extra;
+    size_t len;
+    tg_resumed from = {.struct_size = sizeof from};
+    TG_TRY(tg_session_load(r->session, r->job->resume_dir, &extra, &len));
+    TG_TRY(tg_session_resumed(r->session, &from));
+    r->step = r->first_step = tg_session_steps(r->session);
+    r->resumed = from.ranks;
+    r->epoch_shift = from.epoch_shift;
+    if (r->job->steps == 0) {
+        const int64_t steps = (int64_t)r->steps + r->epoch_shift;
+        r->steps = steps > 0 ? (uint64_t)steps : 0;
+    }
+    add_anew(r, from.anew);
+    TG_TRY(restore(r, extra, len, &from));
+    if (r->step > r->steps)
+        return tg_fail(TG_E_ARG, "%s: is at step %" PRIu64 ", but steps=%" PRIu64,
+                       r->job->resume_dir, r->step, r->steps);
+    return TG_OK;
+}
+
+tg_status run_setup(run *r)
+{
+    TG_TRY(plan_steps(r));
+    TG_TRY(parse_specs(r));
+    TG_TRY(make_model(r));
+    TG_TRY(run_init_weights(r));
+    TG_TRY(run_layers_make(r));
+    TG_TRY(run_times_layers(r));
+    TG_TRY(run_choose_buckets(r));
+    run_metadata about;
+    tg_status status = run_describe(r, &about);
+    if (status == TG_OK)
+        status = make_session(r, &about);
+    run_metadata_free(&about);
+    TG_TRY(status);
+    TG_TRY(begin(r));
+    TG_TRY(run_times_buckets(r));
+    TG_TRY(make_loaders(r));
+    r->apart = r->transport->size > 1 && strcmp(tg_spec_word(r->method, "exchange"), "none") == 0;
+    TG_TRY(run_agree(r));
+    return run_times_take(r);
+}
+
+void run_free(run *r)
+{
+    run_stats_free(&r->stats);
+    loader_destroy(r->train_loader);
+    loader_destroy(r->test_loader);
+    free(r->state_aside);
+    free(r->id);
+    free(r->buckets);
+    run_waits_free(r);
+    run_layers_free(r);
+    model_destroy(r->model);
+    tg_spec_free(r->shard);
+    tg_lr_schedule_destroy(r->lr);
+    tg_optimizer_destroy(r->optimizer);
+    tg_spec_free(r->strategy);
+    tg_spec_free(r->method);
+}

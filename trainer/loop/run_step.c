@@ -1,0 +1,204 @@
+/* A training step, and the hooks that join the model's passes to the session. */
+#include "trainer/loop/run.h"
+#include "trainer/loop/run_layers.h"
+#include "trainer/loop/run_times.h"
+#include "telegrad/tools.h"
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+/* After so many skipped steps in a row the parameters are lost for good: every batch gives a
+ * gradient that is not finite. A round, or a mean that is late, may still mend them. */
+static uint64_t skips_max(const run *r)
+{
+    static const char *const waits[] = {"every", "delay"};
+    uint64_t steps = 20;
+    for (size_t i = 0; i < TG_COUNT(waits); i++)
+        if (tg_spec_has(r->strategy, waits[i]))
+            steps += (uint64_t)tg_spec_int(r->strategy, waits[i]);
+    return steps;
+}
+
+static double ms(int64_t ns)
+{
+    return (double)ns / 1e6;
+}
+
+static tg_status timed(run *r, int64_t start, tg_status status)
+{
+    r->hooks_ns += run_now(r) - start;
+    return status;
+}
+
+static tg_status param_read(void *arg, size_t tensor)
+{
+    run *r = arg;
+    run_layers_end(r);
+    const int64_t start = run_now(r);
+    return timed(r, start, tg_param_wait(r->session, r->id[tensor]));
+}
+
+static tg_status grad_write(void *arg, size_t tensor)
+{
+    run *r = arg;
+    run_layers_end(r);
+    const int64_t start = run_now(r);
+    return timed(r, start, tg_grad_wait(r->session, r->id[tensor]));
+}
+
+static tg_status grad_ready(void *arg, size_t tensor)
+{
+    run *r = arg;
+    run_layers_end(r);
+    const int64_t start = run_now(r);
+    return timed(r, start, tg_grad_ready(r->session, r->id[tensor]));
+}
+
+static tg_status layer_done(void *arg)
+{
+    run *r = arg;
+    run_layers_end(r);
+    const int64_t start = run_now(r);
+    return timed(r, start, tg_progress(r->session));
+}
+
+static void layer_begins(void *arg, model_work work, size_t layer)
+{
+    run *r = arg;
+    run_layers_begin(r, work, layer);
+    if (r->job->times)
+        run_work(r, work, layer);
+}
+
+/* Forward and backward of one part; adds to its results. *compute_ns_p: without the time spent in
+ * the session. */
+static tg_status compute_part(run *r, const model_batch *batch, uint32_t part, model_result *sum,
+                              int64_t *compute_ns_p)
+{
+    const model_hooks hooks = {.arg = r,
+                               .param_read = param_read,
+                               .grad_write = grad_write,
+                               .grad_ready = grad_ready,
+                               .layer_done = layer_done,
+                               .layer_begins =
+                                   r->job->times || r->job->trace ? layer_begins : NULL};
+    model *m = r->model;
+    const int rank = r->transport->rank;
+    const model_pass pass = {.training = true,
+                             .seed = r->job->seed,
+                             .step = r->step * r->parts + part,
+                             .rank = (uint32_t)rank,
+                             .part = part,
+                             .parts = r->parts};
+    model_result result;
+    r->hooks_ns = 0;
+    const int64_t start = run_now(r);
+    TG_TRY(model_forward(m, batch, &pass, &hooks, &result));
+    const int64_t middle = run_now(r);
+    TG_TRY(model_backward(m, &hooks));
+    run_layers_end(r);
+    const int64_t end = run_now(r);
+    tg_trace_span(r->job->trace, rank, TG_ROW_COMPUTE, "forward", start, middle, r->step, 0);
+    tg_trace_span(r->job->trace, rank, TG_ROW_COMPUTE, "backward", middle, end, r->step, 0);
+    *compute_ns_p += end - start - r->hooks_ns;
+    sum->loss += result.loss;
+    sum->labels += result.labels;
+    return TG_OK;
+}
+
+/* All parts of a step. A rank that sits it out passes over its samples: it has no loss. */
+static tg_status compute(run *r, double *loss_p, int64_t *compute_ns_p)
+{
+    const bool idle = tg_session_idle(r->session);
+    model_result sum = {0};
+    *compute_ns_p = 0;
+    for (uint32_t part = 0; part < r->parts; part++) {
+        model_batch batch;
+        TG_TRY(loader_next(r->train_loader, &batch));
+        if (!idle)
+            TG_TRY(compute_part(r, &batch, part, &sum, compute_ns_p));
+    }
+    *loss_p = idle ? NAN : sum.loss / (double)sum.labels;
+    return TG_OK;
+}
+
+void run_clear_state(run *r)
+{
+    if (r->model->nstate > 0)
+        memset(r->model->state, 0, r->model->nstate * sizeof *r->model->state);
+}
+
+/* Whether the coming step's figures will be looked at: every log_every-th's, and the last one's. */
+static bool logged(const run *r)
+{
+    return r->events && r->events->step && r->job->log_every > 0 &&
+           ((r->step + 1) % r->job->log_every == 0 || r->step + 1 == r->steps);
+}
+
+tg_status run_step_once(run *r, tg_step_info *info)
+{
+    const int64_t start = run_now(r);
+    /* A run that is so many epochs long has its schedule by epochs. */
+    const double lr = tg_lr_at(r->lr, r->job->steps ? r->step : run_position(r));
+    r->pace = run_pace(r);
+    TG_TRY(tg_session_set_lr(r->session, lr));
+    if (run_position(r) % r->steps_per_epoch == 0)
+        run_clear_state(r);
+    double loss;
+    int64_t compute_ns;
+    TG_TRY(compute(r, &loss, &compute_ns));
+    if (!isfinite(
+            loss)) /* the step is skipped; what it left in the state must not spoil all after */
+        run_clear_state(r);
+    TG_TRY(run_report_gradient(r));
+    if (!r->apart && r->job->stop && !r->stop_asked &&
+        __atomic_load_n(r->job->stop, __ATOMIC_RELAXED)) {
+        tg_session_request_stop(r->session);
+        r->stop_asked = true;
+    }
+    *info = (tg_step_info){.struct_size = sizeof *info, .want_residual_norm = logged(r)};
+    TG_TRY(tg_step(r->session, info));
+    const int64_t end = run_now(r);
+
+    const uint64_t apart = r->traffic.apart - r->traffic.counted; /* since the last step */
+    r->traffic.counted = r->traffic.apart;
+    r->step++;
+    if (isfinite(loss)) {
+        r->loss_sum += loss;
+        r->loss_count++;
+    }
+    r->loss_steps++;
+    r->skips = info->skipped ? r->skips + 1 : 0;
+    r->end.clipped += info->clipped;
+    r->wait_ns += info->wait_ns;
+    if (r->skips >= skips_max(r))
+        return tg_fail(TG_E_NONFINITE,
+                       "step %" PRIu64 ": %u steps in a row had gradients that are not finite "
+                       "(loss %g, lr %g)",
+                       r->step, r->skips, loss, lr);
+    const run_step record = {.step_ms = ms(end - start),
+                             .compute_ms = ms(compute_ns),
+                             .exchange_ms = ms(info->exchange_ns),
+                             .apply_ms = ms(info->apply_ns),
+                             .wait_ms = ms(info->wait_ns),
+                             .bytes_sent = info->bytes_sent - info->bytes_near - apart,
+                             .bytes_dense = info->bytes_dense,
+                             .coded_bytes = info->coded_bytes,
+                             .elements = info->elements,
+                             .kept = info->kept,
+                             .encode_ns = (double)info->encode_ns,
+                             .decode_ns = (double)info->decode_ns,
+                             .coded = info->coded};
+    TG_TRY(run_stats_add(&r->stats, &record));
+    if (!r->events || !r->events->step)
+        return TG_OK;
+    const train_step_info event = {.step = r->step,
+                                   .epoch = (run_position(r) - 1) / r->steps_per_epoch,
+                                   .loss = loss,
+                                   .lr = lr,
+                                   .tg = *info,
+                                   .compute_ms = record.compute_ms,
+                                   .step_ms = record.step_ms,
+                                   .seconds = run_seconds(r)};
+    return r->events->step(r->events->arg, &event);
+}

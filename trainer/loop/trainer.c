@@ -1,0 +1,168 @@
+#include "trainer/loop/run.h"
+#include "trainer/loop/run_times.h"
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- evaluation ---------------------------------------------------------------------------------
+ */
+
+/* This rank's part of the test set. */
+static tg_status evaluate_shard(run *r, run_tested *sums)
+{
+    const uint64_t batches = loader_steps_per_epoch(r->test_loader);
+    run_work_forward(r);
+    return run_test(r->model, r->test_loader, batches, NULL, sums);
+}
+
+/* The same, from the global parameters and without state, which training then has back. *begin_p:
+ * when the ranks had come together for it. */
+static tg_status evaluate(run *r, run_tested *sums, int64_t *begin_p)
+{
+    const size_t bytes = r->model->nstate * sizeof(float);
+    double nothing[RUN_SUMS] = {0};
+    TG_TRY(run_sum(r, nothing)); /* who waits for others here does so in training's time */
+    TG_TRY(tg_eval_begin(r->session));
+    *begin_p = run_now(r);
+    if (bytes > 0)
+        memcpy(r->state_aside, r->model->state, bytes);
+    run_clear_state(r);
+    TG_TRY(evaluate_shard(r, sums));
+    if (bytes > 0)
+        memcpy(r->model->state, r->state_aside, bytes);
+    return tg_eval_end(r->session);
+}
+
+/* End an epoch, or what there is of one: mean loss over steps and ranks, test of the global
+ * parameters. */
+static tg_status close_epoch(run *r, bool test)
+{
+    const double seconds = run_seconds(r);
+    int64_t begin = 0;
+    run_tested own = {0};
+    if (test)
+        TG_TRY(evaluate(r, &own, &begin));
+    const int64_t tested = run_now(r);
+    double sums[RUN_SUMS] = {r->loss_sum, (double)r->loss_count, own.loss, own.correct, own.labels};
+    train_waits waits;
+    TG_TRY(run_sum_epoch(r, sums, &waits));
+    if (test) /* by simulated time all have tested alike, and what is left are messages */
+        r->evaluation_ns += (r->job->times ? tested : run_now(r)) - begin;
+    if (test && sums[4] != (double)data_test_labels(r->data))
+        return tg_fail(TG_E_MISMATCH, "the ranks tested %.0f labels in all: the test set has %zu",
+                       sums[4], data_test_labels(r->data));
+    r->end.train_loss = sums[0] / sums[1]; /* NAN if no loss was finite */
+    r->end.test_loss = test ? sums[2] / sums[4] : NAN;
+    r->end.test_accuracy = test ? sums[3] / sums[4] : NAN;
+    r->loss_sum = 0;
+    r->loss_count = r->loss_steps = 0;
+    if (!r->events || !r->events->epoch)
+        return TG_OK;
+    const train_epoch_info info = {.epoch = (run_position(r) - 1) / r->steps_per_epoch,
+                                   .step = r->step,
+                                   .train_loss = r->end.train_loss,
+                                   .test_accuracy = r->end.test_accuracy,
+                                   .test_loss = r->end.test_loss,
+                                   .seconds = seconds,
+                                   .bytes_sent = tg_session_bytes_sent(r->session),
+                                   .waits = waits};
+    return r->events->epoch(r->events->arg, &info);
+}
+
+/* ---- the run ------------------------------------------------------------------------------------
+ */
+
+static tg_status announce(const run *r)
+{
+    if (!r->events || !r->events->start)
+        return TG_OK;
+    const train_start_info info = {.method = tg_session_spec(r->session, TG_KIND_METHOD),
+                                   .strategy = tg_session_spec(r->session, TG_KIND_STRATEGY),
+                                   .optimizer = tg_spec_text(tg_optimizer_spec(r->optimizer)),
+                                   .lr_schedule = tg_lr_schedule_text(r->lr),
+                                   .world = r->transport->size,
+                                   .params = r->model->params_total,
+                                   .tensors = r->model->ntensors,
+                                   .context = r->context,
+                                   .shard = tg_spec_text(r->shard),
+                                   .steps = r->steps,
+                                   .steps_per_epoch = r->steps_per_epoch,
+                                   .first_step = r->first_step,
+                                   .resumed = r->resumed,
+                                   .anew = r->anew,
+                                   .times = r->job->times};
+    return r->events->start(r->events->arg, &info);
+}
+
+static tg_status loop(run *r)
+{
+    const train_job *job = r->job;
+    uint64_t saved_at = UINT64_MAX;
+    while (r->step < r->steps && !r->end.interrupted) {
+        /* Here, not after the step: the last epoch ends after the drain, and a run that was stopped
+         * at the end of an epoch closes it when it goes on. */
+        if (r->loss_steps == r->steps_per_epoch)
+            TG_TRY(close_epoch(r, job->evaluate));
+        tg_step_info info;
+        TG_TRY(run_step_once(r, &info));
+        r->end.interrupted = info.stop;
+        TG_TRY(run_agree_on_stop(r, &r->end.interrupted));
+        if (job->save_dir && job->save_every > 0 && r->step % job->save_every == 0) {
+            TG_TRY(run_save(r));
+            saved_at = r->step;
+        }
+    }
+    r->end.interrupted = r->end.interrupted && r->step < r->steps;
+    if (job->save_dir && saved_at != r->step)
+        TG_TRY(run_save(r));
+    TG_TRY(tg_session_finish(r->session));
+    r->end.seconds = run_seconds(r);
+    r->traffic.trained = run_sent(r) - r->traffic.begun - r->traffic.apart;
+    return r->loss_steps > 0 ? close_epoch(r, job->evaluate && !r->end.interrupted) : TG_OK;
+}
+
+static tg_status run_all(run *r)
+{
+    TG_TRY(run_setup(r));
+    TG_TRY(announce(r));
+    TG_TRY(run_waits_begin(r));
+    r->start_ns = run_now(r);
+    r->end.test_accuracy = r->end.test_loss = r->end.train_loss = NAN;
+    TG_TRY(loop(r));
+
+    train_end_info *end = &r->end;
+    end->world = r->transport->size;
+    end->steps = r->step;
+    end->epochs = run_position(r) / r->steps_per_epoch;
+    TG_TRY(run_stats_figures(&r->stats, r->model->params_total, end->seconds - run_before(r),
+                             (double)r->traffic.trained, end));
+    end->skipped_nonfinite = tg_session_skipped(r->session);
+    TG_TRY(tg_session_params_hash(r->session, &end->params_hash));
+    end->bytes_sent = tg_session_bytes_sent(r->session);
+    end->bytes_near = tg_session_bytes_near(r->session);
+    TG_TRY(run_agree_on_signal(r));
+    return run_waits_tell(r);
+}
+
+tg_status train_run(const train_job *job, const train_data *data, tg_transport *transport,
+                    const train_events *events, train_end_info *end_p)
+{
+    run r = {.job = job,
+             .data = data,
+             .transport = transport,
+             .events = transport->rank == 0 ? events : NULL,
+             .all_events = events};
+    tg_status status = run_all(&r);
+    char message[1024];
+    snprintf(message, sizeof message, "%s", tg_error());
+    tg_session_destroy(r.session);
+    if (status != TG_OK) {
+        /* The others must not wait for this rank, wherever they are. */
+        transport->ops->shut(transport);
+        status = tg_fail(status, "%s", message);
+    } else {
+        *end_p = r.end;
+    }
+    run_free(&r);
+    return status;
+}

@@ -1,0 +1,289 @@
+/* Runs that end early: stopped, resumed, failed. */
+#include "trainer/loop/trainer_ranks.h"
+
+/* ---- resuming -----------------------------------------------------------------------------------
+ */
+
+static void assert_same_end(const rank_run *a, const rank_run *b)
+{
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(a[i].end.steps, b[i].end.steps);
+        assert_true(a[i].end.params_hash == b[i].end.params_hash);
+        assert_true(a[i].end.train_loss == b[i].end.train_loss);
+        assert_true(a[i].end.test_loss == b[i].end.test_loss);
+        assert_true(a[i].end.test_accuracy == b[i].end.test_accuracy);
+    }
+}
+
+static void check_resume(const char *method, const char *strategy, uint64_t at)
+{
+    char dir[] = "/tmp/telegrad-run-XXXXXX";
+    assert_non_null(mkdtemp(dir));
+    train_job job = basic();
+    job.method = method;
+    job.strategy = strategy;
+    job.epochs = 0;
+    job.steps = 47;
+    witness w = {.steps = 0};
+    rank_run straight[2], part[2], rest[2];
+    run_both(&job, &w, straight);
+    assert_fine(straight, 2);
+
+    job.steps = at; /* a run that ended, and is then extended */
+    job.save_dir = dir;
+    run_both(&job, &w, part);
+    assert_fine(part, 2);
+    assert_int_equal(part[0].end.steps, at);
+    job.steps = 47;
+    job.resume_dir = dir;
+    w = (witness){.steps = 0};
+    run_both(&job, &w, rest);
+    assert_fine(rest, 2);
+    assert_int_equal(w.start.first_step, at);
+    assert_int_equal(w.steps, 47 - at);
+    assert_same_end(straight, rest);
+
+    /* Nothing is left to do: the same end once more. */
+    run_both(&job, &w, rest);
+    assert_fine(rest, 2);
+    assert_same_end(straight, rest);
+
+    job.steps = 30;
+    run_both(&job, &w, rest);
+    assert_int_equal(rest[0].status, TG_E_ARG);
+    assert_non_null(strstr(rest[0].message, "steps=30"));
+    remove_tree(dir);
+}
+
+static void test_resume(void **state)
+{
+    (void)state;
+    check_resume("dense", "ssgd", 20); /* at the end of an epoch */
+    check_resume("dgc:density=0.05,warmup=40", "ssgd", 33);
+    check_resume("2bit", "cd:warmup=20", 31);
+}
+
+static void test_stop(void **state)
+{
+    (void)state;
+    char dir[] = "/tmp/telegrad-run-XXXXXX";
+    assert_non_null(mkdtemp(dir));
+    train_job job = basic();
+    job.method = "topk:density=0.05";
+    witness w = {.steps = 0};
+    rank_run straight[2], part[2], rest[2];
+    run_both(&job, &w, straight);
+    assert_fine(straight, 2);
+
+    w = (witness){.stop_at = 23};
+    job.stop = &w.stop;
+    job.save_dir = dir;
+    job.save_every = 10;
+    run_both(&job, &w, part);
+    assert_fine(part, 2);
+    assert_true(part[0].end.interrupted && part[1].end.interrupted);
+    assert_int_equal(part[0].end.steps, part[1].end.steps);
+    assert_in_range(part[0].end.steps, 24, 26);
+    assert_true(isnan(part[0].end.test_accuracy));
+    assert_int_equal(w.epochs, 2); /* the first one, and the part of the second */
+
+    w = (witness){.steps = 0};
+    job.resume_dir = dir;
+    run_both(&job, &w, rest);
+    assert_fine(rest, 2);
+    assert_int_equal(w.start.first_step, part[0].end.steps);
+    assert_false(rest[0].end.interrupted);
+    assert_same_end(straight, rest);
+    remove_tree(dir);
+}
+
+/* Without exchanges no message carries the wish of one rank to the other. */
+static void test_stop_apart(void **state)
+{
+    (void)state;
+    char dir[] = "/tmp/telegrad-run-XXXXXX";
+    assert_non_null(mkdtemp(dir));
+    volatile sig_atomic_t never = 0;
+    witness w = {.stop_at = 19};
+    train_job a = basic(), b;
+    a.method = "topk:density=0.05,exchange=none";
+    a.timeout_ms = 3000;
+    a.save_dir = dir;
+    a.stop = &w.stop;
+    b = a;
+    b.stop = &never;
+    rank_run run[2];
+    run_jobs((const train_job *const[]){&a, &b}, 2, &w, run);
+    for (int i = 0; i < 2; i++) {
+        if (run[i].status != TG_OK)
+            fail_msg("rank %d: %s", i, run[i].message);
+        assert_true(run[i].end.interrupted);
+        assert_int_equal(run[i].end.stopped_by, 1); /* rank 1 never saw a signal itself */
+        assert_int_equal(run[i].end.steps, 32);
+    }
+    a.resume_dir = dir;
+    a.stop = NULL;
+    w = (witness){.steps = 0};
+    run_both(&a, &w, run);
+    for (int i = 0; i < 2; i++) {
+        if (run[i].status != TG_OK)
+            fail_msg("rank %d: %s", i, run[i].message);
+        assert_false(run[i].end.interrupted);
+        assert_int_equal(run[i].end.steps, 60);
+    }
+    remove_tree(dir);
+}
+
+/* ---- failures -----------------------------------------------------------------------------------
+ */
+
+static void test_callback_fails(void **state)
+{
+    (void)state;
+    const train_job job = basic();
+    witness w = {.fail_at = 7};
+    rank_run run[2];
+    run_both(&job, &w, run);
+    assert_int_equal(run[0].status, TG_E_IO);
+    assert_string_equal(run[0].message, "disk full at step 7");
+    assert_int_equal(run[1].status, TG_E_PEER);
+    assert_non_null(strstr(run[1].message, "rank 0 has left")); /* told, not tired of waiting */
+    assert_int_equal(w.last_step, 7);
+}
+
+/* Both ranks say so before the first step, naming the setting, the ranks and the values. */
+static void assert_differ(const train_job *a, const train_job *b, const char *text)
+{
+    witness w = {.steps = 0};
+    rank_run run[2];
+    run_jobs((const train_job *const[]){a, b}, 2, &w, run);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(run[i].status, TG_E_MISMATCH);
+    if (!strstr(run[0].message, text))
+        fail_msg("\"%s\" does not say \"%s\"", run[0].message, text);
+    assert_int_equal(w.steps, 0);
+}
+
+static void test_jobs_differ(void **state)
+{
+    (void)state;
+    char dir[] = "/tmp/telegrad-run-XXXXXX";
+    assert_non_null(mkdtemp(dir));
+    volatile sig_atomic_t stop = 0;
+    train_job a = basic(), b;
+    a.timeout_ms = 3000;
+    witness w = {.steps = 0};
+    rank_run run[2];
+    b = a;
+    b.lr_schedule = "cosine";
+    run_jobs((const train_job *const[]){&a, &b}, 2, &w, run);
+    assert_int_equal(run[0].status, TG_E_MISMATCH);
+    if (!strstr(run[0].message, "rank 1 has lr_schedule=cosine"))
+        fail_msg("%s", run[0].message);
+
+    /* What the handshake does not compare. */
+    b = a;
+    b.epochs = 0;
+    b.steps = 10000001; /* all digits are shown */
+    assert_differ(&a, &b, "rank 0 has steps=60, rank 1 has steps=10000001");
+    b = a;
+    b.evaluate = false;
+    assert_differ(&a, &b, "rank 0 has evaluate=1, rank 1 has evaluate=0");
+    b = a;
+    b.save_dir = dir;
+    assert_differ(&a, &b, "rank 0 has save_dir=0, rank 1 has save_dir=1");
+    a.save_dir = dir;
+    a.save_every = 4;
+    b = a;
+    b.save_every = 7;
+    assert_differ(&a, &b, "rank 0 has save_every=4, rank 1 has save_every=7");
+    b = a;
+    b.stop = &stop;
+    assert_differ(&a, &b, "rank 0 has stop=0, rank 1 has stop=1");
+    remove_tree(dir);
+}
+
+static void test_bad_job(void **state)
+{
+    (void)state;
+    train_job job = basic();
+    witness w = {.steps = 0};
+    rank_run run[2];
+    job.model = "lenet6";
+    run_both(&job, &w, run);
+    assert_int_equal(run[0].status, TG_E_SPEC);
+    job = basic();
+    job.batch = 1000;
+    run_both(&job, &w, run);
+    assert_int_equal(run[1].status, TG_E_ARG);
+    assert_non_null(strstr(run[1].message, "320"));
+    job = basic();
+    job.epochs = 0;
+    run_both(&job, &w, run);
+    assert_int_equal(run[0].status, TG_E_ARG);
+    job = basic();
+    job.resume_dir = "/nowhere";
+    run_both(&job, &w, run);
+    assert_int_equal(run[0].status, TG_E_IO);
+}
+
+/* Steps that are skipped do not spoil the epoch's loss, nor does a save among them. */
+static void test_loss_skips(void **state)
+{
+    (void)state;
+    char dir[] = "/tmp/telegrad-run-XXXXXX";
+    assert_non_null(mkdtemp(dir));
+    train_job job = basic();
+    job.optimizer = "sgd:lr=1e30";
+    job.evaluate = false;
+    job.epochs = 0;
+    job.steps = 6;
+    witness w = {.steps = 0};
+    rank_run one, both[2];
+    run_jobs((const train_job *const[]){&job}, 1, &w, &one);
+    assert_fine(&one, 1);
+    assert_int_equal(w.steps, 6);
+    assert_in_range(w.finite, 1, 5);
+    assert_true(one.end.train_loss == w.finite_sum / (double)w.finite);
+    run_both(&job, &w, both);
+    assert_fine(both, 2);
+    assert_true(both[0].end.skipped_nonfinite > 0);
+    assert_true(isfinite(both[0].end.train_loss));
+
+    rank_run part;
+    job.save_dir = dir;
+    job.steps = 4;
+    run_jobs((const train_job *const[]){&job}, 1, &w, &part);
+    assert_fine(&part, 1);
+    job.steps = 6;
+    job.resume_dir = dir;
+    run_jobs((const train_job *const[]){&job}, 1, &w, &part);
+    assert_fine(&part, 1);
+    assert_int_equal(part.end.steps, 6);
+    assert_true(part.end.train_loss == one.end.train_loss);
+    remove_tree(dir);
+}
+
+static void test_diverges(void **state)
+{
+    (void)state;
+    train_job job = basic();
+    job.optimizer = "sgd:lr=1e30";
+    witness w = {.steps = 0};
+    rank_run run[2];
+    run_both(&job, &w, run);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(run[i].status, TG_E_NONFINITE);
+    assert_in_range(w.last_step, 19, 30);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_resume),      cmocka_unit_test(test_stop),
+        cmocka_unit_test(test_stop_apart),  cmocka_unit_test(test_callback_fails),
+        cmocka_unit_test(test_jobs_differ), cmocka_unit_test(test_bad_job),
+        cmocka_unit_test(test_loss_skips),  cmocka_unit_test(test_diverges),
+    };
+    return cmocka_run_group_tests(tests, open_data, close_data);
+}

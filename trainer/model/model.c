@@ -1,0 +1,90 @@
+#include "trainer/model/model.h"
+#include "telegrad/tools.h"
+#include "telegrad/random.h"
+#include "telegrad/spec.h"
+
+#define TRAIN_MODEL(name)                 \
+    extern const model_type model_##name; \
+    extern const tg_entry model_##name##_entry;
+#include "trainer/model/models.def"
+#undef TRAIN_MODEL
+
+static const model_type *const types[] = {
+#define TRAIN_MODEL(name) &model_##name,
+#include "trainer/model/models.def"
+#undef TRAIN_MODEL
+};
+
+#define TYPES TG_COUNT(types)
+
+static const tg_entry *const entries[] = {
+#define TRAIN_MODEL(name) &model_##name##_entry,
+#include "trainer/model/models.def"
+#undef TRAIN_MODEL
+};
+
+const tg_entry *const *model_entries(size_t *count_p)
+{
+    *count_p = TYPES;
+    return entries;
+}
+
+tg_status model_parse(const char *spec, tg_spec **spec_p)
+{
+    return tg_spec_parse("model", entries, TYPES, spec, spec_p);
+}
+
+tg_status model_create(const char *spec, const model_input *in, size_t batch, uint64_t seed,
+                       model **m_p)
+{
+    if (batch < 1 || batch > 65536)
+        return tg_fail(TG_E_ARG, "batch=%zu: allowed: 1 to 65536 samples", batch);
+    tg_spec *parsed;
+    TG_TRY(model_parse(spec, &parsed));
+    tg_status status = TG_E_SPEC;
+    for (size_t i = 0; i < TYPES; i++) {
+        if (types[i]->entry == tg_spec_entry(parsed))
+            status = types[i]->create(parsed, in, batch, seed, m_p);
+    }
+    tg_spec_free(parsed);
+    return status;
+}
+
+tg_status model_usual_data(const char *spec, const char **data_p, model_input *input_p)
+{
+    tg_spec *parsed;
+    TG_TRY(model_parse(spec, &parsed));
+    for (size_t i = 0; i < TYPES; i++) {
+        if (types[i]->entry == tg_spec_entry(parsed)) {
+            *data_p = types[i]->data;
+            *input_p = types[i]->input;
+            if (tg_spec_has(parsed, "context") && tg_spec_int(parsed, "context") > 0)
+                input_p->context = (size_t)tg_spec_int(parsed, "context");
+        }
+    }
+    tg_spec_free(parsed);
+    return TG_OK;
+}
+
+void model_draw(model *m, uint64_t seed)
+{
+    for (size_t t = 0; t < m->ntensors; t++) {
+        const model_tensor *tensor = &m->tensors[t];
+        const tg_rng_key key = {.seed = seed, .purpose = TG_PURPOSE_INIT, .tensor = (uint32_t)t};
+        const double value = tensor->init.value;
+        float *w = m->params + tensor->offset;
+        for (size_t i = 0; i < tensor->n; i++) {
+            switch (tensor->init.kind) {
+            case MODEL_CONSTANT:
+                w[i] = (float)value;
+                break;
+            case MODEL_NORMAL:
+                w[i] = (float)(value * tg_rng_normal(&key, i));
+                break;
+            case MODEL_UNIFORM:
+                w[i] = (float)(value * (2 * tg_rng_uniform(&key, i) - 1));
+                break;
+            }
+        }
+    }
+}

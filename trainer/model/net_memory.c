@@ -1,0 +1,63 @@
+/* The memory of a network: asked for when it is known how much it is. */
+#include <pthread.h>
+#include "trainer/model/memory.h"
+#include "trainer/model/net_impl.h"
+#include "telegrad/tools.h"
+
+static double floats(size_t count)
+{
+    return (double)count * sizeof(float);
+}
+
+/* Outputs are counted already, and what nodes have for themselves. */
+static double bytes_of(const net *n)
+{
+    double bytes = n->bytes + 2 * floats(n->base.floats) + floats(n->base.nstate);
+    for (size_t i = 0; i < n->nbuffers; i++)
+        bytes += n->buffers[i].borrowed ? 0 : floats(n->buffers[i].n);
+    return bytes;
+}
+
+static tg_status make(net *n)
+{
+    TG_TRY(memory_check("the network needs", bytes_of(n), n->bytes_made));
+    TG_TRY(tg_alloc(n->base.floats, sizeof(float), &n->base.params));
+    TG_TRY(tg_alloc(n->base.floats, sizeof(float), &n->base.grads));
+    TG_TRY(tg_alloc(n->base.nstate, sizeof(float), &n->base.state));
+    for (size_t i = 1; i < n->narrays; i++)
+        TG_TRY(tg_alloc(n->arrays[i].n, sizeof(float), &n->arrays[i].y));
+    for (size_t i = 0; i < n->nbuffers; i++) {
+        net_buffer *b = &n->buffers[i];
+        if (b->borrowed)
+            b->data = n->arrays[n->logits.array].y;
+        else
+            TG_TRY(tg_alloc(b->n, sizeof(float), &b->data));
+    }
+    return TG_OK;
+}
+
+static void bind(const net *n, net_node *node)
+{
+    for (size_t j = 0; j < node->nin; j++) {
+        const bool inner = node->in_array[j] > 0; /* the input wants no gradient */
+        node->x[j] = n->arrays[node->in_array[j]].y;
+        node->dx[j] = inner ? n->buffers[node->dx_buffer[j]].data : NULL;
+    }
+    for (size_t s = 0; s < node->nsum; s++)
+        node->sum[s] = n->buffers[node->sum_buffer[s]].data;
+    node->y = n->arrays[node->out_array].y;
+    node->dy = n->buffers[node->dy_buffer].data;
+}
+
+tg_status net_allocate(net *n)
+{
+    /* The ranks of a process one after another: what one has taken the next must not count on. */
+    static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
+    pthread_mutex_lock(&one_at_a_time);
+    const tg_status status = make(n);
+    pthread_mutex_unlock(&one_at_a_time);
+    TG_TRY(status);
+    for (size_t i = 0; i < n->nnodes; i++)
+        bind(n, &n->nodes[i]);
+    return TG_OK;
+}
