@@ -113,8 +113,11 @@ void console_error(const char *format, ...)
     va_list args;
     va_start(args, format);
     pthread_mutex_lock(&mutex);
-    if (errors_wait)
+    const bool wait = errors_wait;
+    pthread_mutex_unlock(&mutex);
+    if (wait) /* not with the mutex held: others go on speaking */
         sleep(2);
+    pthread_mutex_lock(&mutex);
     print("telegrad: ", format, args);
     has_spoken = true;
     pthread_mutex_unlock(&mutex);
