@@ -14,7 +14,8 @@
  *
  * Threads  one calling thread per session; tg_session_request_stop from any thread or signal
  * handler. A failure of TG_E_PEER, TG_E_CORRUPT, TG_E_MISMATCH or TG_E_VERSION is final: every
- * later call returns it again. */
+ * later call returns it again. So is any failure of tg_session_begin and tg_session_load once ranks
+ * have begun to talk: where there is no checkpoint to load, make another session and begin it. */
 #ifndef TELEGRAD_SESSION_H
 #define TELEGRAD_SESSION_H
 
@@ -138,7 +139,7 @@ typedef enum tg_tensor_kind {
 
 typedef struct tg_tensor {
     size_t struct_size;  /* sizeof(tg_tensor) */
-    const char *name;    /* unique; copied */
+    const char *name;    /* unique, at most 200 bytes without = and newlines; copied */
     const size_t *shape; /* (ndim); the matrix view is shape[0] x rest; copied */
     size_t ndim;         /* 0 to 8 */
     tg_tensor_kind kind;
@@ -147,8 +148,8 @@ typedef struct tg_tensor {
                        added need no copy */
 } tg_tensor;
 
-/* Errors TG_E_ARG (name taken, shape), TG_E_STATE (after begin), TG_E_UNSUPPORTED (device memory)
- */
+/* Errors TG_E_ARG (name taken, shape, a gradient in its parameter's memory), TG_E_STATE (after
+ * begin), TG_E_UNSUPPORTED (device memory, another type than f32) */
 TG_API TG_NODISCARD tg_status tg_session_add(tg_session *s, const tg_tensor *t, uint32_t *id_p);
 
 /* Handshake (versions, specs, job text, tensors, with the rank that differs named), then rank 0's

@@ -211,12 +211,12 @@ tg_status tg_reducer_create(const char *method, tg_transport *transport, size_t 
     const tg_reducer_config *c = config == NULL ? &defaults : config;
     if (n == 0 || n > TG_MAX_ELEMENTS)
         return tg_fail(TG_E_ARG, "tg_reducer_create: n=%zu: allowed: 1 to %zu", n, TG_MAX_ELEMENTS);
-    if (c->struct_size != sizeof *c || c->timeout_ms < 0 || c->timeout_ms > TG__TIMEOUT_MS_MAX)
-        return tg_fail(TG_E_ARG,
-                       "tg_reducer_create: struct_size=%zu (allowed: %zu), timeout_ms=%lld "
-                       "(allowed: 0 to %lld)",
-                       c->struct_size, sizeof *c, (long long)c->timeout_ms,
-                       (long long)TG__TIMEOUT_MS_MAX);
+    if (c->struct_size != sizeof *c)
+        return tg_fail(TG_E_ARG, "tg_reducer_create: config->struct_size=%zu: allowed: %zu",
+                       c->struct_size, sizeof *c);
+    if (c->timeout_ms < 0 || c->timeout_ms > TG__TIMEOUT_MS_MAX)
+        return tg_fail(TG_E_ARG, "tg_reducer_create: timeout_ms=%lld: allowed: 0 to %lld",
+                       (long long)c->timeout_ms, (long long)TG__TIMEOUT_MS_MAX);
     if (c->segments != NULL && (c->nsegments == 0 || c->nsegments > n))
         return tg_fail(TG_E_ARG, "tg_reducer_create: nsegments=%zu: allowed: 1 to n, which is %zu",
                        c->nsegments, n);

@@ -121,13 +121,14 @@ static tg_status add_tensors(tg_session *s, const tg_sim_tensor *tensors, size_t
             return tg_fail(TG_E_ARG, "tensor %zu of a simulation: shape is NULL", i);
         for (size_t d = 0; d < x->ndim && n <= TG_MAX_ELEMENTS; d++)
             n *= x->shape[d];
-        const tg_tensor t = {.struct_size = sizeof t,
-                             .name = x->name,
-                             .shape = x->shape,
-                             .ndim = x->ndim,
-                             .kind = TG_TENSOR_TRAINED,
-                             .param = tg_array_f32(&nothing, n),
-                             .grad = tg_array_f32(&nothing, n)};
+        tg_tensor t = {.struct_size = sizeof t,
+                       .name = x->name,
+                       .shape = x->shape,
+                       .ndim = x->ndim,
+                       .kind = TG_TENSOR_TRAINED,
+                       .param = tg_array_f32(&nothing, n),
+                       .grad = tg_array_f32(&nothing, n)};
+        t.grad.data = (void *)((uintptr_t)&nothing + n * sizeof nothing); /* behind it */
         TG_TRY(tg_session_add(s, &t, &id));
     }
     return TG_OK;

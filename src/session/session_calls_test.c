@@ -118,7 +118,7 @@ static void test_arguments(void **state)
     config.timeout_ms = 0;
     config.driver = (tg_driver)77;
     assert_int_equal(tg_session_create(&config, t, &s), TG_E_ARG);
-    assert_non_null(strstr(tg_error(), "driver=77"));
+    assert_non_null(strstr(tg_error(), "driver=77: allowed: 0 to 2"));
     config.driver = TG_DRIVER_AUTO;
     config.struct_size = 3;
     assert_int_equal(tg_session_create(&config, t, &s), TG_E_ARG);
@@ -138,6 +138,97 @@ static void test_arguments(void **state)
     assert_int_equal(tg_session_add(s, &bad, &id), TG_E_ARG);
     tg_session_destroy(s);
     tg_transport_destroy(t);
+}
+
+/* Each mistake alone, and what its message must say. */
+static void test_tensor_arguments(void **state)
+{
+    (void)state;
+    static float w[12], g[12];
+    const size_t shape[9] = {3, 4, 1, 1, 1, 1, 1, 1, 1}, empty[2] = {3, 0};
+    char long_name[300];
+    memset(long_name, 'n', sizeof long_name - 1);
+    long_name[sizeof long_name - 1] = '\0';
+    const tg_tensor good = {.struct_size = sizeof good,
+                            .name = "w",
+                            .shape = shape,
+                            .ndim = 2,
+                            .param = tg_array_f32(w, 12),
+                            .grad = tg_array_f32(g, 12)};
+    struct {
+        tg_tensor t;
+        tg_status status;
+        const char *says;
+    } wrong[14];
+    for (size_t i = 0; i < 14; i++) {
+        wrong[i].t = good;
+        wrong[i].status = TG_E_ARG;
+    }
+    wrong[0].t.struct_size = 8, wrong[0].says = "struct_size of the tensor is 8";
+    wrong[1].t.name = NULL, wrong[1].says = "no name";
+    wrong[2].t.name = "a=b", wrong[2].says = "\"a=b\" of 3 bytes: allowed";
+    wrong[3].t.name = long_name, wrong[3].says = "of 299 bytes: allowed: at most 200";
+    wrong[4].t.kind = (tg_tensor_kind)7, wrong[4].says = "kind=7: allowed: 0 to 2";
+    wrong[5].t.ndim = 9, wrong[5].says = "ndim=9: allowed: 0 to 8";
+    wrong[6].t.shape = NULL, wrong[6].says = "shape is NULL, and ndim=2";
+    wrong[7].t.shape = empty, wrong[7].says = "dimension 1 is 0";
+    wrong[8].t.grad.n = 11, wrong[8].says = "gradient has 11 elements";
+    wrong[9].t.param.struct_size = 0, wrong[9].says = "parameter: struct_size=0";
+    wrong[10].t.param.dtype = (tg_dtype)3, wrong[10].says = "dtype=3: this build has TG_F32";
+    wrong[11].t.grad.memory = TG_CUDA, wrong[11].says = "device memory";
+    wrong[10].status = wrong[11].status = TG_E_UNSUPPORTED;
+    wrong[12].t.grad.data = w, wrong[12].says = "lies in its parameter's memory";
+    wrong[13].t.param.data = g + 11, wrong[13].says = "lies in its parameter's memory";
+
+    tg_transport *t;
+    tg_session *s;
+    const tg_session_config config = {.struct_size = sizeof config};
+    uint32_t id = 77;
+    assert_int_equal(tg_transport_inproc(1, &t), TG_OK);
+    assert_int_equal(tg_session_create(&config, t, &s), TG_OK);
+    for (size_t i = 0; i < 14; i++) {
+        if (tg_session_add(s, &wrong[i].t, &id) != wrong[i].status ||
+            strstr(tg_error(), wrong[i].says) == NULL)
+            fail_msg("%zu: %s", i, tg_error());
+        assert_int_equal(id, 77);
+    }
+    assert_int_equal(tg_session_add(s, &good, &id), TG_OK);
+    assert_int_equal(id, 0);
+    tg_session_destroy(s);
+    tg_transport_destroy(t);
+}
+
+/* Who wants to begin without a checkpoint makes another session. */
+static void test_failed_load_is_final(void **state)
+{
+    (void)state;
+    alone a;
+    alone_start(&a, (tg_session_config){.method = NULL});
+    tg_session_destroy(a.s);
+    static float w[3], g[3];
+    const size_t n = 3;
+    const tg_tensor tensor = {.struct_size = sizeof tensor,
+                              .name = "w",
+                              .shape = &n,
+                              .ndim = 1,
+                              .param = tg_array_f32(w, 3),
+                              .grad = tg_array_f32(g, 3)};
+    const tg_session_config config = {.struct_size = sizeof config};
+    const void *extra;
+    size_t len;
+    uint32_t id;
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(tg_session_create(&config, a.t, &a.s), TG_OK);
+        assert_int_equal(tg_session_add(a.s, &tensor, &id), TG_OK);
+        if (i == 1)
+            break;
+        assert_int_equal(tg_session_load(a.s, "/nowhere", &extra, &len), TG_E_IO);
+        assert_int_equal(tg_session_begin(a.s), TG_E_IO);
+        assert_non_null(strstr(tg_error(), "/nowhere"));
+        tg_session_destroy(a.s);
+    }
+    assert_int_equal(tg_session_begin(a.s), TG_OK);
+    alone_stop(&a);
 }
 
 enum { STATISTICS_RANKS = 3 };
@@ -218,6 +309,8 @@ int main(void)
         cmocka_unit_test(test_order_of_calls),
         cmocka_unit_test(test_unready_is_zero),
         cmocka_unit_test(test_arguments),
+        cmocka_unit_test(test_tensor_arguments),
+        cmocka_unit_test(test_failed_load_is_final),
         cmocka_unit_test(test_statistics),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

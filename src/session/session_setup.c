@@ -1,4 +1,4 @@
-/* Creating a session, registering tensors, the handshake. */
+/* Creating a session, the handshake. */
 #include "session/session_impl.h"
 #include "base/arg.h"
 #include "base/mem.h"
@@ -49,6 +49,13 @@ static tg_status copy_buckets(tg_session *s, const tg_session_config *config)
     return TG_OK;
 }
 
+static tg_status check_choice(const char *name, int value, int last)
+{
+    return value >= 0 && value <= last
+               ? TG_OK
+               : tg_fail(TG_E_ARG, "%s=%d: allowed: 0 to %d", name, value, last);
+}
+
 static tg_status copy_config(tg_session *s, const tg_session_config *config)
 {
     s->config = *config;
@@ -63,16 +70,10 @@ static tg_status copy_config(tg_session *s, const tg_session_config *config)
         return tg_fail(TG_E_ARG, "timeout_ms=%lld: allowed: 1 to %lld, or 0 for %d",
                        (long long)config->timeout_ms, (long long)TG__TIMEOUT_MS_MAX,
                        DEFAULT_TIMEOUT_MS);
-    if ((unsigned)config->driver > TG_DRIVER_INLINE ||
-        (unsigned)config->on_nonfinite > TG_NONFINITE_FAIL ||
-        (unsigned)config->on_unready > TG_UNREADY_ZERO ||
-        (unsigned)config->overlap > TG_OVERLAP_NONE)
-        return tg_fail(
-            TG_E_ARG,
-            "driver=%d on_nonfinite=%d on_unready=%d overlap=%d: allowed: 0 to %d, %d, %d, %d",
-            (int)config->driver, (int)config->on_nonfinite, (int)config->on_unready,
-            (int)config->overlap, TG_DRIVER_INLINE, TG_NONFINITE_FAIL, TG_UNREADY_ZERO,
-            TG_OVERLAP_NONE);
+    TG_TRY(check_choice("driver", (int)config->driver, TG_DRIVER_INLINE));
+    TG_TRY(check_choice("on_nonfinite", (int)config->on_nonfinite, TG_NONFINITE_FAIL));
+    TG_TRY(check_choice("on_unready", (int)config->on_unready, TG_UNREADY_ZERO));
+    TG_TRY(check_choice("overlap", (int)config->overlap, TG_OVERLAP_NONE));
     if (config->timeout_ms == 0)
         s->config.timeout_ms = DEFAULT_TIMEOUT_MS;
     if (config->bucket_bytes == 0)
@@ -209,79 +210,6 @@ void tg_session_destroy(tg_session *s)
     free(s->ckpt_bytes);
     tg__ckpt_close(s->from.own);
     free(s);
-}
-
-static tg_status check_array(const char *name, const char *what, const tg_array *a, size_t n)
-{
-    if (a->struct_size != sizeof *a || a->data == NULL || a->n != n)
-        return tg_fail(TG_E_ARG, "tensor \"%s\": its %s has %zu elements at %p: needed: %zu", name,
-                       what, a->n, a->data, n);
-    if (a->memory != TG_HOST)
-        return tg_fail(TG_E_UNSUPPORTED,
-                       "tensor \"%s\": its %s is in device memory: this build "
-                       "has host memory only",
-                       name, what);
-    return TG_OK;
-}
-
-static tg_status check_tensor(const tg_session *s, const tg_tensor *t, size_t *n_p)
-{
-    if (t->name == NULL || t->struct_size != sizeof *t || t->ndim > 8 || strlen(t->name) > 200 ||
-        (t->ndim > 0 && t->shape == NULL) || (unsigned)t->kind > TG_TENSOR_RANK0 ||
-        strpbrk(t->name, "\n=") != NULL)
-        return tg_fail(TG_E_ARG,
-                       "tg_session_add: struct_size, name (without = or newline) and at most 8 "
-                       "dimensions are needed");
-    for (size_t i = 0; i < s->ntensors; i++)
-        if (strcmp(s->tensor[i].name, t->name) == 0)
-            return tg_fail(TG_E_ARG, "tensor \"%s\" is registered already", t->name);
-    size_t n = 1;
-    for (size_t i = 0; i < t->ndim; i++) {
-        if (t->shape[i] == 0 || t->shape[i] > TG_MAX_ELEMENTS / n)
-            return tg_fail(TG_E_ARG,
-                           "tensor \"%s\": dimension %zu is %zu: allowed: at least 1, and at "
-                           "most %zu elements in all",
-                           t->name, i, t->shape[i], TG_MAX_ELEMENTS);
-        n *= t->shape[i];
-    }
-    TG_TRY(check_array(t->name, "parameter", &t->param, n));
-    if (t->kind == TG_TENSOR_TRAINED)
-        TG_TRY(check_array(t->name, "gradient", &t->grad, n));
-    *n_p = n;
-    return TG_OK;
-}
-
-tg_status tg_session_add(tg_session *s, const tg_tensor *t, uint32_t *id_p)
-{
-    TG__ARG(s);
-    TG__ARG(t);
-    TG__ARG(id_p);
-    size_t n = 0;
-    TG_TRY(tg__session_check(s));
-    if (s->begun)
-        return tg_fail(TG_E_STATE, "tg_session_add after tg_session_begin");
-    TG_TRY(check_tensor(s, t, &n));
-    if (s->ntensors == s->cap) {
-        size_t cap = s->cap == 0 ? 16 : 2 * s->cap;
-        tensor *bigger = realloc(s->tensor, cap * sizeof *bigger);
-        if (bigger == NULL)
-            return tg_fail(TG_E_NOMEM, "out of memory for tensor \"%s\"", t->name);
-        s->tensor = bigger;
-        s->cap = cap;
-    }
-    char *name = strdup(t->name);
-    if (name == NULL)
-        return tg_fail(TG_E_NOMEM, "out of memory for tensor \"%s\"", t->name);
-    tensor *own = &s->tensor[s->ntensors];
-    *own = (tensor){.name = name, .ndim = t->ndim, .n = n, .kind = t->kind};
-    if (t->ndim > 0)
-        memcpy(own->shape, t->shape, t->ndim * sizeof *t->shape);
-    own->rows = t->ndim == 0 ? 1 : t->shape[0];
-    own->cols = n / own->rows;
-    own->param = t->param.data;
-    own->grad = t->kind == TG_TENSOR_TRAINED ? t->grad.data : NULL;
-    *id_p = (uint32_t)s->ntensors++;
-    return TG_OK;
 }
 
 void tg__session_print_rules(const tg_session *s, FILE *f)

@@ -1,0 +1,127 @@
+/* The tensors of a session, as the caller adds them. */
+#include "base/arg.h"
+#include "session/session_impl.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define DIMENSIONS 8
+#define NAME_BYTES 200
+
+static tg_status check_array(const char *name, const char *what, const tg_array *a, size_t n)
+{
+    if (a->struct_size != sizeof *a)
+        return tg_fail(TG_E_ARG, "tensor \"%s\": its %s: struct_size=%zu: allowed: %zu", name, what,
+                       a->struct_size, sizeof *a);
+    if (a->data == NULL || a->n != n)
+        return tg_fail(TG_E_ARG, "tensor \"%s\": its %s has %zu elements at %p: needed: %zu", name,
+                       what, a->n, a->data, n);
+    if (a->dtype != TG_F32)
+        return tg_fail(TG_E_UNSUPPORTED,
+                       "tensor \"%s\": its %s has dtype=%d: this build has TG_F32", name, what,
+                       (int)a->dtype);
+    if (a->memory != TG_HOST)
+        return tg_fail(TG_E_UNSUPPORTED,
+                       "tensor \"%s\": its %s is in device memory: this build "
+                       "has host memory only",
+                       name, what);
+    return TG_OK;
+}
+
+/* Updates of the parameters would change gradients that are yet to be sent. */
+static tg_status check_apart(const tg_tensor *t, size_t n)
+{
+    const uintptr_t param = (uintptr_t)t->param.data, grad = (uintptr_t)t->grad.data;
+    const size_t bytes = n * sizeof(float);
+    return param >= grad + bytes || grad >= param + bytes
+               ? TG_OK
+               : tg_fail(TG_E_ARG,
+                         "tensor \"%s\": its gradient at %p lies in its parameter's memory at %p: "
+                         "allowed: memory of its own",
+                         t->name, t->grad.data, t->param.data);
+}
+
+static tg_status check_name(const tg_session *s, const char *name)
+{
+    if (name == NULL)
+        return tg_fail(TG_E_ARG, "tg_session_add: the tensor has no name");
+    if (strlen(name) > NAME_BYTES || strpbrk(name, "\n=") != NULL)
+        return tg_fail(TG_E_ARG,
+                       "tg_session_add: name \"%.60s\" of %zu bytes: allowed: at most %d, without "
+                       "= and newlines",
+                       name, strlen(name), NAME_BYTES);
+    for (size_t i = 0; i < s->ntensors; i++)
+        if (strcmp(s->tensor[i].name, name) == 0)
+            return tg_fail(TG_E_ARG, "tensor \"%s\" is registered already", name);
+    return TG_OK;
+}
+
+static tg_status check_shape(const tg_tensor *t, size_t *n_p)
+{
+    size_t n = 1;
+    if (t->ndim > DIMENSIONS)
+        return tg_fail(TG_E_ARG, "tensor \"%s\": ndim=%zu: allowed: 0 to %d", t->name, t->ndim,
+                       DIMENSIONS);
+    if (t->ndim > 0 && t->shape == NULL)
+        return tg_fail(TG_E_ARG, "tensor \"%s\": shape is NULL, and ndim=%zu", t->name, t->ndim);
+    for (size_t i = 0; i < t->ndim; i++) {
+        if (t->shape[i] == 0 || t->shape[i] > TG_MAX_ELEMENTS / n)
+            return tg_fail(TG_E_ARG,
+                           "tensor \"%s\": dimension %zu is %zu: allowed: at least 1, and at "
+                           "most %zu elements in all",
+                           t->name, i, t->shape[i], TG_MAX_ELEMENTS);
+        n *= t->shape[i];
+    }
+    *n_p = n;
+    return TG_OK;
+}
+
+static tg_status check_tensor(const tg_session *s, const tg_tensor *t, size_t *n_p)
+{
+    if (t->struct_size != sizeof *t)
+        return tg_fail(TG_E_ARG, "tg_session_add: struct_size of the tensor is %zu: allowed: %zu",
+                       t->struct_size, sizeof *t);
+    TG_TRY(check_name(s, t->name));
+    if ((unsigned)t->kind > TG_TENSOR_RANK0)
+        return tg_fail(TG_E_ARG, "tensor \"%s\": kind=%d: allowed: 0 to %d", t->name, (int)t->kind,
+                       TG_TENSOR_RANK0);
+    TG_TRY(check_shape(t, n_p));
+    TG_TRY(check_array(t->name, "parameter", &t->param, *n_p));
+    if (t->kind != TG_TENSOR_TRAINED)
+        return TG_OK;
+    TG_TRY(check_array(t->name, "gradient", &t->grad, *n_p));
+    return check_apart(t, *n_p);
+}
+
+tg_status tg_session_add(tg_session *s, const tg_tensor *t, uint32_t *id_p)
+{
+    TG__ARG(s);
+    TG__ARG(t);
+    TG__ARG(id_p);
+    size_t n = 0;
+    TG_TRY(tg__session_check(s));
+    if (s->begun)
+        return tg_fail(TG_E_STATE, "tg_session_add after tg_session_begin");
+    TG_TRY(check_tensor(s, t, &n));
+    if (s->ntensors == s->cap) {
+        size_t cap = s->cap == 0 ? 16 : 2 * s->cap;
+        tensor *bigger = realloc(s->tensor, cap * sizeof *bigger);
+        if (bigger == NULL)
+            return tg_fail(TG_E_NOMEM, "out of memory for tensor \"%s\"", t->name);
+        s->tensor = bigger;
+        s->cap = cap;
+    }
+    char *name = strdup(t->name);
+    if (name == NULL)
+        return tg_fail(TG_E_NOMEM, "out of memory for tensor \"%s\"", t->name);
+    tensor *own = &s->tensor[s->ntensors];
+    *own = (tensor){.name = name, .ndim = t->ndim, .n = n, .kind = t->kind};
+    if (t->ndim > 0)
+        memcpy(own->shape, t->shape, t->ndim * sizeof *t->shape);
+    own->rows = t->ndim == 0 ? 1 : t->shape[0];
+    own->cols = n / own->rows;
+    own->param = t->param.data;
+    own->grad = t->kind == TG_TENSOR_TRAINED ? t->grad.data : NULL;
+    *id_p = (uint32_t)s->ntensors++;
+    return TG_OK;
+}
