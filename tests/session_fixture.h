@@ -20,6 +20,7 @@ typedef struct fixture_job {
     tg_driver driver;
     size_t bucket_bytes;
     bool dyadic;   /* gradients are small multiples of powers of two, so that sums are exact */
+    bool uniform;  /* noise is uniform instead of normal: no libm, the same on every machine */
     bool adjacent; /* gradients lie side by side: no staging copy */
     int64_t timeout_ms;
     uint64_t hash_every;
@@ -129,6 +130,11 @@ static inline void fixture_gradient(const fixture_job *job, int rank, uint64_t t
 {
     if (job->quiet_from != 0 && t >= job->quiet_from) {
         memset(g, 0, FIXTURE_N * sizeof *g);
+    } else if (job->uniform) {
+        const tg_rng_key key = {
+            .seed = 6, .purpose = TG_PURPOSE_TEST, .rank = (uint32_t)rank, .step = t};
+        for (size_t i = 0; i < FIXTURE_N; i++)
+            g[i] = 0.5f * w[i] * (float)(1 + i % 7) / 7 + (float)(4 * tg_rng_uniform(&key, i) - 2);
     } else {
         const double *noise = fixture_noise(rank, t);
         for (size_t i = 0; i < FIXTURE_N; i++)
