@@ -74,3 +74,5 @@ set_tests_properties(mixed_job_test PROPERTIES TIMEOUT 300 LABELS unit)
 # What the golden sequences of optimizers should be.
 tg_torch_test(golden_optim_test unit ${PROJECT_SOURCE_DIR}/tools/golden_optim.py --check)
 include(cmake/fuzz.cmake OPTIONAL)
+add_test(NAME plain_build_test COMMAND ${PROJECT_SOURCE_DIR}/tests/plain_build_test.sh ${PROJECT_SOURCE_DIR} ${CMAKE_C_COMPILER})
+set_tests_properties(plain_build_test PROPERTIES TIMEOUT 300)
