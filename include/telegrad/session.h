@@ -1,21 +1,30 @@
-/* telegrad/session.h - training: tensors, steps, checkpoints.
+/* telegrad/session.h - training on several ranks: tensors, steps, checkpoints.
  *
  *     tg_session_create(&config, transport, &s);
- *     tg_session_add(s, &tensor, &id);    every tensor, in forward order, the same on all ranks
- *     tg_session_begin(s);                handshake; rank 0's parameters go to all
- *                                         (or tg_session_load, in its place)
+ *     tg_session_add(s, &tensor, &id);    each tensor, in forward order, the same on all ranks
+ *     tg_session_begin(s);                handshake; all ranks get rank 0's parameters
+ *                                         (or tg_session_load, to resume from a checkpoint)
  *     for each step:
  *         tg_param_wait(s, id);           before a layer reads its parameters (see tg_overlap)
- *         tg_grad_wait(s, id);            before backward overwrites a gradient
+ *         tg_grad_wait(s, id);            before the backward pass overwrites a gradient
  *         tg_grad_ready(s, id);           when a gradient is complete, last layers first
- *         tg_step(s, &info);
- *     tg_session_finish(s);               applies what is in flight
+ *         tg_step(s, &info);              closes the step and updates the parameters
+ *     tg_session_finish(s);               applies what is still in flight
  *     tg_session_destroy(s);
  *
- * Threads  one calling thread per session; tg_session_request_stop from any thread or signal
- * handler. A failure of TG_E_PEER, TG_E_CORRUPT, TG_E_MISMATCH or TG_E_VERSION is final: every
- * later call returns it again. So is any failure of tg_session_begin and tg_session_load once ranks
- * have begun to talk: where there is no checkpoint to load, make another session and begin it. */
+ * Buckets   Tensors are exchanged in buckets. A bucket's exchange starts when its gradients are
+ *           complete. Exchanges start in a fixed order, from the last bucket to the first; a bucket
+ *           that is complete early waits for those after it. So gradients may become ready in any
+ *           order, and in a different order on each rank.
+ * Memory    The parameters and gradients are the caller's arrays. The session updates the
+ *           parameters in place.
+ * Bits      All ranks compute the same bits of the global parameters, except with exchange=none.
+ * Failures  TG_E_PEER, TG_E_CORRUPT, TG_E_MISMATCH and TG_E_VERSION are final: every later call
+ *           returns the same error. So is any failure of tg_session_begin or tg_session_load once
+ *           ranks have begun to talk. If there is no checkpoint to load, create another session and
+ *           begin it.
+ * Threads   One calling thread per session. tg_session_request_stop may be called from any thread
+ *           and from a signal handler. */
 #ifndef TELEGRAD_SESSION_H
 #define TELEGRAD_SESSION_H
 
@@ -32,41 +41,47 @@ extern "C" {
 
 typedef struct tg_session tg_session;
 
+/* What happens to a step whose gradients are not finite (NaN or infinity), or whose arithmetic
+ * leaves the range of f32: the sum of gradients over ranks, their sum within a node, or a rank's
+ * gradient plus what it remembers. */
 typedef enum tg_nonfinite {
-    TG_NONFINITE_SKIP = 0, /* nobody applies the step; what finite ranks sent
-                            * coded goes back into their residuals, a dense step is lost. The same
-                            * where gradients are finite, but their sum over ranks or over a node,
-                            * or that of a gradient and what its rank remembers, leaves f32's range;
-                            * though where each bucket can be applied by itself (ssgd without
-                            * clipping by norm) this drops the bucket alone, unless it is the first
-                            * layers'. A rank whose memory (residual, momentum of the method) could
-                            * not be encoded, or holds more than 2^100 after a dropped step, starts
-                            * that bucket's anew at 0, and tg_log is told (TG_LOG_WARN): the next
-                            * step may follow */
-    TG_NONFINITE_FAIL = 1  /* tg_step fails with TG_E_NONFINITE on every rank; with strategies that
-                            * take own steps, when the round is exchanged. With TG_OVERLAP_FULL
-                            * tg_step waits for all buckets then, as with TG_OVERLAP_BACKWARD */
+    /* No rank applies the step; training continues with the next one. Coded payloads of finite
+     * ranks return to their residuals; a dense step is lost.
+     * One bucket    If the strategy and the optimizer apply each bucket by itself (ssgd without a
+     *               clip), a sum out of range drops that bucket only, unless it is the first
+     *               layers'.
+     * Memory        If a rank's memory (residual, the method's momentum) cannot be encoded, or
+     *               exceeds 2^100 after a dropped step, that rank resets the bucket's memory to 0
+     *               and logs TG_LOG_WARN. */
+    TG_NONFINITE_SKIP = 0,
+    /* tg_step fails with TG_E_NONFINITE on every rank. Strategies that take local steps fail when
+     * the round is exchanged. With TG_OVERLAP_FULL, tg_step then waits for all buckets, as with
+     * TG_OVERLAP_BACKWARD. */
+    TG_NONFINITE_FAIL = 1
 } tg_nonfinite;
 
+/* What tg_step does if a tensor was not made ready. */
 typedef enum tg_unready {
-    TG_UNREADY_ERROR = 0, /* tg_step fails with TG_E_STATE naming the tensor */
-    TG_UNREADY_ZERO = 1   /* a tensor never made ready in a step counts as zero */
+    TG_UNREADY_ERROR = 0, /* fail with TG_E_STATE, naming the tensor */
+    TG_UNREADY_ZERO = 1   /* take the gradient as zero */
 } tg_unready;
 
-/* What the exchange of gradients may run beside. The parameters after each step are the same bits
- * in all three, and ranks may differ in it. */
+/* What the exchange of gradients overlaps with. The parameters after each step have the same bits
+ * in all three modes, and ranks may choose different ones. */
 typedef enum tg_overlap {
-    TG_OVERLAP_BACKWARD = 0, /* the backward pass: a bucket is exchanged as soon as its gradients
-                              * are complete; tg_step waits for all of them */
-    TG_OVERLAP_FULL = 1,     /* the next forward pass as well: tg_step waits for the first layers'
-                              * bucket only, and the caller calls tg_param_wait before a tensor is
-                              * read; whoever does not reads old parameters */
-    TG_OVERLAP_NONE = 2      /* nothing: exchanges start when all gradients are complete */
+    /* The backward pass: a bucket's exchange starts when its gradients are complete. tg_step waits
+     * for all buckets. */
+    TG_OVERLAP_BACKWARD = 0,
+    /* The next forward pass as well: tg_step waits for the first layers' bucket only. Call
+     * tg_param_wait before reading a tensor's parameters; without it you read old ones. */
+    TG_OVERLAP_FULL = 1,
+    /* Nothing: exchanges start when all gradients are complete. */
+    TG_OVERLAP_NONE = 2
 } tg_overlap;
 
 typedef struct tg_session_config {
     size_t struct_size;    /* sizeof(tg_session_config) */
-    const char *method;    /* NULL: the strategy's, tg_registry_strategy_method: mostly "dense" */
+    const char *method;    /* NULL: tg_registry_strategy_method, for most strategies "dense" */
     const char *strategy;  /* NULL: "ssgd" */
     const char *optimizer; /* NULL: "sgd:lr=0.01" */
     uint64_t seed;
@@ -75,256 +90,290 @@ typedef struct tg_session_config {
     tg_driver driver;
     tg_nonfinite on_nonfinite;
     tg_unready on_unready;
-    size_t bucket_bytes; /* tensors are exchanged together up to this size; 0: 25 MiB */
-    uint64_t hash_every; /* compare hashes of the global parameters every so many steps; 0: never */
-    const char *job; /* any text that must be equal on all ranks (model, data, batch); NULL: "" */
-    tg_trace *trace; /* NULL: none; borrowed */
-    /* (nrules) "PATTERN=METHOD": trained tensors whose name matches the pattern (fnmatch(3)) are
-     * exchanged by that method ("f32" is dense), e.g. "*.bias=f32"; the first rule that matches
-     * counts, tensors that none matches use `method`. A rule without a tensor is an error when the
-     * session begins. exchange=none is for all tensors or for none. Copied. */
+    size_t bucket_bytes; /* largest bucket that tensors are grouped into; 0: 25 MiB */
+    uint64_t hash_every; /* compare hashes of the global parameters every N steps; 0: never */
+    const char *job;     /* free text that must match on all ranks (model, data, batch); NULL: "" */
+    tg_trace *trace;     /* borrowed; NULL: none */
+    /* (nrules) "PATTERN=METHOD": trained tensors whose name matches PATTERN (fnmatch(3)) use METHOD
+     * ("f32" is dense), e.g. "*.bias=f32". The first match counts; tensors without a match use
+     * `method`. A rule that matches no tensor is an error of tg_session_begin. exchange=none must
+     * hold for all tensors or for none. Copied. */
     const char *const *rules;
     size_t nrules;
-    unsigned codec_threads; /* cores for encoding and decoding; 0: one. May differ between ranks:
-                               the same bits for any number */
-    /* (nmetadata) "NAME=TEXT" for the header of saved weights, of rank 0 (weights.h), e.g.
-     * "model=lenet5". Copied. */
+    unsigned codec_threads; /* cores for encoding and decoding; 0: one. Any number gives the same
+                             * bits; ranks may differ */
+    /* (nmetadata) "NAME=TEXT" for the header of saved weights (weights.h), e.g. "model=lenet5".
+     * Rank 0's are written. Copied. */
     const char *const *metadata;
     size_t nmetadata;
     tg_overlap overlap;
-    /* (nbuckets) how many trained tensors go into each bucket, in the order added, whatever their
-     * size; where rules give them several methods, into one bucket each. NULL: bucket_bytes
-     * decides. Copied. */
+    /* (nbuckets) number of trained tensors in each bucket, in the order added, whatever their
+     * size. If rules give these tensors several methods, each method gets a bucket of its own.
+     * NULL: bucket_bytes decides. Copied. */
     const uint32_t *buckets;
     size_t nbuckets;
-    /* (ranks of the transport) which node each rank is of: any number >= 0, the same for those of
-     * one machine (mpi.h finds out). Gradients are then summed in f32 within a node, by its lowest
-     * rank, and the method works among these as if each were a rank, whose gradient is its node's
-     * mean; what is not sent is remembered there. A rank that waits for its node's lowest waits
-     * longer than timeout_ms, but ends if any is known to have failed (docs/cluster.md). NULL, or a
-     * node for each rank: one level. Exchange=none, and votes on nodes of unequal size, are errors
-     * when the session begins. Copied. */
+    /* (ranks of the transport) the node of each rank: any number >= 0, equal for ranks on the same
+     * machine (tg_transport_mpi_nodes finds them). NULL, or every rank on a node of its own: one
+     * level. Copied.
+     * Arithmetic  The lowest rank of a node sums the node's gradients in f32. The method runs among
+     *             these lowest ranks, on the mean of each node, and keeps its residuals there.
+     * Waiting     A rank that waits for its node's lowest rank may wait longer than timeout_ms; the
+     *             wait ends when any rank is known to have failed (docs/cluster.md).
+     * Errors      tg_session_begin refuses exchange=none, and votes among nodes of unequal size. */
     const int *nodes;
-    /* Of this rank's data, where strategies weight ranks by them (fedavg); 0 on all ranks: they
-     * count alike. */
+    /* Training samples on this rank; strategies that weight ranks (fedavg) weight by it. 0 on all
+     * ranks: equal weights. */
     uint64_t samples;
-    /* Steps that the run is planned to have; 0: unknown. Warm-ups of method and strategy that are
-     * not given are then no more than a share of it (tg_key.share): tg_session_spec tells. A
-     * checkpoint keeps what they were: a run that is resumed, with more steps too, goes on by it */
+    /* Planned length of the run in steps; 0: unknown. If known, a warm-up of a method or strategy
+     * that you leave to its default is limited to a share of the run (tg_key.share);
+     * tg_session_spec shows the result. A checkpoint keeps these warm-ups, so a resumed run uses
+     * them even if it is extended. */
     uint64_t total_steps;
-    /* Called when a call of this session has waited for another rank for a second, and about every
-     * second from then on until it has what it waits for, or fails. By the thread that drives the
-     * transport, so it returns soon and calls nothing of this session. Not by a clock of simulated
-     * time. NULL: tg_log warns after 10 s, 20 s, 40 s, ... of the same wait. */
+    /* Called when a call of this session has waited for another rank for one second, then about
+     * every second until the wait ends or fails. It runs on the thread that drives the transport:
+     * return soon, and call no function of this session. It is not called on a simulated clock.
+     * NULL: tg_log warns after 10 s, 20 s, 40 s, ... of the same wait. */
     void (*on_wait)(void *arg, const tg_wait *wait);
     void *on_wait_arg;
 } tg_session_config;
 
-/* transport is borrowed; it may be shared with other sessions and reducers (telegrad/transport.h),
- * and is not driven by the caller until all are destroyed. Nothing is sent yet.
- * Errors TG_E_SPEC (also: method and optimizer name two different momenta; a rule that is none),
- *        TG_E_ARG (also codec_threads > 256, nodes below 0), TG_E_UNSUPPORTED, TG_E_NOMEM */
+/* Create a session. Nothing is sent yet.
+ * transport  borrowed; other sessions and reducers may share it (transport.h). Do not drive it
+ *            yourself until all of them are destroyed
+ * Errors     TG_E_SPEC (also: method and optimizer set different momenta; a malformed rule),
+ *            TG_E_ARG (also: codec_threads > 256, a node < 0), TG_E_UNSUPPORTED, TG_E_NOMEM */
 TG_API TG_NODISCARD tg_status tg_session_create(const tg_session_config *config,
                                                 tg_transport *transport, tg_session **s_p);
-/* Ends the communication thread, unless another session on the transport has it too; shuts the
- * transport, for all that share it, if something is in flight. NULL is fine. */
+/* Free the session; NULL is fine. Ends the communication thread unless another session on the
+ * transport uses it. If something is in flight, shuts the transport for everyone who shares it:
+ * call tg_session_finish first. */
 TG_API void tg_session_destroy(tg_session *s);
+
+/* ---- tensors --------------------------------------------------------------------------------- */
 
 typedef enum tg_tensor_kind {
     TG_TENSOR_TRAINED = 0,  /* has a gradient */
-    TG_TENSOR_AVERAGED = 1, /* a statistic (batch norm): ranks keep their own, also in
-                               checkpoints; evaluation uses the mean */
-    TG_TENSOR_RANK0 = 2     /* a statistic of which rank 0's value counts */
+    TG_TENSOR_AVERAGED = 1, /* a statistic (batch norm): each rank keeps its own, also in
+                             * checkpoints; evaluation uses the mean */
+    TG_TENSOR_RANK0 = 2     /* a statistic: rank 0's value counts */
 } tg_tensor_kind;
 
 typedef struct tg_tensor {
     size_t struct_size;  /* sizeof(tg_tensor) */
-    const char *name;    /* unique, at most 200 bytes without = and newlines; copied */
-    const size_t *shape; /* (ndim); the matrix view is shape[0] x rest; copied */
+    const char *name;    /* unique; at most 200 bytes, without = and newlines; copied */
+    const size_t *shape; /* (ndim) matrix view: shape[0] rows, the rest columns; copied */
     size_t ndim;         /* 0 to 8 */
     tg_tensor_kind kind;
     tg_array param; /* (product of shape) */
-    tg_array grad;  /* same length; TRAINED only. Gradients whose memory is adjacent in the order
-                       added need no copy */
+    tg_array grad;  /* TRAINED only: same length as param, must not overlap it. Gradients that are
+                     * adjacent in memory, in the order added, are not copied */
 } tg_tensor;
 
-/* Errors TG_E_ARG (name taken, shape, a gradient in its parameter's memory), TG_E_STATE (after
- * begin), TG_E_UNSUPPORTED (device memory, another type than f32) */
+/* Add a tensor, before tg_session_begin.
+ * id_p    [out] the number that the calls below take
+ * Errors  TG_E_ARG (name taken, shape, a gradient in its parameter's memory),
+ *         TG_E_STATE (after begin),
+ *         TG_E_UNSUPPORTED (device memory, a type other than f32) */
 TG_API TG_NODISCARD tg_status tg_session_add(tg_session *s, const tg_tensor *t, uint32_t *id_p);
 
-/* Handshake (versions, specs, job text, tensors, with the rank that differs named), then rank 0's
- * tensors go to all. Between the two, for methods that say exchange=auto, the network is measured
- * and the exchange of each bucket chosen, by rank 0 for all; tg_log is told of it (TG_LOG_INFO).
- * Errors TG_E_SPEC (a rule without a tensor, rules that exclude each other), TG_E_ARG
- * (config.buckets do not hold all tensors), TG_E_MISMATCH, TG_E_VERSION, TG_E_PEER, TG_E_NOMEM */
+/* Connect the ranks. All ranks call it.
+ * 1. Handshake: versions, specs, job text and tensors must agree; the error names the rank that
+ *    differs.
+ * 2. With exchange=auto: the ranks measure the network, rank 0 chooses the exchange of each bucket
+ *    for all, and tg_log is told (TG_LOG_INFO).
+ * 3. All ranks get rank 0's tensors.
+ * Errors  TG_E_SPEC (a rule that matches no tensor, rules that exclude each other),
+ *         TG_E_ARG (config.buckets does not cover all tensors),
+ *         TG_E_MISMATCH, TG_E_VERSION, TG_E_PEER, TG_E_NOMEM */
 TG_API TG_NODISCARD tg_status tg_session_begin(tg_session *s);
 
-/* The normal form of the session's method (of the tensors that no rule takes) or strategy, with
- * warm-ups as this run has them. Lives as long as the session. NULL for other kinds, and before
- * begin or load. */
+/* The normal form of the session's method (for tensors without a rule) or strategy, with the
+ * warm-ups of this run. NULL before begin or load, and for other kinds. Lives as long as the
+ * session. */
 TG_API const char *tg_session_spec(const tg_session *s, tg_kind kind);
 
-/* The gradient of this tensor is complete. It is checked for NaN and infinity here, while it is in
- * the cache. Errors of this and the three calls below: TG_E_ARG (no such tensor), TG_E_STATE
- * (before begin, ready twice, during an evaluation), TG_E_PEER, TG_E_CORRUPT */
+/* ---- steps ----------------------------------------------------------------------------------- */
+
+/* Errors of the four calls tg_grad_ready, tg_grad_wait, tg_param_wait and tg_progress:
+ *     TG_E_ARG (no such tensor), TG_E_STATE (before begin, ready twice, during an evaluation),
+ *     TG_E_PEER, TG_E_CORRUPT */
+
+/* The gradient of this tensor is complete. The session checks it for NaN and infinity now, while it
+ * is in the cache. Do not change the gradient until tg_grad_wait returns. */
 TG_API TG_NODISCARD tg_status tg_grad_ready(tg_session *s, uint32_t id);
-/* Wait until the session has read this tensor's gradient of the last step. */
+/* Wait until the session has read this tensor's gradient of the last step; then you may overwrite
+ * it. */
 TG_API TG_NODISCARD tg_status tg_grad_wait(tg_session *s, uint32_t id);
 /* Wait until this tensor's parameters are those of the next forward pass. With TG_OVERLAP_FULL and
- * a strategy that applies bucket by bucket (ssgd), what came for its bucket is applied here. Also
- * for tensors that are not trained: nothing to wait for. */
+ * a strategy that applies bucket by bucket (ssgd), this call applies the update of the tensor's
+ * bucket. Returns at once for tensors that are not trained. */
 TG_API TG_NODISCARD tg_status tg_param_wait(tg_session *s, uint32_t id);
-/* Whether this rank sits the coming step out (fedavg with clients < 1, or past its deadline): the
- * caller computes nothing and makes nothing ready, but calls tg_step. Between steps; false before
+/* True if this rank sits out the next step (fedavg with clients < 1, or past its deadline). Then
+ * compute nothing and make nothing ready, but call tg_step. Call it between steps; false before
  * begin. */
 TG_API bool tg_session_idle(const tg_session *s);
-/* Inline driver: move what can be moved, without blocking, of all that share the transport. Call it
- * between layers. No-op with a thread. */
+/* With the inline driver: move, without blocking, every operation of all sessions and reducers that
+ * share the transport. Call it between layers. Does nothing with a communication thread. */
 TG_API TG_NODISCARD tg_status tg_progress(tg_session *s);
 
-/* What the exchanges of one method did: those delivered since the last tg_step, of all buckets that
- * go by it. kept / n is the density that was achieved, residual_norm / norm how many gradients'
- * worth was not sent yet, encode_ns / n what an element cost. */
+/* What the exchanges of one method did, over all buckets that use it, delivered since the last
+ * tg_step. kept / n is the density achieved, residual_norm / norm the backlog in gradients,
+ * encode_ns / n the cost of an element. */
 typedef struct tg_method_info {
-    const char *method;   /* normal form, with what was chosen in the place of exchange=auto; lives
-                             as long as the session */
-    uint64_t n;           /* elements exchanged in this run; 0: nothing of this method came */
-    uint64_t kept;        /* those that this rank's frames say something about; n if dense */
-    uint64_t bytes;       /* this rank's frames, with one envelope a bucket */
-    uint64_t bytes_sent;  /* all its messages, in all rounds, to all peers */
+    const char *method;   /* normal form, with the exchange chosen in place of exchange=auto; lives
+                           * as long as the session */
+    uint64_t n;           /* elements exchanged; 0: no exchange of this method was delivered */
+    uint64_t kept;        /* elements that this rank's frames carry; n if dense */
+    uint64_t bytes;       /* this rank's frames, plus one envelope per bucket */
+    uint64_t bytes_sent;  /* all messages of this rank, in all rounds, to all peers */
     int64_t encode_ns;    /* compensate and encode */
     int64_t decode_ns;    /* check, decode and combine, this rank's own frames included */
     uint32_t fell_back;   /* buckets whose coded form was no smaller than the dense one */
-    double norm;          /* of what was handed in: the gradient, or what the strategy sends */
+    double norm;          /* of the input: the gradient, or what the strategy sends */
     double residual_norm; /* of what was not sent yet; 0 unless want_residual_norm */
 } tg_method_info;
 
-/* What a step did. The fields marked (*) are about the exchanges delivered since the last tg_step,
- * in this one or between the two: a delayed strategy started them in an earlier step, and so did,
- * of all buckets but the first, TG_OVERLAP_FULL. All zero if none was. Times in nanoseconds. */
+/* What a step did. Fields marked (*) describe the exchanges delivered since the last tg_step, in
+ * this call or before it. A delayed strategy started them in an earlier step; so did
+ * TG_OVERLAP_FULL for all buckets but the first. They are zero if nothing was delivered. Times are
+ * in nanoseconds, and amounts are this rank's. */
 typedef struct tg_step_info {
     size_t struct_size;      /* set by the caller: sizeof(tg_step_info) */
     bool want_residual_norm; /* set by the caller: fill residual_norm (a pass over the residuals) */
     uint64_t step;           /* 0, 1, ... */
-    bool skipped;      /* (*) dropped: some rank's gradient was not finite. With TG_OVERLAP_FULL too
-                        * it is this step's that is dropped. Or this rank's own gradient was not,
-                        * and its own step (local, diloco, ...) was not taken */
-    bool stop;         /* (*) some rank asked to stop: all ranks see it after the same step */
+    bool skipped;      /* (*) the step was dropped because some rank's gradient was not finite (this
+                        * step, with TG_OVERLAP_FULL too); or this rank's own gradient was not, and
+                        * its local step (local, diloco, ...) was not taken */
+    bool stop;         /* (*) some rank asked to stop; all ranks see this after the same step */
     bool coded;        /* (*) by the method's codec; false: dense (CD-SGD: every k-th) */
-    double density;    /* (*) fraction asked for; 1 if dense */
-    uint64_t kept;     /* (*) elements that own frames say something about ... */
+    double density;    /* (*) density asked for; 1 if dense */
+    uint64_t kept;     /* (*) elements that this rank's frames carry ... */
     uint64_t elements; /* (*) ... of so many */
     uint32_t fell_back;   /* (*) buckets whose coded form was no smaller than the dense one */
-    uint64_t coded_bytes; /* (*) own gradient as coded, frames and one envelope a bucket included */
+    uint64_t coded_bytes; /* (*) this rank's coded gradient: frames, plus one envelope per bucket */
     int64_t encode_ns;    /* (*) compensate and encode */
-    int64_t exchange_ns;  /* (*) some of them was under way, from launch to the aggregate */
-    int64_t decode_ns;    /* (*) of it: check, decode and combine */
+    int64_t exchange_ns;  /* (*) time with some exchange under way, from launch to aggregate ... */
+    int64_t decode_ns;    /* (*) ... of it: check, decode and combine */
     uint64_t bytes_sent;  /* handed to the transport since the last step ... */
-    uint64_t bytes_near;  /* ... of them to ranks of the own node (tg_session_config.nodes) */
-    uint64_t bytes_dense; /* of the best dense exchange: 8 n (P-1)/P; with nodes, P of them */
+    uint64_t bytes_near;  /* ... of them to ranks on this node (tg_session_config.nodes) */
+    uint64_t bytes_dense; /* of the best dense exchange: 8 n (P-1)/P for P ranks, or P nodes */
     double grad_norm;     /* of this step's local gradient */
-    double residual_norm; /* of what was not sent yet */
+    double residual_norm; /* of what was not sent yet; 0 unless want_residual_norm */
     int64_t apply_ns;     /* strategy and optimizer, since the last step */
-    int64_t wait_ns;      /* the calling thread waited for exchanges since the last step */
+    int64_t wait_ns;      /* the calling thread waited for exchanges, since the last step */
     const tg_method_info *methods; /* (nmethods) (*) by method; valid until the next tg_step */
     size_t nmethods;
-    double mean_norm; /* (*) of the averaged gradient, all tensors together, where the optimizer has
-                       * a clip; else 0 */
-    bool clipped;     /* (*) it was above the clip, and scaled down to it */
+    double mean_norm; /* (*) norm of the averaged gradient over all tensors, if the optimizer has a
+                       * clip; else 0 */
+    bool clipped;     /* (*) mean_norm exceeded the clip, and the gradient was scaled down to it */
 } tg_step_info;
 
-/* Exchanges start in a fixed order of buckets, from the last to the first, whatever order gradients
- * become ready in: so ranks may differ in that. A bucket that is complete early waits for those
- * behind it.
- *
- * Close the step: all gradients are ready. On return parameters are those of the next forward pass;
- * with TG_OVERLAP_FULL, and a strategy and an optimizer that allow it (ssgd, no clip), each
- * tensor's are so after its tg_param_wait. Of the other calls those that read parameters
- * (tg_eval_begin, tg_session_save, tg_session_params_hash, tg_session_finish) wait for all of them.
- * info may be NULL. Errors TG_E_STATE (a tensor not ready), TG_E_NONFINITE (if so configured),
- * TG_E_PEER, TG_E_CORRUPT */
+/* Close the step: all gradients are ready.
+ * On return the parameters are those of the next forward pass. With TG_OVERLAP_FULL, and a strategy
+ * and an optimizer that allow it (ssgd, no clip), those of a tensor are only after its
+ * tg_param_wait. Other calls that read parameters (tg_eval_begin, tg_session_save,
+ * tg_session_params_hash, tg_session_finish) wait for all of them.
+ * info    filled on success; NULL: not wanted
+ * Errors  TG_E_STATE (a tensor is not ready), TG_E_NONFINITE (with TG_NONFINITE_FAIL),
+ *         TG_E_PEER, TG_E_CORRUPT */
 TG_API TG_NODISCARD tg_status tg_step(tg_session *s, tg_step_info *info);
 
-/* From the next tg_step on; the first value is the optimizer spec's lr. The same on all ranks. Set
- * it before the step's first tg_grad_ready where a method has rescale=yes: gradients are encoded
- * with the rate as it is then. Errors TG_E_ARG */
+/* Set the learning rate from the next tg_step on; the first one is the optimizer spec's lr. It must
+ * be the same on all ranks. If a method has rescale=yes, set it before the step's first
+ * tg_grad_ready, because gradients are encoded with the current rate.
+ * Errors  TG_E_ARG */
 TG_API TG_NODISCARD tg_status tg_session_set_lr(tg_session *s, double lr);
 
-/* Between begin and end the parameters hold the global weights (and averaged statistics). All ranks
- * call both, between steps. Errors TG_E_STATE, TG_E_NOMEM, TG_E_PEER */
+/* Between begin and end the parameters hold the global weights, and statistics of the kind AVERAGED
+ * their mean. All ranks call both, between steps.
+ * Errors  TG_E_STATE, TG_E_NOMEM, TG_E_PEER */
 TG_API TG_NODISCARD tg_status tg_eval_begin(tg_session *s);
 TG_API TG_NODISCARD tg_status tg_eval_end(tg_session *s);
 
-/* x (n) = sum over ranks, in rank order, the same bits on all. Blocking, for metrics; n <= 4096.
- * Errors TG_E_ARG, TG_E_STATE (before begin), TG_E_PEER */
+/* Sum metrics over ranks: x (n) = sum in rank order, the same bits on all ranks. Blocks until all
+ * ranks have called it. n is at most 4096.
+ * Errors  TG_E_ARG, TG_E_STATE (before begin), TG_E_PEER */
 TG_API TG_NODISCARD tg_status tg_session_sum(tg_session *s, double *x, size_t n);
 
-/* Ask all ranks to stop after the same step (tg_step_info.stop). Async-signal-safe, any thread. */
+/* Ask all ranks to stop after the same step, which sets tg_step_info.stop.
+ * Threads  any; also signal handlers */
 TG_API void tg_session_request_stop(tg_session *s);
 
-/* 64-bit hash of the global parameters in the order added (names, shapes, values).
- * Errors TG_E_STATE (before begin) */
+/* ---- what happened so far -------------------------------------------------------------------- */
+
+/* 64-bit hash of the global parameters in the order added: names, shapes, values.
+ * Errors  TG_E_STATE (before begin) */
 TG_API TG_NODISCARD tg_status tg_session_params_hash(tg_session *s, uint64_t *hash_p);
-/* Steps taken so far (after a load: the checkpoint's). */
+/* Steps taken; a resumed run counts on from the checkpoint's. */
 TG_API uint64_t tg_session_steps(const tg_session *s);
-/* Bytes handed to the transport so far, handshake included. */
+/* Bytes handed to the transport, handshake included. */
 TG_API uint64_t tg_session_bytes_sent(const tg_session *s);
-/* Of them to ranks of the own node: 0 without tg_session_config.nodes. */
+/* Of them, bytes to ranks on the same node; 0 without tg_session_config.nodes. */
 TG_API uint64_t tg_session_bytes_near(const tg_session *s);
-/* How long calls of this session have waited for messages of each rank, in all, the handshake
- * included: ns (ranks of the transport), 0 for the own. Time in which messages of several ranks
- * were missing counts for each of them, so the sum may be more than all waiting; time in which
- * exchanges were under way beside the caller's own work counts for none. In a ring a rank hears of
- * the one before it only, with nodes of its node's lowest only. Errors TG_E_ARG */
+/* Total time that calls of this session have waited for each rank, handshake included. Time in
+ * which messages of several ranks were missing counts for each of them, so the sum may exceed the
+ * total. Time in which exchanges ran beside the caller's own work does not count. In a ring a rank
+ * waits only for its predecessor, with nodes only for its node's lowest rank.
+ * ns      (ranks of the transport) nanoseconds; 0 for this rank
+ * Errors  TG_E_ARG */
 TG_API TG_NODISCARD tg_status tg_session_waited(const tg_session *s, int64_t *ns);
-/* Steps whose exchange, or a bucket's of it, was dropped because a gradient, or a sum of it, was
- * not finite: see tg_nonfinite. */
+/* Steps that were dropped, whole or in some bucket, because a gradient or a sum of gradients was
+ * not finite (tg_nonfinite). */
 TG_API uint64_t tg_session_skipped(const tg_session *s);
 
-/* Save everything that resuming needs into dir/step-N (written aside, then renamed; the last two
- * are kept), with `extra` (len bytes of the caller's own, per rank; NULL if none). All ranks call
- * it after the same step. What is in flight is finished and stored unapplied: going on gives the
- * same bits as never having saved. The weights that an evaluation would use now are in
- * dir/step-N/model.safetensors: see weights.h.
- * Errors TG_E_IO, TG_E_PEER, TG_E_ARG (a tensor's name is not UTF-8): the session goes on */
+/* ---- checkpoints ----------------------------------------------------------------------------- */
+
+/* Save everything that a resumed run needs to dir/step-N. All ranks call it after the same step.
+ * What is in flight is received and stored unapplied, so the run continues with the same bits as if
+ * it had not saved. The folder is written under another name and then renamed; the last two are
+ * kept. dir/step-N/model.safetensors holds the weights that an evaluation would use (weights.h).
+ * extra   (len) bytes of the caller's own, per rank; NULL: none
+ * Errors  TG_E_IO, TG_E_PEER, TG_E_ARG (a tensor's name is not UTF-8): the session continues */
 TG_API TG_NODISCARD tg_status tg_session_save(tg_session *s, const char *dir, const void *extra,
                                               size_t len);
-/* In the place of tg_session_begin: handshake, then the newest committed checkpoint in dir. What
- * exchange=auto was there it is here: nothing is measured.
+/* Resume: call it in place of tg_session_begin. Handshake, then load the newest committed
+ * checkpoint in dir. exchange=auto becomes what it was there; nothing is measured.
  *
- * Any number of ranks may have saved it. If it was another, P for today's P', rank j of these takes
- * over the j-th of P' equal stretches of the old ranks laid side by side: of residuals, velocities,
- * local parameters, an optimizer's own memory and statistics it gets the mean over its stretch, so
- * that means over all ranks stay, and the sum of what is pending becomes P'/P times the old one.
- * Global parameters, and what all ranks have alike, are the same bits. config.steps_per_epoch may
- * be another then, and nodes too; exchange=auto is measured anew. Each rank must see the files of
- * all old ones in dir. docs/checkpoints.md says it by kind of state; tg_session_resumed what was
- * found.
+ * Number of ranks  A checkpoint of P ranks may be loaded by P' ranks. Lay the old ranks side by
+ *                  side and cut them into P' equal stretches; rank j takes stretch j. Its
+ *                  residuals, velocities, local parameters, optimizer memory and statistics become
+ *                  the mean over the stretch. So means over all ranks are preserved, and the sum of
+ *                  what is pending becomes P'/P times the old one. Global parameters, and all that
+ *                  ranks have in common, keep their bits. config.steps_per_epoch and nodes may
+ *                  change, and exchange=auto is measured again. Each rank must see the files of all
+ *                  old ranks in dir. docs/checkpoints.md lists every kind of state, and
+ *                  tg_session_resumed reports what was found.
  *
- * *extra_p: what this rank handed to tg_session_save; of another number of ranks, what rank
- * floor(j P / P') did. It is the session's until destroyed. Errors TG_E_IO, TG_E_CORRUPT,
- * TG_E_VERSION (saved by an older telegrad), TG_E_MISMATCH (another model, method, ..., or ranks
- * that found different checkpoints) */
+ * extra_p          [out] what this rank gave to tg_session_save; from another number of ranks, what
+ *                  rank floor(j P / P') gave. The session owns it until it is destroyed
+ * len_p            [out] bytes of it
+ * Errors           TG_E_IO, TG_E_CORRUPT, TG_E_VERSION (saved by an older telegrad),
+ *                  TG_E_MISMATCH (another model, method, ..., or ranks found different
+ *                  checkpoints), those of tg_session_begin */
 TG_API TG_NODISCARD tg_status tg_session_load(tg_session *s, const char *dir, const void **extra_p,
                                               size_t *len_p);
 
-/* What a session goes on from. */
+/* The checkpoint that a session resumed from. */
 typedef struct tg_resumed {
     size_t struct_size;       /* set by the caller: sizeof(tg_resumed) */
-    int ranks;                /* that saved the checkpoint; 0: the session did not load any */
-    uint64_t steps_per_epoch; /* there; config's may be another if ranks are */
-    /* Where epochs had other steps once: this step, less what it would be if all had had today's.
-     * So the position in epochs is (steps - epoch_shift) / config.steps_per_epoch, which is where
-     * the old ranks were, rounded down to whole steps. Durations in epochs go by it. Else 0. */
+    int ranks;                /* ranks that saved it; 0: this session loaded none */
+    uint64_t steps_per_epoch; /* at that time; differs from config's only if ranks does */
+    /* The position in epochs is (steps - epoch_shift) / config.steps_per_epoch, and durations in
+     * epochs go by it. Nonzero if epochs once had another number of steps: the checkpoint's step,
+     * less the step at which a run with today's epochs would have been at the same position,
+     * rounded down to whole steps. */
     int64_t epoch_shift;
-    const char *anew; /* what could not be taken over and began anew, in words; "": nothing. The
-                         session's */
+    const char *anew; /* what could not be restored and starts afresh, in words; "": nothing. Lives
+                       * as long as the session */
 } tg_resumed;
 
-/* Errors TG_E_ARG (NULL, struct_size) */
+/* Errors  TG_E_ARG (NULL, struct_size) */
 TG_API TG_NODISCARD tg_status tg_session_resumed(const tg_session *s, tg_resumed *resumed_p);
 
-/* How a trained tensor is exchanged, and what that costs. Strings and shape are the session's. */
+/* ---- plan and costs -------------------------------------------------------------------------- */
+
+/* How a trained tensor is exchanged, and how many bytes that takes. Strings and shape live as long
+ * as the session. */
 typedef struct tg_plan_tensor {
     size_t struct_size; /* sizeof(tg_plan_tensor) */
     const char *name;
@@ -332,43 +381,50 @@ typedef struct tg_plan_tensor {
     size_t ndim, n;
     const char *method; /* normal form */
     const char *rule;   /* the pattern that it matched; NULL: the session's method */
-    uint32_t bucket;    /* tensors of one bucket are exchanged together */
-    /* Of one rank's gradient in a step, frames and envelopes included, as tg_step_info.coded_bytes
-     * counts them: measured on a random gradient (normal, of deviation 1) at the final density.
-     * What a bucket's tensors share (a selection, an envelope) is divided between them. */
+    uint32_t bucket;    /* tensors with the same number are exchanged together */
+    /* Bytes of one rank's gradient in a step, frames and envelopes included, as in
+     * tg_step_info.coded_bytes. Measured on a random gradient (normal, standard deviation 1) at the
+     * final density. What a bucket's tensors share (a selection, an envelope) is divided among
+     * them. */
     double bytes;
 } tg_plan_tensor;
 
-/* Call each(arg, tensor) for every trained tensor in the order added. Nothing is sent. What each
- * returns ends the listing unless TG_OK. Errors TG_E_STATE (before begin), TG_E_NOMEM */
+/* Call each(arg, tensor) for every trained tensor in the order added. Nothing is sent. If `each`
+ * returns anything but TG_OK, the listing ends and returns it.
+ * Errors  TG_E_STATE (before begin), TG_E_NOMEM */
 TG_API TG_NODISCARD tg_status tg_session_plan(
     tg_session *s, tg_status (*each)(void *arg, const tg_plan_tensor *tensor), void *arg);
 
-/* What the session's own work on a bucket takes, in runs by a clock of simulated time
- * (tg_clock.work). [0] of exchanges that go dense, [1] of coded ones. */
+/* How long the session's own work on a bucket takes, for runs on a simulated clock (tg_clock.work).
+ * [0] is for dense exchanges, [1] for coded ones. */
 typedef struct tg_bucket_cost {
     int64_t encode_ns[2];      /* compensate and encode */
-    int64_t start_ns[2];       /* of each round: make room for the sum ... */
-    int64_t finish_ns[2];      /* ... and make the aggregate of it when all is in */
-    int64_t decode_byte_ps[2]; /* decode and combine: picoseconds a byte of frames */
+    int64_t start_ns[2];       /* per round: prepare the sum ... */
+    int64_t finish_ns[2];      /* ... and form the aggregate from it when all frames are in */
+    int64_t decode_byte_ps[2]; /* decode and combine: picoseconds per byte of frames */
     int64_t apply_ns;          /* the optimizer's update */
 } tg_bucket_cost;
 
-/* Measure it, on this rank alone: nothing is sent, and nothing that the session remembers changes.
- * Of buckets 0, 1, ... the first `room` are measured; *count_p is how many there are. cost may be
- * NULL if room is 0.
- * Errors TG_E_STATE (before begin), TG_E_NOMEM, those of the methods */
+/* Measure these costs on this rank alone. Nothing is sent, and the session's state does not change.
+ * room     entries of cost: the first `room` buckets are measured
+ * cost     [out] (room); may be NULL if room is 0
+ * count_p  [out] number of buckets
+ * Errors   TG_E_STATE (before begin), TG_E_NOMEM, those of the methods */
 TG_API TG_NODISCARD tg_status tg_session_measure(tg_session *s, size_t room, tg_bucket_cost *cost,
                                                  size_t *count_p);
-/* From here on work takes this: on the thread that does it, so that encoding and decoding by the
- * communication thread are beside what the caller computes. Without, it takes no time. On a clock
- * that measures nothing changes. cost (count). Errors TG_E_STATE, TG_E_MISMATCH (another number of
- * buckets) */
+/* Set what work costs from here on. Each thread is charged for its own work, so encoding and
+ * decoding on the communication thread overlap the caller's computation. Before this call work
+ * takes no time. On a real clock it changes nothing.
+ * cost    (count)
+ * Errors  TG_E_STATE, TG_E_MISMATCH (count is not the number of buckets) */
 TG_API TG_NODISCARD tg_status tg_session_set_costs(tg_session *s, const tg_bucket_cost *cost,
                                                    size_t count);
 
-/* Drain: apply what is in flight; the parameters are the global ones from here on. Steps may
- * follow. Errors TG_E_STATE (in the middle of a step), TG_E_PEER, TG_E_CORRUPT */
+/* ---- the end --------------------------------------------------------------------------------- */
+
+/* Drain: apply what is in flight. From here on the parameters are the global ones. More steps may
+ * follow.
+ * Errors  TG_E_STATE (in the middle of a step), TG_E_PEER, TG_E_CORRUPT */
 TG_API TG_NODISCARD tg_status tg_session_finish(tg_session *s);
 
 #ifdef __cplusplus
