@@ -40,19 +40,18 @@ extern "C" {
  * reused. */
 typedef enum tg_status {
     TG_OK = 0,
-    TG_E_ARG = 1,       /* an argument is outside its allowed range */
-    TG_E_SPEC = 2,      /* a spec string: syntax, unknown name or key, value out of range */
-    TG_E_NOMEM = 3,     /* out of memory */
-    TG_E_SPACE = 4,     /* the caller's output buffer is too small */
-    TG_E_CORRUPT = 5,   /* bytes from a network or a file are damaged or foreign */
-    TG_E_VERSION = 6,   /* bytes of another format version */
-    TG_E_MISMATCH = 7,  /* ranks, or a checkpoint and a job, are set up differently */
-    TG_E_PEER = 8,      /* a rank is dead, stalled or misbehaves; the text names it */
-    TG_E_NONFINITE = 9, /* a gradient or a sum of gradients holds NaN or infinity */
-    TG_E_STATE = 10,    /* wrong order of calls, or the object failed before */
-    TG_E_IO = 11,       /* a file could not be opened, read, written or renamed */
-    TG_E_UNSUPPORTED =
-        12 /* not possible in this build, on this machine or together; the text says why */
+    TG_E_ARG = 1,         /* an argument is outside its allowed range */
+    TG_E_SPEC = 2,        /* a spec string: syntax, unknown name or key, value out of range */
+    TG_E_NOMEM = 3,       /* out of memory */
+    TG_E_SPACE = 4,       /* the caller's output buffer is too small */
+    TG_E_CORRUPT = 5,     /* bytes from a network or a file are damaged or foreign */
+    TG_E_VERSION = 6,     /* bytes of another format version */
+    TG_E_MISMATCH = 7,    /* ranks, or a checkpoint and a job, are set up differently */
+    TG_E_PEER = 8,        /* a rank is dead, stalled or misbehaves; the text names it */
+    TG_E_NONFINITE = 9,   /* a gradient or a sum of gradients holds NaN or infinity */
+    TG_E_STATE = 10,      /* wrong order of calls, or the object failed before */
+    TG_E_IO = 11,         /* a file could not be opened, read, written or renamed */
+    TG_E_UNSUPPORTED = 12 /* this build, machine or combination cannot do it; the text says why */
 } tg_status;
 
 /* The name of a status: "TG_E_PEER" for TG_E_PEER, "TG_E_?" for an unknown number. Never NULL. */
@@ -76,12 +75,12 @@ TG_API tg_status tg_fail(tg_status status, const char *format, ...) TG_PRINTF(2,
             return tg_try_status_;         \
     } while (0)
 
-/* The version of the library at run time, e.g. "0.1.0". TG_VERSION_* are those of the headers. */
+/* The version of the library at run time, e.g. "0.1.0". TG_VERSION_* is that of the headers. */
 TG_API const char *tg_version(void);
 
-/* The instruction set that the kernels use: "ref", "avx2" or "avx512". It is chosen at the first use
- * and then fixed: the best one that the CPU has, or the one that the environment variable TG_CPU
- * names. */
+/* The instruction set that the kernels use: "ref", "avx2" or "avx512". It is chosen at the first
+ * use and then fixed: the best one that the CPU has, or the one that the environment variable
+ * TG_CPU names. */
 TG_API const char *tg_cpu_level(void);
 
 /* ---- log ------------------------------------------------------------------------------------- */

@@ -1,8 +1,14 @@
-/* telegrad/codec.h - a codec turns a vector into bytes (a frame) and back. No network is needed.
+/* telegrad/codec.h - a codec encodes a vector into bytes (a frame) and decodes it. No network is
+ * needed.
  *
- * A codec keeps nothing between calls that changes what it computes: its memory, if a method needs
- * one, is the caller's (feedback slots). A handle only owns scratch space and hints that change
- * speed. */
+ *     tg_codec_create("topk:density=0.01", &codec);
+ *     tg_codec_encode(codec, NULL, &x, dst, tg_codec_bound(codec, x.n), &len);
+ *     tg_frame_decode(dst, len, &y);
+ *     tg_codec_destroy(codec);
+ *
+ * A codec keeps nothing between calls that changes its output. What a codec must remember is in the
+ * caller's memory (tg_encode_context.memory). The handle owns only scratch space and hints that
+ * affect speed. */
 #ifndef TELEGRAD_CODEC_H
 #define TELEGRAD_CODEC_H
 
@@ -16,21 +22,21 @@ extern "C" {
 typedef enum tg_dtype { TG_F32 = 0 } tg_dtype;
 typedef enum tg_memory { TG_HOST = 0, TG_CUDA = 1 } tg_memory;
 
-/* A vector where it lies (this layout is frozen: it is nested in other structures). A build without
+/* A vector in place. The layout is frozen, because other structures contain it. A build without
  * CUDA refuses TG_CUDA with TG_E_UNSUPPORTED. */
 typedef struct tg_array {
     size_t struct_size; /* sizeof(tg_array) */
-    void *data;         /* (n) of dtype; not const so that one type serves inputs and outputs */
+    void *data;         /* (n) of dtype; not const, as one type serves inputs and outputs */
     size_t n;           /* elements, at most TG_MAX_ELEMENTS */
     tg_dtype dtype;
     tg_memory memory;
     int device;   /* TG_CUDA: ordinal */
-    void *stream; /* TG_CUDA: cudaStream_t on which data becomes valid; NULL: default stream */
+    void *stream; /* TG_CUDA: the cudaStream_t on which data becomes valid; NULL: default */
 } tg_array;
 
 #define TG_MAX_ELEMENTS ((size_t)1 << 29)
 
-/* n floats in host memory. */
+/* An array of n floats in host memory. */
 static inline tg_array tg_array_f32(const float *data, size_t n)
 {
     tg_array a;
@@ -44,62 +50,65 @@ static inline tg_array tg_array_f32(const float *data, size_t n)
     return a;
 }
 
-/* A tensor's place in a flat vector: codecs that look at rows, columns or single tensors use it. */
+/* A tensor's place in a flat vector, for codecs that work on rows, columns or single tensors. */
 typedef struct tg_segment {
     size_t begin, n;   /* elements [begin, begin + n) */
     size_t rows, cols; /* matrix view: rows * cols == n; a vector has cols 1 */
-    size_t dims;       /* of the tensor: 3 and more are convolutions to AdaComp; 0: not known */
+    size_t dims;       /* of the tensor; 0: unknown. AdaComp takes 3 or more as a convolution */
 } tg_segment;
 
-/* What encoding may depend on beside the vector. */
+/* What encoding may depend on, apart from the vector. */
 typedef struct tg_encode_context {
     size_t struct_size;         /* sizeof(tg_encode_context) */
-    tg_rng_key rng;             /* stream of random numbers for stochastic codecs */
-    double density;             /* sparsifiers: fraction kept in this call; 0: the codec's own */
+    tg_rng_key rng;             /* random stream of stochastic codecs */
+    double density;             /* of sparsifiers, in this call, 0 to 1; 0: the codec's own */
     const tg_segment *segments; /* (nsegments) ascending, without gaps; NULL: one segment */
     size_t nsegments;
-    const float *gradient; /* (n) this step's gradient where x is gradient + residual (AdaComp
-                              looks at both); NULL: x itself */
-    const float *scale;    /* (nsegments) scalers agreed on with other ranks (TernGrad); NULL: the
-                              codec's own */
-    float *memory;         /* (nsegments * tg_codec_memory(codec)) what the codec remembers of the
-                              last call, updated; zero before the first; NULL: every call is a
-                              first one */
+    const float *gradient; /* (n) this step's gradient if x is gradient + residual (AdaComp uses
+                            * both); NULL: x is the gradient */
+    const float *scale;    /* (nsegments) scalers agreed on by all ranks (TernGrad); NULL: the
+                            * codec's own */
+    float *memory;         /* (nsegments * tg_codec_memory(codec)) what the codec remembers from the
+                            * last call; updated. Set it to zero before the first call. NULL: every
+                            * call is a first one */
 } tg_encode_context;
 
 typedef struct tg_codec tg_codec;
 
-/* spec: "topk:density=0.01", "2bit:threshold=0.004", ... see tg_registry_*.
- * Errors TG_E_SPEC, TG_E_NOMEM */
+/* Create a codec.
+ * spec    "topk:density=0.01", "2bit:threshold=0.004", ...; registry.h lists all codecs and keys
+ * Errors  TG_E_SPEC, TG_E_NOMEM */
 TG_API TG_NODISCARD tg_status tg_codec_create(const char *spec, tg_codec **codec_p);
 TG_API void tg_codec_destroy(tg_codec *codec); /* NULL is fine */
 
-/* How many floats of tg_encode_context.memory the codec wants for each segment: 0 unless it adapts
- * to what it has seen (threshold=auto). */
+/* Floats of tg_encode_context.memory that the codec needs per segment: 0 unless it adapts to
+ * earlier calls (threshold=auto). */
 TG_API size_t tg_codec_memory(const tg_codec *codec);
 
-/* Let encoding use `threads` cores (1: the default). The same bytes for any number.
- * Errors TG_E_ARG (0 or more than 256), TG_E_NOMEM */
+/* Let encoding use several cores. Any number gives the same bytes.
+ * threads  1 to 256; 1 is the default
+ * Errors   TG_E_ARG, TG_E_NOMEM */
 TG_API TG_NODISCARD tg_status tg_codec_set_threads(tg_codec *codec, unsigned threads);
 
-/* Bytes that are always enough for the frame of n elements. */
+/* Largest size of a frame of n elements, in bytes. */
 TG_API size_t tg_codec_bound(const tg_codec *codec, size_t n);
 
 /* Encode x into one frame.
- * ctx      NULL: no random numbers, the codec's own density, one segment; density is 0 to 1
+ * ctx      NULL: random key 0, the codec's own density, one segment
  * x        (n) f32, read only, must not alias dst
  * dst_cap  bytes; tg_codec_bound(codec, n) is always enough
- * len_p    [out] bytes written
+ * len_p    [out] bytes written, set on success only
  * Errors   TG_E_ARG, TG_E_SPACE, TG_E_NONFINITE (x holds NaN or infinity), TG_E_UNSUPPORTED
  * Threads  one tg_codec per thread */
 TG_API TG_NODISCARD tg_status tg_codec_encode(tg_codec *codec, const tg_encode_context *ctx,
                                               const tg_array *x, void *dst, size_t dst_cap,
                                               size_t *len_p);
 
-/* Decode a frame of exactly x->n elements (any codec's: frames name theirs), overwriting x or
- * adding to it. The frame is validated whole before anything is written.
+/* Decode a frame of any codec (frames name theirs). tg_frame_decode overwrites x,
+ * tg_frame_decode_add adds to it. The whole frame is validated before anything is written.
+ * frame    (len bytes) must hold exactly x->n elements
  * Errors   TG_E_CORRUPT, TG_E_VERSION, TG_E_MISMATCH (another element count), TG_E_UNSUPPORTED
- * Threads  any; x by one thread */
+ * Threads  any; only one may use x */
 TG_API TG_NODISCARD tg_status tg_frame_decode(const void *frame, size_t len, tg_array *x);
 TG_API TG_NODISCARD tg_status tg_frame_decode_add(const void *frame, size_t len, tg_array *x);
 

@@ -1,22 +1,23 @@
-/* telegrad/transport.h - moving bytes between ranks: the table a caller can fill, and the ready
- * ones.
+/* telegrad/transport.h - moving bytes between ranks: ready transports, and the table to fill for
+ * one of your own.
  *
- * Point to point and non-blocking. A transport is driven by one thread at a time (a session's
- * communication thread, or the caller's thread with inline progress); only `wake` may be called
- * from others.
+ * A transport is point to point and non-blocking.
  *
- * Sharing  Any number of reducers and sessions may use one transport at a time, up to 1,023
- * reducers, fewer beside sessions. All ranks create the reducers and begin (or load) the sessions
- * in the same order: the handshake names what differs. From then on each is on its own: they are
- * started, waited for and destroyed in any order, which may differ between ranks, and the results
- * are those of one after the other. Whoever waits for one moves all. A wait ends when every rank
- * has started that operation, so start what others may wait for before you wait. A failure in one
- * shuts the transport: all others end with the same error.
- *
- * Threads  Reducers and sessions of one transport may be used by different threads at the same
- * time, each by one. Where any_thread is false, by the thread that made the first one only:
- * TG_E_STATE from others. While a session with a communication thread is there, that thread drives
- * the transport for all. */
+ * Driving  One thread at a time drives a transport: a session's communication thread, or the
+ *          caller's thread with inline progress. Only `wake` may be called from other threads.
+ * Sharing  Several reducers and sessions may share a transport: up to 1,023 reducers, fewer beside
+ *          sessions.
+ *          - All ranks create the reducers, and begin (or load) the sessions, in the same order.
+ *            The handshake names what differs.
+ *          - After that they are independent: start, wait for and destroy them in any order, on
+ *            each rank in another one. The results are the same as if they ran one after the other.
+ *          - Waiting for one makes progress on all. A wait ends only when every rank has started
+ *            that operation, so start what other ranks may wait for before you wait yourself.
+ *          - A failure of one shuts the transport; all others fail with the same error.
+ * Threads  Different threads may use different reducers and sessions of a transport at the same
+ *          time. If any_thread is false, only the thread that created the first one may use them;
+ *          other threads get TG_E_STATE. While a session with a communication thread exists, that
+ *          thread drives the transport for all. */
 #ifndef TELEGRAD_TRANSPORT_H
 #define TELEGRAD_TRANSPORT_H
 
@@ -27,8 +28,8 @@
 extern "C" {
 #endif
 
-/* One posted operation. The memory is the caller's and stays in place until `test` said done, or
- * until the transport is destroyed; the words are the transport's. */
+/* One posted operation. The caller provides the memory, and must not move it until `test` reports
+ * it done or the transport is destroyed. The words belong to the transport. */
 typedef struct tg_request {
     uint64_t word[8];
 } tg_request;
@@ -39,36 +40,42 @@ typedef struct tg_transport_ops {
     size_t struct_size; /* sizeof(tg_transport_ops) */
     const char *name;
 
-    /* Start sending len bytes to peer. buf stays untouched until done. Messages with the same
-     * (peer, tag) arrive in the order posted. tag < TG_TAG_LIMIT.
-     * Errors  TG_E_PEER (names the rank), TG_E_STATE after `shut` */
+    /* Start sending len bytes to peer. Messages with the same (peer, tag) arrive in the order
+     * posted.
+     * tag     < TG_TAG_LIMIT
+     * buf     the caller must not change it until done
+     * Errors  TG_E_PEER (names the rank), TG_E_STATE (after `shut`) */
     tg_status (*post_send)(tg_transport *t, int peer, uint32_t tag, const void *buf, size_t len,
                            tg_request *req);
-    /* Start receiving one message of at most cap bytes from peer with exactly this tag. */
+    /* Start receiving one message of at most cap bytes from peer with exactly this tag.
+     * Errors  as for post_send */
     tg_status (*post_recv)(tg_transport *t, int peer, uint32_t tag, void *buf, size_t cap,
                            tg_request *req);
-    /* Has it finished? *done_p is set on TG_OK; *len_p (bytes received or sent) when done.
-     * Errors  TG_E_PEER: the peer is gone; TG_E_CORRUPT: a message longer than cap arrived.
-     *         After an error the request is over. */
+    /* Has the operation finished? After an error it is over, too.
+     * done_p  [out]
+     * len_p   [out] bytes received or sent, set when done
+     * Errors  TG_E_PEER (the peer is gone), TG_E_CORRUPT (a message longer than cap arrived) */
     tg_status (*test)(tg_transport *t, tg_request *req, bool *done_p, size_t *len_p);
-    /* Make progress; return when something may have changed, when `wake` was called since the last
-     * poll, or at deadline_ns of t->clock, whichever is first. It may return early. Sleeps rather
-     * than spins. */
+    /* Make progress. Return when something may have changed, when `wake` was called since the last
+     * poll, or at deadline_ns of t->clock, whichever comes first. It may return early. It must
+     * sleep, not spin. */
     tg_status (*poll)(tg_transport *t, int64_t deadline_ns);
-    /* Make a poll that is under way (or the next one) return soon. Any thread. NULL: poll never
-     * sleeps longer than a millisecond. */
+    /* Make the current poll, or the next one, return soon. May be called from any thread. NULL:
+     * poll must not sleep longer than a millisecond. */
     void (*wake)(tg_transport *t);
-    /* This rank gives up: peers that wait for it get TG_E_PEER as soon as the medium can tell them,
-     * every later call here fails with TG_E_STATE. Posted buffers are released when this returns,
-     * or, where the medium cannot cancel (MPI), when the process ends: then returns false. May be
-     * called twice. */
+    /* This rank gives up. Peers that wait for it get TG_E_PEER as soon as the medium can tell them;
+     * every later call here fails with TG_E_STATE. May be called twice.
+     * Returns true: posted buffers are released. False: the medium cannot cancel (MPI), and they
+     * stay in use until the process ends. */
     bool (*shut)(tg_transport *t);
     /* Free everything, t included; shuts first if requests are pending. */
     void (*destroy)(tg_transport *t);
-    /* Both or neither (NULL): so that all ranks can say who failed, not only those that waited for
-     * it. blame: whom this rank gives up because of (it may be itself); once, before `shut`, which
-     * tells it to the others. blamed: what peer said so, TG_BLAMED_NOBODY if it left without a
-     * word, TG_NOT_LEFT as long as nothing is known of its leaving; also after `shut`. */
+    /* Optional; both or neither (NULL). They let every rank name the rank that failed, not only the
+     * ranks that waited for it.
+     * blame   the rank that makes this one give up (it may be itself). Called once, before `shut`,
+     *         which tells the others
+     * blamed  the rank that peer blamed; TG_BLAMED_NOBODY if it left without a word, TG_NOT_LEFT if
+     *         it is not known to have left. May be called after `shut` */
     void (*blame)(tg_transport *t, int rank);
     int (*blamed)(tg_transport *t, int peer);
 } tg_transport_ops;
@@ -81,87 +88,101 @@ struct tg_transport {
     const tg_transport_ops *ops;
     void *impl;            /* the implementation's own */
     int rank, size;        /* 0 <= rank < size */
-    const tg_clock *clock; /* whose time `poll` deadlines are */
-    bool any_thread;       /* may be driven by a thread other than the one that created it */
+    const tg_clock *clock; /* of the deadlines of `poll` */
+    bool any_thread;       /* threads other than the creating one may drive it */
 };
 
-/* Tags are (exchange < 2^12, round < 2^6, slice < 2^6), 24 bits; bit 24 and up belong to
- * decorators. Exchanges under way at once have numbers of their own: each reducer or session has a
- * range of them. */
+/* A tag has 24 bits: exchange < 2^12, round < 2^6, slice < 2^6. Decorators use bit 24 and up.
+ * Exchanges that are under way at the same time have different numbers; each reducer or session has
+ * its own range of them. */
 #define TG_TAG_LIMIT ((uint32_t)1 << 24)
 
 TG_API void tg_transport_destroy(tg_transport *t); /* NULL is fine */
 
-/* `size` ranks in one process, joined in memory; t_out (size) gets one endpoint a rank. Each
- * endpoint may be used and destroyed by a thread of its own. Errors TG_E_ARG (size < 1 or > 4096),
- * TG_E_NOMEM */
+/* Connect `size` ranks of one process through memory.
+ * t_out    [out] (size) one endpoint per rank
+ * Errors   TG_E_ARG (size < 1 or > 4096), TG_E_NOMEM
+ * Threads  each endpoint may be used and destroyed by a thread of its own */
 TG_API TG_NODISCARD tg_status tg_transport_inproc(int size, tg_transport **t_out);
-/* The same by another clock: tg_clock_monotonic(), or the virtual one of the command, in which all
- * threads that use the endpoints take part. clock is borrowed. Errors also TG_E_ARG (a clock
- * without now_ns or sleep_until_ns) */
+/* The same with another clock.
+ * clock    borrowed: tg_clock_monotonic(), or a virtual clock that all threads that use the
+ *          endpoints have entered (clock.h)
+ * Errors   as above; TG_E_ARG also for a clock without now_ns or sleep_until_ns */
 TG_API TG_NODISCARD tg_status tg_transport_inproc_clock(int size, const tg_clock *clock,
                                                         tg_transport **t_out);
 
-/* What a link does. Bytes leave at up_bps and arrive at down_bps (bits per second, 0 = unlimited),
- * each direction on its own, one after the other per rank; a message arrives delay_ns + U[0,
- * jitter_ns) after its last byte left. Messages in flight overlap. */
+/* A rank's network link. The two directions are independent; in each, a rank's messages go one
+ * after the other. A message arrives delay_ns + U[0, jitter_ns) after its last byte has left.
+ * Messages in flight overlap. */
 typedef struct tg_link {
-    size_t struct_size; /* sizeof(tg_link) */
-    double up_bps, down_bps;
+    size_t struct_size;      /* sizeof(tg_link) */
+    double up_bps, down_bps; /* bits per second; 0: unlimited */
     int64_t delay_ns, jitter_ns;
 } tg_link;
 
-/* "20mbit,10ms", "100Mbps", "10 ms", "up=5mbit,down=50mbit,delay=30ms,jitter=5ms". Rates: bit,
- * bit/s, bps, b/s (bits), B/s, Bps, byte/s (bytes), with k m g t (powers of 1000) or ki mi gi ti
- * (of 1024); a small b is a bit and a capital B a byte, all else may be in either case. Times: us
- * ms s min. Blanks do not count, except within numbers and words. Errors TG_E_SPEC */
+/* Parse a link: "20mbit,10ms", "100Mbps", "10 ms", "up=5mbit,down=50mbit,delay=30ms,jitter=5ms".
+ * Rates   bits: bit, bit/s, bps, b/s; bytes: B/s, Bps, byte/s. Prefixes: k m g t (powers of 1000),
+ *         ki mi gi ti (of 1024). b is a bit and B is a byte; otherwise case does not matter
+ * Times   us, ms, s, min
+ * Blanks  are ignored, except within numbers and words
+ * Errors  TG_E_SPEC */
 TG_API TG_NODISCARD tg_status tg_link_parse(const char *text, tg_link *link_p);
 
-/* Decorator: `inner` seen through a link. Takes `inner` over on success. All ranks of a job must be
- * shaped (links may differ) and share one clock, as the processes of one machine do. The
- * shaping costs one stamp message of 24 bytes beside every message, not counted as
- * traffic.
- * Errors TG_E_ARG (a rate below 1 bit/s or above 1e18, a time above an hour, shaped already),
- * TG_E_NOMEM */
+/* Decorator: emulate a link over `inner`. All ranks of a job must be shaped (their links may
+ * differ) and share one clock, as the processes of one machine do. Each message is accompanied by a
+ * stamp of 24 bytes, which is not counted as traffic.
+ * inner   owned by the new transport on success
+ * Errors  TG_E_ARG (a rate below 1 bit/s or above 1e18, a time above an hour, inner is shaped
+ *         already), TG_E_NOMEM */
 TG_API TG_NODISCARD tg_status tg_transport_shaped(tg_transport *inner, const tg_link *link,
                                                   tg_transport **t_p);
 
-/* The same between nodes only: nodes (ranks of inner) says which one each rank is of, and ranks of
- * one node reach each other as over `inner`, beside the link. Errors as above, and nodes NULL */
+/* The same between nodes only. Ranks of one node reach each other over `inner` directly.
+ * nodes   (ranks of inner) the node of each rank; must not be NULL
+ * Errors  as above */
 TG_API TG_NODISCARD tg_status tg_transport_shaped_nodes(tg_transport *inner, const tg_link *link,
                                                         const int *nodes, tg_transport **t_p);
 
-/* The same where links differ: links (ranks of inner) says what each rank is behind. A message
- * leaves at its sender's up_bps, with its sender's jitter, arrives at its receiver's down_bps, and
- * takes the longer of both ends' delays. nodes: as above, or NULL. Errors as above, and links NULL
- */
+/* The same with a link per rank. A message leaves at its sender's up_bps with its sender's jitter,
+ * arrives at its receiver's down_bps, and takes the longer of both ends' delays.
+ * links   (ranks of inner) must not be NULL
+ * nodes   as above; NULL: every rank is on a node of its own
+ * Errors  as above */
 TG_API TG_NODISCARD tg_status tg_transport_shaped_links(tg_transport *inner, const tg_link *links,
                                                         const int *nodes, tg_transport **t_p);
 
-/* Decorator for tests: `inner` with faults, "fault:drop=0.01,corrupt=0.01,truncate=0.01,
- * oversize=0.01,garbage=0.01,replay=0.01,delay=5ms,stall=100,kill=100,seed=1" (probabilities per
- * message sent: it is lost, has a bit flipped, is cut short, too long, noise, or the message of an
- * earlier exchange; stall / kill after that many sends: from then on this rank says nothing / is
- * gone; they strike when the next one is posted). Takes `inner` over on success. Errors TG_E_SPEC,
- * TG_E_ARG, TG_E_NOMEM */
+/* Decorator for tests: inject faults into `inner`.
+ * inner   owned by the new transport on success
+ * spec    "fault:" and any of these keys:
+ *             drop=0.01      probability per message that it is lost
+ *             corrupt=0.01   ... that one of its bits flips
+ *             truncate=0.01  ... that it is cut short
+ *             oversize=0.01  ... that it is too long
+ *             garbage=0.01   ... that it is noise
+ *             replay=0.01    ... that the message of an earlier exchange is sent in its place
+ *             delay=5ms      each message is held for this long
+ *             stall=100      after that many sends, when the next is posted, the rank falls silent
+ *             kill=100       ... the rank is gone
+ *             seed=1
+ * Errors  TG_E_SPEC, TG_E_ARG, TG_E_NOMEM */
 TG_API TG_NODISCARD tg_status tg_transport_faulty(tg_transport *inner, const char *spec,
                                                   tg_transport **t_p);
 
-/* Who drives the transport of a session. */
+/* What drives the transport of a session. */
 typedef enum tg_driver {
-    TG_DRIVER_AUTO = 0,   /* a communication thread if the transport allows, else inline */
-    TG_DRIVER_THREAD = 1, /* TG_E_UNSUPPORTED if the transport does not allow */
-    TG_DRIVER_INLINE = 2  /* progress only inside calls: see tg_progress in session.h */
+    TG_DRIVER_AUTO = 0,   /* a communication thread if the transport allows it, else inline */
+    TG_DRIVER_THREAD = 1, /* a communication thread; TG_E_UNSUPPORTED if not allowed */
+    TG_DRIVER_INLINE = 2  /* progress inside calls only: tg_progress in session.h */
 } tg_driver;
 
-/* A wait for another rank's message that lasts. */
+/* A long wait for another rank's message (tg_session_config.on_wait). */
 typedef struct tg_wait {
     size_t struct_size; /* sizeof(tg_wait) */
-    int rank;           /* whom this rank waits for: of several the one it has for longest ... */
-    int others;         /* ... and how many there are beside */
-    bool indirect;  /* what is missing depends on messages that rank gets itself (a later round of
-                     * a ring, a node's lowest): it may be waiting for another */
-    int64_t for_ns; /* so long already */
+    int rank;           /* the rank waited for; of several, the one waited for longest ... */
+    int others;         /* ... and the number of others */
+    bool indirect;  /* the missing message depends on what that rank itself receives (a later round
+                     * of a ring, a node's lowest rank), so it may be waiting for another rank */
+    int64_t for_ns; /* duration so far */
     uint64_t step;
 } tg_wait;
 
