@@ -1,24 +1,26 @@
-/* telegrad/reducer.h - one call in the place of a dense all-reduce.
+/* telegrad/reducer.h - compressed averaging: one call that replaces a dense all-reduce.
  *
  *     tg_transport *t;  tg_reducer *r;
  *     tg_transport_mpi(MPI_COMM_WORLD, &t);
  *     tg_reducer_create("topk:density=0.01", t, n, NULL, &r);
- *     ... every step:  tg_reducer_mean(r, gradient, mean);
+ *     for each step:
+ *         tg_reducer_mean(r, gradient, mean);
  *     tg_reducer_destroy(r);  tg_transport_destroy(t);
  *
  * The reducer keeps the method's memory (residuals) between calls. All ranks create it with the
- * same arguments (checked by a handshake), and use it equally often.
+ * same arguments, which a handshake checks, and call it equally often.
  *
- * A vector in buckets has a reducer for each, on one transport. All ranks create them in the same
- * order; then they may be started and waited for in any order, another one on each rank:
+ * To split a vector into buckets, create a reducer for each bucket on the same transport. All ranks
+ * create them in the same order. Start them and wait for them in any order, which may differ from
+ * rank to rank:
  *
  *     for each bucket i, as its gradients are complete:
  *         tg_reducer_start(r[i], gradient[i], mean[i], NULL, NULL);
  *     for each bucket i, in any order:
  *         tg_reducer_wait(r[i]);
  *
- * Threads  one calling thread per reducer at a time; different reducers may be used by different
- * threads at once (telegrad/transport.h says what sharing a transport means) */
+ * Threads  one calling thread per reducer at a time; different threads may use different reducers
+ *          at the same time (see "Sharing" in transport.h) */
 #ifndef TELEGRAD_REDUCER_H
 #define TELEGRAD_REDUCER_H
 
@@ -36,45 +38,54 @@ typedef struct tg_reducer_config {
     uint64_t seed;
     uint64_t steps_per_epoch;   /* for durations in epochs; 0: unknown */
     int64_t timeout_ms;         /* longest wait for one message; 0: 60,000 */
-    const tg_segment *segments; /* (nsegments) tensors in the vector; NULL: one */
+    const tg_segment *segments; /* (nsegments) the tensors in the vector; NULL: one */
     size_t nsegments;
-    unsigned codec_threads; /* cores for encoding and decoding, the caller's among them; 0: one. The
-                               same bits for any number */
-    const int *nodes;       /* two levels: see tg_session_config.nodes; NULL: one. Copied */
-    /* Steps that the run is planned to have; 0: unknown. A warm-up that is not given is then no
-     * more than a share of it (tg_key.share). Where neither this nor steps_per_epoch is known a
-     * default in epochs counts TG_DEFAULT_EPOCH_STEPS for each: dgc's are 1,000 steps */
+    unsigned codec_threads; /* cores for encoding and decoding, the caller's included; 0: one. Any
+                             * number gives the same bits */
+    const int *nodes;       /* two levels: see tg_session_config.nodes; NULL: one level. Copied */
+    /* Planned length of the run in steps; 0: unknown. If known, a warm-up that you leave to its
+     * default is limited to a share of the run (tg_key.share). If neither this nor steps_per_epoch
+     * is known, defaults in epochs count TG_DEFAULT_EPOCH_STEPS steps per epoch, so the warm-up of
+     * dgc is 1,000 steps. */
     uint64_t total_steps;
 } tg_reducer_config;
 
-/* method     spec string, e.g. "topk:density=0.01"; exchange=auto: the network is measured, and
- *            rank 0 chooses
- * transport  borrowed; may be shared with other reducers and sessions, not driven by the caller
- *            until all are destroyed
+/* Create a reducer. All ranks call it; it performs the handshake.
+ * method     spec string, e.g. "topk:density=0.01". With exchange=auto the ranks measure the
+ *            network, and rank 0 chooses the exchange
+ * transport  borrowed; other reducers and sessions may share it. Do not drive it yourself until all
+ *            of them are destroyed
  * n          elements of every vector
  * config     NULL: seed 0, one segment, 60 s
- * Errors     TG_E_SPEC, TG_E_ARG (also codec_threads > 256), TG_E_NOMEM,
- *            TG_E_MISMATCH (ranks differ, or create in different orders: names what and whom),
+ * Errors     TG_E_SPEC, TG_E_ARG (also: codec_threads > 256), TG_E_NOMEM,
+ *            TG_E_MISMATCH (ranks differ, or create reducers in different orders; names what
+ *            differs, and the rank),
  *            TG_E_PEER, TG_E_STATE (too many share the transport) */
 TG_API TG_NODISCARD tg_status tg_reducer_create(const char *method, tg_transport *transport,
                                                 size_t n, const tg_reducer_config *config,
                                                 tg_reducer **r_p);
-/* NULL is fine. With an operation under way it shuts the transport, for all that share it: wait
- * first. */
+/* Free the reducer; NULL is fine. Wait for its operation first: if one is under way, this shuts the
+ * transport for everyone who shares it. */
 TG_API void tg_reducer_destroy(tg_reducer *r);
 
-/* mean (n) = mean over ranks of what they sent of g (n). mean may be g. The same bits on all ranks.
- * Errors   TG_E_NONFINITE: on every rank, if any rank's g is not finite, or the sum over ranks, or
- *          that of g and what a rank remembers, leaves the range of f32: mean is untouched, the
- *          next call may follow. What finite ranks sent is remembered; of a rank whose memory could
- *          not be encoded, or holds more than 2^100 then, it starts anew at 0.
- *          TG_E_PEER, TG_E_CORRUPT: the reducer is dead */
+/* Average over ranks what they send of g. Blocks until it is done.
+ * g        (n) f32, read only
+ * mean     [out] (n) the mean, the same bits on all ranks; may be g
+ * Errors   TG_E_NONFINITE  on every rank, if any rank's g is not finite, or if the sum over ranks,
+ *          or
+ *                          g plus a rank's memory, leaves the range of f32. mean is unchanged, and
+ *                          you may go on with the next call. What finite ranks sent returns to
+ *                          their memory. A memory that cannot be encoded, or then exceeds 2^100, is
+ *                          reset to 0
+ *          TG_E_PEER, TG_E_CORRUPT  final: destroy the reducer */
 TG_API TG_NODISCARD tg_status tg_reducer_mean(tg_reducer *r, const float *g, float *mean);
 
-/* The same in parts: start (encodes, and begins to send), then test (progress, never blocks) or
- * wait. All calls move the operations of all reducers and sessions of the transport. g and mean
- * stay untouched by the caller until done. One operation of a reducer at a time: TG_E_STATE
- * otherwise. on_done (NULL: none) is called by the call on this reducer that finds it finished. */
+/* The same without blocking. start encodes and begins to send; then call test, which makes progress
+ * and never blocks, or wait. Each of these calls makes progress on all reducers and sessions of the
+ * transport. A reducer has one operation at a time.
+ * g, mean  the caller must not touch them until the operation is done
+ * on_done  called by the call on this reducer that finds the operation done; NULL: none
+ * Errors   as for tg_reducer_mean; TG_E_STATE (an operation is under way) */
 TG_API TG_NODISCARD tg_status tg_reducer_start(tg_reducer *r, const float *g, float *mean,
                                                void (*on_done)(void *arg, tg_status status),
                                                void *arg);
@@ -83,8 +94,8 @@ TG_API TG_NODISCARD tg_status tg_reducer_wait(tg_reducer *r);
 
 /* Bytes handed to the transport so far. */
 TG_API uint64_t tg_reducer_bytes_sent(const tg_reducer *r);
-/* 4 n over the bytes of the last coded gradient, envelope and frame included. With nodes: at their
- * lowest ranks; 1 at others, whose gradients go uncoded. */
+/* Compression ratio: 4 n over the bytes of the last coded gradient, frame and envelope included.
+ * With nodes, ranks other than a node's lowest send uncoded gradients and return 1. */
 TG_API double tg_reducer_ratio(const tg_reducer *r);
 
 #ifdef __cplusplus
