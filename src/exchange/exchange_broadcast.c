@@ -105,5 +105,6 @@ const tg__exchange_ops tg__broadcast_exchange = {
     .finished = broadcast_finished,
     .result = broadcast_result,
     .cost = broadcast_cost,
+    .sliceable = true,
     .decodes_own = false,
 };

@@ -18,6 +18,8 @@ enum { N_MAX = 300000 };
  * its owner. */
 static float want(const fixture_case *c, int size, uint64_t step, size_t element)
 {
+    if (strcmp(c->exchange, "broadcast") == 0)
+        return fixture_value(0, step, element);
     const int slices = (int)tg__slice_count(size, c->n, 4.0 * (double)c->n, 2);
     int i = 0, owner = 0;
     while (tg__block_begin(c->n, slices, i + 1) <= element)
@@ -60,14 +62,11 @@ static void test_count(void **state)
 
 /* ---- several at once ------------------------------------------------------------------------- */
 
-static const fixture_case many[] = {{"direct", "f32", N_MAX},
-                                    {"ring", "f32", 150000},
-                                    {"direct", "f32", 100},
-                                    {"direct", "f32", 140001},
-                                    {"allgather", "fp16", 5000},
-                                    {"ring", "f32", 200},
-                                    {"direct", "topk:density=0.1", 20000}};
-enum { MANY = 7 };
+static const fixture_case many[] = {
+    {"direct", "f32", N_MAX},    {"ring", "f32", 150000}, {"direct", "f32", 140001},
+    {"allgather", "fp16", 5000}, {"ring", "f32", 200},    {"direct", "topk:density=0.1", 20000},
+    {"broadcast", "f32", 200000}};
+enum { MANY = 7 }; /* a prime: strides */
 _Static_assert(MANY == TG_COUNT(many), "");
 
 /* Launched in an order of its own on every rank and step, with priorities that all share or, in odd
@@ -167,6 +166,34 @@ static tg_status run_until_failure(job *j)
     return status;
 }
 
+/* A vector that takes longer than the timeout comes in slices that do not. */
+static tg_status run_slowly(job *j)
+{
+    static const fixture_case c = {"broadcast", "f32", N_MAX};
+    tg_codec *codec = NULL;
+    tg__flight f = {.bucket = 3};
+    tg__pump p;
+    float *dst = malloc(c.n * sizeof *dst);
+    TG_TRY(fixture_create(&c, j->t->rank, j->t->size, &codec, &f.x));
+    tg__pump_init(&p, j->t, 5, 2500 * ms);
+    TG_TRY(fixture_run(&p, &f, 0, dst));
+    TG_TRY(compare(&c, j->t->rank, j->t->size, 0, dst));
+    tg__flight_fini(&f);
+    tg__exchange_destroy(f.x);
+    tg_codec_destroy(codec);
+    tg__pump_fini(&p);
+    free(dst);
+    return TG_OK;
+}
+
+static void test_slow_broadcast(void **state)
+{
+    (void)state;
+    job jobs[MAX_RANKS];
+    run_ranks(2, run_slowly, NULL, -1, "2.4mbit", jobs); /* 1.2 MB: 4 s */
+    all_ok(jobs, 2);
+}
+
 /* Every rank ends with an error; those that hear from it directly name the faulty one, or a rank
  * that gave up before them. */
 static void test_faults(void **state)
@@ -249,8 +276,11 @@ static void test_priority(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_count),    cmocka_unit_test(test_any_order),
-        cmocka_unit_test(test_faults),   cmocka_unit_test(test_any_order_over_links),
+        cmocka_unit_test(test_count),
+        cmocka_unit_test(test_any_order),
+        cmocka_unit_test(test_slow_broadcast),
+        cmocka_unit_test(test_faults),
+        cmocka_unit_test(test_any_order_over_links),
         cmocka_unit_test(test_priority),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
