@@ -9,17 +9,22 @@
 extern "C" {
 #endif
 
-/* Ranks and size are those of comm, which is duplicated (collective call). MPI must be initialised;
- * with MPI_THREAD_MULTIPLE the session may use its communication thread, with less it runs inline.
- * MPI cannot cancel sends: after `shut` posted buffers live until the process ends. A rank that
- * shuts tells the others, who then get TG_E_PEER; one that dies cannot. Messages have at most 2^31
- * - 1 bytes (TG_E_ARG). Errors TG_E_ARG, TG_E_STATE (MPI not initialised or already finalised),
- * TG_E_NOMEM, TG_E_PEER, TG_E_UNSUPPORTED (an MPI with tags of less than 26 bits) */
+/* Create a transport over an MPI communicator. All ranks of comm call it.
+ * comm      duplicated; gives ranks and size. MPI must be initialised
+ * Threads   with MPI_THREAD_MULTIPLE a session may use its communication thread; with a lower level
+ *           it runs inline
+ * Messages  at most 2^31 - 1 bytes (TG_E_ARG)
+ * Failure   a rank that shuts the transport tells the others, which get TG_E_PEER; a rank that dies
+ *           cannot. MPI cannot cancel sends: after `shut` posted buffers stay in use until the
+ *           process ends
+ * Errors    TG_E_ARG, TG_E_STATE (MPI not initialised, or finalised), TG_E_NOMEM, TG_E_PEER,
+ *           TG_E_UNSUPPORTED (an MPI whose tags have fewer than 26 bits) */
 TG_API TG_NODISCARD tg_status tg_transport_mpi(MPI_Comm comm, tg_transport **t_p);
 
-/* Which node each rank of comm is of: nodes (size of comm) gets the lowest rank of those that share
- * memory with it, for tg_session_config.nodes. Collective call: all ranks get the same. Errors
- * TG_E_ARG, TG_E_STATE, TG_E_PEER */
+/* Find the node of each rank, for tg_session_config.nodes. All ranks of comm call it and get the
+ * same.
+ * nodes   [out] (size of comm) for each rank, the lowest rank that it shares memory with
+ * Errors  TG_E_ARG, TG_E_STATE, TG_E_PEER */
 TG_API TG_NODISCARD tg_status tg_transport_mpi_nodes(MPI_Comm comm, int *nodes);
 
 #ifdef __cplusplus

@@ -11,38 +11,41 @@ extern "C" {
 
 typedef struct tg_optimizer tg_optimizer;
 
-/* "sgd:lr=0.05,momentum=0.9,nesterov=no", "adam", "adamw:lr=0.0003,weight_decay=0.1,exempt=1d",
- * "lars:lr=0.1,trust=0.02"; `telegrad methods sgd adam adamw lars` lists keys and defaults.
- * nesterov=yes needs momentum > 0.
- * Errors TG_E_SPEC, TG_E_ARG, TG_E_NOMEM, TG_E_UNSUPPORTED (TG_CPU) */
+/* Create an optimizer.
+ * spec    "sgd:lr=0.05,momentum=0.9,nesterov=no", "adam", "lars:lr=0.1,trust=0.02",
+ *         "adamw:lr=0.0003,weight_decay=0.1,exempt=1d"; nesterov=yes requires momentum > 0.
+ *         `telegrad methods sgd adam adamw lars` lists all keys and defaults
+ * Errors  TG_E_SPEC, TG_E_ARG, TG_E_NOMEM, TG_E_UNSUPPORTED (TG_CPU) */
 TG_API TG_NODISCARD tg_status tg_optimizer_create(const char *spec, tg_optimizer **o_p);
 TG_API void tg_optimizer_destroy(tg_optimizer *o); /* NULL is fine */
 
+/* Its spec. Lives as long as the optimizer. */
 TG_API const tg_spec *tg_optimizer_spec(const tg_optimizer *o);
-/* How many state vectors of n elements a tensor needs, and their names ("momentum"). */
+/* Number of state vectors that a tensor of n elements needs, each of n elements. */
 TG_API size_t tg_optimizer_slots(const tg_optimizer *o);
-/* NULL: there is no such slot. */
+/* Name of a state vector, e.g. "momentum"; NULL if there is no such slot. */
 TG_API const char *tg_optimizer_slot_name(const tg_optimizer *o, size_t slot);
 
-/* What a step of one tensor depends on beside the vectors. */
+/* What the update of a tensor depends on, apart from the vectors. */
 typedef struct tg_update {
     double lr;
-    uint64_t number; /* 1, 2, ...: of this tensor's updates, this is that; Adam corrects by it */
-    size_t ndim;     /* the tensor's dimensions: exempt=1d spares those below 2 */
+    uint64_t number; /* 1 for this tensor's first update, then 2, ...; Adam's bias correction */
+    size_t ndim;     /* dimensions of the tensor; exempt=1d exempts tensors with fewer than 2 */
 } tg_update;
 
-/* One update of w (n) by gradient g (n). Let d = g + wd*w, or, where weight decay is decoupled,
- * w = (1 - lr*wd)*w and d = g. Then
+/* Update the parameters w of one tensor by its gradient g.
+ * With d = g + wd*w (or, if weight decay is decoupled, w = (1 - lr*wd)*w and d = g):
  *   sgd          u = m*u + d; w = w - lr*u      (Nesterov: w = w - lr*(d + m*u))
  *   adam, adamw  m = b1*m + (1 - b1)*d; v = b2*v + (1 - b2)*d*d;
  *                w = w - lr/(1 - b1^t) * m / (sqrt(v)/sqrt(1 - b2^t) + eps), t = number
- *   lars         u = m*u + lr * r * d; w = w - u, with r = trust*|w| / (|g| + wd*|w| + eps), and
- *                r = 1 where |w| or |g| is 0 (a tensor that begins as zeros would never move) and
- *                for tensors that `exempt` names
- * `clip` is of all tensors' gradients together, so it is the caller's to apply (a session does).
- * slot     tg_optimizer_slots() vectors (n), zero at first; no array overlaps another; NULL if
- *          there are none
- * Threads  any; o is not changed
+ *   lars         u = m*u + lr * r * d; w = w - u, with r = trust*|w| / (|g| + wd*|w| + eps);
+ *                r = 1 if |w| or |g| is 0 (otherwise a tensor of zeros would never change), and for
+ *                tensors that `exempt` covers
+ * `clip` needs the norm over all tensors, so the caller applies it (a session does).
+ * w, g     (n) must not overlap
+ * slot     (tg_optimizer_slots) vectors (n), zero before the first update; they must not overlap
+ *          each other, w or g. NULL if there are none
+ * Threads  any; o does not change
  * Source   Sutskever et al. 2013; Kingma and Ba 2015; Loshchilov and Hutter 2019; You et al. 2017;
  *          all but lars in the form of PyTorch */
 TG_API void tg_optimizer_step(const tg_optimizer *o, const tg_update *u, float *w, const float *g,
@@ -50,23 +53,31 @@ TG_API void tg_optimizer_step(const tg_optimizer *o, const tg_update *u, float *
 
 typedef struct tg_lr_schedule tg_lr_schedule;
 
-/* "constant", "step:every=2ep,factor=0.1" or "step:at=15ep+22ep", "cosine", each with warmup=...
- * (linear from lr/warmup_steps); "onecycle". `cosine` goes from lr to final*lr over the steps left
- * after the warm-up, `onecycle` up to lr and down (PyTorch's OneCycleLR, with constant momentum);
- * `step` counts from the first step of the run.
- * total_steps: of the whole run; 0 is fine for constant and step.
- * Errors TG_E_SPEC, TG_E_ARG (lr negative or not finite), TG_E_NOMEM */
+/* Create a learning-rate schedule.
+ * spec             constant   lr
+ *                  step       e.g. "step:every=2ep,factor=0.1", "step:at=15ep+22ep"; counted from
+ *                             the first step of the run
+ *                  cosine     from lr to final*lr over the steps after the warm-up
+ *                  onecycle   up to lr and down again (PyTorch's OneCycleLR, constant momentum)
+ *                  All but onecycle take warmup=...: linear from lr/warmup_steps
+ * lr               the base rate, >= 0
+ * total_steps      of the whole run; may be 0 for constant and step
+ * steps_per_epoch  for durations in epochs
+ * Errors           TG_E_SPEC, TG_E_ARG (lr negative or not finite), TG_E_NOMEM */
 TG_API TG_NODISCARD tg_status tg_lr_schedule_create(const char *spec, double lr,
                                                     uint64_t total_steps, uint64_t steps_per_epoch,
                                                     tg_lr_schedule **s_p);
 TG_API void tg_lr_schedule_destroy(tg_lr_schedule *s); /* NULL is fine */
-/* Rates for a minibatch that is `factor` times as large: lr times factor; a warm-up rises from lr,
- * reached at step 0, by a constant amount a step to factor*lr.
- * Errors TG_E_ARG (factor not above 0)
- * Source Goyal et al. 2017, arXiv:1706.02677, sec. 2.1, 2.2 */
+/* Scale the rates for a minibatch that is `factor` times as large: lr becomes factor*lr, and a
+ * warm-up rises linearly from lr at step 0 to factor*lr.
+ * factor  > 0, at most 1e30
+ * Errors  TG_E_ARG
+ * Source  Goyal et al. 2017, arXiv:1706.02677, sec. 2.1, 2.2 */
 TG_API TG_NODISCARD tg_status tg_lr_schedule_scale(tg_lr_schedule *s, double factor);
-TG_API double tg_lr_at(const tg_lr_schedule *s, uint64_t step);  /* a pure function of the step */
-TG_API const char *tg_lr_schedule_text(const tg_lr_schedule *s); /* normal form */
+/* The rate of a step (0, 1, ...): a pure function. */
+TG_API double tg_lr_at(const tg_lr_schedule *s, uint64_t step);
+/* The normal form. Lives as long as the schedule. */
+TG_API const char *tg_lr_schedule_text(const tg_lr_schedule *s);
 
 #ifdef __cplusplus
 }

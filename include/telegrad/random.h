@@ -1,5 +1,7 @@
-/* telegrad/random.h - counter random numbers: any number of any stream, in any order, on any
- * machine. */
+/* telegrad/random.h - counter-based random numbers: any number of any stream, in any order, the
+ * same on any machine.
+ *
+ * Threads  any; all functions are pure, except that they write their outputs */
 #ifndef TELEGRAD_RANDOM_H
 #define TELEGRAD_RANDOM_H
 
@@ -9,8 +11,8 @@
 extern "C" {
 #endif
 
-/* What a stream of random numbers is for. Numbers are never reused: they are part of what makes a
- * run reproducible. */
+/* What a stream of random numbers is for. The values are never reused, because runs must stay
+ * reproducible. */
 typedef enum tg_purpose {
     TG_PURPOSE_INIT = 1,    /* initial parameters */
     TG_PURPOSE_SHUFFLE = 2, /* order of samples */
@@ -19,34 +21,37 @@ typedef enum tg_purpose {
     TG_PURPOSE_DROPOUT = 5,
     TG_PURPOSE_TEST = 6,
     TG_PURPOSE_FAULT = 7,
-    TG_PURPOSE_BASIS = 8,   /* first guesses of low-rank methods */
-    TG_PURPOSE_OWNER = 9,   /* as CODEC, where sums are encoded again */
+    TG_PURPOSE_BASIS = 8,   /* initial bases of low-rank methods */
+    TG_PURPOSE_OWNER = 9,   /* as CODEC, when sums are encoded again */
     TG_PURPOSE_CLIENTS = 10 /* which ranks take part in a round */
 } tg_purpose;
 
-/* A key names a stream. Streams with different keys are independent. rank is 0 where all ranks must
+/* The key of a stream. Streams with different keys are independent. Set rank to 0 if all ranks must
  * draw the same numbers. */
 typedef struct tg_rng_key {
     uint64_t seed;
     uint32_t purpose; /* tg_purpose */
     uint32_t rank;
     uint64_t step;
-    uint32_t tensor; /* or any other index of the caller's */
+    uint32_t tensor; /* or any other index */
 } tg_rng_key;
 
-/* Four 32-bit random words number `counter` of the stream: Philox4x32-10 (Salmon et al., "Parallel
- * random numbers: as easy as 1, 2, 3", SC 2011). The block is a pure function of its arguments, so
- * any element of any tensor can be drawn by any thread in any order.
- * The 64-bit Philox key is derived from the five fields by two Philox blocks. key NULL: zeros. */
+/* Block number `counter` of a stream: four random words of 32 bits. It is a pure function of key
+ * and counter, so any thread can draw the numbers of any element, in any order.
+ * The 64-bit Philox key is derived from the five fields of tg_rng_key by two Philox blocks.
+ * key     NULL: the block is zeros
+ * Source  Philox4x32-10: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011 */
 TG_API void tg_rng_block(const tg_rng_key *key, uint64_t counter, uint32_t out[4]);
 
-/* One double, uniform in [0, 1) with 53 bits: word pair (counter, 0). */
+/* A double, uniform in [0, 1) with 53 bits, from the first two words of block `counter`. */
 TG_API double tg_rng_uniform(const tg_rng_key *key, uint64_t counter);
 
-/* One standard normal double by Box-Muller from block `counter`. */
+/* A standard normal double, by Box-Muller, from block `counter`. */
 TG_API double tg_rng_normal(const tg_rng_key *key, uint64_t counter);
 
-/* Fisher-Yates shuffle of the numbers 0..n-1 into order (n). key NULL: 0, 1, ..., n-1. */
+/* Shuffle the numbers 0 to n-1 (Fisher-Yates).
+ * key    NULL: not shuffled
+ * order  [out] (n) */
 TG_API void tg_rng_permutation(const tg_rng_key *key, uint32_t *order, size_t n);
 
 #ifdef __cplusplus

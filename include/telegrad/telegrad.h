@@ -1,4 +1,4 @@
-/* telegrad/telegrad.h - everything but MPI. */
+/* telegrad/telegrad.h - all headers except mpi.h. */
 #ifndef TELEGRAD_H
 #define TELEGRAD_H
 #include "telegrad/base.h"
