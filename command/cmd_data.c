@@ -22,8 +22,7 @@ static tg_status no_memory(void)
     return tg_fail(TG_E_NOMEM, "out of memory: list of data sets");
 }
 
-/* ---- all sets -----------------------------------------------------------------------------------
- */
+/* ---- all sets -------------------------------------------------------------------------------- */
 
 static model_input input_of(const data_set *set)
 {
@@ -100,8 +99,7 @@ static tg_status list_json(void)
     return print_json(all);
 }
 
-/* ---- one set ------------------------------------------------------------------------------------
- */
+/* ---- one set --------------------------------------------------------------------------------- */
 
 /* counts (world, classes) of the job's sharding; NULL: a text, which has no classes. */
 static tg_status count_shards(const struct data_options *o, const train_data *d,
@@ -203,8 +201,7 @@ static tg_status show(const struct data_options *o, const char *spec)
     return status;
 }
 
-/* ---- the command --------------------------------------------------------------------------------
- */
+/* ---- the command ----------------------------------------------------------------------------- */
 
 enum { JSON = OPTIONS_KEY, HOLDOUT, WORKERS, SEED, SHARD };
 

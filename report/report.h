@@ -1,17 +1,18 @@
-/* Pictures of runs: a page of charts from the records of runs (docs/records.md), and the time of
- * ranks from their traces. Everything that comes from a file is checked, and escaped where it is
- * written. One thread at a time. */
+/* Pictures of runs: a page of charts from run records (docs/records.md), and timelines of ranks
+ * from their traces. What comes from a file is validated, and escaped in the output.
+ * Threads  one at a time */
 #ifndef TG_REPORT_H
 #define TG_REPORT_H
 
 #include <stdio.h>
 #include "telegrad/base.h"
 
-/* One HTML page that needs nothing else: the runs of all files, in their order.
- * paths  (count) records of train --out or compare --out, plain or as .gz. A last line that was cut
- * is left out, and the page says so title  UTF-8; NULL: what was trained out    failures to write
- * are left in its error indicator Errors TG_E_IO, TG_E_CORRUPT (naming file and line), TG_E_NOMEM
- */
+/* Write one self-contained HTML page with the runs of all files, in order.
+ * paths   (count) records of train --out or compare --out, plain or .gz. An incomplete last line is
+ *         left out, and the page says so
+ * title   UTF-8; NULL: what was trained
+ * out     a failed write sets its error indicator
+ * Errors  TG_E_IO, TG_E_CORRUPT (names file and line), TG_E_NOMEM */
 TG_NODISCARD tg_status report_page(char *const *paths, size_t count, const char *title, FILE *out);
 
 #define REPORT_TRACES_MAX 4

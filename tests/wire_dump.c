@@ -1,7 +1,7 @@
 /* Many frames of every codec, with what the library decodes them to, for tests/wire_decode_test.py.
  *
- *     wire_dump FILE      records: u32 bytes, the message or frame, u32 elements, the values as
- * f32; little-endian */
+ *     wire_dump FILE      records, little-endian: u32 bytes, the message or frame, u32 elements,
+ *                         the values as f32 */
 #include "base/mem.h"
 #include "codec/codec_impl.h"
 #include "vectors.h"

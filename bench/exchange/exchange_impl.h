@@ -6,8 +6,7 @@
 #include "bench/rows/bench_impl.h"
 #include "exchange/pump.h"
 
-/* ---- exchange_figures.c: pure arithmetic -----------------------------------------------------
- */
+/* ---- exchange_figures.c: pure arithmetic ----------------------------------------------------- */
 
 enum { BENCH_ROUNDS = 8 }; /* exchanges of one program */
 
@@ -46,8 +45,7 @@ void bench_step_row(const step_samples *s, const step_samples *without, bench_ex
 TG_NODISCARD tg_status bench_check_memory(const bench_exchange_options *o, size_t workers,
                                           double received);
 
-/* ---- exchange_turn.c: the ranks take turns ---------------------------------------------------
- */
+/* ---- exchange_turn.c: the ranks take turns --------------------------------------------------- */
 
 /* What ranks tell each other between steps, over the transport that is measured. Its memory stays
  * where it is while messages are under way. */
@@ -78,8 +76,7 @@ void behind_close(behind *b); /* NULL is fine */
 TG_NODISCARD tg_status behind_run(behind *b, tg__pump *p, const tg__flight *large,
                                   uint32_t sequence, double *ns_p);
 
-/* ---- exchange_rank.c: one rank ---------------------------------------------------------------
- */
+/* ---- exchange_rank.c: one rank --------------------------------------------------------------- */
 
 typedef struct rank_job {
     const bench_exchange_options *o;

@@ -49,8 +49,7 @@ static double processor_ns(void)
     return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
 }
 
-/* ---- a step ----------------------------------------------------------------------------------
- */
+/* ---- a step ---------------------------------------------------------------------------------- */
 
 static tg_status note_round(rank *r, const tg__exchange *x, step_figures *f)
 {
@@ -117,8 +116,7 @@ static tg_status take_step(rank *r, lane *l, step_figures *f)
     return TG_OK;
 }
 
-/* ---- a run over one transport ----------------------------------------------------------------
- */
+/* ---- a run over one transport ---------------------------------------------------------------- */
 
 /* Enough steps, or out of time. */
 static bool over(const step_samples *s, double spent, double seconds)
@@ -190,8 +188,7 @@ static tg_status run(rank *r, size_t i)
     return status;
 }
 
-/* ---- opening ---------------------------------------------------------------------------------
- */
+/* ---- opening --------------------------------------------------------------------------------- */
 
 /* Here exchanges are compared: which one auto is has no part in it. */
 static tg_status check_method(const char *text)

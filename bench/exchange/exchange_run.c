@@ -14,8 +14,7 @@ typedef struct crew {
     size_t runs, first, workers; /* first: see rank_job */
 } crew;
 
-/* ---- transports ------------------------------------------------------------------------------
- */
+/* ---- transports ------------------------------------------------------------------------------ */
 
 /* t (size) ends of one run, shaped if it has an emulated link. Ends that were made are there after
  * a failure, too. */
@@ -34,8 +33,7 @@ static void destroy_all(tg_transport **t, size_t count)
         tg_transport_destroy(t[i]);
 }
 
-/* ---- threads ---------------------------------------------------------------------------------
- */
+/* ---- threads --------------------------------------------------------------------------------- */
 
 typedef struct member {
     rank_job job;
@@ -120,8 +118,7 @@ static tg_status run_threads(const crew *c)
     return status;
 }
 
-/* ---- a process of several --------------------------------------------------------------------
- */
+/* ---- a process of several -------------------------------------------------------------------- */
 
 static tg_status run_process_over(const crew *c, tg_transport **t, bool *held_p)
 {
@@ -153,8 +150,7 @@ static tg_status run_process(const crew *c)
     return status;
 }
 
-/* ---- rows ------------------------------------------------------------------------------------
- */
+/* ---- rows ------------------------------------------------------------------------------------ */
 
 static tg_status one_crew(const crew *c)
 {

@@ -13,8 +13,7 @@ size_t bench_exchange_cores(void)
     return sched_getaffinity(0, sizeof set, &set) == 0 ? (size_t)CPU_COUNT(&set) : 1;
 }
 
-/* ---- JSON -------------------------------------------------------------------------------------
- */
+/* ---- JSON ------------------------------------------------------------------------------------ */
 
 static json_t *ratio_json(const bench_ratio *r)
 {
@@ -51,8 +50,7 @@ static tg_status row_json(const struct bench_exchange_report *r, const bench_exc
     return status;
 }
 
-/* ---- the table --------------------------------------------------------------------------------
- */
+/* ---- the table ------------------------------------------------------------------------------- */
 
 static void cell(struct table *t, const char *format, double v)
 {

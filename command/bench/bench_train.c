@@ -31,8 +31,7 @@ static const struct {
 } targets[] = {{"resnet20", 0.95}, {"resnet18", 1.0}, {"lenet5", 0.7}, {"lstm", 0.6}, {"gpt", 0.9}};
 #define TARGET_TWO_WORKERS 1.9
 
-/* ---- samples ----------------------------------------------------------------------------------
- */
+/* ---- samples --------------------------------------------------------------------------------- */
 
 bench_ratio bench_samples_summary(const struct bench_samples *s, size_t from)
 {
@@ -61,8 +60,7 @@ static size_t slice_steps(double ms)
                                         : (size_t)(SLICE_MS / ms);
 }
 
-/* ---- one thread -------------------------------------------------------------------------------
- */
+/* ---- one thread ------------------------------------------------------------------------------ */
 
 /* By processor time, so that other programs count as little as they can. */
 static tg_status own_steps(train_bench *b, size_t steps, struct bench_samples *s)
@@ -140,8 +138,7 @@ static tg_status alone(const struct bench_train_options *o, train_bench *b, torc
     return TG_OK;
 }
 
-/* ---- workers ----------------------------------------------------------------------------------
- */
+/* ---- workers --------------------------------------------------------------------------------- */
 
 static tg_status together(const struct bench_train_options *o, struct bench_workers *one,
                           struct bench_workers *all, struct bench_train_row *row)
@@ -167,8 +164,7 @@ static tg_status together(const struct bench_train_options *o, struct bench_work
     return TG_OK;
 }
 
-/* ---- rows -------------------------------------------------------------------------------------
- */
+/* ---- rows ------------------------------------------------------------------------------------ */
 
 static double target_of(const char *spec, size_t workers)
 {

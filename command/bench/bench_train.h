@@ -64,8 +64,7 @@ struct bench_train_options {
  * PyTorch), TG_E_NOMEM, those of the callbacks */
 TG_NODISCARD tg_status bench_train(const struct bench_train_options *o);
 
-/* ---- workers (bench_workers.c) ----------------------------------------------------------------
- */
+/* ---- workers (bench_workers.c) --------------------------------------------------------------- */
 
 /* So many workers as threads of this process, at rest but in bench_workers_steps. */
 struct bench_workers;

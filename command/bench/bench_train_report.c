@@ -18,8 +18,7 @@ static double samples_a_second(const struct bench_train_row *row)
     return workers * (double)row->about.batch * 1e3 / row->ms.median;
 }
 
-/* ---- JSON -------------------------------------------------------------------------------------
- */
+/* ---- JSON ------------------------------------------------------------------------------------ */
 
 static tg_status print_json(json_t *json)
 {
@@ -64,8 +63,7 @@ static tg_status row_json(const struct bench_train_row *row)
     return print_json(json);
 }
 
-/* ---- the table --------------------------------------------------------------------------------
- */
+/* ---- the table ------------------------------------------------------------------------------- */
 
 static void cell(struct table *t, const char *format, double v)
 {
@@ -171,8 +169,7 @@ static void row_cells(struct bench_train_report *r, const struct bench_train_row
         torch_cells(r->table, row);
 }
 
-/* ---- out --------------------------------------------------------------------------------------
- */
+/* ---- out ------------------------------------------------------------------------------------- */
 
 tg_status bench_train_report_torch(struct bench_train_report *r, const char *version,
                                    double gemm_gflops)

@@ -44,8 +44,7 @@ struct command {
     struct bench_exchange_report report;
 };
 
-/* ---- arguments --------------------------------------------------------------------------------
- */
+/* ---- arguments ------------------------------------------------------------------------------- */
 
 static tg_status add_method(struct command *c, const char *text)
 {
@@ -149,8 +148,7 @@ static tg_status check(const struct command *c, bool mpi)
     return TG_OK;
 }
 
-/* ---- the gradient -----------------------------------------------------------------------------
- */
+/* ---- the gradient ---------------------------------------------------------------------------- */
 
 static tg_status take_tensors(struct command *c)
 {
@@ -210,8 +208,7 @@ static tg_status complete(struct command *c)
     return TG_OK;
 }
 
-/* ---- measuring --------------------------------------------------------------------------------
- */
+/* ---- measuring ------------------------------------------------------------------------------- */
 
 #ifdef HAVE_MPI
 static tg_status connect_mpi(void *arg, tg_transport **t_p)

@@ -20,8 +20,7 @@ struct command {
     struct bench_train_report report;
 };
 
-/* ---- arguments --------------------------------------------------------------------------------
- */
+/* ---- arguments ------------------------------------------------------------------------------- */
 
 /* Whether what stands after a comma is the next key of the same spec, `key=value`, and not a model.
  */
@@ -132,8 +131,7 @@ static tg_status complete(struct command *c)
     return TG_OK;
 }
 
-/* ---- measuring --------------------------------------------------------------------------------
- */
+/* ---- measuring ------------------------------------------------------------------------------- */
 
 static void begin(void *arg, const char *spec, size_t batch)
 {

@@ -102,8 +102,7 @@ static tg_status read_times(const char *path, const json_t *record, train_times 
     return TG_OK;
 }
 
-/* ---- whether they are of the same computing ----------------------------------------------------
- */
+/* ---- whether they are of the same computing -------------------------------------------------- */
 
 /* Specs of a model with defaults filled in; NULL: it is none. Free it. */
 static tg_spec *model_spec(const char *text)

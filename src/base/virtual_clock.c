@@ -60,8 +60,7 @@ static member *self_in(const virtual *v)
     return self != NULL && self->v == v ? self : NULL;
 }
 
-/* ---- turns; with v->mutex held ----------------------------------------------------------------
- */
+/* ---- turns; with v->mutex held --------------------------------------------------------------- */
 
 static void make_ready(member *m, tg__waited how)
 {
@@ -135,8 +134,7 @@ static void signal_all(virtual *v, const void *on)
         pass_on(v);
 }
 
-/* ---- members ----------------------------------------------------------------------------------
- */
+/* ---- members --------------------------------------------------------------------------------- */
 
 /* A member that is ready. */
 static tg_status add(virtual *v, uint64_t order, member **m_p)
@@ -282,8 +280,7 @@ void tg_clock_thread_join(const tg_clock *clock, tg_clock_thread *t)
     free(t);
 }
 
-/* ---- time -------------------------------------------------------------------------------------
- */
+/* ---- time ------------------------------------------------------------------------------------ */
 
 static int64_t now_ns(void *arg)
 {

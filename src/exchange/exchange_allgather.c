@@ -1,14 +1,15 @@
-/* Coded all-gather: every rank sends its one frame to all others at once; all decode and combine
- * all P frames in rank order, each as soon as it and those before it are here.
+/* Coded all-gather: every rank sends its one frame to all others at once. Each rank decodes and
+ * combines all P frames in rank order, each as soon as it and those before it have arrived.
  *
  *   result = combine(decode(frame of rank 0), ..., decode(frame of rank P-1))
  *
- * Of a long frame only so much is on its way as a window has room for (send_window.h, stream.h): no
- * message has to say what has come, because what comes says it.
+ * A window limits how much of a long frame is under way (send_window.h, stream.h). It needs no
+ * acknowledgements: the frames that arrive from the peers serve as such.
  *
- * Cost: 1 round, 1 delay; (P-1) frames sent: the fewest rounds, for small frames and few ranks.
- * Source: the all-gather of Lin et al. 2018 (arXiv:1712.01887), sec. 3; direct messages instead of
- * a ring. */
+ * Cost     1 round, 1 delay; each rank sends (P-1) frames. The fewest rounds: for small frames and
+ *          few ranks
+ * Source   the all-gather of Lin et al. 2018 (arXiv:1712.01887), sec. 3, with direct messages in
+ *          place of a ring */
 #include "exchange/message.h"
 #include "base/mem.h"
 #include "exchange/stream.h"

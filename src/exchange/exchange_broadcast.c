@@ -1,6 +1,7 @@
 /* Broadcast: result = decode(frame of rank 0), on all ranks. Rank 0 has one part, the others none
- * (nparts 0). Cost: 1 round, 1 delay; rank 0 sends P-1 frames. Sets parameters; not selectable for
- * gradients. */
+ * (nparts 0). It distributes parameters, and cannot be chosen for gradients.
+ *
+ * Cost     1 round, 1 delay; rank 0 sends P-1 frames */
 #include "exchange/message.h"
 #include "base/mem.h"
 

@@ -1,15 +1,18 @@
 /* Direct reduce-scatter, then all-gather (P ranks, block q is owned by rank q):
  *
  *   round 0   rank p sends part q of its vector, coded, to rank q
- *   owner q   block = combine(decode(part of rank 0), ..., decode(part of rank P-1)), its own part
- * decoded like the others'; added in rank order, as far as they have come round 1   rank q sends
- * the block as a dense f32 frame to all; its own copy comes from the same frame
+ *   owner q   block = combine(decode(part of rank 0), ..., decode(part of rank P-1)); parts are
+ *             added in rank order as soon as they and those before them have arrived; the owner's
+ *             own part is decoded like the others
+ *   round 1   rank q sends the block to all as a dense f32 frame; its own copy comes from the same
+ *             frame. For two-way methods (x->recode) this frame is coded, too
  *
- * Cost: 2 rounds, 2 delays; (P-1) coded parts and (P-1) dense blocks sent: for dense parts a ring's
- * bytes. Blocks may be empty (n < 16 P): their frames travel all the same, because envelopes carry
- * flags. Source: the reduce-scatter + all-gather of Thakur, Rabenseifner and Gropp, "Optimization
- * of collective communication operations in MPICH", 2005, sec. 4, with direct instead of halving
- * and doubling messages. Two-way methods (x->recode) send the block coded in round 1 as well. */
+ * Cost     2 rounds, 2 delays; each rank sends (P-1) coded parts and (P-1) dense blocks. With dense
+ *          parts these are the bytes of a ring. Empty blocks (n < 16 P) send frames, too, because
+ *          their envelopes carry flags
+ * Source   the reduce-scatter + all-gather of Thakur, Rabenseifner and Gropp, "Optimization of
+ *          collective communication operations in MPICH", 2005, sec. 4, with direct messages in
+ *          place of halving and doubling */
 #include "exchange/direct.h"
 #include "base/mem.h"
 #include "exchange/sliced.h"

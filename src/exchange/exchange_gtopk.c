@@ -1,22 +1,21 @@
-/* gTop-k: a tournament. With L = ceil(log2 P), along a binomial tree whose root is rank 0:
+/* gTop-k: a tournament along a binomial tree whose root is rank 0. L = ceil(log2 P):
  *
- *   round j < L  rank r with lowest set bit j sends its frame to rank r - 2^j, which adds what both
- *                decode to, and encodes the sum with the same codec: of 2 k elements it keeps k
+ *   round j < L  rank r with lowest set bit j sends its frame to rank r - 2^j, which decodes and
+ *                adds both, and encodes the sum with the same codec: of 2 k elements it keeps k
  *   round L      rank 0's frame goes down the tree, to the largest subtrees first
  *
  *   result = decode(frame of rank 0) * (1 / P)
  *
- * What is left over, so that nothing is lost: of an element that is not in the result, every rank
- * that sent it takes back its own value (the paper's rule); of one that is, every rank that dropped
- * some of it in a merge, by not selecting or by rounding, keeps what it dropped. (The paper leaves
- * the latter out: contributions are lost that a subtree's merge dropped although the element won
- * elsewhere.)
- *
- * Its own order of sums: (0 + own) + child's, lower bits first.
- *
- * Cost: 2 floor(log2 P) delays; no rank sends more than L frames, but they leave one after the
- * other on the way up and down. Source: Shi et al. 2019, "A distributed synchronous SGD algorithm
- * with global top-k sparsification for low bandwidth networks", arXiv:1901.04359 */
+ * Leftover  Nothing is lost. If an element is not in the result, every rank that sent it takes back
+ *           its own value (the paper's rule). If it is in the result, every rank that dropped some
+ *           of it in a merge, by not selecting or by rounding, keeps what it dropped. (The paper
+ *           omits the second case: it loses contributions that the merge of one subtree dropped
+ *           although the element won elsewhere.)
+ * Order     (0 + own) + child's, lower bits first
+ * Cost      2 floor(log2 P) delays; no rank sends more than L frames, one after the other on the
+ *           way up and down
+ * Source    Shi et al. 2019, "A distributed synchronous SGD algorithm with global top-k
+ *           sparsification for low bandwidth networks", arXiv:1901.04359 */
 #include "exchange/message.h"
 #include "exchange/reencode.h"
 #include "base/mem.h"

@@ -1,21 +1,22 @@
-/* Recursive halving and doubling of f32 sums, for any P. C is the largest power of two <= P, and
- * rank i < P - C has the rank C + i folded into it:
+/* Recursive halving and doubling of f32 sums, for any P. C is the largest power of two <= P,
+ * L = log2 C, and rank C + i is folded into rank i < P - C:
  *
  *   round 0        rank C + i sends its vector to rank i, which adds it to its own
- *   round 1..L     L = log2 C, in round s with partner r ^ (C >> s): of the range that both have,
- *                  each sends the half that it does not keep, and adds what it receives to the
- * other round L+1..2L  the same backwards: partner r ^ 1, r ^ 2, ...; each sends the range it has
- *                  finished, and has twice as much afterwards
+ *   round 1..L     in round s rank r has partner r ^ (C >> s). Both have the same range; each sends
+ *                  the half that it does not keep, and adds what it receives to the half it keeps
+ *   round L+1..2L  the same backwards, with partners r ^ 1, r ^ 2, ...: each sends the range it has
+ *                  finished, and then has twice as much
  *   round 2L+1     rank i sends the result to rank C + i
  *
- * Ranges are unions of C blocks; rank r finishes block r. Its own order, the same for all elements:
- * y[i] = (0 + x[i]) + x[C + i]; then for d = C/2, C/4, ..., 1: y[i] = y[i] + y[i + d] for i < d;
- * the result is y[0] * (1 / P): a balanced tree, so its rounding errors grow with log P.
+ * Ranges are unions of C blocks; rank r finishes block r.
  *
- * Cost: 2 L rounds and delays, 2 n (C-1)/C elements sent, the least that a dense sum can do; if P
- * is no power of two 2 rounds and delays more, with the whole vector one after the other in both.
- * Source: Thakur, Rabenseifner and Gropp, "Optimization of collective communication operations in
- * MPICH", 2005, sec. 4.5; the folding is there as well. */
+ * Order    the same for all elements: y[i] = (0 + x[i]) + x[C + i]; then for d = C/2, C/4, ..., 1:
+ *          y[i] = y[i] + y[i + d] for i < d; the result is y[0] * (1 / P). This is a balanced tree,
+ *          so rounding errors grow with log P
+ * Cost     2 L rounds and delays; each rank sends 2 n (C-1)/C elements, the minimum of a dense sum.
+ *          If P is no power of two: 2 more rounds and delays, each with the whole vector
+ * Source   Thakur, Rabenseifner and Gropp, "Optimization of collective communication operations in
+ *          MPICH", 2005, sec. 4.5, which also has the folding */
 #include "exchange/message.h"
 #include "base/mem.h"
 #include "kernel/parallel.h"

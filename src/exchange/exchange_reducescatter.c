@@ -1,4 +1,4 @@
-/* Coded reduce-scatter, then coded all-gather: sums stay as small as what was sent, for any P.
+/* Coded reduce-scatter, then coded all-gather: sums stay as small as the parts, for any P.
  *
  *   round 0   rank p sends part q of its vector, coded, to rank q
  *   owner q   sum = decode(part of rank 0) + ... + decode(part of rank P-1), in rank order; encodes
@@ -7,13 +7,12 @@
  *
  *   result = decode(frames of the blocks) * (1 / P)
  *
- * What an owner drops (elements that it did not select, and the rounding of the others) is its
- * leftover, undivided: owners' memories absorb it, and nothing is lost.
- *
- * Cost: 2 rounds, 2 delays; (P-1) coded parts and (P-1) coded blocks sent: for frames of F bytes
- * about 2 F (P-1)/P, where an all-gather has F (P-1).
- * Source: Renggli et al. 2019, "SparCML", arXiv:1802.08021 (split all-gather, without selection);
- * Li and Hoefler 2022, "Ok-Topk", arXiv:2201.07598 (with selection by a threshold) */
+ * Leftover  what an owner drops (elements that it did not select, and the rounding of the others),
+ *           in units of the sum. The owner's memory absorbs it, so nothing is lost
+ * Cost      2 rounds, 2 delays; each rank sends (P-1) coded parts and (P-1) coded blocks: for
+ *           frames of F bytes about 2 F (P-1)/P, while an all-gather sends F (P-1)
+ * Source    Renggli et al. 2019, "SparCML", arXiv:1802.08021 (split all-gather, without selection);
+ *           Li and Hoefler 2022, "Ok-Topk", arXiv:2201.07598 (with selection by a threshold) */
 #include "exchange/direct.h"
 #include "kernel/kernel.h"
 

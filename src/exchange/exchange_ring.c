@@ -1,23 +1,22 @@
 /* Ring reduce-scatter, then ring all-gather (P ranks, S = P - 1; indices mod P):
  *
- *   step s < S        rank r sends block r-1-s to rank r+1 and receives block r-2-s from rank r-1;
- *                     to what it received it adds its own values, in f32: the partial sum that it
- *                     sends in the next step
- *   step s = S..2S-1  rank r sends the finished block r-(s-S) and receives block r-1-(s-S), passed
- *                     on as received
+ *   step s < S        rank r sends block r-1-s to rank r+1 and receives block r-2-s from rank r-1.
+ *                     To the values received it adds its own, in f32; it sends this partial sum in
+ *                     the next step
+ *   step s = S..2S-1  rank r sends the finished block r-(s-S) and receives block r-1-(s-S), which
+ *                     it forwards unchanged
  *
- * Its own order: block b of the result is ((((0 + x[b+1]) + x[b+2]) + ... + x[b+P-1]) + x[b]) * (1
- * / P), x[p] being rank p's values: it begins at the rank after its owner and ends at its owner,
- * the same bits on all ranks.
- *
- * With codec f32 partial sums overwrite the parts: after the exchange they are no longer what was
- * encoded. With another (fp16, bf16, int8, ...) every partial sum and every finished block is
- * encoded again, P - 1 roundings in a row for an element: each of the sum as it stands then, which
- * the rank that rounds keeps as its leftover. Finished blocks are divided by P after decoding.
- *
- * Cost: 2 (P-1) rounds and delays; 2 (P-1) blocks sent, the least that a dense sum can do.
- * Source: Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of
- * workstations", 2009. */
+ * Order    with x[p] the values of rank p, block b of the result is
+ *              ((((0 + x[b+1]) + x[b+2]) + ... + x[b+P-1]) + x[b]) * (1 / P)
+ *          from the rank after the owner to the owner, the same bits on all ranks
+ * Codecs   With f32, partial sums overwrite the parts, so after the exchange the parts no longer
+ *          hold what was encoded. With another codec (fp16, bf16, int8, ...) every partial sum and
+ *          every finished block is encoded again: P - 1 roundings in a row per element. The rank
+ *          that rounds a sum keeps the error as its leftover. Finished blocks are divided by P
+ *          after decoding
+ * Cost     2 (P-1) rounds and delays; each rank sends 2 (P-1) blocks, the minimum of a dense sum
+ * Source   Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of
+ *          workstations", 2009 */
 #include "exchange/message.h"
 #include "exchange/reencode.h"
 #include "base/mem.h"

@@ -169,8 +169,7 @@ static bool world_same(const world *a, const world *b)
            !memcmp(a->result, b->result, sizeof(a->result));
 }
 
-/* ---- one adaptor for each kernel: variant v of a call on the arrays of a world ------------------
- */
+/* ---- one adaptor for each kernel: variant v of a call on the arrays of a world --------------- */
 
 #define CALL(name, ...)                                                \
     static void run_##name(const tg__kernels *k, world *w, unsigned v) \

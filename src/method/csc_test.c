@@ -301,8 +301,7 @@ static void many_ranks(void **state)
         assert_true(fabsf(sent[0][i] - sent[1][i]) <= 1e-6f * fabsf(sent[0][i]));
 }
 
-/* ---- steps that are not coded, or do not count ------------------------------------------------
- */
+/* ---- steps that are not coded, or do not count ----------------------------------------------- */
 
 /* Momentum SGD while it warms up and in dense steps later; nothing accumulates. */
 static void dense_steps(void **state)

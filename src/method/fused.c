@@ -1,16 +1,16 @@
-/* One pass for compensate + encode + sent, for pairs (feedback, codec). The stepwise path is the
- * specification: frames and state have the same bits (fused_test.c).
+/* Fused passes: compensate + encode + sent at once, for pairs (feedback, codec). The stepwise path
+ * is the specification: frames and state have the same bits (fused_test.c).
  *
- *     TG_FUSED(residual, topk)    r += g and the candidates of top-k in one pass; then r[idx] -=
- * decoded TG_FUSED(velocity, topk)    u, v, candidates in one pass; then v[idx] -= decoded, u[idx]
- * = 0 TG_FUSED(residual, twobit)  r += g, codes of r, r -= decoded in one pass
- *     TG_FUSED(residual, int8), TG_FUSED(residual, qsgd)    the same, bucket by bucket
+ *     residual, topk     one pass: r += g, and the candidates of top-k; then r[idx] -= decoded
+ *     velocity, topk     one pass: u, v and the candidates; then v[idx] -= decoded, u[idx] = 0
+ *     residual, twobit   one pass: r += g, the codes of r, r -= decoded
+ *     residual, int8     the same, bucket by bucket
+ *     residual, qsgd     the same, bucket by bucket
+ *     residual, sign     row by row: r += g, mean |r| and the signs; r -= decoded while cached
+ *     residual, onebit   some columns at a time: r += g and their sums; r -= decoded while cached
  *
- *     TG_FUSED(residual, sign)    r += g, mean |r| and signs of a row; r -= decoded while cached
- *     TG_FUSED(residual, onebit)  r += g and the sums of some columns; r -= decoded while cached
- *
- * A pass whose sum r + g (or v) is infinite somewhere says TG_E_NONFINITE: the state is spoilt
- * then. A pass is never run twice: what it misses is found by a look at r or v as they are then. */
+ * If r + g (or v) is infinite somewhere, the pass returns TG_E_NONFINITE, and the state is spoilt.
+ * A pass never runs twice: what it misses is found by looking at r or v as they are then. */
 #include "base/mem.h"
 #include "codec/sign/codec_onebit.h"
 #include "codec/sign/codec_sign.h"

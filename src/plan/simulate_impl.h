@@ -44,8 +44,7 @@ tg__network tg__sim_network(const tg_link *link, int world);
 /* Errors TG_E_ARG: a link that is none (slower or later than a transport's may be) */
 TG_NODISCARD tg_status tg__sim_check_link(const char *what, const tg_link *link);
 
-/* ---- the wire (simulate_wire.c) ---------------------------------------------------------------
- */
+/* ---- the wire (simulate_wire.c) -------------------------------------------------------------- */
 
 /* One exchange of a bucket, in sequence: stages of the method's rounds. */
 typedef struct tg__sim_stage {

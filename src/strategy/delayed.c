@@ -12,12 +12,12 @@
  *   local=sgd:      W - eta_loc * (g + wd*W)
  *   local=preview:  what the optimizer would do with g alone: W - eta_loc * (m*u + g + wd*W)
  *   local=dcasgd:   W - eta_loc * ((g + wd*W) + lambda*g*g * (W - Wloc of g))
- *   local=auto:     preview, which is sgd where the optimizer has no momentum; but sgd with
- * scaled=yes or a rate of its own, which are of plain steps scaled=yes:     g/P in place of g: the
- * authors' code scales as its server does, by 1/(B*P)
+ *   local=auto:     preview, which is the same as sgd if the optimizer has no momentum; but sgd
+ *                   with scaled=yes or a rate of its own, because these belong to plain steps
+ *   scaled=yes:     g/P in place of g: the authors' code scales as its server does, by 1/(B*P)
  *
- * W is the slot "global", Wloc is in the caller's parameters. In the warm-up both are updated, so
- * that W is what evaluation, checkpoints and hashes use at any time, also right after a load; all
+ * W is the slot "global"; Wloc is in the caller's parameters. The warm-up updates both, so
+ * evaluation, checkpoints and hashes can use W at any time, also right after a load. Everything
  * else follows from t.
  *
  * Source: OD-SGD: Xu et al. 2020, arXiv:2005.06728; CD-SGD: Yu et al. 2021, arXiv:2106.10796;

@@ -16,10 +16,11 @@
  * nothing and say nothing. The mean is over those that do, weighted by their samples:
  *     D of a rank is multiplied with P * samples / sum of the samples of those that take part
  *
- * Source: local SGD, K-AVG: Zhou, Cong 2018, arXiv:1708.01012; Stich 2019, arXiv:1805.09767
- *         post-local: Lin et al. 2020, arXiv:1808.07217; FedAvg: McMahan et al. 2017,
- *         arXiv:1602.05629; DiLoCo: Douillard et al. 2023, arXiv:2311.08105; streaming: Douillard
- * et al. 2025, arXiv:2501.18512 */
+ * Source: local SGD, K-AVG   Zhou, Cong 2018, arXiv:1708.01012; Stich 2019, arXiv:1805.09767
+ *         post-local         Lin et al. 2020, arXiv:1808.07217
+ *         FedAvg             McMahan et al. 2017, arXiv:1602.05629
+ *         DiLoCo             Douillard et al. 2023, arXiv:2311.08105
+ *         streaming          Douillard et al. 2025, arXiv:2501.18512 */
 #include "strategy/outer.h"
 #include "base/mem.h"
 #include "strategy/nesterov.h"

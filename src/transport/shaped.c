@@ -1,18 +1,19 @@
-/* A link, emulated by time stamps. The bytes travel over the inner transport at once; beside each
- * message of L bytes goes a stamp (first = when its first byte leaves, last = when its last byte
- * has left, flight = delay and jitter), and both ends report completion when the emulated time has
- * come:
+/* A link, emulated by time stamps. The bytes travel over the inner transport at once. Each message
+ * of L bytes is accompanied by a stamp: first (its first byte leaves), last (its last byte has
+ * left) and flight (delay and jitter). Both ends report completion when the emulated time has come:
  *
  *   sender    first = max(time of the post, up_free);  last = up_free = first + L / up
- *             flight = delay + U[0, jitter), longer where the message would overtake one to the
- * same peer the send is over at `last` receiver  served = when the down-link, idle since first +
- * flight, has given L / down of its time the message has come at max(last + flight, served)
+ *             flight = delay + U[0, jitter), longer if the message would overtake one to the same
+ *             peer
+ *             the send is over at `last`
+ *   receiver  served = when the down-link, idle since first + flight, has given L / down of its
+ *             time
+ *             the message has arrived at max(last + flight, served)
  *
- * Ranks of one node (tg_transport_shaped_nodes) reach each other as over the inner transport: no
- * stamp, over when the payload is.
+ * Ranks of one node (tg_transport_shaped_nodes) reach each other over the inner transport: there is
+ * no stamp, and the operation is over when the payload is.
  *
- * Times follow from stamps, never from when a thread happened to look: a late poll shifts nothing.
- */
+ * Times follow from stamps, never from when a thread looks: a late poll shifts nothing. */
 #include "transport/endpoint.h"
 #include "base/arg.h"
 #include "transport/downlink.h"

@@ -1,16 +1,15 @@
-/* Coding of ascending index lists: k distinct indices below n.
+/* Coding of ascending index lists: k distinct indices below n (docs/wire-format.md).
  *
- * raw     k little-endian 32-bit words.
- * bitmap  ceil(n/8) bytes, bit i%8 of byte i/8.
- * rice    Golomb-Rice code of the gaps idx[i] - idx[i-1] - 1 (idx[-1] = -1) with a parameter b
- * (0..31): the quotient gap >> b as that many 0 bits and a 1 bit, then the b low bits of the gap,
- * lowest first. Bit j of the code is bit j % 8 of byte j / 8; the last byte is filled up with 0
- * bits.
- * ef      Elias-Fano with l = floor(log2(n / k)): the l low bits of every index, lowest first, then
- * k + (n >> l) + 1 bits of which bit (idx[i] >> l) + i is 1 for each i and the others are 0; bytes
- * filled as with Rice. See docs/wire-format.md. Source: Golomb 1966, "Run-length encodings"; Rice
- * and Plaunt 1971.
- */
+ * raw     k little-endian 32-bit words
+ * bitmap  ceil(n/8) bytes; index i is bit i%8 of byte i/8
+ * rice    Golomb-Rice code with a parameter b (0..31) of the gaps idx[i] - idx[i-1] - 1, where
+ *         idx[-1] = -1: the quotient gap >> b as that many 0 bits and a 1 bit, then the b low bits
+ *         of the gap, lowest first. Bit j of the code is bit j % 8 of byte j / 8; the last byte is
+ *         padded with 0 bits
+ * ef      Elias-Fano with l = floor(log2(n / k)): the l low bits of every index, lowest first; then
+ *         k + (n >> l) + 1 bits, of which bit (idx[i] >> l) + i is 1 for each i and the others are
+ *         0. Bytes are filled as with Rice
+ * Source  Golomb 1966, "Run-length encodings"; Rice and Plaunt 1971 */
 #ifndef TG_WIRE_INDEX_H
 #define TG_WIRE_INDEX_H
 

@@ -46,8 +46,9 @@ static inline void fuzz_refused(tg_status status)
 
 /* ---- input of fuzz_codec_NAME: a coded frame of that codec
  *
- *     0  2  aux        2  4  n       6  4  payload length, reached by repeating what follows; 0: as
- * it is */
+ *     0  2  aux
+ *     2  4  n
+ *     6  4  payload length, reached by repeating what follows; 0: as it is */
 enum { FUZZ_DECODE_HEAD = 10 };
 
 /* ---- input of fuzz_encode_NAME: what is encoded and how

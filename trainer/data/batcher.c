@@ -69,8 +69,7 @@ tg_status batcher_steps(const train_data *d, const loader_config *c, uint64_t *s
     return TG_OK;
 }
 
-/* ---- training -----------------------------------------------------------------------------------
- */
+/* ---- training -------------------------------------------------------------------------------- */
 
 /* own (samples), of which the first *n_p are this rank's. */
 static tg_status assign(const train_data *d, const loader_config *c, const tg_spec *shard,
@@ -191,8 +190,7 @@ static void fill_windows(const batcher *b, uint64_t number, batch_arrays *a)
     }
 }
 
-/* ---- testing ------------------------------------------------------------------------------------
- */
+/* ---- testing --------------------------------------------------------------------------------- */
 
 static size_t ceil_div(size_t a, size_t b)
 {
@@ -237,8 +235,7 @@ static model_batch fill_test_samples(const batcher *b, uint64_t number, batch_ar
     return (model_batch){.x = a->x, .tokens = a->tokens, .labels = a->labels, .count = count};
 }
 
-/* ---- both ---------------------------------------------------------------------------------------
- */
+/* ---- both ------------------------------------------------------------------------------------ */
 
 static model_batch fill_stream(const batcher *b, uint64_t number, batch_arrays *a)
 {

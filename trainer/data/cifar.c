@@ -13,8 +13,7 @@
 #define RECORDS 10000u /* in a file as it was published; smaller ones are in use */
 #define BATCHES 5
 
-/* ---- one file -----------------------------------------------------------------------------------
- */
+/* ---- one file -------------------------------------------------------------------------------- */
 
 /* Room for one more image; the arrays double. */
 static tg_status grow(data_part *part, const char *path)
@@ -81,8 +80,7 @@ tg_status cifar_append(const char *path, data_part *part)
     return status;
 }
 
-/* ---- the set ------------------------------------------------------------------------------------
- */
+/* ---- the set --------------------------------------------------------------------------------- */
 
 /* File 0 is the test batch. */
 static void name_of(int file, char name[32])

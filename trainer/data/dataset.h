@@ -9,13 +9,16 @@ typedef struct train_data train_data;
 
 typedef enum train_unit { TRAIN_IMAGES = 0, TRAIN_CHARACTERS, TRAIN_WORDS } train_unit;
 
-/* spec     NAME, NAME:PATH, NAME:key=value,... or NAME:PATH,key=value,...: "mnist",
- * "cifar10:train=1-4,test=5", "text:poems.txt,split=0.8" (docs/data.md). Without a path the files
- * of sets that have a usual place are looked for below $TELEGRAD_DATA, then ./data. holdout  0:
- * test on the test files. N: train without the last N training images and test on those (to choose
- * rates without looking at the test set).
- * Errors   TG_E_SPEC, TG_E_ARG, TG_E_IO (names the files and folders looked for), TG_E_CORRUPT
- * (names file, field, value), TG_E_UNSUPPORTED (.xz in a build without liblzma), TG_E_NOMEM */
+/* Open a data set.
+ * spec     NAME, NAME:PATH, NAME:key=value,... or NAME:PATH,key=value,...: "mnist",
+ *          "cifar10:train=1-4,test=5", "text:poems.txt,split=0.8" (docs/data.md). Without a path,
+ *          sets with a usual place are looked for below $TELEGRAD_DATA, then in ./data
+ * holdout  0: test on the test files. N: train without the last N training images and test on
+ *          those, to choose rates without looking at the test set
+ * Errors   TG_E_SPEC, TG_E_ARG, TG_E_NOMEM,
+ *          TG_E_IO (names the files and folders looked for),
+ *          TG_E_CORRUPT (names file, field, value),
+ *          TG_E_UNSUPPORTED (.xz in a build without liblzma) */
 TG_NODISCARD tg_status train_data_open(const char *spec, size_t holdout, train_data **d_p);
 void train_data_close(train_data *d);
 const char *train_data_name(const train_data *d);   /* "mnist" */

@@ -18,8 +18,7 @@
 
 #define OK(expr) assert_int_equal((expr), TG_OK)
 
-/* ---- a folder -----------------------------------------------------------------------------------
- */
+/* ---- a folder -------------------------------------------------------------------------------- */
 
 static char folder[64];
 
@@ -97,8 +96,7 @@ static void refused(const char *form, tg_status status, const char *a, const cha
         fail_msg("\"%s\" does not say \"%s\" and \"%s\"", tg_error(), a, b);
 }
 
-/* ---- CIFAR-10 -----------------------------------------------------------------------------------
- */
+/* ---- CIFAR-10 -------------------------------------------------------------------------------- */
 
 enum { PLANE = CIFAR_SIDE * CIFAR_SIDE, RECORD = 1 + 3 * PLANE, RECORDS = 3 };
 
@@ -210,8 +208,7 @@ static void test_cifar_damaged(void **state)
     refused("cifar10:%s,train=4", TG_E_CORRUPT, "data_batch_4.bin.gz", "more than 10000 records");
 }
 
-/* ---- packed -------------------------------------------------------------------------------------
- */
+/* ---- packed ---------------------------------------------------------------------------------- */
 
 static void test_gz(void **state)
 {
@@ -268,8 +265,7 @@ static void test_xz(void **state)
 #endif
 }
 
-/* ---- characters ---------------------------------------------------------------------------------
- */
+/* ---- characters ------------------------------------------------------------------------------ */
 
 static void assert_tokens(const train_data *d, data_split split, const char *digits)
 {
@@ -331,8 +327,7 @@ static void test_text(void **state)
     refused("text:%s", TG_E_IO, folder, "is a folder: allowed: regular files");
 }
 
-/* ---- words --------------------------------------------------------------------------------------
- */
+/* ---- words ----------------------------------------------------------------------------------- */
 
 static void test_words(void **state)
 {
@@ -389,8 +384,7 @@ static void test_vocabulary(void **state)
     train_data_close(d);
 }
 
-/* ---- the real sets ------------------------------------------------------------------------------
- */
+/* ---- the real sets --------------------------------------------------------------------------- */
 
 static bool missing(const char *name)
 {

@@ -288,8 +288,7 @@ tg_status glyphs_draw(uint64_t seed, data_split split, size_t count, data_part *
     return TG_OK;
 }
 
-/* ---- the set ------------------------------------------------------------------------------------
- */
+/* ---- the set --------------------------------------------------------------------------------- */
 
 static tg_status load(train_data *d, const tg_spec *spec, const char *path)
 {

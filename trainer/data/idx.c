@@ -131,8 +131,7 @@ tg_status idx_read(const char *dir, const char *stem, data_part *part_p)
     return TG_OK;
 }
 
-/* ---- the sets -----------------------------------------------------------------------------------
- */
+/* ---- the sets -------------------------------------------------------------------------------- */
 
 static tg_status load(train_data *d, const tg_spec *spec, const char *path)
 {

@@ -55,8 +55,7 @@ static model_batch next(loader *l)
     return b;
 }
 
-/* ---- images -------------------------------------------------------------------------------------
- */
+/* ---- images ---------------------------------------------------------------------------------- */
 
 /* Which training image an augmented one was made from is not seen in it: labels are counted. */
 static void test_epoch(void **state)
@@ -260,8 +259,7 @@ static void test_shards(void **state)
     }
 }
 
-/* ---- texts --------------------------------------------------------------------------------------
- */
+/* ---- texts ----------------------------------------------------------------------------------- */
 
 static void test_stream(void **state)
 {
@@ -398,8 +396,7 @@ static void test_predict(void **state)
     }
 }
 
-/* ---- refused ------------------------------------------------------------------------------------
- */
+/* ---- refused --------------------------------------------------------------------------------- */
 
 static void refused(const train_data *d, loader_config c, tg_status status, const char *says)
 {

@@ -39,8 +39,7 @@ const char *packed_path(const packed *p)
     return p->path;
 }
 
-/* ---- xz -----------------------------------------------------------------------------------------
- */
+/* ---- xz -------------------------------------------------------------------------------------- */
 
 #ifdef TG_HAVE_LZMA
 #define XZ_MEMORY (UINT64_C(256) << 20) /* for the dictionary: more than `xz -9` asks for */
@@ -122,8 +121,7 @@ static void close_xz(packed *p)
 }
 #endif
 
-/* ---- plain and gzip -----------------------------------------------------------------------------
- */
+/* ---- plain and gzip -------------------------------------------------------------------------- */
 
 static tg_status open_gz(packed *p)
 {
@@ -148,8 +146,7 @@ static tg_status read_gz(packed *p, void *dst, size_t len, size_t *got_p)
     return TG_OK;
 }
 
-/* ---- any ----------------------------------------------------------------------------------------
- */
+/* ---- any ------------------------------------------------------------------------------------- */
 
 tg_status packed_open(const char *path, packed **p_p)
 {

@@ -99,8 +99,7 @@ static tg_status sort_by_class(plan *p)
     return TG_OK;
 }
 
-/* ---- label --------------------------------------------------------------------------------------
- */
+/* ---- label ----------------------------------------------------------------------------------- */
 
 static tg_status assign_label(plan *p, size_t classes)
 {
@@ -124,8 +123,7 @@ static tg_status assign_label(plan *p, size_t classes)
     return TG_OK;
 }
 
-/* ---- dirichlet ----------------------------------------------------------------------------------
- */
+/* ---- dirichlet ------------------------------------------------------------------------------- */
 
 #define TRIES 1000
 
@@ -195,8 +193,7 @@ static tg_status assign_dirichlet(plan *p, double alpha)
     return TG_OK;
 }
 
-/* ---- any ----------------------------------------------------------------------------------------
- */
+/* ---- any ------------------------------------------------------------------------------------- */
 
 static tg_status assign_pieces(plan *p)
 {
@@ -237,8 +234,7 @@ tg_status shard_assign(const tg_spec *spec, const uint8_t *labels, size_t sample
     return status;
 }
 
-/* ---- of a data set ------------------------------------------------------------------------------
- */
+/* ---- of a data set --------------------------------------------------------------------------- */
 
 tg_status train_data_shards(const train_data *d, const char *shard, uint64_t seed, int world,
                             uint64_t *counts)

@@ -148,8 +148,7 @@ static void test_of_data(void **state)
     train_data_close(d);
 }
 
-/* ---- the functions behind it --------------------------------------------------------------------
- */
+/* ---- the functions behind it ----------------------------------------------------------------- */
 
 static void test_exact(void **state)
 {

@@ -119,8 +119,7 @@ tg_status text_read(const char *path, double split, bool bytes, data_part parts[
     return status;
 }
 
-/* ---- the sets -----------------------------------------------------------------------------------
- */
+/* ---- the sets -------------------------------------------------------------------------------- */
 
 static bool present(const char *path, const tg_spec *spec)
 {

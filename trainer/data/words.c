@@ -9,8 +9,7 @@
 
 #define WORDS_MAX ((size_t)1 << 30) /* bytes in a file */
 
-/* ---- vocabulary ---------------------------------------------------------------------------------
- */
+/* ---- vocabulary ------------------------------------------------------------------------------ */
 
 typedef struct word {
     const char *at; /* in the text, which lives as long */
@@ -75,8 +74,7 @@ static tg_status look_up_or_add(vocabulary *v, const char *at, size_t len, int32
     return TG_OK;
 }
 
-/* ---- text ---------------------------------------------------------------------------------------
- */
+/* ---- text ------------------------------------------------------------------------------------ */
 
 static const char eos[] = "<eos>", unk[] = "<unk>";
 
@@ -182,8 +180,7 @@ tg_status words_read(const char *train, const char *test, data_part parts[2], si
     return status;
 }
 
-/* ---- the sets -----------------------------------------------------------------------------------
- */
+/* ---- the sets -------------------------------------------------------------------------------- */
 
 /* NAME.txt, or wiki.NAME.tokens as WikiText's archives have it. */
 static bool find(const char *dir, const char *name, char path[PACKED_PATH])

@@ -17,10 +17,14 @@ typedef struct advice_times {
     bool spare;   /* on a core of its own */
 } advice_times;
 
-/* T_ssgd = tau + phi;  T_od = max(tau, phi);  T_bit = tau + delta + psi;
- * T_cd = ((k-1) c + max(tau, phi)) / k,  c = max(tau, delta + psi), or without a core to spare for
- * the codec max(tau, psi) + delta. k = 0: c, no step is dense.
- * Source: Yu et al. 2021 (CD-SGD), arXiv:2106.10796, eqs. 2-9; their last one, ((k-1)(delta+psi) +
+/* Step times by the model of CD-SGD:
+ *     T_ssgd = tau + phi
+ *     T_od   = max(tau, phi)
+ *     T_bit  = tau + delta + psi
+ *     T_cd   = ((k-1) c + max(tau, phi)) / k
+ *              c = max(tau, delta + psi); without a spare core for the codec, max(tau, psi) + delta
+ *              k = 0: no step is dense, T_cd = c
+ * Source: Yu et al. 2021 (CD-SGD), arXiv:2106.10796, eqs. 2-9. Their last one, ((k-1)(delta+psi) +
  * phi)/k, is the case in which communication bounds both branches; at tau = phi both agree. */
 double advice_ssgd(const advice_times *t);
 double advice_od(const advice_times *t);

@@ -4,8 +4,7 @@
 #include "trainer/loop/trainer_ranks.h"
 #include "telegrad/tools.h"
 
-/* ---- whole runs ---------------------------------------------------------------------------------
- */
+/* ---- whole runs ------------------------------------------------------------------------------ */
 
 static void check_resume(const char *method, const char *strategy)
 {
@@ -47,8 +46,7 @@ static void test_resume(void **state)
     check_resume("2bit", "cd:warmup=2");
 }
 
-/* ---- two ranks by hand --------------------------------------------------------------------------
- */
+/* ---- two ranks by hand ----------------------------------------------------------------------- */
 
 enum { SIDE = 8, BATCH = 2, PIXELS_OF_ALL = BATCH * SIDE * SIDE * 3, STATISTICS = 16 };
 

@@ -208,8 +208,7 @@ tg_status run_register(tg_session *s, const model *m, uint32_t *id)
     return TG_OK;
 }
 
-/* ---- checkpoints --------------------------------------------------------------------------------
- */
+/* ---- checkpoints ----------------------------------------------------------------------------- */
 
 /* The caller's part of a checkpoint: six 64-bit words of this machine's byte order, then the
  * model's state (nstate floats). */

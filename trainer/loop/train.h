@@ -7,8 +7,7 @@
 #include "telegrad/telegrad.h"
 #include "trainer/data/dataset.h"
 
-/* ---- one run -----------------------------------------------------------------------------------
- */
+/* ---- one run --------------------------------------------------------------------------------- */
 
 /* How the optimizer's rate grows with a step's minibatch, which is k batches large (ranks times
  * parts): as it is, times sqrt(k), times k (Goyal et al. 2017, arXiv:1706.02677, sec. 2.1). A
@@ -225,8 +224,7 @@ TG_NODISCARD tg_status train_plan(const train_job *job, const char *data, int wo
                                   tg_status (*each)(void *arg, const tg_plan_tensor *tensor),
                                   void *arg);
 
-/* ---- how long a step takes ---------------------------------------------------------------------
- */
+/* ---- how long a step takes ------------------------------------------------------------------- */
 
 /* A model and one batch that stays in memory: nothing but its steps takes time. The input is of the
  * size that the model is known by (28 x 28 grey images for LeNet-5, 32 x 32 colours for ResNets,
@@ -260,8 +258,7 @@ train_bench_info train_bench_about(const train_bench *b);
  * Errors those of the layers and of the session */
 TG_NODISCARD tg_status train_bench_step(train_bench *b, double *loss_p);
 
-/* ---- steps without training --------------------------------------------------------------------
- */
+/* ---- steps without training ------------------------------------------------------------------ */
 
 /* A model's step as a simulation takes it (simulate.h): in which order layers compute, how long,
  * and which tensors they read and complete. */

@@ -47,8 +47,7 @@ tg_status train_bench_batches(const char *spec, size_t room, size_t *batch, size
     return TG_OK;
 }
 
-/* ---- making ------------------------------------------------------------------------------------
- */
+/* ---- making ---------------------------------------------------------------------------------- */
 
 static tg_status draw_batch(train_bench *b)
 {
@@ -147,8 +146,7 @@ train_bench_info train_bench_about(const train_bench *b)
                               .flops = m->flops};
 }
 
-/* ---- a step ------------------------------------------------------------------------------------
- */
+/* ---- a step ---------------------------------------------------------------------------------- */
 
 static tg_status param_read(void *arg, size_t tensor)
 {

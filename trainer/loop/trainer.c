@@ -4,8 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- evaluation ---------------------------------------------------------------------------------
- */
+/* ---- evaluation ------------------------------------------------------------------------------ */
 
 /* This rank's part of the test set. */
 static tg_status evaluate_shard(run *r, run_tested *sums)
@@ -69,8 +68,7 @@ static tg_status close_epoch(run *r, bool test)
     return r->events->epoch(r->events->arg, &info);
 }
 
-/* ---- the run ------------------------------------------------------------------------------------
- */
+/* ---- the run --------------------------------------------------------------------------------- */
 
 static tg_status announce(const run *r)
 {

@@ -69,8 +69,7 @@ static void test_shard_resumes(void **state)
     assert_true(hash_resumed(job, 33) == hash);
 }
 
-/* ---- texts --------------------------------------------------------------------------------------
- */
+/* ---- texts ----------------------------------------------------------------------------------- */
 
 static char text_path[] = "/tmp/telegrad-text-XXXXXX";
 

@@ -1,8 +1,7 @@
 /* Runs that end early: stopped, resumed, failed. */
 #include "trainer/loop/trainer_ranks.h"
 
-/* ---- resuming -----------------------------------------------------------------------------------
- */
+/* ---- resuming -------------------------------------------------------------------------------- */
 
 static void assert_same_end(const rank_run *a, const rank_run *b)
 {
@@ -134,8 +133,7 @@ static void test_stop_apart(void **state)
     remove_tree(dir);
 }
 
-/* ---- failures -----------------------------------------------------------------------------------
- */
+/* ---- failures -------------------------------------------------------------------------------- */
 
 static void test_callback_fails(void **state)
 {

@@ -145,8 +145,7 @@ static void test_methods(void **state)
     }
 }
 
-/* ---- figures ------------------------------------------------------------------------------------
- */
+/* ---- figures --------------------------------------------------------------------------------- */
 
 /* Figures of training know nothing of evaluation and saving. */
 static void test_traffic(void **state)

@@ -185,8 +185,7 @@ static const struct layer_case {
     {"shortcut_wide", 7, 6, 2, shortcut_wide},
 };
 
-/* ---- values -------------------------------------------------------------------------------------
- */
+/* ---- values ---------------------------------------------------------------------------------- */
 
 /* Number i of a stream: a multiple of 2^-15 in [-1, 1). */
 static float value(size_t stream, size_t i)

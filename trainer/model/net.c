@@ -119,8 +119,7 @@ void net_refuse(net *n, const char *format, ...)
     net_note(n, tg_fail(TG_E_ARG, "%s", text));
 }
 
-/* ---- nodes ------------------------------------------------------------------------------------
- */
+/* ---- nodes ----------------------------------------------------------------------------------- */
 
 net_value net_nothing(void)
 {
@@ -187,8 +186,7 @@ nn *net_nn(const net_node *node)
     return node->net->nn;
 }
 
-/* ---- tensors ----------------------------------------------------------------------------------
- */
+/* ---- tensors --------------------------------------------------------------------------------- */
 
 void net_tensor_add(net_node *node, const char *name, const char *part, model_tensor_kind kind,
                     const size_t *shape, size_t ndim, model_init init)
@@ -245,8 +243,7 @@ model_init net_he(size_t fan)
     return (model_init){MODEL_NORMAL, sqrt(2.0 / (double)fan)};
 }
 
-/* ---- the whole --------------------------------------------------------------------------------
- */
+/* ---- the whole ------------------------------------------------------------------------------- */
 
 static tg_status complete(net *n, net_value logits)
 {

@@ -90,8 +90,7 @@ net_value net_dense(net *n, net_value x, const char *name, net_dense_spec spec);
 net_value net_dense_tied(net *n, net_value x, const char *name, const char *other,
                          net_dense_spec spec);
 
-/* ---- of tokens: values are (batch, context, channels) ------------------------------------------
- */
+/* ---- of tokens: values are (batch, context, channels) ---------------------------------------- */
 
 /* The input's tokens as `channels` numbers each. Tensor NAME.weight (vocabulary, channels). */
 net_value net_embedding(net *n, net_value x, const char *name, size_t channels, model_init init);

@@ -57,8 +57,7 @@ static void begins(const model_hooks *h, model_work work, const net_node *node)
 
 static const model_hooks no_hooks;
 
-/* ---- forward ----------------------------------------------------------------------------------
- */
+/* ---- forward --------------------------------------------------------------------------------- */
 
 static tg_status check(const net *n, const model_batch *b, const model_pass *pass)
 {
@@ -135,8 +134,7 @@ const float *model_outputs(const model *m)
     return n->arrays[n->logits.array].y;
 }
 
-/* ---- backward ---------------------------------------------------------------------------------
- */
+/* ---- backward -------------------------------------------------------------------------------- */
 
 /* The gradient of the node's output, of all that use it. */
 static void sum_up(const net_node *node)

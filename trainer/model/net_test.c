@@ -86,8 +86,7 @@ static net_value gain(net *n, net_value v, const char *name, bool shares, bool a
     return net_node_value(node);
 }
 
-/* ---- networks -----------------------------------------------------------------------------------
- */
+/* ---- networks -------------------------------------------------------------------------------- */
 
 static net_value dense(net *n, net_value v, const char *name)
 {
@@ -204,8 +203,7 @@ static double loss_of(model *m, const model_pass *pass, size_t first, const mode
     return result.loss / (double)m->batch;
 }
 
-/* ---- gradients ----------------------------------------------------------------------------------
- */
+/* ---- gradients ------------------------------------------------------------------------------- */
 
 /* bound: relative to the largest of a tensor */
 static void check_slopes(const char *name, describe f, double bound)
@@ -255,8 +253,7 @@ static void test_slopes(void **state)
     check_slopes("block last", block_last, 1e-2);
 }
 
-/* ---- parts of a step ----------------------------------------------------------------------------
- */
+/* ---- parts of a step ------------------------------------------------------------------------- */
 
 /* Two parts of two samples have the gradient of one batch of four. */
 static void check_parts(describe f)
@@ -351,8 +348,7 @@ static void test_hooks(void **state)
     model_destroy(m);
 }
 
-/* ---- evaluation ---------------------------------------------------------------------------------
- */
+/* ---- evaluation ------------------------------------------------------------------------------ */
 
 /* Running statistics move in training alone, and evaluation sees each sample by itself. */
 static void test_evaluation(void **state)
@@ -407,8 +403,7 @@ static void test_dropout(void **state)
     model_destroy(m);
 }
 
-/* ---- descriptions that make no sense ------------------------------------------------------------
- */
+/* ---- descriptions that make no sense --------------------------------------------------------- */
 
 static net_value unused(net *n)
 {

@@ -69,8 +69,7 @@ tg_status nn_use_bf16(nn *n)
     return TG_OK;
 }
 
-/* ---- convolution --------------------------------------------------------------------------------
- */
+/* ---- convolution ----------------------------------------------------------------------------- */
 
 struct nn_conv {
     nn *nn;
@@ -275,8 +274,7 @@ tg_status nn_conv_backward_data(nn_conv *c, const float *ddst, const float *weig
     return op_run(c->nn, &c->backward_data, (const float *const[]){ddst, weights, dsrc});
 }
 
-/* ---- pooling ------------------------------------------------------------------------------------
- */
+/* ---- pooling --------------------------------------------------------------------------------- */
 
 struct nn_pool {
     nn *nn;
@@ -354,8 +352,7 @@ tg_status nn_pool_backward(nn_pool *p, const float *ddst, float *dsrc)
     return op_run(p->nn, &p->backward, (const float *const[]){ddst, dsrc, NULL});
 }
 
-/* ---- activations --------------------------------------------------------------------------------
- */
+/* ---- activations ----------------------------------------------------------------------------- */
 
 struct nn_act {
     nn *nn;

@@ -11,8 +11,7 @@ tg_status op_failed(dnnl_status_t status, const char *what)
                    DNNL_VERSION_MAJOR, DNNL_VERSION_MINOR, DNNL_VERSION_PATCH, what, (int)status);
 }
 
-/* ---- signals ----------------------------------------------------------------------------------
- */
+/* ---- signals --------------------------------------------------------------------------------- */
 
 void op_hold_signals(sigset_t *old)
 {
@@ -31,8 +30,7 @@ void op_let_signals(const sigset_t *old)
     pthread_sigmask(SIG_SETMASK, old, NULL);
 }
 
-/* ---- ops --------------------------------------------------------------------------------------
- */
+/* ---- ops ------------------------------------------------------------------------------------- */
 
 void op_destroy(op *o)
 {

@@ -33,8 +33,7 @@ void nn_destroy(nn *n);
  * TG_E_UNSUPPORTED: the CPU, or TG_CPU, has neither avx512_bf16 nor AMX */
 TG_NODISCARD tg_status nn_use_bf16(nn *n);
 
-/* ---- convolution: square kernel, zero padding on all sides ------------------------------------
- */
+/* ---- convolution: square kernel, zero padding on all sides ----------------------------------- */
 
 #define NN_BLOCK 16
 

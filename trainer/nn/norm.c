@@ -65,8 +65,7 @@ void nn_norm_destroy(nn_norm *s)
     free(s);
 }
 
-/* ---- chunks -------------------------------------------------------------------------------------
- */
+/* ---- chunks ---------------------------------------------------------------------------------- */
 
 /* Rows that lie one after another in memory, of the same channels. */
 typedef struct chunk {
@@ -110,8 +109,7 @@ static const float *from(const float *array, size_t at)
     return array ? array + at : NULL;
 }
 
-/* ---- forward ------------------------------------------------------------------------------------
- */
+/* ---- forward --------------------------------------------------------------------------------- */
 
 /* Join a chunk's mean and squares to those of the `before` rows that were before it. */
 static void join(nn_norm *s, const chunk *c, double before)

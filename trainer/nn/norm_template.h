@@ -15,8 +15,7 @@ INLINE void fold(const vec part[4], vec *sum)
     *sum = (part[0] + part[1]) + (part[2] + part[3]);
 }
 
-/* ---- strips of n <= 16 channels, rows `width` apart --------------------------------------------
- */
+/* ---- strips of n <= 16 channels, rows `width` apart ------------------------------------------ */
 
 INLINE void moments_strip(size_t rows, size_t width, size_t n, const float *x, float *mean_p,
                           float *m2_p)
@@ -155,8 +154,7 @@ INLINE void spread_strip(size_t rows, size_t width, size_t at, size_t n, const n
     }
 }
 
-/* ---- the kernels: all strips of a row ----------------------------------------------------------
- */
+/* ---- the kernels: all strips of a row -------------------------------------------------------- */
 
 /* STRIP(at, n) for every strip; n is a constant but for the last. */
 #define EACH_STRIP(STRIP)                        \

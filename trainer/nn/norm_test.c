@@ -25,8 +25,7 @@ static float *noise(size_t n, uint32_t stream)
     return x;
 }
 
-/* ---- levels -------------------------------------------------------------------------------------
- */
+/* ---- levels ---------------------------------------------------------------------------------- */
 
 enum { ROWS = 261, WIDTH = 67 };
 
@@ -86,8 +85,7 @@ static void test_levels(void **state)
     check_level(&norm_kernels_ref, "ref"); /* twice the same */
 }
 
-/* ---- statistics ---------------------------------------------------------------------------------
- */
+/* ---- statistics ------------------------------------------------------------------------------ */
 
 /* Far from zero, over many chunks, in both layouts. */
 static void test_statistics(void **state)

@@ -107,8 +107,7 @@ static void add(size_t n, const float *x, float *sum)
     }
 }
 
-/* ---- softmax ----------------------------------------------------------------------------------
- */
+/* ---- softmax --------------------------------------------------------------------------------- */
 
 static void softmax(size_t n, float factor, float *x)
 {
@@ -135,8 +134,7 @@ static void softmax_backward(size_t n, float factor, const float *p, float *d)
     }
 }
 
-/* ---- x logistic(2u), u = sqrt(2 / pi) (x + 0.044715 x^3), which is x (1 + tanh u) / 2 ----------
- */
+/* ---- x logistic(2u), u = sqrt(2 / pi) (x + 0.044715 x^3), which is x (1 + tanh u) / 2 -------- */
 
 #define GELU_LINEAR 0x1.9884533d43651p0f /* 2 sqrt(2 / pi) */
 #define GELU_CUBE 0.044715f
@@ -168,8 +166,7 @@ static void gelu_backward(size_t n, const float *x, const float *dy, float *dx)
     }
 }
 
-/* ---- LSTM -------------------------------------------------------------------------------------
- */
+/* ---- LSTM ------------------------------------------------------------------------------------ */
 
 static void lstm(size_t n, const row_lstm *r)
 {
@@ -226,8 +223,7 @@ static void lstm_backward(size_t n, const row_lstm_backward *r)
     }
 }
 
-/* ---- layer normalisation ----------------------------------------------------------------------
- */
+/* ---- layer normalisation --------------------------------------------------------------------- */
 
 static void layernorm(size_t rows, size_t n, float epsilon, const float *x, const float *gamma,
                       const float *beta, float *y, float *mean, float *inverse)

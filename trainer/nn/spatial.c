@@ -14,8 +14,7 @@ static size_t element(nn_image i, size_t sample, size_t place, size_t c)
     return ((sample * (i.channels / width) + c / width) * places + place) * width + c % width;
 }
 
-/* ---- global average -----------------------------------------------------------------------------
- */
+/* ---- global average -------------------------------------------------------------------------- */
 
 void nn_avgpool_forward(size_t batch, nn_image in, const float *x, float *y)
 {
@@ -45,8 +44,7 @@ void nn_avgpool_backward(size_t batch, nn_image in, const float *dy, float *dx)
     }
 }
 
-/* ---- option A shortcut --------------------------------------------------------------------------
- */
+/* ---- option A shortcut ----------------------------------------------------------------------- */
 
 typedef struct shortcut {
     nn_image in, out;
@@ -97,8 +95,7 @@ void nn_shortcut_backward(size_t batch, nn_image in, nn_image out, const float *
     shortcut_copy(batch, &s, dy, dx, true);
 }
 
-/* ---- layouts ------------------------------------------------------------------------------------
- */
+/* ---- layouts --------------------------------------------------------------------------------- */
 
 void nn_unblock(size_t batch, nn_image in, const float *x, float *y)
 {

@@ -92,8 +92,7 @@ static void scale_segment(void *arg, size_t i)
     s->t->scale[i] = TG__MIN(scale, FLT_MAX);
 }
 
-/* ---- runs as they stand in a payload ----------------------------------------------------------
- */
+/* ---- runs as they stand in a payload --------------------------------------------------------- */
 
 /* The run that an element belongs to. */
 typedef struct cursor {

@@ -1,18 +1,16 @@
 /* 2-bit quantisation:
  *
- *     decoded = +threshold where x >= threshold, -threshold where x <= -threshold, else 0
+ *     decoded = +threshold if x >= threshold, -threshold if x <= -threshold, else 0
  *
- * with one threshold for the vector, or an adapted one for each segment (threshold_auto.h).
+ * with one threshold for the vector, or an adaptive one for each segment (threshold_auto.h). The
+ * feedback remembers what is not sent.
  *
- * payload, one threshold (aux 0):    threshold as f32, then the bit planes of kernel.h
- * payload, several runs (aux 1):     count (u32, at least 2); for each run where it ends (u32) and
- *                                    its threshold (f32); then the planes of one run after the
- * other
- *
- * What is not sent is the feedback's to remember.
- *
- * Source: MXNet, kvstore gradient compression type 2bit (threshold 0.5 by default); its bytes are
- * laid out otherwise (telegrad/compat.h), and its unit is the gradient summed over the batch. */
+ * Payload  one threshold (aux 0)   the threshold (f32), then the bit planes of kernel.h
+ *          several runs (aux 1)    their count (u32, at least 2); for each run its end (u32) and
+ *                                  its threshold (f32); then the planes of all runs in order
+ * Source   MXNet, kvstore gradient compression type 2bit (threshold 0.5 by default). MXNet's bytes
+ *          are laid out differently (telegrad/compat.h), and its gradients are sums over the
+ *          batch */
 #include "codec/quant/codec_twobit.h"
 #include "base/mem.h"
 #include "codec/quant/threshold_auto.h"

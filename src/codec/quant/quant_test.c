@@ -50,8 +50,7 @@ static tg_encode_context at_step(uint64_t step)
                                .rng = {.seed = 11, .purpose = TG_PURPOSE_CODEC, .step = step}};
 }
 
-/* ---- bytes ------------------------------------------------------------------------------------
- */
+/* ---- bytes ----------------------------------------------------------------------------------- */
 
 static size_t from_hex(uint8_t *dst, const char *hex)
 {
@@ -91,8 +90,7 @@ static void golden(void **state)
     }
 }
 
-/* ---- limiting cases ---------------------------------------------------------------------------
- */
+/* ---- limiting cases -------------------------------------------------------------------------- */
 
 /* Multiples of a power of two up to `levels` of it: what comes back is what went in. */
 static void lossless_on_levels(void **state)
@@ -278,8 +276,7 @@ static void error_bounds(void **state)
     }
 }
 
-/* ---- the same bytes ----------------------------------------------------------------------------
- */
+/* ---- the same bytes -------------------------------------------------------------------------- */
 
 static const char *const all_specs[] = {"int8", "qsgd", "qsgd:bits=5,bucket=65536,norm=l2",
                                         "qsgd:bits=6,norm=l2,coding=elias", "terngrad"};
@@ -394,8 +391,7 @@ static void elias_by_hand(void **state)
     }
 }
 
-/* ---- refusals ----------------------------------------------------------------------------------
- */
+/* ---- refusals -------------------------------------------------------------------------------- */
 
 static void refused(size_t len, size_t n, const char *say)
 {

@@ -1,18 +1,20 @@
 /* Exact top-k of |x| in about one pass.
  *
- *   1. A threshold that some more than k elements reach: from the previous call, else from a
- * sample.
- *   2. One pass, in pieces for several cores if there are, collects the elements that reach it: the
- * candidates. When there are too many, all but the k largest of the piece go, and its threshold
- * rises to the least of those: no element below it can be among the k largest any more.
- *   3. Exact selection among the candidates: T = k-th largest magnitude by a radix histogram of its
- * bits (11, 10, 10); all above T are kept, and as many equal to T as are missing, lowest indices
- * first.
- *   4. Fewer than k candidates: a histogram of the whole vector gives a threshold that k elements
- * reach.
+ *   1. Threshold   Choose one that slightly more than k elements reach: from the previous call,
+ *      else
+ *                  from a sample.
+ *   2. Collect     One pass collects the candidates, the elements that reach the threshold; with
+ *                  several cores, in pieces. If a piece has too many, only its k largest stay, and
+ *                  its threshold rises to the smallest of them: no smaller element can be among the
+ *                  k largest any more.
+ *   3. Select      Exactly, among the candidates: T is the k-th largest magnitude, by a radix
+ *                  histogram of its bits (11, 10, 10). Keep all above T, and of those equal to T as
+ *                  many as are missing, lowest indices first.
+ *   4. Fall back   With fewer than k candidates, a histogram of the whole vector gives a threshold
+ *                  that k elements reach.
  *
- * Source: Aji and Heafield 2017, arXiv:1704.05021, sec. 3 (sampled threshold); exactness is ours.
- */
+ * Source: Aji and Heafield 2017, arXiv:1704.05021, sec. 3 (sampled threshold); exactness is
+ * ours. */
 #include "codec/sparse/topk_select.h"
 #include "base/mem.h"
 #include "kernel/kernel.h"
