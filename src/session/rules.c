@@ -4,6 +4,7 @@
 #include "base/spec_value.h"
 #include "telegrad/spec.h"
 
+#include <math.h>
 #include <fnmatch.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -80,11 +81,10 @@ bool tg__rules_are_open(const tg__rules *r)
     return any;
 }
 
-static tg_status settle(tg__rule *rule, uint64_t total_steps, uint64_t steps_per_epoch)
+/* Takes text over. */
+static tg_status replace_method(tg__rule *rule, char *text)
 {
-    char *text;
     tg_spec *spec;
-    TG_TRY(tg__spec_settle(rule->spec, rule->method, total_steps, steps_per_epoch, &text));
     const tg_status status = tg__method_parse(text, &spec, &rule->def);
     if (status != TG_OK) {
         free(text);
@@ -94,6 +94,42 @@ static tg_status settle(tg__rule *rule, uint64_t total_steps, uint64_t steps_per
     tg_spec_free(rule->spec);
     rule->method = text;
     rule->spec = spec;
+    return TG_OK;
+}
+
+static tg_status settle(tg__rule *rule, uint64_t total_steps, uint64_t steps_per_epoch)
+{
+    char *text;
+    TG_TRY(tg__spec_settle(rule->spec, rule->method, total_steps, steps_per_epoch, &text));
+    return replace_method(rule, text);
+}
+
+/* key=value behind what the method is written with, unless it names the key itself or has none. */
+static tg_status add_key(tg__rule *rule, const char *key, const char *value)
+{
+    char *text;
+    if (!tg_spec_has(rule->spec, key) || tg_spec_given(rule->spec, key))
+        return TG_OK;
+    if (asprintf(&text, "%s%c%s=%s", rule->method, strchr(rule->method, ':') ? ',' : ':', key,
+                 value) < 0)
+        return tg_fail(TG_E_NOMEM, "out of memory: method \"%.64s\"", rule->method);
+    return replace_method(rule, text);
+}
+
+tg_status tg__rules_take_momentum(tg__rules *r, double momentum, int nesterov)
+{
+    for (size_t i = 0; i < r->count; i++) {
+        char value[TG_REAL_TEXT];
+        if (!(r->rule[i].def->properties & TG__OWNS_MOMENTUM))
+            continue;
+        tg_real_text(isnan(momentum) ? 0 : momentum, value);
+        if (!isnan(momentum))
+            TG_TRY(add_key(&r->rule[i], "momentum", value));
+        if (!isnan(momentum) && nesterov >= 0) /* as method.c takes them: together */
+            TG_TRY(add_key(&r->rule[i], "nesterov", nesterov ? "yes" : "no"));
+    }
+    for (size_t i = 0; i < r->count; i++)
+        find_same(r, &r->rule[i]);
     return TG_OK;
 }
 

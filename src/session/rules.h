@@ -28,6 +28,9 @@ void tg__rules_free(tg__rules *r);
  * Errors TG_E_NOMEM */
 TG_NODISCARD tg_status tg__rules_settle(tg__rules *r, uint64_t total_steps,
                                         uint64_t steps_per_epoch);
+/* Methods that own the momentum and do not name theirs have the optimizer's from here on: momentum
+ * (NaN: it names none) and nesterov (0, 1; -1: it names none). Errors TG_E_NOMEM */
+TG_NODISCARD tg_status tg__rules_take_momentum(tg__rules *r, double momentum, int nesterov);
 /* Whether any method leaves a warm-up open. */
 bool tg__rules_are_open(const tg__rules *r);
 /* The entry that tensor `name` falls under. */

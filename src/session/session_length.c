@@ -64,7 +64,8 @@ tg_status tg__session_settle(tg_session *s)
     if (open && s->from.ranks != 0)
         s->length = s->from.length;
     TG_TRY(settle_strategy(s));
-    return tg__rules_settle(&s->rules, s->length.total_steps, s->length.steps_per_epoch);
+    TG_TRY(tg__rules_settle(&s->rules, s->length.total_steps, s->length.steps_per_epoch));
+    return tg__rules_take_momentum(&s->rules, tg__session_momentum(s), tg__session_nesterov(s));
 }
 
 tg_status tg__session_put_length(const tg_session *s, tg__ckpt_writer *w)

@@ -34,6 +34,13 @@ class Defaults(CliTest):
             self.assertIn("sgd:lr=0.05,momentum=0.5,", self.optimizer(*dgc, *args))
         self.refused(2, ["dgc:momentum=0.5", "optimizer's momentum=0.9"], "train", *TINY, *dgc, "--optimizer", "sgd:momentum=0.9")
 
+    def test_a_method_says_whose_momentum_it_has(self):
+        """Where only the optimizer names one, the method has taken it over, and its normal form says so."""
+        for args, words in ((["dgc:warmup=1"], "momentum=0.9,nesterov=no"),
+                            (["dgc:warmup=1", "--optimizer", "sgd:momentum=0.5"], "momentum=0.5,nesterov=no"),
+                            (["csc:warmup=1", "--optimizer", "sgd:momentum=0.25,nesterov=yes"], "momentum=0.25,nesterov=yes")):
+            self.assertIn(words, self.started("--method", *args)["method"])
+
     def test_a_strategy_that_needs_another_optimizer_has_it(self):
         self.assertIn("sgd:lr=0.001,momentum=0,", self.optimizer("--strategy", "demo", said=["demo", "sgd:lr=0.001"]))
         self.assertIn("sgd:lr=0.001,momentum=0,weight_decay=0.1,",
