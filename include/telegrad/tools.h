@@ -144,7 +144,7 @@ TG_API TG_NODISCARD tg_status tg_newfile_check_growing(const char *path);
 typedef enum tg_readable {
     TG_READ_REGULAR = 0, /* regular files only; opening never blocks */
     TG_READ_STREAM = 1 /* pipes and terminals too, for text that is read from start to end; opening
-                          * a named pipe waits for its writer */
+                        * a named pipe waits for its writer */
 } tg_readable;
 
 /* Open a file for reading; the descriptor is closed on exec.
