@@ -1,5 +1,5 @@
-/* Inside of a codec: the table each codec file fills, once, at its end. A codec is one file and one
- * line in codecs.def: TG_CODEC(name, wire id). */
+/* The inside of a codec: the table that each codec file fills at its end. A codec is one file and
+ * one line in codecs.def: TG_CODEC(name, wire id). */
 #ifndef TG_CODEC_CODEC_H
 #define TG_CODEC_CODEC_H
 
@@ -8,9 +8,9 @@
 #include "wire/frame.h"
 #include "telegrad/spec.h"
 
-/* What was encoded, as every receiver will decode it: dense (n), or the support with its decoded
- * values. Lives until the next call on the same codec. A selected element whose value quantised to
- * 0 is in the support. */
+/* What was encoded, as every receiver will decode it: dense, or the support with its decoded
+ * values. A selected element whose value is quantised to 0 belongs to the support. Lives until the
+ * next call on the same codec. */
 typedef struct tg__view {
     bool sparse;
     const float *dense; /* (n) unless sparse */
@@ -19,25 +19,25 @@ typedef struct tg__view {
     size_t k;
 } tg__view;
 
-/* One frame to write: elements [lo, hi) of the vector go, rebased to lo, as one frame to dst. An
- * all-gather has one part, a reduce-scatter one a rank: selection always competes over the whole
- * vector. */
+/* One frame to write: elements [lo, hi) of the vector, with indices relative to lo. An all-gather
+ * has one part, a reduce-scatter one per rank. Selection always competes over the whole vector. */
 typedef struct tg__part {
     uint8_t *dst;
     size_t cap; /* bytes: at least tg__codec_bound(codec, hi - lo) */
     size_t lo, hi;
-    size_t len;  /* [out] bytes of the frame */
-    size_t kept; /* [out] elements it says something about: a sparse frame's k, those that are not
-                    0 of a ternary one; else all */
+    size_t len; /* [out] bytes of the frame */
+    /* [out] elements that the frame carries: k of a sparse frame, the nonzero ones of a ternary
+     * one, else all */
+    size_t kept;
 } tg__part;
 
 enum {                   /* properties of a codec */
-       TG__LINEAR = 1,   /* payloads may be summed unread */
+       TG__LINEAR = 1,   /* payloads may be summed without decoding */
        TG__SPARSE = 2,   /* the view is sparse */
        TG__UNBIASED = 4, /* E[decode] = x */
        TG__LOSSLESS = 8, /* decode(encode(x)) == x, so feedback has nothing to remember */
-       TG__WHOLE = 16,   /* decode cannot begin in the middle: lo is 0 and hi is n */
-       TG__CUTS = 32     /* what is decoded depends on where parts are cut (means of pieces) */
+       TG__WHOLE = 16,   /* decode only works on whole frames: lo is 0 and hi is n */
+       TG__CUTS = 32     /* decoded values depend on where parts are cut (means of pieces) */
 };
 
 typedef struct tg__codec_ops tg__codec_ops;
@@ -45,7 +45,7 @@ struct tg_codec {
     const tg__codec_ops *ops;
     const tg_spec *spec; /* owned by the handle */
     void *impl;          /* the codec's own */
-    tg__pool *pool; /* cores that encode may use; NULL: the calling one. Borrowed or own_pool */
+    tg__pool *pool;      /* cores for encode; NULL: the calling one. Borrowed, or own_pool */
     tg__pool *own_pool;
 };
 
@@ -56,20 +56,23 @@ struct tg__codec_ops {
 
     tg_status (*init)(tg_codec *c); /* read c->spec, set c->impl */
     void (*fini)(tg_codec *c);
-    /* Floats a segment of ctx->memory; NULL: none */
+    /* Floats of ctx->memory per segment; NULL: none. */
     size_t (*memory)(const tg_codec *c);
-    /* Frame bytes, head included, that are always enough for n elements */
+    /* Largest size of a frame of n elements, in bytes, head included. */
     size_t (*bound)(const tg_codec *c, size_t n);
-    /* Encode x (n) into the parts, which cover [0, n) in order. view_p may be NULL. ctx is not. x
-     * is finite: callers check (tg_codec_encode, feedback). Every finite vector has valid frames,
-     * however large: scales and sums are formed so that they cannot overflow, or are cut at the
-     * largest float. What comes of a vector that is not finite is unspecified but safe. */
+    /* Encode x (n) into the parts, which cover [0, n) in order.
+     * ctx     not NULL
+     * x       finite: callers check (tg_codec_encode, feedback). Every finite vector must give
+     *         valid frames, however large: form scales and sums so that they cannot overflow, or
+     *         limit them to the largest float. The result of other vectors is unspecified but safe
+     * view_p  [out] NULL: not wanted */
     tg_status (*encode)(tg_codec *c, const tg_encode_context *ctx, const float *x, size_t n,
                         tg__part *parts, size_t nparts, tg__view *view_p);
-    /* Frames of form coded that carry this codec's id. check validates everything; decode is only
-     * called after it on the same bytes. Pure functions: any thread.
-     * decode: dst[lo..hi) = (add: +=) elements [lo, hi) of the frame; dst (n) is element 0. lo is a
-     * multiple of TG__CHUNK, hi too or n, so that threads can share a frame. */
+    /* For coded frames with this codec's id. check validates everything; decode is called only
+     * after it, on the same bytes.
+     * decode   dst[lo..hi) = (add: +=) elements [lo, hi) of the frame; dst (n) points to element 0.
+     *          lo is a multiple of TG__CHUNK, and hi too, or n, so that threads can share a frame
+     * Threads  any; both are pure functions */
     tg_status (*check)(const tg__frame *f);
     void (*decode)(const tg__frame *f, size_t lo, size_t hi, float *dst, bool add);
 };
@@ -92,38 +95,45 @@ const tg__codec_ops *tg__codec_by_id(uint8_t wire_id); /* NULL if there is none 
 
 size_t tg__codec_bound(const tg_codec *c, size_t n);
 
-/* Encode into parts (see ops->encode). Errors TG_E_NONFINITE, TG_E_SPACE, TG_E_NOMEM (first call of
- * a size only) */
+/* Encode into parts (see ops->encode).
+ * Errors  TG_E_NONFINITE, TG_E_SPACE, TG_E_NOMEM (only in the first call of a size) */
 TG_NODISCARD tg_status tg__codec_encode(tg_codec *c, const tg_encode_context *ctx, const float *x,
                                         size_t n, tg__part *parts, size_t nparts, tg__view *view_p);
 
-/* Validate a frame for n elements, of codec id `want` (-1: any). Errors TG_E_CORRUPT, TG_E_MISMATCH
- */
+/* Validate a frame of n elements.
+ * want    codec id; -1: any
+ * Errors  TG_E_CORRUPT, TG_E_MISMATCH */
 TG_NODISCARD tg_status tg__frame_check(const uint8_t *frame, size_t len, size_t n, int want);
-/* After a check of the same bytes. pool NULL: the calling core alone; the same bits for any. */
+/* Decode a frame that has been checked.
+ * pool  cores; NULL: the calling one. Any number gives the same bits */
 void tg__frame_decode(const uint8_t *frame, size_t len, float *dst, tg__pool *pool);
 void tg__frame_decode_add(const uint8_t *frame, size_t len, float *dst, tg__pool *pool);
 
-/* tg__frame_decode; whether all is finite. */
+/* The same as tg__frame_decode; returns true if all values are finite. */
 bool tg__frame_decode_finite(const uint8_t *frame, size_t len, float *dst, tg__pool *pool);
 
 /* ---- for codecs ------------------------------------------------------------------------------ */
 
-/* What a pass that forms its vector itself (fused.c) says if it is not finite. */
+/* Fail with TG_E_NONFINITE: for passes that form their vector themselves (fused.c). */
 tg_status tg__encode_spoilt(const tg_codec *c);
-/* A frame of `len` bytes fits into the part. Errors TG_E_SPACE */
+/* Check that a frame of `len` bytes fits into the part.
+ * Errors  TG_E_SPACE */
 TG_NODISCARD tg_status tg__part_room(const tg__part *part, size_t len);
-/* Write the part's frame: all zero; dense with these decoded values x (hi - lo); or the head of a
- * coded one whose payload_len bytes stand at dst + 12 already. Sets part->len. tg__part_room was
- * asked before. */
-/* ... and part->kept: 0, or all; a coded frame of fewer sets it afterwards. */
+/* Write the part's frame, after a call of tg__part_room:
+ *     zero          all zeros
+ *     dense         the decoded values x (hi - lo)
+ *     dense_placed  the same, with the values at dst + 12 already
+ *     coded         only the head; payload_len bytes are at dst + 12 already
+ * They set part->len, and part->kept to 0 or all. If a coded frame carries fewer, set kept
+ * afterwards. */
 void tg__part_zero(tg__part *part, uint8_t wire_id);
 void tg__part_dense(tg__part *part, uint8_t wire_id, const float *x);
-void tg__part_dense_placed(tg__part *part, uint8_t wire_id); /* the values stand at dst + 12 */
+void tg__part_dense_placed(tg__part *part, uint8_t wire_id); /* values at dst + 12 */
 void tg__part_coded(tg__part *part, uint8_t wire_id, uint16_t aux, size_t payload_len);
 
-/* A run: the elements [lo, hi) that one segment and one part share. Runs come in order and cover
- * the part: for (tg__run r = tg__run_first(ctx, part); r.lo < part->hi; r = tg__run_next(&r))
+/* A run: the elements [lo, hi) that a segment and a part have in common. Runs come in order and
+ * cover the part:
+ *     for (tg__run r = tg__run_first(ctx, part); r.lo < part->hi; r = tg__run_next(&r))
  * Without segments the whole vector is one (rows n, cols 1). */
 typedef struct tg__run {
     size_t lo, hi;
@@ -135,7 +145,7 @@ typedef struct tg__run {
 tg__run tg__run_first(const tg_encode_context *ctx, const tg__part *part);
 tg__run tg__run_next(const tg__run *r);
 
-/* Whether len bytes are all 0. */
+/* True if len bytes are all 0. */
 bool tg__all_zero(const uint8_t *p, size_t len);
 
 /* Little-endian floats at any alignment. */
@@ -143,7 +153,9 @@ void tg__floats_put(uint8_t *dst, const float *src, size_t n);
 void tg__floats_get(float *dst, const uint8_t *src, size_t n);
 void tg__floats_add(float *dst, const uint8_t *src, size_t n); /* dst += src */
 
-/* Scratch that grows: *ptr_p (a pointer of any type) has room for n elements of `size` bytes
- * afterwards; what it held is lost if it grew. Errors TG_E_NOMEM */
+/* Scratch memory that grows: make room for n elements of `size` bytes. If it grows, its contents
+ * are lost.
+ * ptr_p   address of a pointer of any type
+ * Errors  TG_E_NOMEM */
 TG_NODISCARD tg_status tg__scratch(void *ptr_p, size_t *cap_p, size_t n, size_t size);
 #endif

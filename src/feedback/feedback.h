@@ -1,5 +1,6 @@
-/* Feedback: what a rank remembers of what it did not send. It knows no codec: it is shown what was
- * sent as a view. One file and one line in feedbacks.def each: none, residual, velocity. */
+/* Feedback: what a rank remembers of what it did not send. It knows no codec; it is told what was
+ * sent as decoded values. A feedback (none, residual, velocity, momentum) is one file and one line
+ * in feedbacks.def. */
 #ifndef TG_FEEDBACK_H
 #define TG_FEEDBACK_H
 
@@ -8,48 +9,53 @@
 
 enum { TG__FEEDBACK_VECTORS = 2 };
 
-/* Settings of velocity feedback (DGC), but for those that name another. */
+/* Settings. They belong to velocity feedback (DGC), unless a comment names another. */
 typedef struct tg__feedback_params {
     double momentum;
     bool nesterov, masking;
-    double clip; /* 0: off; else each tensor is scaled to norm <= clip / sqrt(world) before */
+    double clip; /* scale each tensor to norm <= clip / sqrt(world) first; 0: off */
     int world;
-    /* momentum feedback (Signum): share of the old average; residual feedback: share of what was
-     * not sent that enters the residual; 0: all */
+    /* Momentum feedback (Signum): weight of the old average. Residual feedback: share of what was
+     * not sent that enters the residual; 0: all. */
     double beta;
-    double decay; /* residual feedback: the old residual is multiplied with it; 0: not at all */
+    double decay; /* residual feedback: factor of the old residual; 0: no decay */
 } tg__feedback_params;
 
 typedef struct tg__feedback tg__feedback;
 typedef struct tg__feedback_ops {
     tg_entry entry;
-    size_t vectors; /* how many vectors of n it keeps: slots to allocate */
-    /* slot names: "residual"; "velocity" (u), "accumulated" (v) */
+    size_t vectors; /* number of vectors (n) that it keeps: slots to allocate */
+    /* Names of the slots: "residual"; "velocity" (u), "accumulated" (v) */
     const char *names[TG__FEEDBACK_VECTORS];
-    size_t pending;     /* which of them holds what was not sent yet (r; v); >= vectors: none */
+    size_t pending;     /* index of the vector of what was not sent yet (r; v); >= vectors: none */
     bool owns_momentum; /* replaces the optimizer's momentum */
 
-    /* p = what should be sent now. *p_p is either scratch (n, which it filled), one of the vectors,
-     * or g. g may be scratch. Whether p is finite: if g was, and what was remembered. */
+    /* Compute p, what should be sent now.
+     * scratch  (n) may be used for p; g may be scratch
+     * p_p      [out] scratch, one of the vectors, or g
+     * Returns  true if p is finite, given that g is */
     bool (*compensate)(tg__feedback *f, const float *g, size_t n, float *scratch,
                        const float **p_p);
-    /* Told what of p was sent, as decoded. Sparse: idx, val (k), idx distinct and < n; dense: val
-     * (n), idx NULL, 0 where nothing was sent. p is what compensate gave. */
+    /* Take note of what was sent, as decoded.
+     * p         what compensate returned
+     * idx, val  sparse: (k) each, idx distinct and < n. Dense: idx NULL and val (n), 0 where
+     *           nothing was sent */
     void (*sent)(tg__feedback *f, const float *p, size_t n, const uint32_t *idx, const float *val,
                  size_t k);
-    /* A step that is exchanged dense and uncompressed: *p_p is what to send, pending values
-     * untouched. Whether that is finite. */
+    /* Compute what to send in a step that is exchanged dense and uncompressed. The pending vector
+     * does not change. Arguments and result as for compensate. */
     bool (*bypass)(tg__feedback *f, const float *g, size_t n, float *scratch, const float **p_p);
 } tg__feedback_ops;
 
 struct tg__feedback {
     const tg__feedback_ops *ops;
     tg__feedback_params params;
-    float *vec[TG__FEEDBACK_VECTORS]; /* (n) each, slots of the state */
+    float *vec[TG__FEEDBACK_VECTORS]; /* (n) each: slots of the state */
     tg__pool *pool;                   /* cores for whole vectors; NULL: the calling one. Borrowed */
 };
 
-/* Residual feedback: whether it filters, so that p is apart from the residual; beta, or 1. */
+/* Residual feedback: true if it has a low-pass filter, so that p is not the residual itself; and
+ * the filter's beta, 1 without one. */
 static inline bool tg__feedback_filters(const tg__feedback *f)
 {
     return f->params.beta > 0 && f->params.beta != 1;
@@ -63,13 +69,17 @@ const tg__feedback_ops *const *tg__feedbacks(size_t *count_p);
 const tg_entry *const *tg__feedback_entries(size_t *count_p);
 const tg__feedback_ops *tg__feedback_find(const char *name); /* NULL if there is none */
 
-/* The pending vector (n) to which a dropped or undone payload is added; NULL for `none`. */
+/* The vector (n) of what was not sent yet, to which dropped and undone payloads are added; NULL for
+ * `none`. */
 float *tg__feedback_pending(const tg__feedback *f);
 
-/* DGC step 2: write to dst the gradient with each of nseg tensors (begin[i], len[i]) scaled so that
- * its norm is at most clip / sqrt(world), to rounding. dst may be g, else they do not overlap;
- * elements outside the tensors are not touched; a tensor with NaN or infinity is copied as it is.
- * clip > 0. Pure function: any thread. */
+/* DGC's local clipping: scale each of nseg tensors so that its norm is at most clip / sqrt(world),
+ * to rounding.
+ * dst         [out] may be g, else they must not overlap. Elements outside the tensors are not
+ *             written; a tensor with NaN or infinity is copied unchanged
+ * begin, len  (nseg) elements of each tensor
+ * clip        > 0
+ * Threads     any; a pure function */
 void tg__clip_tensors(float *dst, const float *g, const size_t *begin, const size_t *len,
                       size_t nseg, double clip, int world);
 #endif
