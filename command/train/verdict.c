@@ -8,6 +8,7 @@
 
 #define SKIPPED_TOLD 0.1
 #define SKIPPED_FAILED 0.5
+#define DIVERGED 10      /* times the loss of guessing */
 #define EVERYTHING 0.999 /* of the elements, where ... */
 #define SPARSE 0.9       /* ... no more were asked for */
 #define NOTHING 1e-4
@@ -48,9 +49,12 @@ static void look_at_loss(verdict *v, const verdict_run *run)
     if (!isfinite(loss)) {
         add(v, "loss", "the %s loss at the end is not finite", of);
         v->failed = true;
-    } else if (loss > guess && end->steps >= VERDICT_STEPS) {
-        add(v, "loss", "the %s loss at the end, %.4f, is above that of guessing, %.4f (log of %zu)",
-            of, loss, guess, run->classes);
+    } else if (loss > guess && (end->steps >= VERDICT_STEPS || loss > DIVERGED * guess)) {
+        const bool diverged = loss > DIVERGED * guess;
+        add(v, "loss",
+            "the %s loss at the end, %.5g, is above that of guessing, %.4f (log of %zu)%s", of,
+            loss, guess, run->classes, diverged ? ": a lower learning rate would help" : "");
+        v->failed = v->failed || diverged;
     }
 }
 

@@ -25,10 +25,10 @@ typedef struct verdict_run {
     bool evaluated;
 } verdict_run;
 
-/* A run fails if more than half of its steps were skipped, or if its loss at the end is not finite.
- * It is told, and does not fail, if a tenth of the steps or more were skipped, if the loss after
- * VERDICT_STEPS steps or more is above that of guessing, if a warm-up did not end, or if the method
- * sent nothing or everything. */
+/* A run fails if more than half of its steps were skipped, or if its loss at the end is not finite
+ * or above ten times that of guessing. It is told, and does not fail, if a tenth of the steps or
+ * more were skipped, if the loss after VERDICT_STEPS steps or more is above that of guessing, if a
+ * warm-up did not end, or if the method sent nothing or everything. */
 #define VERDICT_STEPS 100
 verdict verdict_of(const verdict_run *run);
 

@@ -33,6 +33,13 @@ class Verdict(CliTest):
         with open(page, encoding="utf-8") as file:
             self.assertIn(end["remarks"][0]["text"][5:], file.read())
 
+    def test_far_worse_than_guessing(self):
+        """However short the run, and though all numbers are finite."""
+        for evaluation in ([], ["--no-eval"]):
+            end = self.end(1, ["loss"], "--steps", "2", "--optimizer", "sgd:lr=1e4,momentum=0", *evaluation)
+            self.assertIn("above that of guessing, 2.3026", end["remarks"][0]["text"])
+            self.assertTrue(end["diverged"])
+
     def test_no_better_than_guessing(self):
         end = self.end(0, ["loss"], "--steps", "120", "--optimizer", "sgd:lr=0")
         self.assertIn("above that of guessing, 2.3026 (log of 10)", end["remarks"][0]["text"])
