@@ -4,9 +4,9 @@
 
 #include "trainer/data/data.h"
 
-/* As data_sample of the training split, but of the image within 4 black pixels on all sides x is a
- * crop of the image's size at a random place, and in half of all cases mirrored left to right.
- * Place and mirroring are a function of (seed, pass, index).
+/* The same as data_sample of the training split, augmented: pad the image with 4 black pixels on
+ * all sides, crop it to its size at a random place, and mirror it left to right in half of all
+ * cases. Place and mirroring are a function of (seed, pass, index).
  * Source  He et al. 2016, arXiv:1512.03385, sec. 4.2 */
 void augment_crop_flip(const train_data *d, uint64_t seed, uint64_t pass, size_t index, float *x,
                        int32_t *label_p);

@@ -1,23 +1,23 @@
-/* The batches of one rank, by number: each a function of (data, config, number) alone.
+/* The batches of one rank, by number. A batch is a function of (data, config, number) only.
  *
- * Images in training: a shuffled order that all ranks share (order.h), or, if they are sharded
- * (shard.h), each rank's own. An epoch has as many steps either way, samples / (world * batch *
- * parts): a rank with few images meets them several times in an epoch, one with many not all.
+ * Training on images: all ranks share a shuffled order (order.h); with shards (shard.h) each rank
+ * has its own. Either way an epoch has samples / (world * batch * parts) steps, so a rank with few
+ * images sees them several times in an epoch, and a rank with many does not see all of them.
  *
- * Tokens in training: an epoch has (tokens - 1) / (world * batch * context * parts) steps.
- *   stream   the text is cut into world * batch rows of equal length; batch t of an epoch is the
- *            t-th `context` tokens of each row, and row b of rank r is row r * batch + b of all. A
- *            model that carries state reads each row from its start to its end.
- *   else     windows at random places of the text (contiguous: of this rank's piece of it), a
- *            function of (seed, number, rank, row).
- * Labels are the next tokens.
+ * Training on tokens: an epoch has (tokens - 1) / (world * batch * context * parts) steps. Labels
+ * are the next tokens.
+ *   stream   The text is cut into world * batch rows of equal length. Batch t of an epoch is the
+ *            t-th `context` tokens of each row; row b of rank r is row r * batch + b of all. A
+ *            model that carries state reads each row from start to end.
+ *   else     Windows at random places of the text (contiguous: of this rank's piece), a function of
+ *            (seed, number, rank, row).
  *
- * Testing: every image once, every token but the first predicted once, over all ranks together.
- *   images   rank r has the r-th part of the set, in order; the last batch may hold fewer.
- *   stream   rows as in training, the last ones shorter: their labels are -1 where they have ended.
- *            A row starts without state, so the loss depends a little on how many rows there are.
- *   else     pieces of `context` tokens side by side, which are the same for any number of ranks;
- *            rank r has the r-th part of them. */
+ * Testing: all ranks together see every image once, and predict every token but the first once.
+ *   images   Rank r has the r-th part of the set, in order; the last batch may hold fewer.
+ *   stream   Rows as in training. The last ones are shorter, with labels -1 after their end. A row
+ *            starts without state, so the loss depends slightly on the number of rows.
+ *   else     Adjacent pieces of `context` tokens, the same for any number of ranks; rank r has the
+ *            r-th part of them. */
 #ifndef TG_TRAIN_BATCHER_H
 #define TG_TRAIN_BATCHER_H
 
@@ -30,21 +30,23 @@ typedef struct loader_config {
     int rank, world;
     bool stream;         /* tokens: the model carries state from batch to batch */
     size_t parts;        /* batches in a step; 0: 1. Testing: 1 */
-    uint64_t first_step; /* that the first batch belongs to */
-    const char *shard;   /* "dirichlet:alpha=0.5": see shard.h; NULL: iid */
+    uint64_t first_step; /* the step of the first batch */
+    const char *shard;   /* "dirichlet:alpha=0.5", ... (shard.h); NULL: iid */
 } loader_config;
 
 typedef struct batcher batcher;
 
-/* Errors TG_E_ARG (an epoch has no whole step; tokens have no classes), TG_E_SPEC, TG_E_NOMEM */
+/* Errors  TG_E_ARG (an epoch has no complete step; a shard by classes of tokens), TG_E_SPEC,
+ *         TG_E_NOMEM */
 TG_NODISCARD tg_status batcher_create(const train_data *d, data_split split,
                                       const loader_config *config, batcher **b_p);
 void batcher_destroy(batcher *b); /* NULL is fine */
 
-/* In an epoch (of testing: this rank's, which may be none). */
+/* Batches in an epoch; in testing this rank's, which may be 0. */
 uint64_t batcher_per_epoch(const batcher *b);
 
-/* Arrays for a batch; batch_free releases them. Errors TG_E_NOMEM */
+/* The arrays of a batch. Free them with batch_free.
+ * Errors  TG_E_NOMEM */
 typedef struct batch_arrays {
     float *x;
     int32_t *tokens, *labels;
@@ -52,14 +54,16 @@ typedef struct batch_arrays {
 TG_NODISCARD tg_status batch_alloc(const batcher *b, batch_arrays *a_p);
 void batch_free(batch_arrays *a);
 
-/* Batch `number` from the start of the first epoch; there must be one in an epoch. */
+/* Fill a with batch `number`, counted from the start of the first epoch. An epoch must have at
+ * least one batch. */
 model_batch batcher_fill(batcher *b, uint64_t number, batch_arrays *a);
 
-/* Steps in an epoch of training, without making anything. Errors TG_E_ARG */
+/* Steps in an epoch of training, without creating a batcher.
+ * Errors  TG_E_ARG */
 TG_NODISCARD tg_status batcher_steps(const train_data *d, const loader_config *config,
                                      uint64_t *steps_p);
-/* Training samples that this rank has for itself; 0: all ranks go through the same. Errors
- * TG_E_ARG, TG_E_SPEC, TG_E_NOMEM */
+/* Training samples of this rank alone; 0: all ranks share the same.
+ * Errors  TG_E_ARG, TG_E_SPEC, TG_E_NOMEM */
 TG_NODISCARD tg_status batcher_samples(const train_data *d, const loader_config *config,
                                        uint64_t *samples_p);
 

@@ -1,5 +1,5 @@
-/* A data set in memory, and where it comes from: a set is one file, which defines data_sets, and a
- * line each in sets.def. */
+/* A data set in memory, and its source. A source is one file that defines data_sets, and a line for
+ * each of them in sets.def. */
 #ifndef TG_TRAIN_DATA_H
 #define TG_TRAIN_DATA_H
 
@@ -8,8 +8,8 @@
 #include "trainer/data/dataset.h"
 #include "telegrad/spec.h"
 
-/* One part of a set: `count` images of height * width * channels bytes (channels innermost) with
- * their labels, or `count` tokens. */
+/* One part of a set: `count` labelled images of height * width * channels bytes (channels
+ * innermost), or `count` tokens. */
 typedef struct data_part {
     uint8_t *images, *labels;
     int32_t *tokens;
@@ -34,43 +34,47 @@ struct train_data {
     const data_set *set;
     char *origin;
     data_part part[2]; /* by data_split, as read */
-    data_part view[2]; /* what samples are taken from; borrows from part */
+    data_part view[2]; /* the samples in use; borrows from part */
     size_t vocabulary; /* of tokens */
-    bool augment;      /* images in training are cropped and flipped (augment.h) */
+    bool augment;      /* crop and mirror training images (augment.h) */
     uint64_t hash;
     float value[DATA_CHANNELS][256]; /* of a pixel: (pixel / 255 - mean) / deviation */
 };
 
 struct data_set {
-    const tg_entry *entry; /* its keys but for the path's */
+    const tg_entry *entry; /* with all keys except the path's */
     const char *path_key;  /* "dir", "file"; NULL: generated */
-    const char *place;     /* of the path below $TELEGRAD_DATA and ./data; NULL: must be given */
-    const char *wants;     /* what must be there, for messages */
+    const char *place;     /* default path below $TELEGRAD_DATA and ./data; NULL: none */
+    const char *wants;     /* the files needed, for messages */
     train_unit unit;
     /* Images: */
     size_t height, width, channels, classes;
-    size_t samples; /* to train on, unless a key `train` is given; 0: files say */
+    size_t samples; /* of training, unless the key `train` is given; 0: given by the files */
     float mean[DATA_CHANNELS], deviation[DATA_CHANNELS]; /* of the training pixels / 255 */
-    /* Whether the files that the spec asks for can be read there. */
+    /* True if path has the files that the spec needs, readable. */
     bool (*present)(const char *path, const tg_spec *spec);
-    /* Fill d->part (and d->vocabulary). path: NULL for generated sets. What is made before a
-     * failure is freed by the caller. */
+    /* Fill d->part (and d->vocabulary). On failure the caller frees what has been filled.
+     * path  NULL for generated sets */
     tg_status (*load)(train_data *d, const tg_spec *spec, const char *path);
 };
 
 /* All sets, in the order of sets.def. */
 const data_set *const *data_sets(size_t *count_p);
 
-/* What a model for this set must take; context: tokens in a sample, for sets of tokens. */
+/* The input that a model for this set must take.
+ * context  tokens in a sample, for sets of tokens */
 model_input train_data_input(const train_data *d, size_t context);
-/* The same of a spec, without reading images; in.context is 0. Errors those of train_data_open */
+/* The same for a spec, without reading images; in_p->context is 0.
+ * Errors  those of train_data_open */
 TG_NODISCARD tg_status data_input(const char *spec, train_unit *unit_p, model_input *in_p);
 
-/* Labels that an evaluation counts: images, or tokens but the first. */
+/* Labels that an evaluation counts: all images, or all tokens but the first. */
 size_t data_test_labels(const train_data *d);
 
-/* Image `index` of a split as it is: x (height, width, channels) = (pixel / 255 - mean) /
- * deviation, *label_p its class. Threads any */
+/* Image `index` of a split, not augmented.
+ * x        [out] (height, width, channels) = (pixel / 255 - mean) / deviation
+ * label_p  [out] its class
+ * Threads  any */
 void data_sample(const train_data *d, data_split split, size_t index, float *x, int32_t *label_p);
 
 /* ---- IDX files (idx.c) and generated digits (glyphs.c): 28 x 28 grey images of 10 classes ---- */
@@ -79,15 +83,16 @@ void data_sample(const train_data *d, data_split split, size_t index, float *x, 
 #define DATA_PIXELS (DATA_SIDE * DATA_SIDE)
 #define DATA_CLASSES 10
 
-/* Read STEM-images-idx3-ubyte and STEM-labels-idx1-ubyte of dir ("train", "t10k"), packed or not.
- * part_p's arrays are the caller's (data_part_free).
- * Errors  TG_E_IO (not found, unreadable), TG_E_CORRUPT (names file, field, value and what was
- *         expected), TG_E_NOMEM */
+/* Read STEM-images-idx3-ubyte and STEM-labels-idx1-ubyte of dir, packed or not.
+ * stem    "train" or "t10k"
+ * part_p  [out] free it with data_part_free
+ * Errors  TG_E_IO (not found, unreadable), TG_E_NOMEM,
+ *         TG_E_CORRUPT (names file, field, value and what was expected) */
 TG_NODISCARD tg_status idx_read(const char *dir, const char *stem, data_part *part_p);
 
-/* Draw `count` digits; sample i is a function of (seed, split, i) alone, and its label is i mod 10.
- * Only operations that IEEE 754 rounds exactly are used, so every machine draws the same bytes.
- * Errors TG_E_NOMEM */
+/* Draw `count` digits. Sample i is a function of (seed, split, i) only, and its label is i mod 10.
+ * All operations are ones that IEEE 754 rounds exactly, so every machine draws the same bytes.
+ * Errors  TG_E_NOMEM */
 TG_NODISCARD tg_status glyphs_draw(uint64_t seed, data_split split, size_t count,
                                    data_part *part_p);
 
@@ -97,22 +102,24 @@ TG_NODISCARD tg_status glyphs_draw(uint64_t seed, data_split split, size_t count
 #define CIFAR_CLASSES 10
 
 /* Append the records of a file (1 label byte, then the red, green and blue planes) to part, whose
- * arrays grow. Fewer than 10,000 are a warning in the log. Errors TG_E_IO, TG_E_CORRUPT,
- * TG_E_UNSUPPORTED, TG_E_NOMEM */
+ * arrays grow. Fewer than 10,000 records are logged as a warning.
+ * Errors  TG_E_IO, TG_E_CORRUPT, TG_E_UNSUPPORTED, TG_E_NOMEM */
 TG_NODISCARD tg_status cifar_append(const char *path, data_part *part);
 
 /* ---- text (text.c, words.c) ------------------------------------------------------------------ */
 
-/* The file's characters as numbers from 0, in the order of their codes; the first `split` of them
- * for training, the others for testing. bytes: each byte is a character, else the file is UTF-8.
- * Errors TG_E_IO, TG_E_CORRUPT (not UTF-8: names the byte), TG_E_ARG (a part is empty),
- *        TG_E_UNSUPPORTED, TG_E_NOMEM */
+/* Read a file of characters as numbers from 0, in the order of their codes.
+ * split   the first fraction of the text is for training, the rest for testing
+ * bytes   true: each byte is a character; false: the file is UTF-8
+ * Errors  TG_E_IO, TG_E_CORRUPT (not UTF-8: names the byte), TG_E_ARG (a part is empty),
+ *         TG_E_UNSUPPORTED, TG_E_NOMEM */
 TG_NODISCARD tg_status text_read(const char *path, double split, bool bytes, data_part parts[2],
                                  size_t *vocabulary_p);
 
-/* Words of two files, with a word <eos> at each line's end, numbered as they appear in the first.
- * A word that is only in the second becomes <unk>, which the first must have then.
- * Errors as of text_read; TG_E_CORRUPT names line and word */
+/* Read two files of words, with a word <eos> at each end of line. Words are numbered in the order
+ * in which they appear in the first file. A word that occurs only in the second becomes <unk>,
+ * which the first must contain then.
+ * Errors  as for text_read; TG_E_CORRUPT names line and word */
 TG_NODISCARD tg_status words_read(const char *train, const char *test, data_part parts[2],
                                   size_t *vocabulary_p);
 

@@ -1,5 +1,5 @@
-/* What names a data set: NAME, NAME:PATH, NAME:key=value,... or NAME:PATH,key=value,... A path ends
- * where `,key=` follows, and may hold blanks. */
+/* Specs of data sets: NAME, NAME:PATH, NAME:key=value,... or NAME:PATH,key=value,... A path ends
+ * before `,key=`, and may contain blanks. */
 #ifndef TG_TRAIN_DATA_SPEC_H
 #define TG_TRAIN_DATA_SPEC_H
 
@@ -12,7 +12,7 @@ typedef struct data_spec {
     tg_spec *keys;
 } data_spec;
 
-/* Errors TG_E_SPEC, TG_E_NOMEM */
+/* Errors  TG_E_SPEC, TG_E_NOMEM */
 TG_NODISCARD tg_status data_spec_parse(const char *text, data_spec *spec_p);
 void data_spec_free(data_spec *spec);
 

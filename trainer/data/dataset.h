@@ -1,10 +1,10 @@
-/* Data sets as a training program sees them: opened by a spec string, asked for what they are. */
+/* Data sets, as a training program uses them: open one by its spec string, and query it. */
 #ifndef TG_TRAIN_DATASET_H
 #define TG_TRAIN_DATASET_H
 
 #include "telegrad/base.h"
 
-/* A data set in memory, immutable once open, shared by the ranks of a process. */
+/* A data set in memory. It is immutable once open, and the ranks of a process share it. */
 typedef struct train_data train_data;
 
 typedef enum train_unit { TRAIN_IMAGES = 0, TRAIN_CHARACTERS, TRAIN_WORDS } train_unit;
@@ -28,18 +28,19 @@ train_unit train_data_unit(const train_data *d);
 size_t train_data_classes(const train_data *d); /* of tokens: the vocabulary */
 size_t train_data_train(const train_data *d);   /* images, or tokens */
 size_t train_data_test(const train_data *d);
-/* Whether NAME's files are found without a path (for choosing a default); sets *path_p (a static or
- * env string) if so. */
+/* True if the files of a set are found without a path; for choosing a default.
+ * path_p  [out] where, if true: a static string, or one of the environment */
 bool train_data_find(const char *name, const char **path_p);
 
-/* train_data_train of such a set, without reading it where its size is known: as published.
- * Errors those of train_data_open */
+/* The number of training samples of a spec. Sets with a known, published size are not read.
+ * Errors  those of train_data_open */
 TG_NODISCARD tg_status train_data_samples(const char *spec, size_t holdout, size_t *count_p);
 
-/* How many training images of each class each rank gets by `shard` ("dirichlet:alpha=0.5"; NULL:
- * "iid", from which every rank draws the same), counts (world, classes); of a text, which has none,
- * it is left alone and may be NULL. Errors TG_E_SPEC, TG_E_ARG (more ranks than samples; classes of
- * a text), TG_E_NOMEM */
+/* How many training images of each class each rank gets.
+ * shard   "dirichlet:alpha=0.5", ... (shard.h); NULL: "iid", where all ranks draw from the same
+ * counts  [out] (world, classes). Not written for a text, which has no classes; may be NULL then
+ * Errors  TG_E_SPEC, TG_E_ARG (more ranks than samples; a shard by classes of a text),
+ *         TG_E_NOMEM */
 TG_NODISCARD tg_status train_data_shards(const train_data *d, const char *shard, uint64_t seed,
                                          int world, uint64_t *counts);
 
