@@ -52,6 +52,9 @@ static const struct command *find(const char *name)
         snprintf(list + strlen(list), sizeof list - strlen(list), "%s%s", i ? ", " : "",
                  commands[i].name);
     }
+    static const char *const others[] = {"help", "--help", "--version"};
+    for (size_t i = 0; i < TG_COUNT(others); i++)
+        tg_nearest_offer(&near, others[i], strlen(others[i]));
     if (!name)
         console_error("no command: allowed: %s; see telegrad --help", list);
     else
@@ -71,7 +74,7 @@ static bool is_any(const char *text, const char *const *of)
 static int help(int argc, char **argv)
 {
     static char option[] = "--help";
-    if (argc < 2)
+    if (argc < 2 || strcmp(argv[1], "help") == 0)
         return print(help_main);
     const struct command *command = find(argv[1]);
     if (!command)

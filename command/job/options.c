@@ -186,7 +186,9 @@ static tg_status set_number(void *member, const struct option_def *option, const
         tg_real_text(ns / 1e9, seconds);
         number = seconds;
     }
-    if (strpbrk(number, ",[] \t") || strlen(number) > 64)
+    double unused;
+    const bool wrong = strpbrk(number, ",[] \t") || strlen(number) > 64;
+    if (wrong || (real && !tg_real_parse(number, &unused)))
         return tg_fail(TG_E_SPEC, "--%s \"%.64s\": allowed: a number%s", option->name, value,
                        real ? " of seconds, or a time as 500ms, 60s, 2min" : "");
     snprintf(text, sizeof text, "option:%s=%s", option->name, number);

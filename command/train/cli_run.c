@@ -10,6 +10,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 struct watch {
     const struct run_about *about;
@@ -220,6 +221,10 @@ const char *run_data_name(const struct run_options *o)
     const char *dir = NULL;
     if (o->data)
         return o->data;
+    const char *place = getenv("TELEGRAD_DATA");
+    struct stat info;
+    if (place && *place && (stat(place, &info) != 0 || !S_ISDIR(info.st_mode)))
+        console_warning("TELEGRAD_DATA=%s: there is no such folder", place);
     const bool found = train_data_find("mnist", &dir);
     console_remark("data: %s",
                    found ? "mnist" : "mnist was not found; generated glyphs take its place");

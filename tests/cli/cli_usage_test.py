@@ -3,7 +3,7 @@ import os
 import string
 import unittest
 import mpi_tool
-from cli_tool import CliTest, TINY, records
+from cli_tool import CliTest, TINY, records, run
 
 TRAIN = [
     (["--no-such-option"], ["unrecognized option '--no-such-option'"]),
@@ -21,7 +21,7 @@ TRAIN = [
     (["--seed", "-1"], ["--seed=-1", "allowed: seed >= 0"]),
     (["--seed", "99999999999999999999"], ["not a whole number of 64 bits"]),
     (["--timeout", "0"], ["--timeout=0", "allowed: 0.001 <= timeout"]),
-    (["--timeout", "soon"], ["--timeout=soon", "not a finite decimal number"]),
+    (["--timeout", "soon"], ['--timeout "soon"', "allowed: a number of seconds, or a time as 500ms"]),
     (["--driver", "car"], ['--driver "car"', "allowed: auto, thread, inline"]),
     (["--overlap", "some"], ['--overlap "some"', "allowed: backward, full, none"]),
     (["--fusion", "0"], ['--fusion "0"', "allowed: auto, or 1 to 4096M bytes"]),
@@ -163,6 +163,21 @@ class Usage(CliTest):
             with self.subTest(args=args):
                 self.refused(2, [f"did you mean {meant}? ", "allowed: " if meant[0] == '"' else "see telegrad"], *args)
         self.assertNotIn("did you mean", self.refused(2, ["allowed: "], "walk"))
+
+    def test_near_misses_of_options_without_a_command(self):
+        for word, meant in (("--versoin", "--version"), ("--hlep", "--help"), ("hlep", "help")):
+            self.refused(2, [f'did you mean "{meant}"? '], word)
+        self.assertEqual(self.ok("help", "help"), self.ok("help"))
+
+    def test_a_time_without_a_unit_that_is_known(self):
+        self.refused(2, ['--timeout "5m": allowed: a number of seconds, or a time as 500ms, 60s, 2min'],
+                     "train", "--timeout", "5m", "--steps", "1")
+
+    def test_a_folder_of_data_that_is_not_there(self):
+        done = run("train", "--model", "mlp:hidden=8", "--workers", "2", "--steps", "2", "--no-eval",
+                   TELEGRAD_DATA=self.path("nowhere"))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("nowhere: there is no such folder", done.stderr)
 
     def test_of_another_kind(self):
         self.refused(2, ['unknown method "cd", which is a strategy: allowed: dense'], "train", "--method", "cd:k=5")
