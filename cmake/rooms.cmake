@@ -1,27 +1,22 @@
 # A room is one folder of src/, an object library. Sources are found by name, so a new file needs no
-# line here; *_test.c files are its unit tests; *_avx2.c, *_avx512.c and
-# *_avx512bf16.c get their instruction sets.
+# line here; *_test.c files are its unit tests; *_avx2.c and *_avx512.c get their instruction sets.
 set(TG_ROOMS "")
 set(TG_ROOM_TESTS "")
 
-# Give the *_avx2.c, *_avx512.c and *_avx512bf16.c in the list of that name their flags, or, where the processor has no such thing,
-# take them out.
+# Give the *_avx2.c and *_avx512.c in the list of that name their flags, or, where the processor has no such thing, take them out.
 function(tg_instruction_sets list)
     if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|amd64|AMD64")
         foreach(source ${${list}})
             if(source MATCHES "_avx2\\.c$")
                 set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS
                     "-mavx2;-mfma;-mf16c;-mbmi;-mbmi2;-mlzcnt;-mpopcnt;-msse4.2")
-            elseif(source MATCHES "_avx512bf16\\.c$")
-                set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS
-                    "-mavx512f;-mavx512bw;-mavx512dq;-mavx512vl;-mavx512bf16;-mavx2;-mfma;-mf16c;-mbmi;-mbmi2;-mlzcnt;-mpopcnt;-msse4.2")
             elseif(source MATCHES "_avx512\\.c$")
                 set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS
                     "-mavx512f;-mavx512bw;-mavx512dq;-mavx512vl;-mavx2;-mfma;-mf16c;-mbmi;-mbmi2;-mlzcnt;-mpopcnt;-msse4.2")
             endif()
         endforeach()
     else()
-        list(FILTER ${list} EXCLUDE REGEX "_(avx2|avx512|avx512bf16)\\.c$")
+        list(FILTER ${list} EXCLUDE REGEX "_(avx2|avx512)\\.c$")
         set(${list} ${${list}} PARENT_SCOPE)
     endif()
 endfunction()

@@ -1,5 +1,6 @@
 /* Products in bf16: layers against the same layers in fp32, exactly where operands are bf16 numbers
- * already; gradients of models against those in fp32. */
+ * already; gradients of models against those in fp32. The primitives that multiply in bf16 are made
+ * in fp32 as well, which every CPU has, and must then agree with the plain products. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -11,16 +12,23 @@
 #include "trainer/model/model.h"
 #include "trainer/nn/dnnl_op.h"
 #include "trainer/nn/nn.h"
+#include "trainer/nn/recurrent.h"
 #include "telegrad/tools.h"
 #include "telegrad/random.h"
 
 #define OK(expr) assert_int_equal((expr), TG_OK)
 
-/* An nn that multiplies in bf16, or NULL: the CPU does not, and says so. */
-static nn *bf16(void)
+static nn *fp32(void)
 {
     nn *n;
     OK(nn_create(&n));
+    return n;
+}
+
+/* An nn that multiplies in bf16, or NULL: the CPU does not, and says so. */
+static nn *bf16(void)
+{
+    nn *n = fp32();
     const tg_status status = nn_use_bf16(n);
     if (status == TG_OK)
         return n;
@@ -76,32 +84,51 @@ static void assert_near(const float *a, const float *b, size_t n, bool exact)
 
 enum { SRC = 0, WEIGHTS, BIAS, DDST, DST, DWEIGHTS, DBIAS, DSRC, ARRAYS };
 
-static void allocate(const size_t n[ARRAYS], bool exact, float *x[ARRAYS])
+/* A layer of an nn; NULL: of plain products in fp32. From SRC, WEIGHTS, BIAS and DDST to the rest.
+ */
+typedef void run_layer(nn *n, const void *shape, float *x[ARRAYS]);
+
+/* What is written holds noise before, so that the layer must write all of it. */
+static void compute(run_layer *run, nn *n, const void *shape, const size_t sizes[ARRAYS],
+                    bool exact, float *x[ARRAYS])
 {
     for (uint32_t i = 0; i < ARRAYS; i++)
-        x[i] = noise(n[i], i, exact);
+        x[i] = noise(sizes[i], i, exact);
+    run(n, shape, x);
 }
 
-static void compare(const size_t n[ARRAYS], bool exact, float *x[ARRAYS], float *y[ARRAYS])
+/* exact: what is multiplied is a bf16 number, or n multiplies in fp32 */
+static void check_layer(run_layer *run, nn *n, const void *shape, const size_t sizes[ARRAYS],
+                        bool coarse, bool exact)
 {
-    for (int i = DST; i < ARRAYS; i++)
-        if (i != DBIAS)
-            assert_near(x[i], y[i], n[i], exact);
-    assert_true(distance(x[DBIAS], y[DBIAS], n[DBIAS]) <= ROUNDED);
+    float *x[ARRAYS], *again[ARRAYS], *y[ARRAYS];
+    compute(run, n, shape, sizes, coarse, x);
+    compute(run, n, shape, sizes, coarse, again);
+    compute(run, NULL, shape, sizes, coarse, y);
+    for (int i = DST; i < ARRAYS; i++) {
+        assert_memory_equal(x[i], again[i], sizes[i] * sizeof(float));
+        if (i == DBIAS)
+            assert_true(distance(x[i], y[i], sizes[i]) <= ROUNDED);
+        else
+            assert_near(x[i], y[i], sizes[i], exact);
+    }
     for (int i = 0; i < ARRAYS; i++) {
         free(x[i]);
+        free(again[i]);
         free(y[i]);
     }
 }
 
-static void conv(nn *n, const nn_conv_shape *s, float *x[ARRAYS])
+static void conv(nn *n, const void *shape, float *x[ARRAYS])
 {
     nn_conv *c;
-    OK(nn_conv_create(n, s, &c));
+    nn *plain = n ? NULL : fp32();
+    OK(nn_conv_create(n ? n : plain, shape, &c));
     OK(nn_conv_forward(c, x[SRC], x[WEIGHTS], x[BIAS], x[DST]));
     OK(nn_conv_backward_weights(c, x[SRC], x[DDST], x[DWEIGHTS], x[DBIAS]));
     OK(nn_conv_backward_data(c, x[DDST], x[WEIGHTS], x[DSRC]));
     nn_conv_destroy(c);
+    nn_destroy(plain);
 }
 
 static void check_conv(nn *n, const nn_conv_shape *s, bool exact)
@@ -111,15 +138,7 @@ static void check_conv(nn *n, const nn_conv_shape *s, bool exact)
     const size_t src = s->batch * s->height * s->width * s->in, dst = s->batch * oh * ow * s->out,
                  weights = s->out * s->in * s->kernel * s->kernel;
     const size_t sizes[ARRAYS] = {src, weights, s->out, dst, dst, weights, s->out, src};
-    float *x[ARRAYS], *y[ARRAYS];
-    nn *plain;
-    OK(nn_create(&plain));
-    allocate(sizes, exact, x);
-    allocate(sizes, exact, y);
-    conv(n, s, x);
-    conv(plain, s, y);
-    compare(sizes, exact, x, y);
-    nn_destroy(plain);
+    check_layer(conv, n, s, sizes, exact, exact);
 }
 
 static void test_conv(void **state)
@@ -135,36 +154,59 @@ static void test_conv(void **state)
         {2, 8, 11, 48, 32, 3, 1, 1, false, true, true},
         {9, 32, 33, 16, 48, 3, 1, 1, false, false, true},
         {2, 10, 8, 32, 16, 3, 1, 1, false, false, false},
+        {1, 8, 33, 48, 16, 3, 1, 1, false, true, false},
+        {40, 8, 12, 16, 32, 3, 1, 1, false, false, true},
+        {2, 15, 68, 16, 16, 3, 1, 1, false, false, false},
+        {2, 9, 11, 32, 48, 3, 1, 1, false, true, true},
+        {3, 8, 8, 64, 64, 3, 1, 1, false, true, true},
+        {1, 4, 4, 128, 128, 3, 1, 1, false, true, true},
+        {2, 9, 9, 32, 64, 1, 2, 0, false, false, false},
     };
     nn *n = bf16();
     NEEDED(n)
     for (size_t i = 0; i < TG_COUNT(shapes); i++) {
-        for (int amx = 0; amx < 2; amx++) {
-            n->amx = amx; /* then all of it is oneDNN's, which computes without AMX too */
-            check_conv(n, &shapes[i], false);
-            check_conv(n, &shapes[i], true);
-        }
+        check_conv(n, &shapes[i], false);
+        check_conv(n, &shapes[i], true);
     }
     nn_destroy(n);
 }
 
-static void check_dense(nn *n, size_t batch, size_t in, size_t out, bool exact)
+typedef struct dense_shape {
+    size_t batch, in, out;
+} dense_shape;
+
+static void dense(nn *n, const void *shape, float *x[ARRAYS])
 {
-    const size_t sizes[ARRAYS] = {batch * in,  out * in, out, batch * out,
-                                  batch * out, out * in, out, batch * in};
-    float *x[ARRAYS], *y[ARRAYS];
+    const dense_shape *s = shape;
+    if (!n) {
+        OK(nn_dense_forward(s->batch, s->in, s->out, x[SRC], x[WEIGHTS], x[BIAS], x[DST]));
+        OK(nn_dense_backward_weights(s->batch, s->in, s->out, x[SRC], x[DDST], x[DWEIGHTS],
+                                     x[DBIAS]));
+        OK(nn_dense_backward_data(s->batch, s->in, s->out, x[DDST], x[WEIGHTS], x[DSRC]));
+        return;
+    }
     nn_dense16 *d;
-    allocate(sizes, exact, x);
-    allocate(sizes, exact, y);
-    OK(nn_dense16_create(n, batch, in, out, &d));
+    OK(nn_dense16_create(n, s->batch, s->in, s->out, &d));
     OK(nn_dense16_forward(d, x[SRC], x[WEIGHTS], x[BIAS], x[DST]));
     OK(nn_dense16_backward_weights(d, x[SRC], x[DDST], x[DWEIGHTS], x[DBIAS]));
     OK(nn_dense16_backward_data(d, x[DDST], x[WEIGHTS], x[DSRC]));
     nn_dense16_destroy(d);
-    OK(nn_dense_forward(batch, in, out, y[SRC], y[WEIGHTS], y[BIAS], y[DST]));
-    OK(nn_dense_backward_weights(batch, in, out, y[SRC], y[DDST], y[DWEIGHTS], y[DBIAS]));
-    OK(nn_dense_backward_data(batch, in, out, y[DDST], y[WEIGHTS], y[DSRC]));
-    compare(sizes, exact, x, y);
+}
+
+/* fp32: n multiplies in fp32, so that all is exact */
+static void check_dense(nn *n, bool is_fp32)
+{
+    static const dense_shape shapes[] = {
+        {7, 33, 10},  {32, 800, 50}, {64, 20, 3001}, {1, 5, 3},     {13, 2, 15},  {14, 33, 16},
+        {43, 64, 48}, {3, 800, 770}, {450, 70, 20},  {9, 1600, 40}, {28, 65, 33},
+    };
+    for (size_t i = 0; i < TG_COUNT(shapes); i++) {
+        const dense_shape *s = &shapes[i];
+        const size_t src = s->batch * s->in, dst = s->batch * s->out, weights = s->out * s->in;
+        const size_t sizes[ARRAYS] = {src, weights, s->out, dst, dst, weights, s->out, src};
+        check_layer(dense, n, s, sizes, false, is_fp32);
+        check_layer(dense, n, s, sizes, true, true);
+    }
 }
 
 static void test_dense(void **state)
@@ -172,13 +214,101 @@ static void test_dense(void **state)
     (void)state;
     nn *n = bf16();
     NEEDED(n)
-    for (int i = 0; i < 4; i++) {
-        const bool exact = i % 2 == 1;
-        n->amx = i / 2 == 1;
-        check_dense(n, 7, 33, 10, exact);
-        check_dense(n, 32, 800, 50, exact);
-        check_dense(n, 64, 20, 3001, exact);
+    check_dense(n, false);
+    nn_destroy(n);
+}
+
+static void test_dense_fp32(void **state)
+{
+    (void)state;
+    nn *n = fp32();
+    check_dense(n, true);
+    nn_destroy(n);
+}
+
+/* Ties are rounded to even; what is not finite comes through. */
+static void test_rounding(void **state)
+{
+    (void)state;
+    static const float in[] = {1.00390625F, 1.01171875F, INFINITY, -INFINITY, NAN, 3.4e38F, -0.0F},
+                       out[] = {1, 1.015625F, INFINITY, -INFINITY, NAN, INFINITY, 0};
+    const float one = 1;
+    nn_dense16 *d;
+    nn *n = bf16();
+    NEEDED(n)
+    OK(nn_dense16_create(n, 1, 1, 1, &d));
+    for (size_t i = 0; i < TG_COUNT(in); i++) {
+        float y = 7;
+        OK(nn_dense16_forward(d, &in[i], &one, NULL, &y));
+        assert_true(y == out[i] || (isnan(y) && isnan(out[i])));
     }
+    nn_dense16_destroy(d);
+    nn_destroy(n);
+}
+
+enum { X = 0, INPUT, RECURRENT, BIASES, DY, Y, DINPUT, DRECURRENT, DX, LSTM_ARRAYS };
+
+/* x: allocated here */
+static void lstm(nn *n, nn_lstm_shape shape, const size_t sizes[LSTM_ARRAYS], float *x[LSTM_ARRAYS])
+{
+    for (uint32_t i = 0; i < LSTM_ARRAYS; i++)
+        x[i] = noise(sizes[i], i, false);
+    for (size_t i = 0; i < sizes[INPUT]; i++)
+        x[INPUT][i] /= 4; /* gates that are not saturated */
+    for (size_t i = 0; i < sizes[RECURRENT]; i++)
+        x[RECURRENT][i] /= 4;
+    const size_t states = shape.batch * shape.hidden;
+    float *h = noise(states, 20, false), *c = noise(states, 21, false),
+          *dbiases = noise(sizes[BIASES], 22, false);
+    const size_t gates = 4 * shape.hidden;
+    const nn_lstm_weights w = {x[INPUT], x[RECURRENT], x[BIASES], x[BIASES] + gates},
+                          dw = {x[DINPUT], x[DRECURRENT], dbiases, dbiases + gates};
+    nn_lstm *l;
+    shape.bf16 = n;
+    OK(nn_lstm_create(&shape, &l));
+    OK(nn_lstm_forward(l, x[X], &w, h, c, x[Y]));
+    OK(nn_lstm_backward_weights(l, x[X], &w, x[DY], &dw));
+    OK(nn_lstm_backward_data(l, &w, x[DX]));
+    nn_lstm_destroy(l);
+    free(h);
+    free(c);
+    free(dbiases);
+}
+
+static void check_lstm(nn *n, bool exact)
+{
+    static const nn_lstm_shape shapes[] = {{3, 5, 7, 4, NULL}, {2, 35, 40, 48, NULL}};
+    for (size_t s = 0; s < TG_COUNT(shapes); s++) {
+        const nn_lstm_shape *p = &shapes[s];
+        const size_t rows = p->batch * p->context, gates = 4 * p->hidden, in = gates * p->in,
+                     recurrent = gates * p->hidden, y = rows * p->hidden, x = rows * p->in;
+        const size_t sizes[LSTM_ARRAYS] = {x, in, recurrent, 2 * gates, y, y, in, recurrent, x};
+        float *a[LSTM_ARRAYS], *b[LSTM_ARRAYS];
+        lstm(n, *p, sizes, a);
+        lstm(NULL, *p, sizes, b);
+        for (int i = Y; i < LSTM_ARRAYS; i++)
+            assert_near(a[i], b[i], sizes[i], exact);
+        for (int i = 0; i < LSTM_ARRAYS; i++) {
+            free(a[i]);
+            free(b[i]);
+        }
+    }
+}
+
+static void test_lstm(void **state)
+{
+    (void)state;
+    nn *n = bf16();
+    NEEDED(n)
+    check_lstm(n, false);
+    nn_destroy(n);
+}
+
+static void test_lstm_fp32(void **state)
+{
+    (void)state;
+    nn *n = fp32();
+    check_lstm(n, true);
     nn_destroy(n);
 }
 
@@ -227,11 +357,11 @@ static void check_model(const model_case *c)
     in.bf16 = true;
     OK(model_create(c->spec, &in, SAMPLES, 1, &b));
     assert_memory_equal(a->params, b->params, a->floats * sizeof *a->params);
-    const double fp32 = gradient(a), loss = gradient(b);
+    const double plain = gradient(a), loss = gradient(b);
     const double d = distance(b->grads, a->grads, a->floats);
     print_message("%s: loss %.4f, in fp32 %.4f; gradients %.3g of their size apart\n", c->spec,
-                  loss, fp32, d);
-    assert_true(fabs(loss - fp32) <= 0.01 * fp32);
+                  loss, plain, d);
+    assert_true(fabs(loss - plain) <= 0.01 * plain);
     assert_true(d > 1e-4); /* something is rounded */
     assert_true(d <= c->bound);
 
@@ -283,8 +413,10 @@ static void test_refused(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_conv), cmocka_unit_test(test_dense),
-                                       cmocka_unit_test(test_models),
-                                       cmocka_unit_test(test_refused)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_conv),       cmocka_unit_test(test_dense),
+        cmocka_unit_test(test_dense_fp32), cmocka_unit_test(test_rounding),
+        cmocka_unit_test(test_lstm),       cmocka_unit_test(test_lstm_fp32),
+        cmocka_unit_test(test_models),     cmocka_unit_test(test_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,26 +13,12 @@ tg_status gemm(char transa, char transb, size_t m, size_t n, size_t k, const flo
     return TG_OK;
 }
 
-tg_status product(gemm16 *half, char transa, char transb, size_t m, size_t n, size_t k,
-                  const float *a, size_t lda, const float *b, size_t ldb, int beta, float *c,
-                  size_t ldc)
-{
-    if (!half)
-        return gemm(transa, transb, m, n, k, a, lda, b, ldb, (float)beta, c, ldc);
-    gemm16_run(half, transa, transb, m, n, k, a, lda, b, ldb, beta, NULL, c, ldc);
-    return TG_OK;
-}
-
 /* Outputs that are computed at once: what follows a product finds them in the cache. */
 #define STRIP 2048
 
-tg_status dense_forward(gemm16 *half, size_t batch, size_t in, size_t out, const float *src,
-                        const float *weights, const float *bias, float *dst)
+static tg_status forward(size_t batch, size_t in, size_t out, const float *src,
+                         const float *weights, const float *bias, float *dst)
 {
-    if (half) {
-        gemm16_run(half, 'N', 'T', batch, out, in, src, in, weights, in, 0, bias, dst, out);
-        return TG_OK;
-    }
     const row_kernels *rows = row_kernels_of(tg_cpu_level());
     for (size_t at = 0; at < out; at += STRIP) {
         const size_t width = out - at < STRIP ? out - at : STRIP;
@@ -48,7 +34,7 @@ tg_status nn_dense_forward(size_t batch, size_t in, size_t out, const float *src
 {
     sigset_t old;
     op_hold_signals(&old);
-    const tg_status status = dense_forward(NULL, batch, in, out, src, weights, bias, dst);
+    const tg_status status = forward(batch, in, out, src, weights, bias, dst);
     op_let_signals(&old);
     return status;
 }
@@ -61,13 +47,13 @@ void sum_rows(size_t rows, size_t n, const float *x, size_t stride, float *sum)
         kernels->add(n, x + i * stride, sum);
 }
 
-tg_status dense_backward_weights(gemm16 *half, size_t batch, size_t in, size_t out,
-                                 const float *src, const float *ddst, float *dweights, float *dbias)
+static tg_status backward_weights(size_t batch, size_t in, size_t out, const float *src,
+                                  const float *ddst, float *dweights, float *dbias)
 {
     for (size_t at = 0; at < out; at += STRIP) {
         const size_t width = out - at < STRIP ? out - at : STRIP;
-        TG_TRY(product(half, 'T', 'N', width, in, batch, ddst + at, out, src, in, 0,
-                       dweights + at * in, in));
+        TG_TRY(
+            gemm('T', 'N', width, in, batch, ddst + at, out, src, in, 0, dweights + at * in, in));
         if (dbias)
             sum_rows(batch, width, ddst + at, out, dbias + at);
     }
@@ -79,16 +65,9 @@ tg_status nn_dense_backward_weights(size_t batch, size_t in, size_t out, const f
 {
     sigset_t old;
     op_hold_signals(&old);
-    const tg_status status =
-        dense_backward_weights(NULL, batch, in, out, src, ddst, dweights, dbias);
+    const tg_status status = backward_weights(batch, in, out, src, ddst, dweights, dbias);
     op_let_signals(&old);
     return status;
-}
-
-tg_status dense_backward_data(gemm16 *half, size_t batch, size_t in, size_t out, const float *ddst,
-                              const float *weights, float *dsrc)
-{
-    return product(half, 'N', 'N', batch, in, out, ddst, out, weights, in, 0, dsrc, in);
 }
 
 tg_status nn_dense_backward_data(size_t batch, size_t in, size_t out, const float *ddst,
@@ -96,7 +75,7 @@ tg_status nn_dense_backward_data(size_t batch, size_t in, size_t out, const floa
 {
     sigset_t old;
     op_hold_signals(&old);
-    const tg_status status = dense_backward_data(NULL, batch, in, out, ddst, weights, dsrc);
+    const tg_status status = gemm('N', 'N', batch, in, out, ddst, out, weights, in, 0, dsrc, in);
     op_let_signals(&old);
     return status;
 }

@@ -1,4 +1,4 @@
-/* Dense layers with products in bf16: oneDNN's where the CPU has AMX, else our own (gemm16.h). */
+/* Dense layers as oneDNN primitives, in the type that the nn multiplies. */
 #include "trainer/nn/dnnl_op.h"
 #include "trainer/nn/gemm.h"
 #include "trainer/nn/row_kernels.h"
@@ -84,7 +84,7 @@ tg_status nn_dense16_create(nn *n, size_t batch, size_t in, size_t out, nn_dense
     d->batch = batch;
     d->in = in;
     d->out = out;
-    const tg_status status = n->amx ? choose(d) : TG_OK;
+    const tg_status status = choose(d);
     if (status != TG_OK) {
         nn_dense16_destroy(d);
         return status;
@@ -106,8 +106,6 @@ void nn_dense16_destroy(nn_dense16 *d)
 tg_status nn_dense16_forward(nn_dense16 *d, const float *src, const float *weights,
                              const float *bias, float *dst)
 {
-    if (!d->nn->amx)
-        return dense_forward(d->nn->half, d->batch, d->in, d->out, src, weights, bias, dst);
     TG_TRY(op_run(d->nn, &d->forward, (const float *const[]){src, weights, dst}));
     const row_kernels *rows = row_kernels_of(tg_cpu_level());
     for (size_t i = 0; bias && i < d->batch; i++)
@@ -118,9 +116,6 @@ tg_status nn_dense16_forward(nn_dense16 *d, const float *src, const float *weigh
 tg_status nn_dense16_backward_weights(nn_dense16 *d, const float *src, const float *ddst,
                                       float *dweights, float *dbias)
 {
-    if (!d->nn->amx)
-        return dense_backward_weights(d->nn->half, d->batch, d->in, d->out, src, ddst, dweights,
-                                      dbias);
     TG_TRY(op_run(d->nn, &d->backward_weights, (const float *const[]){src, ddst, dweights}));
     if (dbias)
         sum_rows(d->batch, d->out, ddst, d->out, dbias);
@@ -130,7 +125,5 @@ tg_status nn_dense16_backward_weights(nn_dense16 *d, const float *src, const flo
 tg_status nn_dense16_backward_data(nn_dense16 *d, const float *ddst, const float *weights,
                                    float *dsrc)
 {
-    if (!d->nn->amx)
-        return dense_backward_data(d->nn->half, d->batch, d->in, d->out, ddst, weights, dsrc);
     return op_run(d->nn, &d->backward_data, (const float *const[]){ddst, weights, dsrc});
 }

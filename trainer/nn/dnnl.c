@@ -1,5 +1,4 @@
 /* nn.h on oneDNN. */
-#include "trainer/nn/conv16.h"
 #include "trainer/nn/dnnl_op.h"
 #include "telegrad/tools.h"
 #include <dlfcn.h>
@@ -45,27 +44,21 @@ void nn_destroy(nn *n)
         dnnl_primitive_attr_destroy(n->context.attr);
     if (n->context.engine)
         dnnl_engine_destroy(n->context.engine);
-    gemm16_destroy(n->half);
     free(n->scratch);
     free(n);
-}
-
-static bool has_isa(unsigned isa)
-{
-    return ((unsigned)dnnl_get_effective_cpu_isa() & isa) == isa;
 }
 
 tg_status nn_use_bf16(nn *n)
 {
     /* Other CPUs can be made to compute it, at a loss. */
-    if (strcmp(tg_cpu_level(), "avx512") != 0 || !has_isa(dnnl_cpu_isa_avx512_core_bf16))
+    const unsigned has = (unsigned)dnnl_get_effective_cpu_isa(),
+                   needs = (unsigned)dnnl_cpu_isa_avx512_core_bf16;
+    if (strcmp(tg_cpu_level(), "avx512") != 0 || (has & needs) != needs)
         return tg_fail(TG_E_UNSUPPORTED,
                        "precision bf16: this CPU has neither avx512_bf16 nor AMX (instruction set "
                        "in use: %s): allowed: fp32",
                        tg_cpu_level());
-    TG_TRY(gemm16_create(true, &n->half));
     n->type = dnnl_bf16;
-    n->amx = has_isa(dnnl_cpu_isa_avx512_core_amx);
     return TG_OK;
 }
 
@@ -75,7 +68,6 @@ struct nn_conv {
     nn *nn;
     bool bias;
     op forward, backward_weights, backward_data;
-    conv16 *own; /* in the place of all three; NULL: none */
 };
 
 /* inner: what the primitive is asked to take. All NULL: nothing made yet. */
@@ -206,8 +198,6 @@ static tg_status conv_try(nn_conv *c, dnnl_alg_kind_t alg, desc_conv *desc,
 static tg_status conv_choose(nn_conv *c, const nn_conv_shape *shape, conv_layouts *layouts)
 {
     desc_conv desc;
-    if (c->nn->type == dnnl_bf16 && !c->nn->amx && conv16_has(shape))
-        return conv16_create(shape, true, &c->own);
     TG_TRY(conv_describe(c->nn->type, shape, layouts, &desc));
     tg_status status = TG_E_UNSUPPORTED;
     if (c->nn->type == dnnl_f32 && winograd_pays(shape))
@@ -241,36 +231,23 @@ void nn_conv_destroy(nn_conv *c)
     op_destroy(&c->forward);
     op_destroy(&c->backward_weights);
     op_destroy(&c->backward_data);
-    conv16_destroy(c->own);
     free(c);
 }
 
 tg_status nn_conv_forward(nn_conv *c, const float *src, const float *weights, const float *bias,
                           float *dst)
 {
-    if (c->own) {
-        conv16_forward(c->own, src, weights, dst);
-        return TG_OK;
-    }
     return op_run(c->nn, &c->forward, (const float *const[]){src, weights, dst, bias});
 }
 
 tg_status nn_conv_backward_weights(nn_conv *c, const float *src, const float *ddst, float *dweights,
                                    float *dbias)
 {
-    if (c->own) {
-        conv16_backward_weights(c->own, src, ddst, dweights);
-        return TG_OK;
-    }
     return op_run(c->nn, &c->backward_weights, (const float *const[]){src, ddst, dweights, dbias});
 }
 
 tg_status nn_conv_backward_data(nn_conv *c, const float *ddst, const float *weights, float *dsrc)
 {
-    if (c->own) {
-        conv16_backward_data(c->own, ddst, weights, dsrc);
-        return TG_OK;
-    }
     return op_run(c->nn, &c->backward_data, (const float *const[]){ddst, weights, dsrc});
 }
 

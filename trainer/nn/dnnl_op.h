@@ -5,7 +5,6 @@
 #define TG_NN_DNNL_OP_H
 
 #include "trainer/nn/dnnl_desc.h"
-#include "trainer/nn/gemm16.h"
 #include "trainer/nn/nn.h"
 #include <signal.h>
 
@@ -15,8 +14,6 @@ struct nn {
     void *scratch;
     size_t scratch_bytes;
     dnnl_data_type_t type; /* of what is multiplied */
-    bool amx;              /* bf16: the CPU has matrix units for it, which oneDNN knows to use */
-    gemm16 *half;          /* bf16: own products; NULL: fp32 */
 };
 
 #define OP_PORTS 5

@@ -28,9 +28,8 @@ void nn_destroy(nn *n);
 
 /* From now on what is made with n (convolutions, nn_dense16, layers that are given it for that)
  * reads what it multiplies rounded to bf16, and sums in fp32; what it is given and gives stays
- * fp32. Where the CPU has AMX convolutions and dense layers are oneDNN's; else small convolutions
- * and all other products are our own (conv16.h, gemm16.h): by shape, never by time. Errors
- * TG_E_UNSUPPORTED: the CPU, or TG_CPU, has neither avx512_bf16 nor AMX */
+ * fp32.
+ * Errors TG_E_UNSUPPORTED: the CPU, TG_CPU or ONEDNN_MAX_CPU_ISA has neither avx512_bf16 nor AMX */
 TG_NODISCARD tg_status nn_use_bf16(nn *n);
 
 /* ---- convolution: square kernel, zero padding on all sides ----------------------------------- */
@@ -104,7 +103,8 @@ TG_NODISCARD tg_status nn_dense_backward_weights(size_t batch, size_t in, size_t
 TG_NODISCARD tg_status nn_dense_backward_data(size_t batch, size_t in, size_t out,
                                               const float *ddst, const float *weights, float *dsrc);
 
-/* The same with products in bf16, of an nn that uses it. */
+/* The same made for one shape, which products in bf16 need; of an nn that does not use bf16 they
+ * are in fp32. */
 typedef struct nn_dense16 nn_dense16;
 
 TG_NODISCARD tg_status nn_dense16_create(nn *n, size_t batch, size_t in, size_t out,

@@ -11,7 +11,8 @@
 struct nn_lstm {
     nn_lstm_shape s;
     const row_kernels *rows;
-    gemm16 *half;   /* borrowed */
+    nn_dense16 *inputs,
+        *states;    /* products in bf16 with the inputs, and with the states; or NULL */
     float *bias;    /* (4 hidden) */
     float *gates;   /* (batch, context, 4 hidden); the backward pass leaves their gradients */
     float *before;  /* (batch, context, hidden): h before each step */
@@ -25,7 +26,6 @@ tg_status nn_lstm_create(const nn_lstm_shape *shape, nn_lstm **l_p)
     TG_TRY(tg_alloc(1, sizeof *l, &l));
     l->s = *shape;
     l->rows = row_kernels_of(tg_cpu_level());
-    l->half = shape->bf16 ? shape->bf16->half : NULL;
     const size_t b = shape->batch, t = shape->context, h = shape->hidden;
     const struct {
         float **array;
@@ -40,6 +40,15 @@ tg_status nn_lstm_create(const nn_lstm_shape *shape, nn_lstm **l_p)
             return status;
         }
     }
+    if (shape->bf16) {
+        tg_status status = nn_dense16_create(shape->bf16, b * t, shape->in, 4 * h, &l->inputs);
+        if (status == TG_OK)
+            status = nn_dense16_create(shape->bf16, b * t, h, 4 * h, &l->states);
+        if (status != TG_OK) {
+            nn_lstm_destroy(l);
+            return status;
+        }
+    }
     *l_p = l;
     return TG_OK;
 }
@@ -48,6 +57,8 @@ void nn_lstm_destroy(nn_lstm *l)
 {
     if (!l)
         return;
+    nn_dense16_destroy(l->inputs);
+    nn_dense16_destroy(l->states);
     free(l->bias);
     free(l->gates);
     free(l->before);
@@ -62,8 +73,11 @@ static tg_status forward(nn_lstm *l, const float *x, const nn_lstm_weights *w, f
 {
     const size_t context = l->s.context, hidden = l->s.hidden, width = 4 * hidden;
     const size_t rows = l->s.batch * context;
-    TG_TRY(product(l->half, 'N', 'T', rows, width, l->s.in, x, l->s.in, w->input, l->s.in, 0,
-                   l->gates, width));
+    if (l->inputs)
+        TG_TRY(nn_dense16_forward(l->inputs, x, w->input, NULL, l->gates));
+    else
+        TG_TRY(gemm('N', 'T', rows, width, l->s.in, x, l->s.in, w->input, l->s.in, 0, l->gates,
+                    width));
     for (size_t j = 0; j < width; j++)
         l->bias[j] = w->input_bias[j] + w->hidden_bias[j];
     const size_t bytes = hidden * sizeof *h;
@@ -128,15 +142,23 @@ static tg_status sweep(nn_lstm *l, const float *recurrent, const float *dy)
     return TG_OK;
 }
 
+/* dweights (4 hidden, in) of what was multiplied with src (rows, in); d: NULL in fp32 */
+static tg_status product(const nn_lstm *l, nn_dense16 *d, size_t in, const float *src,
+                         float *dweights)
+{
+    const size_t width = 4 * l->s.hidden, rows = l->s.batch * l->s.context;
+    if (d)
+        return nn_dense16_backward_weights(d, src, l->gates, dweights, NULL);
+    return gemm('T', 'N', width, in, rows, l->gates, width, src, in, 0, dweights, in);
+}
+
 static tg_status backward_weights(nn_lstm *l, const float *x, const nn_lstm_weights *w,
                                   const float *dy, const nn_lstm_weights *dw)
 {
     const size_t hidden = l->s.hidden, width = 4 * hidden, rows = l->s.batch * l->s.context;
     TG_TRY(sweep(l, w->recurrent, dy));
-    TG_TRY(product(l->half, 'T', 'N', width, l->s.in, rows, l->gates, width, x, l->s.in, 0,
-                   dw->input, l->s.in));
-    TG_TRY(product(l->half, 'T', 'N', width, hidden, rows, l->gates, width, l->before, hidden, 0,
-                   dw->recurrent, hidden));
+    TG_TRY(product(l, l->inputs, l->s.in, x, dw->input));
+    TG_TRY(product(l, l->states, hidden, l->before, dw->recurrent));
     sum_rows(rows, width, l->gates, width, dw->input_bias);
     memcpy(dw->hidden_bias, dw->input_bias, width * sizeof *dw->hidden_bias);
     return TG_OK;
@@ -154,10 +176,8 @@ tg_status nn_lstm_backward_weights(nn_lstm *l, const float *x, const nn_lstm_wei
 
 tg_status nn_lstm_backward_data(nn_lstm *l, const nn_lstm_weights *w, float *dx)
 {
-    sigset_t old;
-    op_hold_signals(&old);
-    const tg_status status = dense_backward_data(l->half, l->s.batch * l->s.context, l->s.in,
-                                                 4 * l->s.hidden, l->gates, w->input, dx);
-    op_let_signals(&old);
-    return status;
+    if (l->inputs)
+        return nn_dense16_backward_data(l->inputs, l->gates, w->input, dx);
+    return nn_dense_backward_data(l->s.batch * l->s.context, l->s.in, 4 * l->s.hidden, l->gates,
+                                  w->input, dx);
 }

@@ -15,7 +15,8 @@
 
 typedef struct nn_lstm_shape {
     size_t batch, context, in, hidden; /* x (batch, context, in), y (batch, context, hidden) */
-    nn *bf16; /* that multiplies the inputs and makes the weights' gradients in bf16; NULL: in fp32
+    nn *bf16; /* multiplies the inputs, and makes the weights' gradients; NULL: plain products in
+               * fp32
                */
 } nn_lstm_shape;
 
@@ -28,7 +29,7 @@ typedef struct nn_lstm_weights {
 
 typedef struct nn_lstm nn_lstm;
 
-/* Errors TG_E_NOMEM, also of the others */
+/* Errors TG_E_NOMEM; TG_E_UNSUPPORTED: what oneDNN refuses */
 TG_NODISCARD tg_status nn_lstm_create(const nn_lstm_shape *shape, nn_lstm **l_p);
 void nn_lstm_destroy(nn_lstm *l); /* NULL is fine */
 
