@@ -1,4 +1,4 @@
-/* Which ranks are of one node: a machine, or whatever is near to itself and far from the rest. */
+/* Which ranks share a node: a machine, or any group of ranks with fast links among them. */
 #ifndef TG_NODES_H
 #define TG_NODES_H
 
@@ -6,12 +6,12 @@
 
 #include "exchange/pump.h"
 
-/* Nodes are numbered by their lowest rank, which leads them. Constant once made. */
+/* Nodes are numbered in the order of their lowest ranks, which are their leaders. Immutable. */
 typedef struct tg__nodes {
     int size;    /* ranks */
     int count;   /* nodes */
     int node;    /* of this rank */
-    int index;   /* of this rank in its node; 0: it leads */
+    int index;   /* of this rank in its node; 0: the leader */
     int members; /* ranks of its node */
     bool equal;  /* all nodes have as many ranks */
     int *of;     /* (size) each rank's node */
@@ -20,18 +20,21 @@ typedef struct tg__nodes {
     bool *near;  /* (size) of its node */
 } tg__nodes;
 
-/* of (size): any number >= 0 for each rank, the same for those of one node. NULL, or a node for
- * each rank: *nodes_p is NULL, there is one level. Errors TG_E_ARG, TG_E_NOMEM */
+/* Create the table. If `of` is NULL, or every rank has a node of its own, there is one level, and
+ * *nodes_p is NULL.
+ * of      (size) a number >= 0 for each rank, equal for ranks of the same node
+ * Errors  TG_E_ARG, TG_E_NOMEM */
 TG_NODISCARD tg_status tg__nodes_create(const int *of, int rank, int size, tg__nodes **nodes_p);
 void tg__nodes_destroy(tg__nodes *nodes); /* NULL is fine */
 
-/* How many ranks a method has: nodes, or without them all. */
+/* The number of ranks that a method has: the number of nodes; without nodes, all ranks. */
 static inline int tg__nodes_talkers(const tg__nodes *nodes, int size)
 {
     return nodes == NULL ? size : nodes->count;
 }
 
-/* For handshakes and checkpoints: "nodes=0x2 1x2\n", four ranks on two nodes; nothing if NULL. */
+/* Print the nodes for handshakes and checkpoints: "nodes=0x2 1x2\n" for four ranks on two nodes;
+ * nothing if NULL. */
 void tg__nodes_print(const tg__nodes *nodes, FILE *f);
 
 #endif

@@ -1,6 +1,6 @@
-/* Large dense messages are cut into slices: the vector into pieces, each exchanged by an object of
- * its own, several under way at once. So an exchange of higher priority waits for one slice, never
- * for a whole message, and the rounds of one piece run beside those of the next.
+/* Slices: large dense vectors are cut into pieces, each exchanged by an object of its own, with
+ * several under way at once. So an exchange of higher priority waits for a slice, never for a whole
+ * message, and the rounds of one piece overlap those of the next.
  *
  * Source: slices as the unit of preemption: Jayarajan et al. 2019 (P3), arXiv:1905.03960, sec. 4.2;
  *         Peng et al. 2019 (ByteScheduler), SOSP. */
@@ -9,23 +9,25 @@
 
 #include "exchange/exchange.h"
 
-/* A message's payload at most, until TG__SLICES of them are not enough. P3 found 50,000 parameters
- * (200 kB) best at 1 to 10 Gbit/s; at 20 Mbit/s this many bytes take 52 ms, and an envelope is 0.04
- * % of them. */
+/* Largest payload of a message, unless that takes more than TG__SLICES slices. P3 found 50,000
+ * parameters (200 kB) best at 1 to 10 Gbit/s. At 20 Mbit/s this many bytes take 52 ms, and an
+ * envelope adds 0.04 %. */
 #define TG__SLICE_BYTES ((size_t)128 << 10)
-#define TG__SLICES 64u /* what an envelope and a tag can name */
-/* Slices of one exchange under way at once. The next is begun when the lowest is finished on this
- * rank, so the lowest of all ranks is under way on all of them, and nobody waits in a circle. */
+#define TG__SLICES 64u /* as many as envelopes and tags can number */
+/* Slices of an exchange under way at once. The next one starts when the lowest has finished on this
+ * rank. So the lowest slice of all ranks is under way on all of them, and there is no deadlock. */
 #define TG__SLICES_OPEN 8u
 
-/* How many slices an exchange of n elements has that takes `frame` bytes for the whole vector
- * (dense f32 or not), and so many rounds. 1: it is not cut; nor is one with more rounds than a tag
- * holds, which count on in slices. */
+/* The number of slices of an exchange; 1: it is not cut. Exchanges with more rounds than a tag can
+ * number are not cut, because their rounds continue in the slice number.
+ * n      elements
+ * frame  bytes of the whole vector, dense f32 or coded */
 uint32_t tg__slice_count(int size, size_t n, double frame, unsigned rounds);
 
-/* As tg__exchange_create, which decides by the two of these how to make it.
- * whole: in one piece. sliced: count pieces, at least 2; only where ops->sliceable, the combine is
- * the mean and the codec's elements do not depend on each other. */
+/* The two ways in which tg__exchange_create creates an exchange.
+ * whole   in one piece
+ * sliced  in `count` pieces, at least 2. Requires ops->sliceable, the mean as combine, and a codec
+ *         whose elements do not depend on each other */
 TG_NODISCARD tg_status tg__whole_create(const tg__exchange_ops *ops, int rank, int size, size_t n,
                                         tg_codec *codec, const tg__combine *combine,
                                         tg__exchange **x_p);

@@ -1,4 +1,4 @@
-/* A step of a method that is alone in the world, to see what its exchanges would carry. */
+/* Rehearsal: run a step of a method on a single rank, to see how many bytes its exchanges carry. */
 #ifndef TG_REHEARSAL_H
 #define TG_REHEARSAL_H
 
@@ -9,8 +9,8 @@
 enum { TG__REHEARSAL_ROUNDS = 8 };
 
 typedef struct tg__rehearsal {
-    size_t bytes;  /* frames of the vector, of all rounds */
-    size_t rounds; /* exchanges that were run */
+    size_t bytes;  /* frames of the vector, in all rounds */
+    size_t rounds; /* exchanges run */
     struct {
         const tg__exchange_ops *x;
         size_t n;
@@ -18,32 +18,35 @@ typedef struct tg__rehearsal {
     } round[TG__REHEARSAL_ROUNDS];
 } tg__rehearsal;
 
-/* Play step `step` of m, whose setup has size 1 and lanes 1. g (n), eta: the task's. Errors those
- * of the method; TG_E_UNSUPPORTED (more rounds than there is room for) */
+/* Run step `step` of m, whose setup has size 1 and lanes 1.
+ * g, eta  of the task; g (n)
+ * Errors  those of the method; TG_E_UNSUPPORTED (more than TG__REHEARSAL_ROUNDS rounds) */
 TG_NODISCARD tg_status tg__rehearse(tg__method *m, const float *g, uint64_t step, double eta,
                                     tg__rehearsal *r);
 
-/* The same of a step that goes dense: setup.may_bypass. */
+/* The same for a dense step; requires setup.may_bypass. */
 TG_NODISCARD tg_status tg__rehearse_dense(tg__method *m, const float *g, uint64_t step,
                                           tg__rehearsal *r);
 
-/* For programs that foresee: another round, of n elements as dense f32. */
+/* For tg__program_ops.foresee: add a round of n elements as dense f32. */
 void tg__rehearsal_add_dense(tg__rehearsal *r, const tg__exchange_ops *x, size_t n);
 
-/* Less to rehearse with: the first tensors of a setup, cut after `most` elements. */
+/* A smaller setup to rehearse with: the first tensors of a setup, cut after `most` elements. */
 typedef struct tg__sample {
-    tg__method_setup setup; /* as the whole's, of fewer tensors; names are borrowed */
+    tg__method_setup setup; /* the whole one's, with fewer tensors; names are borrowed */
     size_t n;               /* elements, at least 1 */
     double scale;           /* elements of the whole / n */
     size_t *sizes;          /* len, rows, cols */
 } tg__sample;
 
-/* A tensor of which the last part has no room is cut to whole rows, or to a part of one. most >= 1.
- * Errors TG_E_NOMEM */
+/* Create a sample. The last tensor is cut to whole rows, or to a part of one row.
+ * most    >= 1
+ * Errors  TG_E_NOMEM */
 TG_NODISCARD tg_status tg__sample_create(const tg__method_setup *whole, size_t most, tg__sample *s);
 void tg__sample_free(tg__sample *s);
 
-/* *g_p (n): normal, of deviation 1; free it. Errors TG_E_NOMEM */
+/* A random gradient: *g_p (n), normal with standard deviation 1. Release it with free().
+ * Errors  TG_E_NOMEM */
 TG_NODISCARD tg_status tg__rehearsal_gradient(uint64_t seed, size_t n, float **g_p);
 
 #endif
