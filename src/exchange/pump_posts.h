@@ -1,5 +1,5 @@
-/* Inside of the pump: a flight's messages are posts; a post's slot does not move while the
- * transport works on it. */
+/* The inside of the pump: each message of a flight is a post. A post's slot does not move while the
+ * transport uses it. */
 #ifndef TG_PUMP_POSTS_H
 #define TG_PUMP_POSTS_H
 
@@ -18,12 +18,12 @@ typedef struct tg__post {
 } tg__post;
 
 typedef struct tg__posts {
-    size_t cap, used, taken; /* slots below `used` have been used; taken: busy or waiting */
-    tg__post *first, *last;  /* those that wait, in the order told */
+    size_t cap, used, taken; /* slots below `used` have been used; taken: number busy or waiting */
+    tg__post *first, *last;  /* the waiting ones, in the order of wishes */
     tg__post slot[];
 } tg__posts;
 
-/* What a message is, for error texts. */
+/* The identity of a message, for error texts. */
 #define TG__WHERE "(%s%.0u%sstep %llu, bucket %u, exchange %s, round %u)"
 #define TG__WHERE_ARGS(p, f, order)                                                           \
     tg__channel_of(p, f)->number ? "channel " : "", tg__channel_of(p, f)->number,             \
@@ -35,48 +35,50 @@ static inline tg__channel *tg__channel_of(tg__pump *p, const tg__flight *f)
     return f->channel != NULL ? f->channel : &p->own;
 }
 
-/* The failure of f is because of this rank. */
+/* Blame `rank` for the failure of f. */
 static inline void tg__accuse(tg__pump *p, const tg__flight *f, int rank)
 {
     p->culprit = rank;
     p->timeout_ns = tg__channel_of(p, f)->timeout_ns;
 }
 
-/* When the last message from (send: to) a peer was complete. */
+/* When the last message from a peer (send: to a peer) was complete. */
 static inline int64_t *tg__heard(const tg__pump *p, int peer, bool send)
 {
     return &p->heard_ns[2 * peer + send];
 }
 
-/* Note which round everything later waits for. Call when posts have changed. */
+/* Update which round all later ones wait for. Call it when posts have changed. */
 void tg__late_watch(tg__flight *f, int64_t now);
 
 /* Since when message m of f is waited for. */
 int64_t tg__late_since(const tg__pump *p, const tg__flight *f, const tg__post *m);
 
-/* TG_E_PEER if a peer is too late; else *due_ns_p is when the next one would be (INT64_MAX: never).
- */
+/* Check for late peers.
+ * due_ns_p  [out] when the next peer would be too late; INT64_MAX: never
+ * Errors    TG_E_PEER (a peer is too late) */
 TG_NODISCARD tg_status tg__late_check(tg__pump *p, int64_t now, int64_t *due_ns_p);
 
-/* Longest time at a stretch without a look at the clock that counts as if this rank had listened:
- * for this timeout; for the flights under way, the shortest. */
+/* The slack: the longest stretch without a look at the clock in which this rank counts as
+ * listening. For a timeout; and the shortest of all flights under way. */
 static inline int64_t tg__late_slack_ns(int64_t timeout_ns)
 {
     return timeout_ns / 64 + 1000000;
 }
 int64_t tg__late_least_slack_ns(tg__pump *p);
 
-/* This rank runs, and has not chosen to sleep for longer than to until_ns (0: at all) since the
- * last call. If it did not listen for longer than the slack, that is no lateness of a peer. Returns
- * what time it is. */
+/* Note that this rank runs. Since the last call it has not slept by its own choice beyond until_ns
+ * (0: not at all). If it has not listened for longer than the slack, that time does not count as a
+ * peer's delay. Returns the current time. */
 int64_t tg__late_ran(tg__pump *p, int64_t until_ns);
 
-/* Shut the transport after a failure (p->status, error, culprit), and tell the others who is to
- * blame; completes p->error with whom they blame. */
+/* Shut the transport after a failure (p->status, error, culprit), and tell the others which rank is
+ * to blame. Adds to p->error which rank they blame. */
 void tg__pump_give_up(tg__pump *p);
 
-/* Complete the text of a transport's failure with message m. A peer that gave up says so at once,
- * often because it waited for a third one as we do: names that one too. Returns status. */
+/* Complete the error text of a transport's failure with message m. A peer that gives up says so at
+ * once, often because it waited for a third rank, as this one does; the text names that rank, too.
+ * Returns status. */
 tg_status tg__late_blame(tg__pump *p, const tg__flight *f, const tg__post *m, tg_status status);
 
 #endif

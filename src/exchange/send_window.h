@@ -1,57 +1,61 @@
-/* How much of a vector may be on its way. What a link's queue cannot hold is lost, and TCP finds
- * out slowly: a modem has room for what it sends in some tenths of a second. A transport does not
- * say what has arrived, only what it has taken. But where every rank sends all others what it hears
- * from all others, unit i of a peer's vector says that it has got as far as i, so that no message
- * has to say it: a unit is begun when the lowest on its way has come from all. So where frames
- * are about as long, at most twice the window is on its way from a rank, and to it. A rank whose
- * own frame is the longest hears nothing more once it has all others': its rest is held back by
- * TG__PUMP_WINDOW alone.
+/* The send window: how much of a vector may be on its way.
  *
- * How large the window is follows from the time between a unit's begin and the end of one that was
- * begun when it had ended: a round trip, and the queues on the way. The window goes to
+ * Why     What a link's queue cannot hold is lost, and TCP notices slowly. A modem's queue holds
+ *         what it sends in some tenths of a second. A transport reports only what it has taken, not
+ *         what has arrived.
+ * Clock   In an all-gather the peers' frames serve as acknowledgements: unit i of a peer's vector
+ *         shows that the peer has got as far as i. A rank begins a unit when the lowest one on its
+ *         way has arrived from all peers. If frames have about the same length, at most twice the
+ *         window is on its way from a rank, and to it. A rank whose own frame is the longest hears
+ *         nothing more once it has all others; only TG__PUMP_WINDOW limits its rest.
+ * Size    A round trip, queues included, is the time from the begin of a unit to the end of one
+ *         that was begun when the first had ended. The window is set to
  *
- *     window * (shortest round trip + TG__QUEUE_NS) / usual round trip
+ *             window * (shortest round trip + TG__QUEUE_NS) / usual round trip
  *
- * so a link is kept busy, and its queue as short as that. It differs between ranks, and changes no
- * result.
- *
- * Source: the rule: Jin, Wei, Low 2004, "FAST TCP: motivation, architecture, algorithms,
- * performance", INFOCOM, eq. 4; the aim: Shalunov et al. 2012 (LEDBAT), RFC 6817. */
+ *         which keeps the link busy and its queue short. Windows differ between ranks; no result
+ *         depends on them.
+ * Source  the rule: Jin, Wei, Low 2004, "FAST TCP: motivation, architecture, algorithms,
+ *         performance", INFOCOM, eq. 4; the goal: Shalunov et al. 2012 (LEDBAT), RFC 6817 */
 #ifndef TG_WINDOW_H
 #define TG_WINDOW_H
 
 #include "telegrad/base.h"
 
 #define TG__QUEUE_NS 60000000 /* in a round trip: 30 ms each way */
-/* Units on their way at first, at least and at most. A unit to all peers is 48 KiB (tg__unit), so
- * the least is 192 KiB: what 20 Mbit/s carry in 79 ms; among more than 7 ranks 32 KiB a peer. */
+/* Units on their way: at first, at least, at most. A unit to all peers is 48 KiB (tg__unit), so the
+ * least is 192 KiB, which takes 79 ms at 20 Mbit/s; among more than 7 ranks it is 32 KiB per
+ * peer. */
 #define TG__WINDOW_FIRST 5u
 #define TG__WINDOW_LEAST 4u
 #define TG__WINDOW_MOST 256u
 
-/* Bytes of a unit to one of size - 1 peers, at least 8 KiB: an envelope is 0.6 % of that. */
+/* Bytes of a unit to each of size - 1 peers; at least 8 KiB, of which an envelope is 0.6 %. */
 size_t tg__unit(int size);
 
 typedef struct tg__window {
     uint32_t count;      /* units of this run */
-    uint32_t from, to;   /* those below `from` have come; [from, to) are on their way */
-    double open;         /* units that may be */
-    int64_t shortest_ns; /* round trip; 0: not known */
-    int64_t usual_ns;    /* round trip: falls at once, rises slowly; 0: not known */
-    unsigned unseen;     /* runs in a row without a round trip */
-    int64_t *begun_ns;   /* (cap) when each was begun ... */
-    int64_t *root_ns;    /* (cap) ... and the one that had ended then; 0: none */
+    uint32_t from, to;   /* units below `from` have arrived; [from, to) are on their way */
+    double open;         /* units that may be on their way */
+    int64_t shortest_ns; /* round trip; 0: unknown */
+    int64_t usual_ns;    /* round trip, which falls at once and rises slowly; 0: unknown */
+    unsigned unseen;     /* consecutive runs without a round trip */
+    int64_t *begun_ns;   /* (cap) when each unit was begun ... */
+    int64_t *root_ns;    /* (cap) ... and when the one was that had ended then; 0: none */
 } tg__window;
 
-/* cap: most units of a run. Errors TG_E_NOMEM */
+/* cap     units of a run, at most
+ * Errors  TG_E_NOMEM */
 TG_NODISCARD tg_status tg__window_init(tg__window *w, uint32_t cap);
 void tg__window_fini(tg__window *w);
 
-/* A run of count units (1 <= count <= cap). now_ns: 0 if nobody knows; then nothing is learnt. */
+/* Start a run of count units, 1 <= count <= cap.
+ * now_ns  0: unknown; then the window learns nothing */
 void tg__window_start(tg__window *w, uint32_t count, int64_t now_ns);
-/* It is known that there are more than was said: count <= cap. */
+/* Raise the number of units of this run; count <= cap. */
 void tg__window_grow(tg__window *w, uint32_t count, int64_t now_ns);
-/* Unit w->from has come: the next is the lowest, and more may be begun. */
+/* Unit w->from has arrived from all peers. The next one is the lowest now, and more may be
+ * begun. */
 void tg__window_pass(tg__window *w, int64_t now_ns);
 
 #endif
