@@ -1,13 +1,14 @@
 /* The loops over elements: one table of functions per instruction set, chosen once.
  *
- * The *_ref.c functions are the specification: every other variant gives the same bits for every
- * input, including NaN payload-free cases, infinities, subnormals and -0. No fused multiply-add
- * anywhere. Reductions run over chunks of 65,536 elements with 16 virtual lanes (element i of a
- * chunk belongs to lane i % 16); lanes are combined in order 0..15, chunks in order.
- *
- * Arrays hold n elements at any alignment (4 bytes for float), n may be 0, arrays of one call do
- * not overlap unless said. Functions touch nothing outside their arrays. Threads: pure functions of
- * their arguments. */
+ * Bits        The *_ref.c functions are the specification. Every other variant gives the same bits
+ *             for every input, including infinities, subnormals, -0, and NaN (payloads aside). No
+ *             function uses fused multiply-add.
+ * Reductions  run over chunks of 65,536 elements with 16 virtual lanes; element i of a chunk
+ *             belongs to lane i % 16. Lanes are combined in order 0..15, and chunks in order.
+ * Arrays      have n elements, which may be 0, at any alignment (4 bytes for float). Arrays of a
+ *             call must not overlap, unless the comment allows it. Nothing outside of them is
+ *             touched.
+ * Threads     any; all are pure functions of their arguments */
 #ifndef TG_KERNEL_H
 #define TG_KERNEL_H
 
@@ -30,9 +31,9 @@ typedef struct tg__bins {
     double sum;   /* of the bins' maxima, in order */
     size_t count; /* bins that are not all 0 */
 } tg__bins;
-/* Random numbers of 16 bits for the elements of a vector: that of element i, in group i / 128 at
- * place e = i % 128, is half-word e / 16 (the low half of a word first) of the Philox block
- * 16 * (i / 128) + e % 16 of a stream (base/philox.h). */
+/* 16-bit random numbers for the elements of a vector. Element i is at place e = i % 128 of group i
+ * / 128. Its number is half-word e / 16 (the low half of a word first) of block 16 * (i / 128) + e
+ * % 16 of a Philox stream (base/philox.h). */
 typedef struct tg__draws {
     uint32_t key[2];
     unsigned rounds; /* of Philox: 7 or 10 */
@@ -45,7 +46,7 @@ typedef struct tg__split {
     uint64_t nbelow;
 } tg__split;
 
-/* What one step of Adam needs to know: every f32 as it enters the arithmetic. */
+/* The parameters of one step of Adam, each as the f32 that enters the arithmetic. */
 typedef struct tg__adam {
     float keep;           /* factor of w before the update: 1 - eta * decoupled weight decay */
     float wd;             /* coupled weight decay */
@@ -55,14 +56,14 @@ typedef struct tg__adam {
     float eps;
 } tg__adam;
 
-/* A piece of a (rows, cols) matrix and of two skinny factors with `rank` columns each, which are
- * stored column by column: element i of column k stands at [k * left_stride + i], i a row, or at
- * [k * right_stride + i], i a column of the matrix. Factors are finite. */
+/* A piece of a (rows, cols) matrix and of two skinny factors with `rank` columns each. Factors are
+ * finite and stored column by column: column k of the left factor has row i at [k * left_stride +
+ * i], and column k of the right factor has the matrix's column i at [k * right_stride + i]. */
 typedef struct tg__skinny {
     size_t rows, cols, rank;          /* rank >= 1 */
     size_t stride;                    /* of the matrix: elements from row to row */
     size_t left_stride, right_stride; /* >= rows, >= cols of the whole */
-    bool past_caches; /* skinny_expand: out is too large to be still there when it is read */
+    bool past_caches; /* skinny_expand: out is too large to stay in the caches until it is read */
 } tg__skinny;
 #define TG__SKINNY_STRIP 16384u /* columns that a row's sum takes together */
 #define TG__SKINNY_ROWS 8u      /* rows that a column's sum takes together */
@@ -81,17 +82,19 @@ typedef struct tg__kernels {
 
     /* max |x|, 0 for n = 0; NaN elements are ignored */
     float (*abs_max)(const float *x, size_t n);
-    /* Whether no element is NaN or infinite. */
+    /* True if no element is NaN or infinite. */
     bool (*all_finite)(const float *x, size_t n);
-    /* Copy src to dst (dst may be NULL: only look) and say what was seen, in one pass. */
+    /* Copy src to dst (NULL: do not copy) and compute its statistics, in one pass. */
     void (*copy_stats)(float *dst, const float *src, size_t n, tg__stats *stats);
     /* Sums of x - from and of its squares, in f64 lanes; both NaN unless all of x is finite. */
     void (*moments)(const float *x, size_t n, float from, tg__moments *sums);
 
     /* Threshold and compact: indices (ascending) and values of the elements with |x| >= threshold
-     * and x != 0. Stores the first `cap` of them and returns how many there are. NaN is never
-     * selected. idx and val have room for cap + TG__SELECT_SLACK entries (whole vectors are
-     * stored). threshold >= 0; n < 2^32 */
+     * and x != 0. NaN is never selected. Stores the first `cap` of them; returns how many there
+     * are.
+     * n          < 2^32
+     * threshold  >= 0
+     * idx, val   room for cap + TG__SELECT_SLACK entries, because whole vectors are stored */
     size_t (*select)(const float *x, size_t n, float threshold, uint32_t *idx, float *val,
                      size_t cap);
     /* r += g, then select on r, in one pass. */
@@ -101,41 +104,41 @@ typedef struct tg__kernels {
      * u = m*u + g; v = v + u; Nesterov: u = m*(u + g); v = (v + u) + g. Then select on v. */
     size_t (*dgc_select)(float *u, float *v, const float *g, size_t n, float m, bool nesterov,
                          float threshold, uint32_t *idx, float *val, size_t cap);
-    /* The same correction, and the sum of |v| as it is then, in f64 lanes and chunks (NaN unless
-     * finite), in one pass: what CSC chooses chunks by. */
+    /* The same correction, and the sum of the new |v| in f64 lanes and chunks (NaN unless finite),
+     * in one pass. CSC chooses chunks by it. */
     double (*dgc_sum_abs)(float *u, float *v, const float *g, size_t n, float m, bool nesterov);
-    /* AdaComp's choice: x (n) in bins of `bin` elements (> 0), the last may be shorter; indices
-     * (ascending) and values x of the elements with |x + g| >= max |x| of their bin and x not 0.
-     * idx, val, cap and the result as in select; g may be x. */
+    /* AdaComp's selection: indices (ascending) and values x of the elements with x != 0 and
+     * |x + g| >= max |x| of their bin. Bins have `bin` elements (> 0); the last may be shorter. g
+     * may be x. idx, val, cap and the result are as for select. */
     size_t (*adacomp_select)(const float *x, const float *g, size_t n, size_t bin, uint32_t *idx,
                              float *val, size_t cap, tg__bins *bins);
-    /* hist[b] += how many x have (bits of |x|) >> 20 == b; hist has 2048 entries. NaNs count where
-     * their bits say. */
+    /* hist[b] += number of x with (bits of |x|) >> 20 == b; hist has 2048 entries. NaN counts by
+     * its bits, too. */
     void (*histogram)(const float *x, size_t n, uint32_t *hist);
-    /* dst[idx[i]] += val[i] for i < k in order; indices are distinct and in range (checked before).
-     */
+    /* dst[idx[i]] += val[i] for i < k, in order. Indices must be distinct and in range. */
     void (*scatter_add)(float *dst, const uint32_t *idx, const float *val, size_t k);
 
-    /* 2-bit codes of p: bit planes. Block b of 64 elements is two little-endian 64-bit masks, bit i
-     * = element 64b + i: first the mask of p >= tau, then of p <= -tau. A last block of m < 64
-     * elements has masks of ceil(m/8) bytes each, unused bits 0. tau > 0. bytes has
-     * tg__twobit_bytes(n). (MXNet's kvstore 2-bit compression, another layout.) */
+    /* 2-bit codes of p as bit planes. Block b of 64 elements is two little-endian 64-bit masks, of
+     * p >= tau and then of p <= -tau; bit i is element 64b + i. A last block of m < 64 elements has
+     * masks of ceil(m/8) bytes each, with unused bits 0. (MXNet's kvstore 2-bit compression, laid
+     * out differently.)
+     * tau    > 0
+     * bytes  [out] (tg__twobit_bytes(n)) */
     void (*twobit_encode)(const float *p, size_t n, float tau, uint8_t *bytes);
     /* r += g, codes of r as above, r -= tau * code, in one pass. */
     void (*twobit_add_encode)(float *r, const float *g, size_t n, float tau, uint8_t *bytes);
-    /* dst += tau * code. Bits set in both planes count as 0 (the frame check refuses them before).
-     */
+    /* dst += tau * code. Bits set in both planes count as 0 (the frame check refuses them). */
     void (*twobit_decode_add)(float *dst, const uint8_t *bytes, size_t n, float tau);
     /* dst = tau * code */
     void (*twobit_decode)(float *dst, const uint8_t *bytes, size_t n, float tau);
-    /* Whether no bit is set in both planes, nor beyond n. */
+    /* True if no bit is set in both planes, and none beyond n. */
     bool (*twobit_valid)(const uint8_t *bytes, size_t n);
-    /* How many bits are set. */
+    /* The number of bits set. */
     size_t (*count_bits)(const uint8_t *bytes, size_t len);
 
-    /* One bit an element: bit i % 8 of byte i / 8; ceil(n / 8) bytes, those of the last one beyond
-     * n are 0. `first` < 8 is the bit of element 0. Thresholds and values are not NaN. bit i = x[i]
-     * < t */
+    /* Signs, one bit per element: bit i is x[i] < t, at bit i % 8 of byte i / 8, in ceil(n / 8)
+     * bytes whose bits beyond n are 0. In the functions below `first` < 8 is the bit of element 0.
+     * Thresholds and values are not NaN. */
     void (*sign_pack)(const float *x, size_t n, float t, uint8_t *bits);
     /* dst = (add: +=) bit ? minus : plus */
     void (*sign_decode)(float *dst, const uint8_t *bits, size_t first, size_t n, float plus,
@@ -144,59 +147,65 @@ typedef struct tg__kernels {
                             float minus);
     /* x -= x < t ? minus : plus */
     void (*sign_settle)(float *x, size_t n, float t, float plus, float minus);
-    /* The majority of voters who say minus with a 1, whose bits begin at byte `at` of each: dst =
-     * -1, 0 (a tie, or no voters) or 1. voters < 2^31 */
+    /* Majority vote: dst = -1, 0 (a tie, or no voters) or 1. A bit of 1 votes for -1.
+     * bits    (voters) each voter's bits begin at byte `at`
+     * voters  < 2^31 */
     void (*vote)(float *dst, const uint8_t *const *bits, size_t voters, size_t at, size_t n);
-    /* x = -1, 0 or 1: its sign; 0 for NaN */
+    /* x = its sign: -1, 0 or 1; 0 for NaN */
     void (*sign_of)(float *x, size_t n);
-    /* The sum of |x|, in f64 lanes and chunks; NaN unless finite. x += g before, unless g is NULL:
-     * then x is only read. */
+    /* x += g, then the sum of |x| in f64 lanes and chunks; NaN unless finite. If g is NULL, x is
+     * only read. */
     double (*sum_abs)(float *x, const float *g, size_t n);
-    /* Sums and numbers of the elements below t and of all others, in lanes and chunks. */
+    /* Sums of the elements below t and of all others, and their number, in lanes and chunks. */
     void (*split_sums)(const float *x, size_t n, float t, tg__split *s);
-    /* The same of each column of a matrix, added to below, above, nbelow (cols): blocks of
-     * TG__COLUMN_BLOCK rows, each block summed in f64 from 0 in the order of its rows. x += g
-     * before, unless g is NULL: then x is only read. Rows are `stride` elements apart, t (cols). */
+    /* x += g, then the same for each column of a matrix, in blocks of TG__COLUMN_BLOCK rows; each
+     * block is summed in f64 from 0 in the order of its rows. If g is NULL, x is only read.
+     * stride                elements from row to row
+     * t                     (cols)
+     * below, above, nbelow  (cols) the sums and numbers are added to these */
     void (*column_sums)(float *x, const float *g, size_t stride, size_t rows, size_t cols,
                         const float *t, double *below, double *above, uint32_t *nbelow);
-    /* Bits of x < t, rows row_bytes apart, ceil(cols / 8) bytes of each written; if subtract then x
-     * -= x < t ? minus : plus, else x is only read. t, plus, minus (cols) */
+    /* Bits of x < t, by rows. If subtract: x -= x < t ? minus : plus; else x is only read.
+     * t, plus, minus  (cols)
+     * bits            [out] ceil(cols / 8) bytes for each row, row_bytes apart */
     void (*column_settle)(float *x, size_t stride, size_t rows, size_t cols, const float *t,
                           const float *plus, const float *minus, uint8_t *bits, size_t row_bytes,
                           bool subtract);
-    /* dst[i] = (add: +=) bit ? minus[i] : plus[i], which are little-endian f32 at any alignment */
+    /* dst[i] = (add: +=) bit ? minus[i] : plus[i]. plus and minus are little-endian f32 at any
+     * alignment. */
     void (*column_decode)(float *dst, const uint8_t *bits, size_t first, size_t n,
                           const uint8_t *plus, const uint8_t *minus);
     void (*column_decode_add)(float *dst, const uint8_t *bits, size_t first, size_t n,
                               const uint8_t *plus, const uint8_t *minus);
 
-    /* IEEE binary16, round to nearest even; finite values beyond +-65504 (after rounding) become
-     * +-65504; infinities stay; NaN becomes the quiet NaN 0x7e00 with the sign. Little-endian. */
+    /* IEEE binary16, little-endian, rounded to nearest even. Finite values beyond +-65504 (after
+     * rounding) become +-65504; infinities stay; NaN becomes the quiet NaN 0x7e00 with its sign. */
     void (*f16_encode)(uint16_t *dst, const float *src, size_t n);
     void (*f16_decode)(float *dst, const uint16_t *src, size_t n);
     void (*f16_decode_add)(float *dst, const uint16_t *src, size_t n);
-    /* bfloat16, round to nearest even (a finite value that would round to infinity becomes the
-     * largest finite one); NaN becomes 0x7fc0 with the sign. */
+    /* bfloat16, rounded to nearest even. A finite value that would round to infinity becomes the
+     * largest finite one; NaN becomes 0x7fc0 with its sign. */
     void (*bf16_encode)(uint16_t *dst, const float *src, size_t n);
     void (*bf16_decode)(float *dst, const uint16_t *src, size_t n);
     void (*bf16_decode_add)(float *dst, const uint16_t *src, size_t n);
 
-    /* Codes of one byte: x * inverse, clamped to +-levels (NaN counts as +levels), rounded to
+    /* Codes of one byte: x * inverse, clamped to +-levels (NaN counts as +levels) and rounded to
      * nearest even. levels <= 127 */
     void (*quant_nearest)(int8_t *codes, const float *x, size_t n, float inverse, int levels);
-    /* Rounded at random, up with the probability of the fraction: t = x * (65536 inverse) rounded
-     * to nearest even, code = floor((t + draw) / 65536), clamped to +-levels. Sums that are
-     * no int32 wrap round; t is INT32_MIN where x * (65536 inverse) is none, or NaN. */
+    /* The same with stochastic rounding: t = x * (65536 inverse) rounded to nearest even, then
+     * code = floor((t + draw) / 65536), clamped to +-levels. t is INT32_MIN if the product is NaN
+     * or does not fit into an int32; sums that do not fit wrap around. */
     void (*quant_random)(int8_t *codes, const float *x, size_t n, float inverse, int levels,
                          const tg__draws *draws);
     /* dst = code * unit */
     void (*quant_decode)(float *dst, const int8_t *codes, size_t n, float unit);
     void (*quant_decode_add)(float *dst, const int8_t *codes, size_t n, float unit);
-    /* The low `width` bits (1..8) of each code, as pack.h lays them out; and back, the sign bit of
-     * a width below 8 extended. bytes has tg__pack_bytes(n, width). */
+    /* Pack the low `width` bits (1..8) of each code in the layout of pack.h; and unpack them,
+     * extending the sign bit of widths below 8.
+     * bytes  (tg__pack_bytes(n, width)) */
     void (*pack)(uint8_t *bytes, const int8_t *codes, size_t n, unsigned width);
     void (*unpack)(int8_t *codes, const uint8_t *bytes, size_t n, unsigned width);
-    /* dst = src clamped to +-limit (NaN becomes limit); dst may be src */
+    /* dst = src clamped to +-limit; NaN becomes limit. dst may be src. */
     void (*clamp)(float *dst, const float *src, size_t n, float limit);
 
     /* w = w - eta * (g + wd * w) */
@@ -226,10 +235,10 @@ typedef struct tg__kernels {
     /* PowerSGD's passes (Vogels et al. 2019). A product of factors, written left right^T, is
      * left[0] right[0] + left[1] right[1] + ..., added in this order.
      *
-     * m = (m - left right^T) + g;  p = m q  in one pass: what the last step sent is taken off, the
-     * gradient comes on top, and what is there now is projected. Rows are summed in 16 lanes over
-     * strips of TG__SKINNY_STRIP columns; lanes are folded in halves (l + 8, then 4, 2, 1), strips
-     * added in order. g lies as m does; left, p (rows) and right, q (cols) by the strides. */
+     * m = (m - left right^T) + g;  p = m q, in one pass: subtract what the last step sent, add the
+     * gradient, and project the result. Rows are summed in 16 lanes over strips of TG__SKINNY_STRIP
+     * columns; lanes are folded in halves (l + 8, then 4, 2, 1), and strips are added in order. g
+     * has the layout of m; left, p (rows) and right, q (cols) have the strides of s. */
     void (*skinny_fold)(const tg__skinny *s, float *m, const float *g, const float *left,
                         const float *right, const float *q, float *p);
     /* q = m^T p: blocks of TG__SKINNY_ROWS rows, each summed in the order of its rows, added in

@@ -1,6 +1,7 @@
-/* Which strategy and method to train a model with over a network, and why: predicted steps of those
- * worth naming, the time model of CD-SGD, and where choices change. All predictions are the
- * simulation's (simulate.h). Nothing is known here of accuracy. */
+/* Advice: which strategy and method to train a model with over a network, and why. It has predicted
+ * step times of the strategies and methods worth comparing, the time model of CD-SGD, and the
+ * points at which the answer changes. Predictions come from the simulation (simulate.h). Accuracy
+ * is not considered. */
 #ifndef TG_TRAIN_ADVICE_H
 #define TG_TRAIN_ADVICE_H
 
@@ -14,7 +15,7 @@ typedef struct advice_times {
     double phi;   /* a dense exchange */
     double psi;   /* an exchange of coded gradients */
     double delta; /* encoding and decoding */
-    bool spare;   /* on a core of its own */
+    bool spare;   /* the codec has a core of its own */
 } advice_times;
 
 /* Step times by the model of CD-SGD:
@@ -33,24 +34,25 @@ double advice_cd(const advice_times *t, unsigned k);
 
 /* ---- advice ---------------------------------------------------------------------------------- */
 
-/* A way is faster if its step takes less than this fraction of the other's. */
+/* A way pays if its step takes less than this fraction of the other one's. */
 #define ADVICE_PAYS 0.9
-/* The wire is hidden where a step takes no more than this many times the best that can be. */
+/* The wire is hidden if a step takes at most this many times the best possible one. */
 #define ADVICE_HIDDEN 1.1
-/* Of steps within this factor of the fastest, the one nearest to plain SGD is recommended; of those
- * as near the one that sends least. */
+/* Among ways within this factor of the fastest step, the one nearest to plain SGD is recommended;
+ * among equally near ones, the one that sends least. */
 #define ADVICE_NEAR 1.25
-#define ADVICE_MOST_D 64 /* of dga that are looked at */
+#define ADVICE_MOST_D 64 /* largest delay of dga that is considered */
 
 typedef struct advice advice;
 
 typedef struct advice_request {
-    /* model, batch, accumulate, precision, context, optimizer, overlap, driver, bucket_bytes, seed;
-     * times from job->times, tau_ns, or measured, as for train_sim_create */
+    /* Used are model, batch, accumulate, precision, context, optimizer, overlap, driver,
+     * bucket_bytes and seed. Times come from job->times or tau_ns, or are measured, as for
+     * train_sim_create. */
     const train_job *job;
     const char *data;    /* as for train_sim_create */
     int world;           /* 2 to TG_SIM_WORLD_MAX */
-    bool coding_is_free; /* else it is measured here */
+    bool coding_is_free; /* false: the cost of coding is measured */
 } advice_request;
 
 typedef enum advice_family {
@@ -59,84 +61,89 @@ typedef enum advice_family {
     ADVICE_CD,       /* number: k */
     ADVICE_DGA,      /* number: D */
     ADVICE_LOCAL,    /* number: H */
-    ADVICE_STREAMING /* number: H, 2 or more; fragments and overlap as they are unasked */
+    ADVICE_STREAMING /* number: H, 2 or more; default fragments and overlap */
 } advice_family;
 #define ADVICE_FAMILIES 6
 
 typedef struct advice_way {
     advice_family family;
-    unsigned number;   /* of it, k, D or H (else 0): the smallest that hides the wire, or changes
-                          nothing */
-    size_t method;     /* index */
+    unsigned number; /* k, D or H of the family, else 0: the smallest that hides the wire, or beyond
+                      * which nothing changes */
+    size_t method;   /* index of advice_methods */
     char strategy[32]; /* "cd:k=5" */
     const char *method_text;
-    double step_s, bytes; /* of a step; bytes a rank sends */
-    double distance;      /* from plain SGD, by strategy, number and method; 0: it is that */
+    double step_s, bytes; /* of a step: seconds, and bytes that a rank sends */
+    double distance;      /* from plain SGD, by strategy, number and method; 0: plain SGD */
 } advice_way;
 
-/* The methods that are compared: first the plain one, then others that are as exact, from
- * ADVICE_CODED on those that send less. */
+/* The methods compared: the plain one, others that are as exact, and from ADVICE_CODED on those
+ * that send less. */
 #define ADVICE_CODED 2
 extern const char *const advice_methods[];
 extern const size_t advice_method_count;
 
-/* Errors those of train_sim_create and of the simulations; TG_E_ARG (world) */
+/* Errors  those of train_sim_create and of the simulations; TG_E_ARG (world) */
 TG_NODISCARD tg_status advice_create(const advice_request *request, advice **a_p);
 void advice_destroy(advice *a);     /* NULL is fine */
 double advice_tau(const advice *a); /* seconds */
 size_t advice_params(const advice *a);
 
-/* One exchange of the whole model by a method, over such links. Errors TG_E_NOMEM */
+/* One exchange of the whole model by a method over such links.
+ * Errors  TG_E_NOMEM */
 TG_NODISCARD tg_status advice_exchange(const advice *a, size_t method, const tg_link *link,
                                        tg_sim_exchange *x_p);
-/* tau, and phi, psi, delta of that method, without overlap. Errors TG_E_NOMEM */
+/* tau, and phi, psi and delta of a method, without overlap.
+ * Errors  TG_E_NOMEM */
 TG_NODISCARD tg_status advice_take_times(const advice *a, size_t method, const tg_link *link,
                                          advice_times *t_p);
 
-/* Complete w, of which family, number and method are set, over such links: strategy, step_s, bytes,
- * distance. Errors TG_E_UNSUPPORTED, TG_E_SPEC (they do not go together), TG_E_NOMEM */
+/* Predict a way over such links.
+ * w       family, number and method are set; strategy, step_s, bytes and distance are filled in
+ * Errors  TG_E_UNSUPPORTED, TG_E_SPEC (strategy and method do not go together), TG_E_NOMEM */
 TG_NODISCARD tg_status advice_predict(const advice *a, const tg_link *link, advice_way *w);
-/* Whether that is to say: they do not go together. */
+/* True if this status of advice_predict means that strategy and method do not go together. */
 bool advice_refused(tg_status status);
 
 bool advice_as_far(const advice_way *a, const advice_way *b); /* equal distances */
-/* way (count > 0), of which step_s, bytes and distance are set: the recommended one first, then by
- * their steps. */
+/* Sort ways (count > 0) with known step_s, bytes and distance: the recommended one first, then by
+ * step time. */
 void advice_sort(advice_way *way, size_t count);
 
-/* All ways that go together, as advice_sort has them. way (room): room for
- * ADVICE_FAMILIES * advice_method_count. */
+/* All ways whose strategy and method go together, in the order of advice_sort.
+ * way  [out] room for ADVICE_FAMILIES * advice_method_count */
 TG_NODISCARD tg_status advice_list(const advice *a, const tg_link *link, advice_way *way,
                                    size_t *count_p);
 
 /* ---- where the answer of a comparison changes (advice_crossings.c) --------------------------- */
 
-#define ADVICE_POINTS 25 /* values that are looked at */
+#define ADVICE_POINTS 25 /* values examined */
 
-/* What pays, pays in these ranges, in ascending order; those narrower than the steps between the
- * values looked at, (high / low)^(1/24), may be missed. */
+/* The ranges in which something pays, in ascending order. A range narrower than the step between
+ * two values examined, a factor of (high / low)^(1/24), may be missed. */
 typedef struct advice_ranges {
-    double low, high; /* bit/s or seconds: the first and the last value that was looked at */
+    double low, high; /* bit/s or seconds: the first and the last value examined */
     struct advice_range {
-        double from, to; /* within 1 %; from = low or to = high: it pays there too */
+        double from, to; /* within 1 %; with from = low or to = high it pays there, too */
     } range[ADVICE_POINTS / 2 + 1];
     size_t count; /* 0: it pays nowhere */
 } advice_ranges;
 
 typedef tg_status advice_pays_fn(void *arg, double at, bool *pays_p);
-/* Look from low to high, which are above 0. Errors those of pays */
+/* Examine the values from low to high, both > 0.
+ * Errors  those of pays */
 TG_NODISCARD tg_status advice_look(advice_pays_fn *pays, void *arg, double low, double high,
                                    advice_ranges *r_p);
 
-/* compression_p: the rates at which some coded method makes ssgd's steps pay, at the link's delay;
- * delay_p: the one-way delays at which od, or dga with ADVICE_MOST_D, pay beside the fastest
- * ssgd, at the link's rates.
- * What is looked at includes the link's own: rates from a 10,000th of it to as many times as much,
- * but within 1 kbit/s to 1 Tbit/s; delays 1 us to 10 s. Errors TG_E_NOMEM */
+/* Where the answer changes, around a link.
+ * compression_p  [out] rates at which some coded method pays with ssgd, at the link's delay.
+ *                Examined: a 10,000th to 10,000 times the link's rate, within 1 kbit/s to 1 Tbit/s
+ * delay_p        [out] one-way delays at which od, or dga with ADVICE_MOST_D, pays against the
+ *                fastest ssgd, at the link's rates. Examined: 1 us to 10 s
+ * Errors         TG_E_NOMEM */
 TG_NODISCARD tg_status advice_crossings(const advice *a, const tg_link *link,
                                         advice_ranges *compression_p, advice_ranges *delay_p);
 
-/* Of its two directions the slower one; 0: both are unlimited. bit/s */
+/* The rate of the link's slower direction in bit/s; 0: both are unlimited. */
 double advice_rate(const tg_link *link);
 
 #endif
