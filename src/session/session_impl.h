@@ -1,4 +1,4 @@
-/* What the files of the session share. */
+/* Shared by the files of the session. */
 #ifndef TG_SESSION_IMPL_H
 #define TG_SESSION_IMPL_H
 
@@ -19,10 +19,10 @@ typedef struct tensor {
     size_t shape[8], ndim, n, rows, cols;
     tg_tensor_kind kind;
     float *param, *grad;
-    uint32_t bucket; /* TRAINED: where it is */
-    size_t offset;   /* ... in its bucket */
-    size_t trained;  /* TRAINED: number among the trained ones */
-    float *kept;     /* others: own value during an evaluation */
+    uint32_t bucket; /* TRAINED: its bucket ... */
+    size_t offset;   /* ... and its place there */
+    size_t trained;  /* TRAINED: its index among the trained tensors */
+    float *kept;     /* others: this rank's value, during an evaluation */
     bool ready;
 } tensor;
 
@@ -44,7 +44,7 @@ typedef struct lane_op {
     double norm_sq; /* of what was handed in */
 } lane_op;
 
-/* Trained tensors of one method that are exchanged together. */
+/* A bucket: trained tensors of one method that are exchanged together. */
 typedef struct bucket {
     const uint32_t *member; /* (count) numbers among the trained tensors, ascending */
     uint32_t count;
@@ -62,7 +62,7 @@ typedef struct bucket {
     tg_bucket_cost cost; /* by simulated time */
 } bucket;
 
-/* The buckets that go by one method: what step info and warnings speak of. */
+/* The buckets of one method, for step info and warnings. */
 typedef struct method_group {
     double norm_sq, residual_sq; /* of this step */
     uint64_t fallen;             /* elements of the buckets whose coded form was dense */
@@ -147,115 +147,129 @@ struct tg_session {
     char error[512];
 };
 
-/* Remember a failure that is for good; returns status. */
+/* Record a final failure; returns status. */
 tg_status tg__session_failed(tg_session *s, tg_status status);
-/* Forward a failure for good. */
+/* Return the final failure, if there is one. */
 tg_status tg__session_check(tg_session *s);
 
-/* Whether no step is half done: nothing ready yet, no evaluation. Errors TG_E_STATE, naming the
- * call */
+/* Check that no step is half done: nothing is ready, and no evaluation is open.
+ * Errors  TG_E_STATE (names the call) */
 TG_NODISCARD tg_status tg__session_between_steps(tg_session *s, const char *call);
-/* Whether the session may begin: not begun, something to train. Errors TG_E_STATE */
+/* Check that the session may begin: it has not begun, and has a tensor to train.
+ * Errors  TG_E_STATE */
 TG_NODISCARD tg_status tg__session_can_begin(const tg_session *s, const char *call);
 
-/* List the trained tensors and put them into buckets. (session_buckets.c)
- * Errors TG_E_SPEC, TG_E_ARG, TG_E_NOMEM */
+/* List the trained tensors and group them into buckets. (session_buckets.c)
+ * Errors  TG_E_SPEC, TG_E_ARG, TG_E_NOMEM */
 TG_NODISCARD tg_status tg__session_layout(tg_session *s);
-/* Whether the strategy goes with the method of the rule (session_takes.c). Errors TG_E_UNSUPPORTED,
- * with the reason */
+/* Check that the strategy supports the method of the rule. (session_takes.c)
+ * Errors  TG_E_UNSUPPORTED (with the reason) */
 TG_NODISCARD tg_status tg__session_takes(const tg_session *s, const tg__rule *rule);
-/* Make buckets, strategy, slots; then, when buckets have their exchange, methods.
+/* Create buckets, strategy and slots; then, when buckets have their exchange, methods.
  * (session_buckets.c) */
 TG_NODISCARD tg_status tg__session_build(tg_session *s);
 TG_NODISCARD tg_status tg__session_build_methods(tg_session *s);
 void tg__session_unbuild(tg_session *s);
-/* The momentum that the optimizer spec names; NAN if it names none. */
+/* The momentum of the optimizer's spec; NAN: it has none. */
 double tg__session_momentum(const tg_session *s);
-int tg__session_nesterov(const tg_session *s); /* 1, 0; -1: the spec names none */
-/* Complete the setup of the method of the tensors in b as bucket `index`, and use it, while its
- * arrays last. setup: what does not follow from b. (session_buckets.c) */
+int tg__session_nesterov(const tg_session *s); /* 1, 0; -1: the spec has no such key */
+/* Complete the setup of the method for the tensors of b, as bucket `index`, and call `use` with it.
+ * Its arrays are valid during that call. (session_buckets.c)
+ * setup  the members that do not follow from b */
 typedef tg_status tg__setup_use(void *arg, const char *text, const tg__method_setup *setup);
 TG_NODISCARD tg_status tg__session_with_setup(const tg_session *s, const bucket *b, uint32_t index,
                                               tg__method_setup setup, tg__setup_use *use,
                                               void *arg);
-/* Likewise, make the method. */
+/* The same, to create the method. */
 TG_NODISCARD tg_status tg__session_method(const tg_session *s, const bucket *b, uint32_t index,
                                           tg__method_setup setup, tg__method **m_p);
-/* The rules as lines "rule=PATTERN=METHOD", for texts that must agree. (session_setup.c) */
+/* Print the rules as lines "rule=PATTERN=METHOD", for texts that must agree. (session_setup.c) */
 void tg__session_print_rules(const tg_session *s, FILE *f);
-void tg__session_print_buckets(const tg_session *s, FILE *f); /* likewise "bucket_bytes=..." */
-/* Handshake: everything that must be equal on all ranks, `start` ("begin" or "load") among it.
- * Methods are made. dir: checkpoints, of which the newest is found; NULL: none. (session_setup.c)
- */
+void tg__session_print_buckets(const tg_session *s, FILE *f); /* the same: "bucket_bytes=..." */
+/* Handshake: compare everything that must be equal on all ranks, and create the methods.
+ * (session_setup.c)
+ * start  "begin" or "load", which is compared, too
+ * dir    find the newest checkpoint there; NULL: none */
 TG_NODISCARD tg_status tg__session_handshake(tg_session *s, const char *start, const char *dir);
-/* Warm-ups that were left open (session_length.c): settle those of strategy and rules by the length
- * of the run, or by what the checkpoint was settled by that this rank has found; save; read into
- * s->from. */
+/* Default warm-ups (session_length.c).
+ *     settle      fix those of strategy and rules by the length of the run, or by the length that
+ *                 is in the checkpoint that this rank has found
+ *     put_length  save that length
+ *     get_length  read it into s->from */
 TG_NODISCARD tg_status tg__session_settle(tg_session *s);
 TG_NODISCARD tg_status tg__session_put_length(const tg_session *s, tg__ckpt_writer *w);
 TG_NODISCARD tg_status tg__session_get_length(tg_session *s, tg__ckpt_reader *r);
-/* What exchange=auto is, in all buckets (session_auto.c): choose, on all ranks alike, or take what
- * the checkpoint has that all ranks have found; save. */
+/* What exchange=auto stands for in each bucket (session_auto.c): choose, the same on all ranks, or
+ * take the choice of the checkpoint that all ranks have found; and save it. */
 TG_NODISCARD tg_status tg__session_choose_exchanges(tg_session *s);
 TG_NODISCARD tg_status tg__session_put_exchanges(const tg_session *s, tg__ckpt_writer *w);
-/* Find the newest checkpoint in dir and set s->from, and epoch_shift: before anything is made that
- * depends on them. It is not compared with the job yet. all alike: whether all ranks found the
- * same, of this job. own: what look gave here. (session_load.c)
- * Errors those of tg_session_load */
+/* Checkpoints to load (session_load.c).
+ *     look         find the newest one in dir and set s->from and epoch_shift, before anything is
+ *                  created that depends on them. It is not compared with the job yet
+ *     found_alike  check that all ranks have found the same one, and that it belongs to this job.
+ *                  own: the result of look on this rank
+ * Errors  those of tg_session_load */
 TG_NODISCARD tg_status tg__session_look(tg_session *s, const char *dir);
 TG_NODISCARD tg_status tg__session_found_alike(tg_session *s, tg_status own, const char *why);
-/* Whether it is of another number of ranks. */
+/* True if the checkpoint is from another number of ranks. */
 bool tg__session_taken_over(const tg_session *s);
-/* Delivery (session_deliver.c): wait for exchanges, hand what came to the strategy, count it in
- * s->since.
- * deliver: every exchange due at or before step `due`, in the order submitted.
- * deliver_step: what tg_step must wait for: all that is due in this step, or, with `early` and if
- * no rank flagged the step, the bucket that closes it. deliver_bucket: what is left of an earlier
- * step, of one bucket. deliver_early: ... of all buckets; before parameters are read. */
+/* Delivery (session_deliver.c): wait for exchanges, pass their aggregates to the strategy, and
+ * count them in s->since.
+ *     deliver         every exchange due at or before step `due`, in the order submitted
+ *     deliver_step    what tg_step must wait for: everything due in this step; with `early`, and if
+ *                     no rank flagged the step, only the bucket that closes it
+ *     deliver_bucket  what is left of an earlier step, for one bucket
+ *     deliver_early   the same for all buckets, before parameters are read */
 TG_NODISCARD tg_status tg__session_deliver(tg_session *s, uint64_t due);
 TG_NODISCARD tg_status tg__session_deliver_step(tg_session *s);
 TG_NODISCARD tg_status tg__session_deliver_bucket(tg_session *s, const bucket *b);
 TG_NODISCARD tg_status tg__session_deliver_early(tg_session *s);
-/* Whether o is from one rank to another, who alone knows its flags: an action with a hop. */
+/* True if o is a push (an action with a hop): only the receiving rank knows its flags. */
 bool tg__session_was_pushed(const tg_session *s, const lane_op *o);
-/* The method takes in what this rank dropped from o's sums, if it has not yet: o is in, and its
- * step is applied. (session_deliver.c) */
+/* Let the method absorb what this rank dropped from the sums of o, unless it has done so. o has
+ * arrived, and its step is applied. (session_deliver.c) */
 TG_NODISCARD tg_status tg__session_absorb(tg_session *s, lane_op *o);
-/* Clipping by global norm (session_clip.c): memory; the factor of a step whose exchanges are all
- * in, told to s->since; an aggregate (n) times that, valid until the next call. */
+/* Clipping by global norm (session_clip.c).
+ *     make     allocate memory
+ *     measure  compute the factor of a step whose exchanges have all arrived, and note it in
+ *              s->since
+ *     clip     return an aggregate (n) times that factor; valid until the next call */
 TG_NODISCARD tg_status tg__session_clip_make(tg_session *s);
 void tg__session_clip_measure(tg_session *s, uint64_t of_step);
 const float *tg__session_clip(tg_session *s, const float *aggregate, size_t n);
-/* Likewise of this rank's gradient, for strategies that apply it by itself. */
+/* The same for this rank's gradient, for strategies that apply it by itself. */
 void tg__session_clip_own(tg_session *s, double norm);
-/* (n of its bucket) what an exchange that is in has brought. */
+/* The aggregate (n of its bucket) of an exchange that has arrived. */
 const float *tg__session_aggregate(const tg_session *s, const lane_op *o);
-/* Submit what the strategy asked for when all gradients were in; whether anything waits for
+/* Submit what the strategy requested when all gradients were ready. And: true if anything waits for
  * delivery. */
 TG_NODISCARD tg_status tg__session_submit(tg_session *s);
 bool tg__session_waiting(const tg_session *s);
-/* Figures and warnings of a step, by method. (session_report.c)
- * make: when the buckets have their methods. op: for each exchange delivered. end: at the end of a
- * step, fills the fields (*) of info, and counts anew. */
+/* Figures and warnings of a step, by method (session_report.c).
+ *     make  call it when the buckets have their methods
+ *     op    call it for each exchange delivered
+ *     end   call it at the end of a step: fills the fields (*) of info, and starts a new count */
 TG_NODISCARD tg_status tg__session_report_make(tg_session *s);
 void tg__session_report_free(tg_session *s);
 void tg__session_report_op(tg_session *s, const lane_op *o);
 TG_NODISCARD tg_status tg__session_report_end(tg_session *s, tg_step_info *info);
-/* The strategy's deadline (session_round.c): a step is over; what was done up to here, beside
- * steps, does not count; in checkpoints. */
+/* The strategy's deadline (session_round.c).
+ *     step      a step is over
+ *     goes_on   time spent outside of steps up to here does not count
+ *     put, get  save and load it */
 void tg__session_round_step(tg_session *s);
 void tg__session_round_goes_on(tg_session *s);
 TG_NODISCARD tg_status tg__session_put_round(const tg_session *s, tg__ckpt_writer *w);
 TG_NODISCARD tg_status tg__session_get_round(tg_session *s, tg__ckpt_reader *r);
-/* What this rank counts in step t: tg__strategy_ops.weight. (session_step.c) */
+/* This rank's weight in step t: tg__strategy_ops.weight. (session_step.c) */
 double tg__session_weight(const tg_session *s, uint64_t t);
-/* Mean over ranks of the AVERAGED tensors into their params, rank 0's of the others.
+/* Set the params of AVERAGED tensors to their mean over ranks, and those of RANK0 to rank 0's.
  * (session_eval.c) */
 TG_NODISCARD tg_status tg__session_sync_statistics(tg_session *s);
-/* What tg_session_measure does, of a session that has buckets and a strategy. (session_costs.c) */
+/* tg_session_measure, for a session that has buckets and a strategy. (session_costs.c) */
 TG_NODISCARD tg_status tg__session_measure(const tg_session *s, size_t room, tg_bucket_cost *cost,
                                            size_t *count_p);
-/* tensors of rank 0 to all. (session_setup.c) */
+/* Send rank 0's data (n) to all ranks. (session_setup.c) */
 TG_NODISCARD tg_status tg__session_broadcast(tg_session *s, float *data, size_t n);
 
 #endif
