@@ -1,4 +1,5 @@
-/* One value of a spec string: text <-> number, word or duration, checked against its key. */
+/* One value of a spec string: conversion between text and a number, word or duration, checked
+ * against its key. */
 #ifndef TG_BASE_SPEC_VALUE_H
 #define TG_BASE_SPEC_VALUE_H
 
@@ -7,34 +8,40 @@
 #include <stdio.h>
 
 typedef struct tg__spec_value {
-    bool has, given;      /* has a value; it was written in the string */
+    bool has, given;      /* it has a value; the value was given in the string */
     int64_t integer;      /* INT; FLAG: 0 or 1 */
     double real;          /* REAL; 0 if it is a word */
     tg_duration duration; /* DURATION; zero is always in steps */
     char *word;           /* CHOICE; SPEC without brackets; REAL given as a word. Owned: free() */
 } tg__spec_value;
 
-/* Parse text as a value of key. On success the fields of key's type are set, has and given are not.
- * Errors  TG_E_SPEC: the message is "key=text: ... allowed: ..."; TG_E_NOMEM */
+/* Parse text as a value of key. Sets the fields of the key's type, but not has and given.
+ * Errors  TG_E_SPEC ("key=text: ... allowed: ..."), TG_E_NOMEM */
 TG_NODISCARD tg_status tg__spec_value_parse(const tg_key *key, const char *text,
                                             tg__spec_value *value);
 
 /* Write the value in its normal form, which parses to the same value. */
 void tg__spec_value_print(const tg_key *key, const tg__spec_value *value, FILE *file);
 
-/* Give a key of spec another value: one that the entry allows, as text. Anything read from the spec
- * before, its text included, is no longer valid. Errors TG_E_SPEC, TG_E_NOMEM */
+/* Set a key of spec to another value. Everything read from the spec before, its text included,
+ * becomes invalid.
+ * text    a value that the entry allows
+ * Errors  TG_E_SPEC, TG_E_NOMEM */
 TG_NODISCARD tg_status tg__spec_set(tg_spec *spec, const char *key, const char *text);
 
-/* `text`, which spec was parsed from, with the durations that it leaves open and whose default
- * depends on the run added: tg_key.share, TG_DEFAULT_EPOCH_STEPS. Either number 0: not known. What
- * was not given otherwise stays so. Caller frees. Errors TG_E_NOMEM */
+/* Add to a spec's text the durations that it does not give and whose default depends on the run
+ * (tg_key.share, TG_DEFAULT_EPOCH_STEPS). Other defaults are not added.
+ * text                          what spec was parsed from
+ * total_steps, steps_per_epoch  0: unknown
+ * text_p                        [out] release it with free()
+ * Errors                        TG_E_NOMEM */
 TG_NODISCARD tg_status tg__spec_settle(const tg_spec *spec, const char *text, uint64_t total_steps,
                                        uint64_t steps_per_epoch, char **text_p);
-/* Whether any of its durations is left open and has a share. */
+/* True if some duration with a share (tg_key.share) is not given. */
 bool tg__spec_is_open(const tg_spec *spec);
 
-/* A list of words for a message: "a, b, c", cut with ", ..." when full. Start with list[0] = 0. */
+/* Add a word to a list for a message: "a, b, c". When full it ends with ", ...". Start with list[0]
+ * = 0. */
 #define TG__WORD_LIST 640
 void tg__word_list_add(char list[TG__WORD_LIST], const char *word, size_t len);
 

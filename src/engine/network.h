@@ -1,4 +1,4 @@
-/* What the network between the ranks can do, found out by sending. */
+/* Measure the network between the ranks. */
 #ifndef TG_NETWORK_H
 #define TG_NETWORK_H
 
@@ -6,12 +6,13 @@
 #include "engine/engine.h"
 #include "exchange/nodes.h"
 
-/* Some small and some larger messages between all ranks at once, whose times give the delay and the
- * time of a byte: of the rank that has the longest, the same figures on all ranks. With nodes
- * (NULL: none) between their leaders, while the other ranks wait with more patience than a timeout.
- * All ranks call it at the same point. Blocking: about 20 delays, and about 0.25 s of bytes at 20
- * Mbit/s; up to 4 MB a rank where that is fast. One rank, or node: all zero. Errors TG_E_PEER,
- * TG_E_NOMEM, TG_E_CORRUPT */
+/* Exchange some small and some larger messages among all ranks at once. Their durations give the
+ * delay and the time per byte. All ranks call it at the same point, and get the same result: that
+ * of the slowest rank. Blocking: about 20 delays, plus about 0.25 s of bytes at 20 Mbit/s; on a
+ * fast network up to 4 MB per rank.
+ * nodes   measure between the leaders; the other ranks wait longer than a timeout. NULL: one level
+ * net_p   [out] all zero for a single rank or node
+ * Errors  TG_E_PEER, TG_E_NOMEM, TG_E_CORRUPT */
 TG_NODISCARD tg_status tg__network_measure(tg__engine *e, const tg__nodes *nodes,
                                            tg__network *net_p);
 

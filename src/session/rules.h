@@ -1,5 +1,5 @@
-/* Which method a tensor is exchanged by: the first rule whose pattern its name matches, else the
- * session's own method. */
+/* Rules: a tensor uses the method of the first rule whose pattern matches its name, else the
+ * session's method. */
 #ifndef TG_SESSION_RULES_H
 #define TG_SESSION_RULES_H
 
@@ -7,11 +7,11 @@
 #include "telegrad/spec.h"
 
 typedef struct tg__rule {
-    char *pattern; /* NULL: everything else */
-    char *method;  /* as written: what methods are made from */
+    char *pattern; /* NULL: matches every name */
+    char *method;  /* the spec as written, which methods are created from */
     tg_spec *spec;
     const tg__method_def *def;
-    size_t same; /* first entry with an equal spec: its tensors share buckets with these */
+    size_t same; /* the first entry with an equal spec; their tensors share buckets */
 } tg__rule;
 
 typedef struct tg__rules {
@@ -19,23 +19,29 @@ typedef struct tg__rules {
     size_t count;
 } tg__rules;
 
-/* text (n) "PATTERN=METHOD"; method: that of the other tensors. All zero or all set on failure:
- * free it either way. Errors TG_E_SPEC (naming the rule), TG_E_NOMEM */
+/* Parse rules. Free r in any case, also after a failure.
+ * text    (n) "PATTERN=METHOD"
+ * method  of all other tensors
+ * Errors  TG_E_SPEC (names the rule), TG_E_NOMEM */
 TG_NODISCARD tg_status tg__rules_init(tg__rules *r, const char *const *text, size_t n,
                                       const char *method);
 void tg__rules_free(tg__rules *r);
-/* Methods' warm-ups that are left open become those of a run of this length: tg__spec_settle.
- * Errors TG_E_NOMEM */
+/* Fix the default warm-ups of the methods for a run of this length (tg__spec_settle).
+ * Errors  TG_E_NOMEM */
 TG_NODISCARD tg_status tg__rules_settle(tg__rules *r, uint64_t total_steps,
                                         uint64_t steps_per_epoch);
-/* Methods that own the momentum and do not name theirs have the optimizer's from here on: momentum
- * (NaN: it names none) and nesterov (0, 1; -1: it names none). Errors TG_E_NOMEM */
+/* Give the optimizer's momentum to methods that own momentum and do not set it.
+ * momentum  NaN: the optimizer sets none
+ * nesterov  0, 1; -1: the optimizer does not set it
+ * Errors    TG_E_NOMEM */
 TG_NODISCARD tg_status tg__rules_take_momentum(tg__rules *r, double momentum, int nesterov);
-/* Whether any method leaves a warm-up open. */
+/* True if any method has a warm-up that depends on the length of the run. */
 bool tg__rules_are_open(const tg__rules *r);
-/* The entry that tensor `name` falls under. */
+/* The index of the entry for tensor `name`. */
 size_t tg__rules_find(const tg__rules *r, const char *name);
-/* Whether every rule is some tensor's. Errors TG_E_SPEC, naming the pattern and the tensors */
+/* Check that every rule is used by some tensor.
+ * name    (n) the tensors
+ * Errors  TG_E_SPEC (names the pattern and the tensors) */
 TG_NODISCARD tg_status tg__rules_all_used(const tg__rules *r, const char *const *name, size_t n);
 
 static inline const tg__rule *tg__rules_default(const tg__rules *r)
