@@ -21,7 +21,7 @@ foreach(command train compare eval methods strategies exchanges codecs feedbacks
     string(TOUPPER ${command} title)
     screen("TELEGRAD ${title}" ${command})
 endforeach()
-foreach(part codec train exchange)
+foreach(part codec train exchange strategy)
     string(TOUPPER ${part} title)
     screen("TELEGRAD BENCH ${title}" bench ${part})
 endforeach()

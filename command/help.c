@@ -13,7 +13,7 @@ const char help_main[] =
     "             likewise strategies, exchanges, codecs, feedbacks, optimizers,\n"
     "             lr-schedules and models\n"
     "  data       what can be trained on, and where it was found\n"
-    "  bench      how fast codecs, training steps and exchanges are\n"
+    "  bench      how fast codecs, steps, exchanges, strategies are\n"
     "  advise     which strategy and method pay over a network, and why\n"
     "  report     a page of charts from records of runs; a picture from traces\n"
     "\n"
@@ -152,7 +152,7 @@ const char help_data[] =
 
 const char help_bench[] =
     "Usage: telegrad bench codec [OPTION]...\n"
-    "  (and: telegrad bench train --help, telegrad bench exchange --help)\n"
+    "  (and: telegrad bench train, exchange or strategy, each with --help)\n"
     "Time codecs, methods, index codings and kernels on one core, each between two\n"
     "yardsticks: axpy (r += g, 12 bytes an element) and memcpy of the same vector.\n"
     "limit is the bytes that must be touched over axpy's; over it: time over that.\n"
@@ -225,6 +225,22 @@ const char help_bench_exchange[] =
     "  --json              JSON lines\n"
     "Example, DGC over two links:\n"
     "  telegrad bench exchange dgc --link 100mbit --link 20mbit,50ms --model resnet18\n";
+
+const char help_bench_strategy[] =
+    "Usage: telegrad bench strategy [OPTION]...\n"
+    "Time the own arithmetic of each strategy with each optimizer, on one core, over\n"
+    "plain arrays: nothing is exchanged, and no gradient is computed.\n"
+    "passes: the vectors of N elements that a step must read or write, each read once\n"
+    "and written once at most. ratio: the time over that of as many bytes at the speed\n"
+    "of axpy (r += g), measured in turn: median, min, max. 1 is as fast as memory.\n"
+    "Strategies with rounds are timed over whole rounds of 4 steps (gossip: 8).\n"
+    "  --n N               elements of the model (10000000); it takes the memory of\n"
+    "                      up to 20 vectors of N f32\n"
+    "  --filter NAME       rows whose strategy or optimizer contains it\n"
+    "  --seconds S         for each row, or a few rounds at least (0.5)\n"
+    "  --json              JSON lines\n"
+    "Example:\n"
+    "  telegrad bench strategy --n 1000000 --seconds 0.05 --filter dga\n";
 
 const char help_report[] =
     "Usage: telegrad report RECORDS... -o PAGE.html\n"

@@ -28,7 +28,7 @@ _telegrad()
             methods | strategies | exchanges | codecs | feedbacks | optimizers | lr-schedules | models)
                 words=$(_telegrad_names "$tool" "$command")
                 ;;
-            bench) [ "$COMP_CWORD" -ne 2 ] || words='codec train exchange' ;;
+            bench) [ "$COMP_CWORD" -ne 2 ] || words='codec train exchange strategy' ;;
             esac
             ;;
         esac

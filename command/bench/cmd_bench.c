@@ -1,5 +1,5 @@
 /* telegrad bench: codecs on this machine (and, in cmd_bench_train.c, training steps; in
- * cmd_bench_exchange.c, exchanges). */
+ * cmd_bench_exchange.c, exchanges; in cmd_bench_strategy.c, strategies). */
 #include "telegrad/tools.h"
 #include "command/bench/bench_args.h"
 #include "command/bench/bench_report.h"
@@ -240,12 +240,14 @@ int cmd_bench(int argc, char **argv)
         return cmd_bench_train(argc - 1, argv + 1);
     if (strcmp(what, "exchange") == 0)
         return cmd_bench_exchange(argc - 1, argv + 1);
+    if (strcmp(what, "strategy") == 0)
+        return cmd_bench_strategy(argc - 1, argv + 1);
     if (strcmp(what, "codec") == 0)
         return bench_command(argc - 1, argv + 1);
     tg_nearest_begin(&near, what);
-    tg_nearest_offer_list(&near, "codec|train|exchange");
+    tg_nearest_offer_list(&near, "codec|train|exchange|strategy");
     console_error("bench %.64s: %sallowed: telegrad bench codec, telegrad bench train, telegrad "
-                  "bench exchange; see telegrad bench --help",
+                  "bench exchange, telegrad bench strategy; see telegrad bench --help",
                   argc < 2 ? "of nothing" : what, tg_nearest_hint(&near));
     return CLI_USAGE;
 }

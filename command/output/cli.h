@@ -23,8 +23,9 @@ int cmd_advise(int argc, char **argv);
 int cmd_report(int argc, char **argv);
 int cmd_bench_train(int argc, char **argv);    /* of cmd_bench: argv[0] is "train" */
 int cmd_bench_exchange(int argc, char **argv); /* likewise, "exchange" */
+int cmd_bench_strategy(int argc, char **argv); /* likewise, "strategy" */
 extern const char help_advise[], help_kinds[];
-extern const char help_bench_train[], help_bench_exchange[];
+extern const char help_bench_train[], help_bench_exchange[], help_bench_strategy[];
 
 /* The screens of --help; each fits 24 rows of 80 columns and ends with an example. */
 extern const char help_main[], help_train[], help_compare[], help_eval[], help_methods[],

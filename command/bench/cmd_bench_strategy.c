@@ -1,0 +1,165 @@
+/* telegrad bench strategy: the strategies' own arithmetic on this machine. */
+#include "bench/strategy/bench_strategy.h"
+#include "command/bench/bench_args.h"
+#include "command/job/options.h"
+#include "command/output/cli.h"
+#include "command/output/console.h"
+#include "command/output/format.h"
+#include "command/output/jsonl.h"
+#include "command/output/output.h"
+#include "command/output/table.h"
+#include <errno.h>
+#include <math.h>
+
+enum { N_MIN = 1000, N_MAX = 1 << 29 };
+
+struct command {
+    bool json;
+    size_t rows, failed;
+    struct table *table;
+    bench_strategy_options o;
+};
+
+enum { JSON = 1, SIZE, FILTER, SECONDS };
+
+static tg_status set(struct command *c, int key, const char *arg)
+{
+    size_t count;
+    switch (key) {
+    case JSON:
+        c->json = true;
+        return TG_OK;
+    case SIZE:
+        return bench_args_list("n", arg, N_MIN, N_MAX, 1, &c->o.n, &count);
+    case FILTER:
+        c->o.filter = arg;
+        return TG_OK;
+    default:
+        return bench_args_real("seconds", arg, 0.001, 3600, &c->o.seconds);
+    }
+}
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+    if (key < JSON || key > SECONDS)
+        return ARGP_ERR_UNKNOWN;
+    if (set(state->input, key, arg) == TG_OK)
+        return 0;
+    console_error("%s", tg_error());
+    return EINVAL;
+}
+
+static const struct argp_option options[] = {{.name = "json", .key = JSON},
+                                             {.name = "n", .key = SIZE, .arg = "N"},
+                                             {.name = "filter", .key = FILTER, .arg = "NAME"},
+                                             {.name = "seconds", .key = SECONDS, .arg = "S"},
+                                             {0}};
+
+/* ---- what is printed ------------------------------------------------------------------------- */
+
+static void begin(void *arg, const char *strategy, const char *optimizer)
+{
+    char line[128];
+    (void)arg;
+    snprintf(line, sizeof line, "%.60s, %.40s", strategy, optimizer);
+    console_status(line);
+}
+
+static tg_status row_json(const bench_strategy_row *row)
+{
+    json_t *json =
+        json_pack("{s:s, s:s, s:s, s:s, s:I, s:o, s:I, s:o, s:o, s:{s:o, s:o, s:o}}", "type",
+                  "bench_strategy", "strategy", row->strategy, "optimizer", row->optimizer, "level",
+                  tg_cpu_level(), "n", (json_int_t)row->n, "error", jsonl_text(row->error),
+                  "samples", (json_int_t)row->samples, "passes", jsonl_real(row->passes), "ms",
+                  jsonl_real(row->ms), "ratio", "median", jsonl_real(row->ratio.median), "min",
+                  jsonl_real(row->ratio.min), "max", jsonl_real(row->ratio.max));
+    const tg_status status = jsonl_print(json);
+    json_decref(json);
+    return status;
+}
+
+static void figure(struct table *t, const char *format, double v)
+{
+    char text[32];
+    snprintf(text, sizeof text, format, v);
+    table_cell(t, text);
+}
+
+static tg_status head(struct command *c, const bench_strategy_row *row)
+{
+    c->table = table_create(7);
+    if (c->table == NULL)
+        return tg_fail(TG_E_NOMEM, "out of memory: a table");
+    printf("n = %s, %s\n", format_count(row->n).text, tg_cpu_level());
+    table_row(c->table);
+    table_cell(c->table, "strategy           "); /* as wide as the longest name to come */
+    table_cell(c->table, "       optimizer");
+    table_cell(c->table, "passes");
+    table_cell(c->table, "ms a step");
+    table_cell(c->table, "ratio");
+    table_cell(c->table, "  min");
+    table_cell(c->table, "  max");
+    return TG_OK;
+}
+
+static tg_status row_table(struct command *c, const bench_strategy_row *row)
+{
+    if (c->table == NULL)
+        TG_TRY(head(c, row));
+    table_row(c->table);
+    table_cell(c->table, row->strategy);
+    table_cell(c->table, row->optimizer);
+    if (row->error != NULL) {
+        char text[512];
+        snprintf(text, sizeof text, "error: %s", row->error);
+        table_rest(c->table, text);
+    } else {
+        figure(c->table, "%.2f", row->passes);
+        figure(c->table, row->ms < 10 ? "%.3f" : "%.1f", row->ms);
+        figure(c->table, "%.2f", row->ratio.median);
+        figure(c->table, "%.2f", row->ratio.min);
+        figure(c->table, "%.2f", row->ratio.max);
+    }
+    return output_table(c->table);
+}
+
+static tg_status row(void *arg, const bench_strategy_row *row)
+{
+    struct command *c = arg;
+    console_status("");
+    c->rows++;
+    c->failed += row->error != NULL;
+    return c->json ? row_json(row) : row_table(c, row);
+}
+
+static tg_status measure(struct command *c)
+{
+    c->o.arg = c;
+    const tg_status status = bench_strategy(&c->o);
+    console_status("");
+    TG_TRY(status);
+    if (c->rows == 0)
+        return tg_fail(TG_E_SPEC,
+                       "--filter \"%.64s\": no row matches; allowed: part of a strategy's or an "
+                       "optimizer's spec, such as dga or adam",
+                       c->o.filter);
+    return c->failed
+               ? tg_fail(TG_E_STATE, "%zu of %zu rows could not be measured", c->failed, c->rows)
+               : TG_OK;
+}
+
+int cmd_bench_strategy(int argc, char **argv)
+{
+    const struct argp parser = {.options = options, .parser = parse};
+    struct command c = {.o = {.n = 10000000, .seconds = 0.5, .begin = begin, .row = row}};
+    int result = options_parse(&parser, "bench strategy", help_bench_strategy, argc, argv, &c);
+    if (result < 0) {
+        const tg_status status = measure(&c);
+        if (status != TG_OK)
+            console_error("%s", tg_error());
+        result = cli_exit_status(status);
+    }
+    table_destroy(c.table);
+    return result;
+}
