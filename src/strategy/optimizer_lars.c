@@ -89,4 +89,5 @@ const tg__optimizer_ops tg__optimizer_lars = {
     .step = step,
     .preview = preview,
     .adaptive = true,
+    .whole = true,
 };

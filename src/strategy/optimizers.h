@@ -19,6 +19,8 @@ typedef struct tg__optimizer_ops {
     void (*preview)(const tg_optimizer *o, const tg_update *u, float *dst, const float *w,
                     const float *g, size_t n, float *const *slot);
     bool counts; /* reads tg_update.number */
+    /* An element's step depends on the other elements of its tensor. */
+    bool whole;
     /* A step is no sum of gradients times lr: plain SGD with the same lr goes another way, and so
      * does a method that accumulates momentum in the place of this optimizer. */
     bool adaptive;

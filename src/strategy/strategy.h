@@ -166,7 +166,7 @@ struct tg__strategy {
     /* Factor of this rank's gradients in local updates of this step: clipping by their global norm.
      * Set by the owner before step(). */
     float clip;
-    float *clipped; /* (n of the largest tensor) if the optimizer clips */
+    float *clipped; /* (tg__stretch_most) if the optimizer clips */
     void *impl;
 };
 
@@ -219,6 +219,26 @@ const tg_optimizer *tg__strategy_optimizer(const tg__strategy *s, size_t i);
 void tg__strategy_update(tg__strategy *s, size_t m, size_t i, double lr, float *w, const float *g);
 /* The same by this rank's clipped gradient. */
 void tg__strategy_update_own(tg__strategy *s, size_t m, size_t i, double lr, float *w);
+
+/* Elements at .. at + n - 1 of a tensor. */
+typedef struct tg__stretch {
+    size_t at, n;
+} tg__stretch;
+/* A strategy with several vectors passes over memory once if it does all of its work on a few
+ * elements, which stay in the cache, before it goes on to the next ones:
+ *     for (tg__stretch e = tg__stretch_first(s, i); e.n > 0; e = tg__stretch_next(s, i, e))
+ * The bits are those of whole vectors. If the tensor's optimizer looks at the whole tensor at once,
+ * there is one stretch. None is longer than tg__stretch_most(s). */
+tg__stretch tg__stretch_first(const tg__strategy *s, size_t i);
+tg__stretch tg__stretch_next(const tg__strategy *s, size_t i, tg__stretch e);
+size_t tg__stretch_most(const tg__strategy *s);
+/* tg__strategy_update and tg__strategy_update_own of a stretch; w and g point to its first element.
+ * A tensor's stretches come in order. */
+void tg__strategy_update_at(tg__strategy *s, size_t m, size_t i, tg__stretch e, double lr, float *w,
+                            const float *g);
+void tg__strategy_update_own_at(tg__strategy *s, size_t m, size_t i, tg__stretch e, double lr,
+                                float *w);
+
 /* Reset memory m of tensor i if it is not finite: it would spoil every later update. */
 void tg__strategy_heal(tg__strategy *s, size_t m, size_t i);
 /* dst = the result of an update of w with memory 0; nothing else changes. dst must not be w. */

@@ -38,7 +38,7 @@ typedef struct dga {
     size_t global, pending, block; /* slots; block: every > 1, the U since the last exchange */
     size_t own, nown;              /* `nown` slots from `own` on: U, or blocks of them, sent */
     size_t memory;                 /* the own one */
-    float *before;                 /* (n of the largest tensor) w before an own step */
+    float *before;                 /* (tg__stretch_most) w before an own step */
     char name[DELAY_MAX][28];
 } dga;
 
@@ -85,7 +85,7 @@ static tg_status read_spec(tg__strategy *s, dga *d)
 
 static tg_status add_own(tg__strategy *s, dga *d)
 {
-    size_t most = 0, unused;
+    size_t unused;
     d->memory = s->nmemories;
     TG_TRY(tg__strategy_add_optimizer(s, TG__ROLE_RANK));
     TG_TRY(tg__strategy_add_slot(s, "pending", TG__ROLE_RANK, &d->pending));
@@ -97,9 +97,7 @@ static tg_status add_own(tg__strategy *s, dga *d)
         snprintf(d->name[i], sizeof d->name[i], "own %zu", i);
         TG_TRY(tg__strategy_add_slot(s, d->name[i], TG__ROLE_RANK, &unused));
     }
-    for (size_t i = 0; i < s->ntensors; i++)
-        most = TG__MAX(most, s->tensor[i].n);
-    return tg_alloc(most, sizeof *d->before, &d->before);
+    return tg_alloc(tg__stretch_most(s), sizeof *d->before, &d->before);
 }
 
 static tg_status init_as(tg__strategy *s, dga *d)
@@ -151,51 +149,58 @@ static void begin(tg__strategy *s)
 }
 
 /* w = A - P */
-static void place(tg__strategy *s, size_t i)
+static void place(tg__strategy *s, size_t i, tg__stretch e)
 {
     const dga *d = s->impl;
-    const tg__wtensor *x = &s->tensor[i];
-    memcpy(x->w, global_of(s, i), x->n * sizeof *x->w);
+    float *w = s->tensor[i].w + e.at;
+    memcpy(w, global_of(s, i) + e.at, e.n * sizeof *w);
     if (goes_on(d))
-        tg__kernel()->sub(x->w, s->slot[d->pending][i], x->n);
+        tg__kernel()->sub(w, s->slot[d->pending][i] + e.at, e.n);
 }
 
-/* The U that this result is about are pending no more. Where a rank's were not finite, taking them
- * off would not undo them: P is put together again. */
-static void settle(tg__strategy *s, size_t i, const tg__result *r)
+/* The U that this result is about are no longer pending. If a rank's were not finite, subtracting
+ * them would not undo them: P is summed anew. */
+static void settle(tg__strategy *s, size_t i, tg__stretch e, const tg__result *r)
 {
     const dga *d = s->impl;
-    const size_t n = s->tensor[i].n;
-    float *own = s->slot[d->own + r->tag][i], *pending = s->slot[d->pending][i];
+    float *own = s->slot[d->own + r->tag][i] + e.at, *pending = s->slot[d->pending][i] + e.at;
     if (r->agg != NULL) {
-        tg__kernel()->sub(pending, own, n);
-        memset(own, 0, n * sizeof *own);
+        tg__kernel()->sub(pending, own, e.n);
+        memset(own, 0, e.n * sizeof *own);
         return;
     }
-    memset(own, 0, n * sizeof *own);
-    memset(pending, 0, n * sizeof *pending);
+    memset(own, 0, e.n * sizeof *own);
+    memset(pending, 0, e.n * sizeof *pending);
     for (size_t k = 1; k < d->nown; k++) /* in the order they were sent */
-        tg__kernel()->add(pending, s->slot[d->own + (r->tag + k) % d->nown][i], n);
+        tg__kernel()->add(pending, s->slot[d->own + (r->tag + k) % d->nown][i] + e.at, e.n);
     if (d->every > 1)
-        tg__kernel()->add(pending, s->slot[d->block][i], n);
+        tg__kernel()->add(pending, s->slot[d->block][i] + e.at, e.n);
+}
+
+static void take(tg__strategy *s, size_t i, tg__stretch e, const tg__result *r)
+{
+    const dga *d = s->impl;
+    float *a = global_of(s, i) + e.at;
+    const float *agg = r->agg != NULL ? r->agg + s->tensor[i].offset + e.at : NULL;
+    if (agg != NULL && d->every == 1)
+        tg__strategy_update_at(s, 0, i, e, r->lr, a, agg);
+    else if (agg != NULL)
+        tg__kernel()->sub(a, agg, e.n);
+    if (goes_on(d))
+        settle(s, i, e, r);
+    place(s, i, e);
 }
 
 static void result(tg__strategy *s, const tg__result *r)
 {
     const dga *d = s->impl;
     for (size_t i = 0; i < s->ntensors; i++) {
-        const tg__wtensor *x = &s->tensor[i];
-        if (x->bucket != r->bucket)
+        if (s->tensor[i].bucket != r->bucket)
             continue;
-        if (r->agg != NULL && d->every == 1)
-            tg__strategy_update(s, 0, i, r->lr, global_of(s, i), r->agg + x->offset);
-        else if (r->agg != NULL)
-            tg__kernel()->sub(global_of(s, i), r->agg + x->offset, x->n);
-        if (goes_on(d))
-            settle(s, i, r);
+        for (tg__stretch e = tg__stretch_first(s, i); e.n > 0; e = tg__stretch_next(s, i, e))
+            take(s, i, e, r);
         if (goes_on(d) && r->agg == NULL)
             tg__strategy_heal(s, d->memory, i);
-        place(s, i);
     }
 }
 
@@ -214,16 +219,16 @@ static void ready(tg__strategy *s, uint64_t t, uint32_t bucket, tg__actions *out
 }
 
 /* An own step: U is added to what is pending and to where it is kept. */
-static void go_on(tg__strategy *s, size_t i, uint64_t t, double lr)
+static void go_on(tg__strategy *s, size_t i, tg__stretch e, uint64_t t, double lr)
 {
     const dga *d = s->impl;
-    const tg__wtensor *x = &s->tensor[i];
-    float *kept = s->slot[d->every > 1 ? d->block : d->own + ring_at(d, t)][i];
-    memcpy(d->before, x->w, x->n * sizeof *x->w);
-    tg__strategy_update_own(s, d->memory, i, lr, x->w);
-    tg__kernel()->sub(d->before, x->w, x->n);
-    tg__kernel()->add(s->slot[d->pending][i], d->before, x->n);
-    tg__kernel()->add(kept, d->before, x->n);
+    float *w = s->tensor[i].w + e.at;
+    float *kept = s->slot[d->every > 1 ? d->block : d->own + ring_at(d, t)][i] + e.at;
+    memcpy(d->before, w, e.n * sizeof *w);
+    tg__strategy_update_own_at(s, d->memory, i, e, lr, w);
+    tg__kernel()->sub(d->before, w, e.n);
+    tg__kernel()->add(s->slot[d->pending][i] + e.at, d->before, e.n);
+    tg__kernel()->add(kept, d->before, e.n);
 }
 
 /* The block goes out. The slot that takes it is free: what it held came before this step. */
@@ -243,7 +248,8 @@ static void step(tg__strategy *s, uint64_t t, bool finite, double lr, tg__action
 {
     const dga *d = s->impl;
     for (size_t i = 0; goes_on(d) && finite && i < s->ntensors; i++)
-        go_on(s, i, t, lr);
+        for (tg__stretch e = tg__stretch_first(s, i); e.n > 0; e = tg__stretch_next(s, i, e))
+            go_on(s, i, e, t, lr);
     if (d->every > 1 && (t + 1) % d->every == 0)
         send_block(s, ring_at(d, t), t + d->delay, out);
 }
@@ -259,7 +265,7 @@ static void drained(tg__strategy *s, uint64_t t, tg__actions *out)
     for (size_t i = 0; i < s->ntensors; i++) { /* P is 0 but for rounding */
         if (goes_on(d))
             memset(s->slot[d->pending][i], 0, s->tensor[i].n * sizeof(float));
-        place(s, i);
+        place(s, i, (tg__stretch){0, s->tensor[i].n});
     }
 }
 

@@ -10,6 +10,8 @@
 #include "strategy/strategies.def"
 #undef TG_STRATEGY
 
+enum { STRETCH = 2048 }; /* elements; ten vectors of them fit a core's second-level cache */
+
 #define TG_STRATEGY(name) &tg__strategy_##name,
 static const tg__strategy_ops *const all[] = {
 #include "strategy/strategies.def"
@@ -138,13 +140,10 @@ tg_status tg__strategy_add_slot(tg__strategy *s, const char *name, tg__role role
     return TG_OK;
 }
 
-/* Room for a clipped gradient. */
+/* Room for a stretch of a clipped gradient. */
 static tg_status make_clipped(tg__strategy *s)
 {
-    size_t most = 0;
-    for (size_t i = 0; i < s->ntensors; i++)
-        most = TG__MAX(most, s->tensor[i].n);
-    return tg_alloc(most, sizeof(float), &s->clipped);
+    return tg_alloc(tg__stretch_most(s), sizeof(float), &s->clipped);
 }
 
 tg_status tg__strategy_add_optimizer(tg__strategy *s, tg__role role)
@@ -165,34 +164,73 @@ const tg_optimizer *tg__strategy_optimizer(const tg__strategy *s, size_t i)
     return s->tensor[i].optimizer != NULL ? s->tensor[i].optimizer : s->optimizer;
 }
 
-/* The vectors of tensor i in the optimizer's slots. */
-static void vectors(const tg__strategy *s, const tg__memory *m, size_t i,
+/* The vectors of tensor i in the optimizer's slots, from element `at` on. */
+static void vectors(const tg__strategy *s, const tg__memory *m, size_t i, size_t at,
                     float *vec[TG__OPTIMIZER_SLOTS])
 {
-    for (size_t r = 0; r < tg_optimizer_slots(s->optimizer); r++)
-        vec[r] = s->slot[m->slot + r][i];
+    for (size_t r = 0; r < tg_optimizer_slots(tg__strategy_optimizer(s, i)); r++)
+        vec[r] = s->slot[m->slot + r][i] + at;
+}
+
+static tg__stretch stretch(const tg__strategy *s, size_t i, size_t at)
+{
+    const size_t left = s->tensor[i].n - at;
+    const bool whole = tg__strategy_optimizer(s, i)->ops->whole;
+    return (tg__stretch){at, whole ? left : TG__MIN(left, STRETCH)};
+}
+
+tg__stretch tg__stretch_first(const tg__strategy *s, size_t i)
+{
+    return stretch(s, i, 0);
+}
+
+tg__stretch tg__stretch_next(const tg__strategy *s, size_t i, tg__stretch e)
+{
+    return stretch(s, i, e.at + e.n);
+}
+
+size_t tg__stretch_most(const tg__strategy *s)
+{
+    size_t most = 0;
+    for (size_t i = 0; i < s->ntensors; i++)
+        most = TG__MAX(most, tg__stretch_first(s, i).n);
+    return most;
+}
+
+void tg__strategy_update_at(tg__strategy *s, size_t m, size_t i, tg__stretch e, double lr, float *w,
+                            const float *g)
+{
+    const tg__memory *y = &s->memory[m];
+    if (e.at == 0 && y->updates != NULL)
+        y->updates[i]++;
+    const tg_update u = {
+        .lr = lr, .number = y->updates != NULL ? y->updates[i] : 0, .ndim = s->tensor[i].ndim};
+    float *vec[TG__OPTIMIZER_SLOTS];
+    vectors(s, y, i, e.at, vec);
+    tg_optimizer_step(tg__strategy_optimizer(s, i), &u, w, g, e.n, vec);
 }
 
 void tg__strategy_update(tg__strategy *s, size_t m, size_t i, double lr, float *w, const float *g)
 {
-    const tg__wtensor *x = &s->tensor[i];
-    const tg__memory *y = &s->memory[m];
-    const tg_update u = {.lr = lr, .number = y->updates ? ++y->updates[i] : 0, .ndim = x->ndim};
-    float *vec[TG__OPTIMIZER_SLOTS];
-    vectors(s, y, i, vec);
-    tg_optimizer_step(tg__strategy_optimizer(s, i), &u, w, g, x->n, vec);
+    tg__strategy_update_at(s, m, i, (tg__stretch){0, s->tensor[i].n}, lr, w, g);
+}
+
+void tg__strategy_update_own_at(tg__strategy *s, size_t m, size_t i, tg__stretch e, double lr,
+                                float *w)
+{
+    const float *g = s->tensor[i].g + e.at;
+    if (s->clip != 1) {
+        memcpy(s->clipped, g, e.n * sizeof *g);
+        tg__kernel()->scale(s->clipped, s->clip, e.n);
+        g = s->clipped;
+    }
+    tg__strategy_update_at(s, m, i, e, lr, w, g);
 }
 
 void tg__strategy_update_own(tg__strategy *s, size_t m, size_t i, double lr, float *w)
 {
-    const tg__wtensor *x = &s->tensor[i];
-    const float *g = x->g;
-    if (s->clip != 1) {
-        memcpy(s->clipped, g, x->n * sizeof *g);
-        tg__kernel()->scale(s->clipped, s->clip, x->n);
-        g = s->clipped;
-    }
-    tg__strategy_update(s, m, i, lr, w, g);
+    for (tg__stretch e = tg__stretch_first(s, i); e.n > 0; e = tg__stretch_next(s, i, e))
+        tg__strategy_update_own_at(s, m, i, e, lr, w + e.at);
 }
 
 void tg__strategy_heal(tg__strategy *s, size_t m, size_t i)
@@ -219,7 +257,7 @@ void tg__strategy_preview(const tg__strategy *s, size_t i, double lr, float *dst
     const tg_update u = {.lr = lr, .number = m->updates ? m->updates[i] + 1 : 0, .ndim = x->ndim};
     const tg_optimizer *o = tg__strategy_optimizer(s, i);
     float *vec[TG__OPTIMIZER_SLOTS];
-    vectors(s, m, i, vec);
+    vectors(s, m, i, 0, vec);
     o->ops->preview(o, &u, dst, w, g, x->n, vec);
 }
 
