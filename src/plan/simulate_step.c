@@ -20,6 +20,7 @@ static int by_priority(const void *a, const void *b)
 static tg_status take_actions(tg__sim_player *p, uint32_t trigger, bool sorted)
 {
     tg__actions *out = &p->s->actions;
+    TG_TRY(tg__actions_check(p->s->strategy, out));
     if (p->nops + out->count > p->room)
         return tg_fail(TG_E_STATE, "strategy \"%s\" has more than %zu exchanges in flight",
                        tg_spec_text(p->s->strategy->spec), p->s->strategy->in_flight);

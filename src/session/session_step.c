@@ -92,6 +92,7 @@ static tg_status submit(tg_session *s, const tg__action *a, bool closes)
 static tg_status submit_actions(tg_session *s, bool final)
 {
     bool updates = false;
+    TG_TRY(tg__actions_check(s->strategy, &s->actions));
     for (size_t i = 0; i < s->actions.count; i++) {
         updates = updates || (s->actions.item[i].buffer != NULL && s->actions.item[i].hop == 0);
         TG_TRY(submit(s, &s->actions.item[i], final && i + 1 == s->actions.count));

@@ -48,6 +48,7 @@ typedef struct tg__action {
 typedef struct tg__actions { /* filled by the strategy; room: its in_flight per bucket and call */
     tg__action *item;
     size_t count, cap;
+    bool overfull; /* one found no room: the session ends with TG_E_STATE */
 } tg__actions;
 
 /* A tensor as strategies see it. All (n). */
@@ -250,5 +251,7 @@ void tg__actions_add(tg__actions *out, uint32_t bucket, bool coded, uint64_t due
 /* Return a coded EXCHANGE of a bucket's part of a slot. */
 void tg__actions_add_slot(const tg__strategy *s, tg__actions *out, uint32_t bucket, size_t slot,
                           uint64_t due, uint32_t tag);
+/* Whether all found room. Errors TG_E_STATE: the strategy returned more than its in_flight allows */
+TG_NODISCARD tg_status tg__actions_check(const tg__strategy *s, const tg__actions *out);
 
 #endif

@@ -263,9 +263,11 @@ void tg__strategy_preview(const tg__strategy *s, size_t i, double lr, float *dst
 
 void tg__actions_add(tg__actions *out, uint32_t bucket, bool coded, uint64_t due)
 {
-    if (out->count < out->cap) /* the caller made room for one per bucket */
+    if (out->count < out->cap)
         out->item[out->count++] =
             (tg__action){.bucket = bucket, .coded = coded, .priority = (int)bucket, .due = due};
+    else
+        out->overfull = true;
 }
 
 /* A bucket's tensors stand side by side in slots: the one at its beginning is where it begins. */
@@ -276,6 +278,19 @@ void tg__actions_add_slot(const tg__strategy *s, tg__actions *out, uint32_t buck
     while (s->tensor[first].bucket != bucket || s->tensor[first].offset != 0)
         first++;
     tg__actions_add(out, bucket, true, due);
+    if (out->overfull)
+        return;
     out->item[out->count - 1].buffer = s->slot[slot][first];
     out->item[out->count - 1].tag = tag;
+}
+
+tg_status tg__actions_check(const tg__strategy *s, const tg__actions *out)
+{
+    if (!out->overfull)
+        return TG_OK;
+    return tg_fail(
+        TG_E_STATE,
+        "strategy \"%s\" returned more than %zu exchanges at once: it may have %zu of each "
+        "bucket in flight",
+        tg_spec_text(s->spec), out->cap, s->in_flight);
 }

@@ -203,7 +203,7 @@ static void play_step_on(play *p)
             p->rank[j].g[5] = NAN;
     for (uint32_t b = 0; b < PLAY_BUCKETS; b++) {
         for (int j = 0; j < p->ranks; j++) {
-            tg__actions out = {list[j], 0, PLAY_ACTIONS};
+            tg__actions out = {.item = list[j], .cap = PLAY_ACTIONS};
             p->rank[j].s->ops->ready(p->rank[j].s, p->t, b, &out);
             count[j] = out.count;
         }
@@ -211,7 +211,7 @@ static void play_step_on(play *p)
     }
     play_deliver(p, p->t);
     for (int j = 0; j < p->ranks; j++) {
-        tg__actions out = {list[j], 0, PLAY_ACTIONS};
+        tg__actions out = {.item = list[j], .cap = PLAY_ACTIONS};
         p->rank[j].s->ops->step(p->rank[j].s, p->t, j != p->bad_rank, p->lr, &out);
         count[j] = out.count;
     }
@@ -236,7 +236,7 @@ static void play_drain(play *p)
     do {
         play_deliver(p, UINT64_MAX);
         for (int j = 0; j < p->ranks; j++) {
-            tg__actions out = {list[j], 0, PLAY_ACTIONS};
+            tg__actions out = {.item = list[j], .cap = PLAY_ACTIONS};
             p->rank[j].s->ops->drained(p->rank[j].s, p->t, &out);
             count[j] = out.count;
         }

@@ -27,6 +27,30 @@ static void lists_what_exists(void **state)
     }
 }
 
+/* More exchanges than there is room for are an error; nothing is written past the room. */
+static void says_that_the_room_is_full(void **state)
+{
+    (void)state;
+    static play p;
+    play_create(&p, "local:every=4", "sgd:lr=0.1", 1);
+    const tg__strategy *s = p.rank[0].s;
+    tg__action item[3] = {{.tag = 7}, {.tag = 7}, {.tag = 7}};
+    tg__actions out = {.item = item, .cap = 2};
+    tg__actions_add(&out, 0, true, 5);
+    tg__actions_add_slot(s, &out, 0, 0, 5, 3);
+    assert_int_equal(tg__actions_check(s, &out), TG_OK);
+    assert_int_equal(out.count, 2);
+    assert_ptr_equal(item[1].buffer, s->slot[0][1]);
+    tg__actions_add_slot(s, &out, 0, 0, 6, 4);
+    tg__actions_add(&out, 0, true, 6);
+    assert_int_equal(out.count, 2);
+    assert_int_equal(item[1].tag, 3);
+    assert_int_equal(item[2].tag, 7);
+    assert_int_equal(tg__actions_check(s, &out), TG_E_STATE);
+    assert_non_null(strstr(tg_error(), "more than 2 exchanges at once"));
+    play_destroy(&p);
+}
+
 static void assert_refused(const char *spec, const char *optimizer, uint64_t steps_per_epoch,
                            const char *want)
 {
@@ -271,6 +295,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lists_what_exists),
+        cmocka_unit_test(says_that_the_room_is_full),
         cmocka_unit_test(refuses_with_a_reason),
         cmocka_unit_test(accepts),
         cmocka_unit_test(ssgd_is_sgd_on_the_mean),

@@ -37,16 +37,16 @@ TG_NODISCARD tg_status tg__link_check(const char *what, const tg_link *link);
 
 /* Records of one size that are taken and given back all the time: no allocation once it is warm.
  * Zero-initialise and set item_bytes (at least a pointer's size). One thread at a time. */
-typedef struct tg__pool {
+typedef struct tg__records {
     size_t item_bytes;
     void *spare;  /* list of records that were given back */
     void *chunks; /* list of allocations */
-} tg__pool;
+} tg__records;
 
 /* A zeroed record. Errors: TG_E_NOMEM */
-TG_NODISCARD tg_status tg__pool_take(tg__pool *pool, void *item_p);
-void tg__pool_give(tg__pool *pool, void *item);
-void tg__pool_fini(tg__pool *pool); /* frees all records, given back or not */
+TG_NODISCARD tg_status tg__records_take(tg__records *pool, void *item_p);
+void tg__records_give(tg__records *pool, void *item);
+void tg__records_fini(tg__records *pool); /* frees all records, given back or not */
 
 /* The first len characters of text as a time (base/units.h) of at most an hour. False, and *ns_p
  * untouched, if it is none. Threads: any */

@@ -74,7 +74,7 @@ typedef struct faulty {
     uint64_t sends;
     op live; /* head of the ring of operations; held sends stand in it in the order of their times
               */
-    tg__pool pool;
+    tg__records pool;
     bool stalled, killed, is_shut, released;
     bool news; /* a send was dropped, and is over already */
     _Atomic bool woken;
@@ -107,7 +107,7 @@ static tg_status check_live(const tg_transport *t, const faulty *f, const char *
 static tg_status new_op(faulty *f, const op *values, op **o_p)
 {
     op *o;
-    TG_TRY(tg__pool_take(&f->pool, &o));
+    TG_TRY(tg__records_take(&f->pool, &o));
     *o = *values;
     o->next = &f->live;
     o->prev = f->live.prev;
@@ -121,7 +121,7 @@ static void free_op(faulty *f, op *o)
     o->prev->next = o->next;
     o->next->prev = o->prev;
     free(o->m.copy);
-    tg__pool_give(&f->pool, o);
+    tg__records_give(&f->pool, o);
 }
 
 static tg_status post_inner(faulty *f, op *o)
@@ -305,7 +305,7 @@ static void faulty_destroy(tg_transport *t)
     if (released) { /* else copies stay where the medium still looks for them */
         while (f->live.next != &f->live)
             free_op(f, f->live.next);
-        tg__pool_fini(&f->pool);
+        tg__records_fini(&f->pool);
     }
     tg__harm_fini(&f->harm);
     free(f);

@@ -48,7 +48,7 @@ typedef struct endpoint {
     uint64_t events_seen;
     bool news; /* a post completed at once */
     bool is_shut;
-    tg__pool pool;
+    tg__records pool;
 } endpoint;
 
 typedef struct hub {
@@ -150,7 +150,7 @@ static tg_status inproc_post_send(tg_transport *t, int peer, uint32_t tag, const
     TG_TRY(tg__post_check(t, "post_send", peer, tag, TG__TAG_CARRIED, buf, len, req));
     endpoint *self = self_of(t), *dst = &hub_of(t)->end[peer];
     post *send;
-    TG_TRY(tg__pool_take(&self->pool, &send));
+    TG_TRY(tg__records_take(&self->pool, &send));
     *send = (post){.len = len, .src = t->rank, .dst = peer, .tag = tag};
     memcpy(&send->buf, &buf, sizeof buf); /* drops the const; nobody writes through it */
     size_t index = chain_index(t->rank, tag);
@@ -165,7 +165,7 @@ static tg_status inproc_post_send(tg_transport *t, int peer, uint32_t tag, const
     pthread_mutex_unlock(&dst->mutex);
 
     if (gone) {
-        tg__pool_give(&self->pool, send);
+        tg__records_give(&self->pool, send);
         return fail_left(peer);
     }
     if (recv) {
@@ -184,7 +184,7 @@ static tg_status inproc_post_recv(tg_transport *t, int peer, uint32_t tag, void 
     TG_TRY(tg__post_check(t, "post_recv", peer, tag, TG__TAG_CARRIED, buf, cap, req));
     endpoint *self = self_of(t), *src = &hub_of(t)->end[peer];
     post *recv;
-    TG_TRY(tg__pool_take(&self->pool, &recv));
+    TG_TRY(tg__records_take(&self->pool, &recv));
     *recv = (post){.buf = buf, .len = cap, .src = peer, .dst = t->rank, .tag = tag};
     size_t index = chain_index(peer, tag);
 
@@ -200,7 +200,7 @@ static tg_status inproc_post_recv(tg_transport *t, int peer, uint32_t tag, void 
     pthread_mutex_unlock(&self->mutex);
 
     if (gone) {
-        tg__pool_give(&self->pool, recv);
+        tg__records_give(&self->pool, recv);
         return fail_left(peer);
     }
     if (send) {
@@ -225,7 +225,7 @@ static tg_status inproc_test(tg_transport *t, tg_request *req, bool *done_p, siz
     }
     post was = {.len = p->len, .src = p->src, .dst = p->dst};
     req->word[0] = 0;
-    tg__pool_give(&self_of(t)->pool, p);
+    tg__records_give(&self_of(t)->pool, p);
     if (state == PEER_LEFT)
         return fail_left(was.src == t->rank ? was.dst : was.src);
     if (state == TOO_LONG)
@@ -353,7 +353,7 @@ static void inproc_destroy(tg_transport *t)
 {
     hub *h = hub_of(t);
     (void)inproc_shut(t);
-    tg__pool_fini(&self_of(t)->pool);
+    tg__records_fini(&self_of(t)->pool);
     free(t);
     if (atomic_fetch_sub(&h->refs, 1) == 1)
         free_hub(h, h->size);

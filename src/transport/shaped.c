@@ -64,7 +64,7 @@ typedef struct shaped {
     uint64_t sends;
     tg__downlink down;
     op live; /* head of the ring of operations */
-    tg__pool pool;
+    tg__records pool;
     bool is_shut, released;
     _Atomic bool woken;
 } shaped;
@@ -78,13 +78,13 @@ static void unlink_op(shaped *s, op *o)
 {
     o->prev->next = o->next;
     o->next->prev = o->prev;
-    tg__pool_give(&s->pool, o);
+    tg__records_give(&s->pool, o);
 }
 
 static tg_status new_op(shaped *s, int peer, op **o_p)
 {
     op *o;
-    TG_TRY(tg__pool_take(&s->pool, &o));
+    TG_TRY(tg__records_take(&s->pool, &o));
     o->peer = peer;
     o->next = &s->live;
     o->prev = s->live.prev;
@@ -394,7 +394,7 @@ static void shaped_destroy(tg_transport *t)
     bool released = s->is_shut ? s->released : s->live.next == &s->live || shaped_shut(t);
     s->inner->ops->destroy(s->inner);
     if (released) /* else stamps stay where the medium still looks for them */
-        tg__pool_fini(&s->pool);
+        tg__records_fini(&s->pool);
     free(s->last_arrival_ns);
     free(s->delay_ns);
     free(s->near);

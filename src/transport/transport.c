@@ -53,7 +53,7 @@ static void *pop(void **list)
     return record;
 }
 
-tg_status tg__pool_take(tg__pool *pool, void *item_p)
+tg_status tg__records_take(tg__records *pool, void *item_p)
 {
     if (!pool->spare) {
         size_t stride = (pool->item_bytes + 15) / 16 * 16;
@@ -69,12 +69,12 @@ tg_status tg__pool_take(tg__pool *pool, void *item_p)
     return TG_OK;
 }
 
-void tg__pool_give(tg__pool *pool, void *item)
+void tg__records_give(tg__records *pool, void *item)
 {
     push(&pool->spare, item);
 }
 
-void tg__pool_fini(tg__pool *pool)
+void tg__records_fini(tg__records *pool)
 {
     while (pool->chunks)
         free(pop(&pool->chunks));
