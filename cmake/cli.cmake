@@ -62,7 +62,7 @@ find_package(Threads REQUIRED)
 pkg_check_modules(CMOCKA REQUIRED IMPORTED_TARGET cmocka)
 add_executable(cli_parts_test command/cli_parts_test.c command/advise/advise_fit.c command/output/format.c command/train/heartbeat.c command/output/table.c
     command/train/window.c)
-target_link_libraries(cli_parts_test PRIVATE tg_program_flags PkgConfig::CMOCKA Threads::Threads m)
+target_link_libraries(cli_parts_test PRIVATE tg_program_flags telegrad_static PkgConfig::CMOCKA Threads::Threads m)
 add_test(NAME cli_parts_test COMMAND cli_parts_test)
 set_tests_properties(cli_parts_test PROPERTIES TIMEOUT 60 LABELS unit)
 add_test(NAME docs_test COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/docs_test.py $<TARGET_FILE:telegrad>)

@@ -81,7 +81,7 @@ THIS = {
     ("tg_newfile_open", "path"): 'arg_path("new")', ("tg_newfile_open_growing", "path"): 'arg_path("growing")',
     ("tg_newfile_check", "path"): 'arg_path("new")', ("tg_newfile_check_growing", "path"): 'arg_path("growing")',
     ("tg_stream_open", "fd"): "arg_fd()", ("tg_rate_parse", "len"): "4", ("tg_time_parse", "len"): "4",
-    ("tg_bytes_parse", "len"): "4", ("tg_nearest_offer", "len"): "4",
+    ("tg_bytes_parse", "len"): "4", ("tg_nearest_offer", "len"): "4", ("tg_utf8_decode", "len"): "4",
 }
 # Functions that do not succeed with these, and what they say.
 SAYS = {"tg_fail": "TG_E_IO", "tg_transport_mpi": "TG_E_STATE", "tg_transport_mpi_nodes": "TG_E_STATE"}
@@ -93,6 +93,7 @@ NULL_IS_FINE = {
     ("tg_codec_encode", "ctx"), ("tg_reducer_create", "config"), ("tg_reducer_start", "on_done"),
     ("tg_reducer_start", "arg"), ("tg_registry_strategy_method", "strategy"), ("tg_step", "info"),
     ("tg_session_plan", "arg"), ("tg_simulation_run", "end_p"), ("tg_clock_thread_start", "arg"), ("tg_read_open", "size_p"), ("tg_transport_shaped_links", "nodes"),
+    ("tg_utf8_decode", "code_p"),
 }
 # Values in the place of a status for which NULL gives neither 0, NULL nor false.
 TEXT_IF_NULL = {"tg_spec_word"}
@@ -104,7 +105,7 @@ ANY = {
     ("tg_strom_decode_add", "count"), ("tg_session_save", "len"), ("tg_session_measure", "room"),
     ("tg_simulation_measure", "room"), ("tg_simulation_create", "ntensors"), ("tg_weights_read", "count"),
     ("tg_hash", "len"), ("tg_rate_parse", "len"), ("tg_time_parse", "len"), ("tg_bytes_parse", "len"),
-    ("tg_nearest_offer", "len"),
+    ("tg_nearest_offer", "len"), ("tg_utf8_decode", "len"),
 }
 NONSENSE = {
     "int": ["-1", "INT_MIN", "INT_MAX"], "unsigned": ["UINT_MAX"], "uint32_t": ["UINT32_MAX"], "size_t": ["SIZE_MAX"],

@@ -1,4 +1,5 @@
 #include "command/output/format.h"
+#include "telegrad/tools.h"
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -74,18 +75,7 @@ format_text format_ratio(double ratio, const char *suffix)
 /* Bytes of the character at text; 0 if it is none of UTF-8. */
 static size_t character(const char *text)
 {
-    const unsigned char *p = (const unsigned char *)text;
-    if (p[0] < 0x80)
-        return 1;
-    size_t len = p[0] < 0xc2 ? 0 : p[0] < 0xe0 ? 2 : p[0] < 0xf0 ? 3 : p[0] < 0xf5 ? 4 : 0;
-    for (size_t i = 1; i < len; i++)
-        if ((p[i] & 0xc0) != 0x80)
-            return 0;
-    if ((p[0] == 0xe0 && p[1] < 0xa0) || (p[0] == 0xf0 && p[1] < 0x90)) /* overlong */
-        return 0;
-    if ((p[0] == 0xed && p[1] > 0x9f) || (p[0] == 0xf4 && p[1] > 0x8f)) /* surrogate, too large */
-        return 0;
-    return len;
+    return tg_utf8_decode(text, strnlen(text, 4), NULL);
 }
 
 bool format_is_utf8(const char *text)

@@ -72,6 +72,16 @@ TG_API bool tg_bytes_parse(const char *text, size_t len, double *bytes_p);
 #define TG_UNITS_RATE "rates as 20mbit, 1.5 Gbit/s, 100Mbps, in bytes 12.5MB/s with a capital B"
 #define TG_UNITS_TIME "times as 250us, 20ms, 1.5 s, 2min"
 
+/* ---- text ------------------------------------------------------------------------------------ */
+
+/* Decode the UTF-8 character (RFC 3629: nothing overlong, no surrogates) that text begins with.
+ * text     need not end with a zero; a zero in it is a character
+ * len      bytes that may be read
+ * code_p   [out] its code; NULL if it is not wanted. Unchanged if there is no character
+ * Returns  its bytes, 1 to 4; 0 if the bytes are not UTF-8, the character is cut, or len is 0
+ * Threads  any */
+TG_API size_t tg_utf8_decode(const char *text, size_t len, uint32_t *code_p);
+
 /* ---- suggestions ----------------------------------------------------------------------------- */
 
 #define TG_NEAREST_WORD 48 /* bytes of a word with its NUL; longer ones never match */

@@ -1,4 +1,5 @@
 #include "state/json.h"
+#include "telegrad/tools.h"
 #include <string.h>
 
 static bool refuse(tg__json *j, const char *wrong)
@@ -23,24 +24,6 @@ bool tg__json_take(tg__json *j, char c)
                                     : "a comma or the closing bracket is wanted here");
     j->p++;
     return true;
-}
-
-size_t tg__utf8_len(const char *text, const char *end)
-{
-    const uint8_t *p = (const uint8_t *)text;
-    const size_t left = (size_t)(end - text);
-    if (p[0] < 0x80)
-        return 1;
-    const size_t len = p[0] >= 0xf0 ? 4 : p[0] >= 0xe0 ? 3 : 2;
-    /* What the second byte may be depends on the first. */
-    const uint8_t low = p[0] == 0xe0 ? 0xa0 : p[0] == 0xf0 ? 0x90 : 0x80;
-    const uint8_t high = p[0] == 0xed ? 0x9f : p[0] == 0xf4 ? 0x8f : 0xbf;
-    if (p[0] < 0xc2 || p[0] > 0xf4 || left < len || p[1] < low || p[1] > high)
-        return 0;
-    for (size_t i = 2; i < len; i++)
-        if ((p[i] & 0xc0) != 0x80)
-            return 0;
-    return len;
 }
 
 /* Four hexadecimal digits after \u. */
@@ -126,7 +109,7 @@ bool tg__json_string(tg__json *j, char **text_p)
                 return false;
             continue;
         }
-        const size_t len = tg__utf8_len(j->p, j->end);
+        const size_t len = tg_utf8_decode(j->p, (size_t)(j->end - j->p), NULL);
         if (len == 0)
             return refuse(j, "a string that is not UTF-8");
         if ((uint8_t)*j->p < 0x20)

@@ -23,8 +23,4 @@ bool tg__json_string(tg__json *j, char **text_p);
 /* A whole number of 64 bits: no sign, no fraction, no leading zeros. */
 bool tg__json_uint(tg__json *j, uint64_t *value_p);
 
-/* Bytes (1 to 4) of the UTF-8 character at p < end (RFC 3629: nothing overlong, no surrogates); 0:
- * there is none. */
-size_t tg__utf8_len(const char *p, const char *end);
-
 #endif

@@ -13,7 +13,7 @@ static void put_string(FILE *f, const char *text)
     const char *end = text + strlen(text);
     fputc('"', f);
     while (text < end) {
-        const size_t len = tg__utf8_len(text, end);
+        const size_t len = tg_utf8_decode(text, (size_t)(end - text), NULL);
         if (len == 0)
             fputs("\\ufffd", f);
         else if ((uint8_t)*text < 0x20)
@@ -65,7 +65,7 @@ static tg_status check_names(const tg_weights_tensor *tensors, size_t count)
         const char *name = tensors[i].name, *end = name + strlen(name);
         size_t len = 1;
         for (const char *p = name; p < end && len > 0; p += len)
-            len = tg__utf8_len(p, end);
+            len = tg_utf8_decode(p, (size_t)(end - p), NULL);
         if (len == 0 || strcmp(name, TG__WEIGHTS_METADATA) == 0)
             return tg_fail(TG_E_ARG,
                            "a tensor of the name \"%s\" cannot be saved: allowed: UTF-8, "

@@ -8,30 +8,6 @@
 #define TEXT_MAX ((size_t)1 << 30) /* bytes */
 #define CODES 0x110000
 
-/* The character at p, of at most `left` bytes: its length, *code_p. 0: not UTF-8 (RFC 3629: nothing
- * overlong, no surrogates). */
-static size_t decode(const uint8_t *p, size_t left, uint32_t *code_p)
-{
-    if (p[0] < 0x80) {
-        *code_p = p[0];
-        return 1;
-    }
-    const size_t len = p[0] >= 0xf0 ? 4 : p[0] >= 0xe0 ? 3 : 2;
-    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
-    if (p[0] < 0xc2 || p[0] > 0xf4 || left < len)
-        return 0;
-    uint32_t code = p[0] & (0x7fu >> len);
-    for (size_t i = 1; i < len; i++) {
-        if ((p[i] & 0xc0) != 0x80)
-            return 0;
-        code = code << 6 | (p[i] & 0x3f);
-    }
-    if (code < least[len] || code >= CODES || (code >= 0xd800 && code < 0xe000))
-        return 0;
-    *code_p = code;
-    return len;
-}
-
 /* tokens (len): the characters' codes; *count_p: how many they are. */
 static tg_status read_codes(const char *path, const uint8_t *text, size_t len, bool bytes,
                             int32_t *tokens, size_t *count_p)
@@ -39,7 +15,7 @@ static tg_status read_codes(const char *path, const uint8_t *text, size_t len, b
     size_t count = 0;
     for (size_t at = 0; at < len;) {
         uint32_t code = text[at];
-        const size_t step = bytes ? 1 : decode(text + at, len - at, &code);
+        const size_t step = bytes ? 1 : tg_utf8_decode((const char *)text + at, len - at, &code);
         if (step == 0)
             return tg_fail(TG_E_CORRUPT,
                            "%s: byte %zu is 0x%02x, which is not UTF-8: with unit=bytes any byte "
