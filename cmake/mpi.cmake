@@ -34,10 +34,11 @@ foreach(kind shared static)
     string(TOUPPER ${kind} KIND)
     add_library(telegrad_mpi_${kind} ${KIND} $<TARGET_OBJECTS:tg_mpi>)
     set_target_properties(telegrad_mpi_${kind} PROPERTIES OUTPUT_NAME telegrad-mpi
-        EXPORT_NAME mpi_${kind} VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR})
+        EXPORT_NAME mpi_${kind} VERSION ${PROJECT_VERSION} SOVERSION ${TG_SOVERSION})
     target_link_libraries(telegrad_mpi_${kind} PRIVATE $<BUILD_INTERFACE:tg_flags_link>
         PUBLIC telegrad_${kind} MPI::MPI_C)
 endforeach()
+tg_exports(telegrad_mpi_shared cmake/telegrad-mpi.map)
 
 if(NOT TG_TESTS)
     return()

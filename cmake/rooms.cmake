@@ -46,6 +46,19 @@ function(tg_room name)
     target_link_libraries(tg_${name} PRIVATE tg_flags)
 endfunction()
 
+# Until 1.0 a minor version may break programs: then each has a number of its own.
+set(TG_SOVERSION ${PROJECT_VERSION_MAJOR})
+if(PROJECT_VERSION_MAJOR EQUAL 0)
+    set(TG_SOVERSION 0.${PROJECT_VERSION_MINOR})
+endif()
+
+# The shared library exports what the file lists, and nothing else.
+function(tg_exports target map)
+    set(map ${PROJECT_SOURCE_DIR}/${map})
+    target_link_options(${target} PRIVATE -Wl,--version-script=${map})
+    set_property(TARGET ${target} APPEND PROPERTY LINK_DEPENDS ${map})
+endfunction()
+
 # libtelegrad (shared and static) out of all rooms.
 function(tg_core_library)
     set(objects "")
@@ -57,11 +70,12 @@ function(tg_core_library)
         string(TOUPPER ${kind} KIND)
         add_library(telegrad_${kind} ${KIND} ${objects})
         set_target_properties(telegrad_${kind} PROPERTIES OUTPUT_NAME telegrad EXPORT_NAME ${kind}
-            VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR})
+            VERSION ${PROJECT_VERSION} SOVERSION ${TG_SOVERSION})
         target_include_directories(telegrad_${kind} PUBLIC
             $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:include>)
         target_link_libraries(telegrad_${kind} PRIVATE $<BUILD_INTERFACE:tg_flags_link> PUBLIC Threads::Threads m)
     endforeach()
+    tg_exports(telegrad_shared cmake/telegrad.map)
 endfunction()
 
 add_library(tg_flags_link INTERFACE)

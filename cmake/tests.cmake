@@ -65,6 +65,16 @@ tg_arguments_test(arguments_test telegrad_shared)
 if(TG_HAVE_MPI)
     tg_arguments_test(arguments_mpi_test telegrad_mpi_shared mpi)
 endif()
+# What the libraries export is what the headers declare and the maps list.
+if(NOT TG_SANITIZE AND NOT TG_FUZZ)
+    set(mpi_library "")
+    if(TG_HAVE_MPI)
+        set(mpi_library $<TARGET_FILE:telegrad_mpi_shared>)
+    endif()
+    add_test(NAME symbols_test COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/symbols_test.py ${CMAKE_NM}
+        $<TARGET_FILE:telegrad_shared> ${mpi_library})
+    set_tests_properties(symbols_test PROPERTIES LABELS unit)
+endif()
 # Ranks that differ, processes joined by it.
 add_executable(mixed_job_test tests/mixed_job_test.c examples/socket_transport.c)
 target_include_directories(mixed_job_test PRIVATE include src)

@@ -1,0 +1,72 @@
+#!/usr/bin/env python3
+"""Compare what the public headers declare, what the maps list, and what the shared libraries export.
+
+    symbols_test.py NM libtelegrad.so [libtelegrad-mpi.so]
+
+mpi.h belongs to libtelegrad-mpi, all other headers to libtelegrad. The three must be the same, and each library's name for
+the loader must be that of its version: 0.MINOR until 1.0.
+"""
+import pathlib
+import re
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+HEADERS = ROOT / "include" / "telegrad"
+
+
+def declared(headers):
+    """The names behind TG_API."""
+    names = set()
+    for header in headers:
+        text = re.sub(r"/\*.*?\*/|//[^\n]*|^#[^\n]*(?:\\\n[^\n]*)*", "", header.read_text(), flags=re.S | re.M)
+        for declaration in re.findall(r"\bTG_API\b([^;{]*)", text):
+            name = re.search(r"(\w+)\s*(?:\(|\[|$)", declaration.replace("TG_NODISCARD", "").strip())
+            if name is None:
+                sys.exit(f"{header.name}: cannot read \"TG_API{declaration}\"")
+            names.add(name.group(1))
+    return names
+
+
+def listed(path):
+    """The names of a map, which have to be in order, each once."""
+    text = re.sub(r"#[^\n]*", "", path.read_text())
+    body = re.fullmatch(r"\s*\{\s*global:(.*)local:\s*\*;\s*\};\s*", text, flags=re.S)
+    if body is None:
+        sys.exit(f"{path.name}: not \"{{ global: ...; local: *; }};\"")
+    names = re.findall(r"(\S+);", body.group(1))
+    if names != sorted(set(names)):
+        sys.exit(f"{path.name}: not in order of the alphabet, or one twice")
+    return set(names)
+
+
+def exported(nm, library):
+    lines = subprocess.run([nm, "-D", "--defined-only", library], check=True, capture_output=True, text=True).stdout
+    return {line.split()[-1].split("@")[0] for line in lines.splitlines()}
+
+
+def differences(one, one_name, other, other_name):
+    return [f"{name}: in {one_name}, not in {other_name}" for name in sorted(one - other)] + [
+        f"{name}: in {other_name}, not in {one_name}" for name in sorted(other - one)]
+
+
+def main(nm, *libraries):
+    version = dict(re.findall(r"#define TG_VERSION_(\w+) (\d+)", (HEADERS / "base.h").read_text()))
+    number = version["MAJOR"] if version["MAJOR"] != "0" else f"0.{version['MINOR']}"
+    mpi = HEADERS / "mpi.h"
+    wrong = []
+    for library, headers in zip(libraries, ([h for h in HEADERS.glob("*.h") if h != mpi], [mpi])):
+        stem = pathlib.Path(library).name.split(".so")[0]
+        map_path = ROOT / "cmake" / (stem.removeprefix("lib") + ".map")
+        names, symbols = declared(headers), exported(nm, library)
+        wrong += differences(names, "the headers", listed(map_path), map_path.name)
+        wrong += differences(names, "the headers", symbols, pathlib.Path(library).name)
+        if f"{stem}.so.{number}\0".encode() not in pathlib.Path(library).read_bytes():
+            wrong.append(f"{library}: its SONAME is not {stem}.so.{number}")
+        print(f"{stem}: {len(symbols)} symbols, .so.{number}")
+    print("\n".join(wrong))
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
