@@ -235,11 +235,13 @@ static void prepare(tg__strategy *s, size_t i, float weight)
 {
     const outer *o = s->impl;
     const tg__wtensor *x = &s->tensor[i];
-    float *d = s->slot[o->sent][i];
-    memcpy(d, global_of(s, i), x->n * sizeof *d);
-    tg__kernel()->sub(d, x->w, x->n);
-    if (weight != 1)
-        tg__kernel()->scale(d, weight, x->n);
+    for (tg__stretch e = tg__stretch_first(s, i); e.n > 0; e = tg__stretch_next(s, i, e)) {
+        float *d = s->slot[o->sent][i] + e.at;
+        memcpy(d, global_of(s, i) + e.at, e.n * sizeof *d);
+        tg__kernel()->sub(d, x->w + e.at, e.n);
+        if (weight != 1)
+            tg__kernel()->scale(d, weight, e.n);
+    }
 }
 
 static void send(tg__strategy *s, uint32_t fragment, uint64_t round, uint64_t due, tg__actions *out)

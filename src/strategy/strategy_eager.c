@@ -111,41 +111,48 @@ static void result(tg__strategy *s, const tg__result *r)
 }
 
 /* D of the round so far. */
+static void prepare(tg__strategy *s, size_t i, tg__stretch part)
+{
+    const eager *e = s->impl;
+    float *d = s->slot[e->sent][i] + part.at;
+    memcpy(d, s->slot[e->own][i] + part.at, part.n * sizeof *d);
+    tg__kernel()->sub(d, s->tensor[i].w + part.at, part.n);
+}
+
 static void send(tg__strategy *s, uint64_t due, tg__actions *out)
 {
     const eager *e = s->impl;
-    for (size_t i = 0; i < s->ntensors; i++) {
-        const tg__wtensor *x = &s->tensor[i];
-        float *d = s->slot[e->sent][i];
-        memcpy(d, s->slot[e->own][i], x->n * sizeof *d);
-        tg__kernel()->sub(d, x->w, x->n);
-    }
     for (uint32_t b = 0; b < s->nbuckets; b++)
         tg__actions_add_slot(s, out, b, e->sent, due, 0);
 }
 
 /* The outer step along E, which is made where M' - D' / P was. */
-static void guess(tg__strategy *s, size_t i, bool first)
+static void guess(tg__strategy *s, size_t i, tg__stretch part, bool first)
 {
     const eager *e = s->impl;
-    const tg__wtensor *x = &s->tensor[i];
-    float *guessed = s->slot[e->rest][i];
-    tg__kernel()->axpy(guessed, first ? 1 : 1 / (float)s->size, s->slot[e->sent][i], x->n);
-    tg__nesterov(s->slot[e->own][i], s->slot[e->own_velocity][i], guessed, x->n, e->lr,
-                 e->momentum);
-    memcpy(x->w, s->slot[e->own][i], x->n * sizeof *x->w);
+    float *guessed = s->slot[e->rest][i] + part.at, *own = s->slot[e->own][i] + part.at;
+    tg__kernel()->axpy(guessed, first ? 1 : 1 / (float)s->size, s->slot[e->sent][i] + part.at,
+                       part.n);
+    tg__nesterov(own, s->slot[e->own_velocity][i] + part.at, guessed, part.n, e->lr, e->momentum);
+    memcpy(s->tensor[i].w + part.at, own, part.n * sizeof *own);
 }
 
 static void step(tg__strategy *s, uint64_t t, bool finite, double lr, tg__actions *out)
 {
     const eager *e = s->impl;
-    for (size_t i = 0; finite && i < s->ntensors; i++)
-        tg__strategy_update_own(s, 0, i, lr, s->tensor[i].w);
-    if ((t + 1) % e->every != 0)
-        return;
-    send(s, t + e->every, out);
+    const bool ends = (t + 1) % e->every == 0;
+    const bool first = t + 1 - e->every <= s->anew; /* no mean since */
     for (size_t i = 0; i < s->ntensors; i++)
-        guess(s, i, t + 1 - e->every <= s->anew); /* no mean since */
+        for (tg__stretch p = tg__stretch_first(s, i); p.n > 0; p = tg__stretch_next(s, i, p)) {
+            if (finite)
+                tg__strategy_update_own_at(s, 0, i, p, lr, s->tensor[i].w + p.at);
+            if (ends)
+                prepare(s, i, p);
+            if (ends)
+                guess(s, i, p, first);
+        }
+    if (ends)
+        send(s, t + e->every, out);
 }
 
 static void drained(tg__strategy *s, uint64_t t, tg__actions *out)
@@ -153,6 +160,8 @@ static void drained(tg__strategy *s, uint64_t t, tg__actions *out)
     const eager *e = s->impl;
     if (t % e->every != 0 && s->drained != t + 1) {
         s->drained = t + 1;
+        for (size_t i = 0; i < s->ntensors; i++)
+            prepare(s, i, (tg__stretch){0, s->tensor[i].n});
         send(s, t, out);
         return;
     }

@@ -205,15 +205,14 @@ static void result(tg__strategy *s, const tg__result *r)
 /* ---- what goes ------------------------------------------------------------------------------- */
 
 /* z' = optimizer(z, own g), x = x + (z' - z): z' stands in w. */
-static void update(tg__strategy *s, size_t i, double lr)
+static void update(tg__strategy *s, size_t i, tg__stretch e, double lr)
 {
-    const tg__wtensor *x = &s->tensor[i];
-    float *mass = mass_of(s, i);
-    if (mass != x->w)
-        tg__kernel()->sub(mass, x->w, x->n);
-    tg__strategy_update_own(s, 0, i, lr, x->w);
-    if (mass != x->w)
-        tg__kernel()->add(mass, x->w, x->n);
+    float *w = s->tensor[i].w + e.at, *mass = mass_of(s, i) + e.at;
+    if (mass != w)
+        tg__kernel()->sub(mass, w, e.n);
+    tg__strategy_update_own_at(s, 0, i, e, lr, w);
+    if (mass != w)
+        tg__kernel()->add(mass, w, e.n);
 }
 
 static void send_mean(tg__strategy *s, uint64_t t, tg__actions *out)
@@ -226,13 +225,18 @@ static void send_mean(tg__strategy *s, uint64_t t, tg__actions *out)
 }
 
 /* Half of x goes out, half stays. */
+static void halve(tg__strategy *s, size_t i, tg__stretch e)
+{
+    const gossip *g = s->impl;
+    float *mass = mass_of(s, i) + e.at;
+    tg__kernel()->scale(mass, 0.5f, e.n);
+    copy(s->slot[g->sent][i] + e.at, mass, e.n);
+}
+
+/* What halve() has put into `sent` goes out. */
 static void push(tg__strategy *s, uint64_t t, uint64_t number, tg__actions *out)
 {
     const gossip *g = s->impl;
-    for (size_t i = 0; i < s->ntensors; i++) {
-        tg__kernel()->scale(mass_of(s, i), 0.5f, s->tensor[i].n);
-        copy(s->slot[g->sent][i], mass_of(s, i), s->tensor[i].n);
-    }
     for (uint32_t b = 0; b < s->nbuckets; b++) {
         tg__actions_add_slot(s, out, b, g->sent, due(s, t), OF_PUSH);
         out->item[out->count - 1].coded = false;
@@ -254,11 +258,17 @@ static void step(tg__strategy *s, uint64_t t, bool finite, double lr, tg__action
 {
     const gossip *g = s->impl;
     const uint64_t c = since_mean(s, t), every = g->overlap > 0 ? g->overlap : 1;
-    for (size_t i = 0; finite && i < s->ntensors; i++)
-        update(s, i, lr);
+    const bool pushes = !is_mean(s, t) && s->size > 1 && c % every == 0;
+    for (size_t i = 0; i < s->ntensors; i++)
+        for (tg__stretch e = tg__stretch_first(s, i); e.n > 0; e = tg__stretch_next(s, i, e)) {
+            if (finite)
+                update(s, i, e, lr);
+            if (pushes)
+                halve(s, i, e);
+        }
     if (is_mean(s, t))
         send_mean(s, t, out);
-    else if (s->size > 1 && c % every == 0)
+    else if (pushes)
         push(s, t, c / every, out);
     if (s->size > 1 && !is_mean(s, t) && g->overlap > 0)
         unbias(s);
