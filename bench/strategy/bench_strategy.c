@@ -166,6 +166,9 @@ static void close_play(play *p)
 
 static tg_status take(play *p, const tg__actions *list)
 {
+    if (list->overfull)
+        return tg_fail(TG_E_STATE, "strategy %s has more than %zu exchanges at once",
+                       p->kind->strategy, p->room);
     for (size_t a = 0; a < list->count; a++) {
         if (p->flights == FLIGHTS)
             return tg_fail(TG_E_STATE, "strategy %s has more than %d exchanges under way",
@@ -197,12 +200,12 @@ static void deliver(play *p)
 static tg_status one_step(play *p)
 {
     for (uint32_t bucket = BUCKETS; bucket-- > 0;) {
-        tg__actions out = {p->item, 0, p->room};
+        tg__actions out = {.item = p->item, .cap = p->room};
         p->s->ops->ready(p->s, p->t, bucket, &out);
         TG_TRY(take(p, &out));
     }
     deliver(p);
-    tg__actions out = {p->item, 0, p->room};
+    tg__actions out = {.item = p->item, .cap = p->room};
     p->s->ops->step(p->s, p->t, true, p->lr, &out);
     TG_TRY(take(p, &out));
     deliver(p); /* what is due at once */
