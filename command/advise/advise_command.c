@@ -3,11 +3,10 @@
 #include "command/advise/advise.h"
 #include "command/advise/advise_known.h"
 #include "command/job/options.h"
+#include "telegrad/transport.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-
-enum { THREADS_MOST = 4096 }; /* workers of one process */
 
 /* A word as a shell takes it. */
 static void put_word(FILE *f, const char *word)
@@ -59,7 +58,7 @@ static void put_command(FILE *f, const struct advise_answer *a)
 {
     const struct run_options *o = a->options;
     const advice_way *w = &a->way[0];
-    const bool processes = a->mpi || a->workers > THREADS_MOST;
+    const bool processes = a->mpi || a->workers > TG_RANKS_MAX;
     if (processes)
         fprintf(f, "mpirun -n %d ", a->workers);
     fputs("telegrad train", f);

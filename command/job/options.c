@@ -3,6 +3,7 @@
 #include "command/job/clock_options.h"
 #include "command/output/console.h"
 #include "command/job/launch.h"
+#include "telegrad/transport.h"
 #include "telegrad/tools.h"
 #include "trainer/data/shard.h"
 #include "trainer/model/model.h"
@@ -58,7 +59,7 @@ static const struct option_def table[] = {
     {"holdout", "N", BOTH | OPT_EVAL, FORM_COUNT, AT(holdout), TG_KIND_COUNT, 0, 1e9},
     {"context", "N", BOTH | OPT_EVAL, FORM_COUNT, AT(context), TG_KIND_COUNT, 1, 65536},
     {"shard", "SPEC", BOTH, FORM_SHARD, AT(shard), TG_KIND_COUNT, 0, 0},
-    {"workers", "N", BOTH, FORM_WORKERS, AT(workers), TG_KIND_COUNT, 1, 4096},
+    {"workers", "N", BOTH, FORM_WORKERS, AT(workers), TG_KIND_COUNT, 1, TG_RANKS_MAX},
     {"method", "SPEC", EVERY, FORM_SPEC, AT(method), TG_KIND_METHOD, 0, 0},
     {"rule", "PATTERN=METHOD", EVERY, FORM_RULE, AT(rules), TG_KIND_COUNT, 0, 0},
     {"strategy", "SPEC", EVERY, FORM_SPEC, AT(strategy), TG_KIND_STRATEGY, 0, 0},
@@ -85,7 +86,7 @@ static const struct option_def table[] = {
     {"driver", "auto|thread|inline", BOTH, FORM_DRIVER, AT(driver), TG_KIND_COUNT, 0, 0},
     {"overlap", "full|backward|none", EVERY, FORM_OVERLAP, AT(overlap), TG_KIND_COUNT, 0, 0},
     {"fusion", "BYTES|auto", EVERY, FORM_FUSION, AT(fusion), TG_KIND_COUNT, 1, 4294967296.0},
-    {"nodes", "auto|N", EVERY, FORM_NODES, AT(nodes), TG_KIND_COUNT, 1, 4096},
+    {"nodes", "auto|N", EVERY, FORM_NODES, AT(nodes), TG_KIND_COUNT, 1, TG_RANKS_MAX},
     {"no-eval", NULL, BOTH, FORM_NO_EVAL, AT(evaluate), TG_KIND_COUNT, 0, 0},
     {"out", "FILE", BOTH, FORM_TEXT, AT(out), TG_KIND_COUNT, 0, 0},
     {"save", "DIR", OPT_TRAIN, FORM_TEXT, AT(save_dir), TG_KIND_COUNT, 0, 0},

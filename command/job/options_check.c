@@ -1,6 +1,7 @@
 #include "command/job/options_check.h"
 #include "command/job/launch.h"
 #include "command/output/outfile.h"
+#include "telegrad/transport.h"
 #include <inttypes.h>
 
 /* What needs gradients, weights or ranks that there are not. */
@@ -9,12 +10,12 @@ static tg_status check_sim_only(const struct run_options *o)
     static const char *const no[] = {"save",           "resume", "init",  "trace",
                                      "dump-gradients", "fault",  "nodes", "dry-run"};
     if (!o->sim_only)
-        return o->workers <= 4096
+        return o->workers <= TG_RANKS_MAX
                    ? TG_OK
                    : tg_fail(TG_E_SPEC,
-                             "--workers %" PRIu64 ": allowed: 1 to 4096, or with --clock virtual "
+                             "--workers %" PRIu64 ": allowed: 1 to %d, or with --clock virtual "
                              "--sim-only to %d",
-                             o->workers, TG_SIM_WORLD_MAX);
+                             o->workers, TG_RANKS_MAX, TG_SIM_WORLD_MAX);
     if (!o->virtual_clock || !options_given(o, "tau"))
         return tg_fail(TG_E_SPEC, "--sim-only: allowed: with --clock virtual and --tau measured, "
                                   "TIME or FILE");

@@ -92,6 +92,8 @@ struct tg_transport {
     bool any_thread;       /* threads other than the creating one may drive it */
 };
 
+#define TG_RANKS_MAX 4096 /* most ranks that reducers and sessions run on */
+
 /* A tag has 24 bits: exchange < 2^12, round < 2^6, slice < 2^6. Decorators use bit 24 and up.
  * Exchanges that are under way at the same time have different numbers; each reducer or session has
  * its own range of them. */
@@ -101,7 +103,7 @@ TG_API void tg_transport_destroy(tg_transport *t); /* NULL is fine */
 
 /* Connect `size` ranks of one process through memory.
  * t_out    [out] (size) one endpoint per rank
- * Errors   TG_E_ARG (size < 1 or > 4096), TG_E_NOMEM
+ * Errors   TG_E_ARG (size < 1 or > TG_RANKS_MAX), TG_E_NOMEM
  * Threads  each endpoint may be used and destroyed by a thread of its own */
 TG_API TG_NODISCARD tg_status tg_transport_inproc(int size, tg_transport **t_out);
 /* The same with another clock.

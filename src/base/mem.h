@@ -4,6 +4,11 @@
 
 #include "telegrad/tools.h"
 
+/* Frames, files of weights and sums inside of frames are little-endian and used as they lie. */
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "telegrad supports little-endian machines only"
+#endif
+
 #define TG__MIN(a, b) ((a) < (b) ? (a) : (b))
 #define TG__MAX(a, b) ((a) > (b) ? (a) : (b))
 

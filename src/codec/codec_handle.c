@@ -233,39 +233,22 @@ bool tg__all_zero(const uint8_t *p, size_t len)
     return true;
 }
 
-#define LITTLE_ENDIAN_HOST (__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__)
-
 void tg__floats_put(uint8_t *dst, const float *src, size_t n)
 {
-    if (LITTLE_ENDIAN_HOST) {
-        if (n > 0)
-            memcpy(dst, src, n * sizeof(*src));
-        return;
-    }
-    for (size_t i = 0; i < n; i++) {
-        uint32_t bits;
-        memcpy(&bits, &src[i], sizeof(bits));
-        tg__put32(dst + 4 * i, bits);
-    }
+    if (n > 0)
+        memcpy(dst, src, n * sizeof(*src));
 }
 
 void tg__floats_get(float *dst, const uint8_t *src, size_t n)
 {
-    if (LITTLE_ENDIAN_HOST) {
-        if (n > 0)
-            memcpy(dst, src, n * sizeof(*dst));
-        return;
-    }
-    for (size_t i = 0; i < n; i++) {
-        uint32_t bits = tg__get32(src + 4 * i);
-        memcpy(&dst[i], &bits, sizeof(bits));
-    }
+    if (n > 0)
+        memcpy(dst, src, n * sizeof(*dst));
 }
 
 void tg__floats_add(float *dst, const uint8_t *src, size_t n)
 {
     const tg__kernels *kernel = tg__kernel();
-    if (LITTLE_ENDIAN_HOST && (uintptr_t)src % sizeof(float) == 0) {
+    if ((uintptr_t)src % sizeof(float) == 0) {
         kernel->add(dst, (const float *)(const void *)src, n);
         return;
     }

@@ -29,8 +29,8 @@ tg_status tg__engine_create(tg_transport *transport, tg_driver driver, int64_t t
 {
     tg__engine *e;
     TG_TRY(tg__transport_check("an engine", transport));
-    if (transport->size > TG__WORLD_MAX)
-        return tg_fail(TG_E_ARG, "%d ranks: allowed: at most %d", transport->size, TG__WORLD_MAX);
+    if (transport->size > TG_RANKS_MAX)
+        return tg_fail(TG_E_ARG, "%d ranks: allowed: at most %d", transport->size, TG_RANKS_MAX);
     TG_TRY(tg_alloc(1, sizeof *e, &e));
     e->trace = trace;
     e->channel.timeout_ns = timeout_ns;

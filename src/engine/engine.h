@@ -14,7 +14,6 @@
 #include "telegrad/transport.h"
 #include "telegrad/trace.h"
 
-#define TG__WORLD_MAX 4096 /* ranks */
 #define TG__TIMEOUT_MS_MAX (INT64_MAX / 1000000)
 
 typedef enum tg__op_state {

@@ -4,10 +4,6 @@
 
 #include "exchange/exchange.h"
 
-#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
-#error "sums are accumulated inside their frames, which are little-endian"
-#endif
-
 /* `count` message buffers of equal room: the envelope, then cap bytes of payload. */
 typedef struct tg__messages {
     uint8_t *base;

@@ -1,48 +1,42 @@
-/* 16-bit floats, the specification. Little-endian bytes: the host order of every machine with SIMD
- * variants; elsewhere the value is turned around here. */
+/* 16-bit floats, the specification: words in the host's order, which is the frames' (base/mem.h).
+ */
 #include "kernel/element.h"
 #include "kernel/variants.h"
-
-#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
-#define LITTLE16(h) __builtin_bswap16(h)
-#else
-#define LITTLE16(h) (h)
-#endif
 
 static void f16_encode(uint16_t *dst, const float *src, size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        dst[i] = LITTLE16(tg__f16_from_f32(src[i]));
+        dst[i] = tg__f16_from_f32(src[i]);
 }
 
 static void f16_decode(float *dst, const uint16_t *src, size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        dst[i] = tg__f16_to_f32(LITTLE16(src[i]));
+        dst[i] = tg__f16_to_f32(src[i]);
 }
 
 static void f16_decode_add(float *dst, const uint16_t *src, size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        dst[i] = dst[i] + tg__f16_to_f32(LITTLE16(src[i]));
+        dst[i] = dst[i] + tg__f16_to_f32(src[i]);
 }
 
 static void bf16_encode(uint16_t *dst, const float *src, size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        dst[i] = LITTLE16(tg__bf16_from_f32(src[i]));
+        dst[i] = tg__bf16_from_f32(src[i]);
 }
 
 static void bf16_decode(float *dst, const uint16_t *src, size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        dst[i] = tg__bf16_to_f32(LITTLE16(src[i]));
+        dst[i] = tg__bf16_to_f32(src[i]);
 }
 
 static void bf16_decode_add(float *dst, const uint16_t *src, size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        dst[i] = dst[i] + tg__bf16_to_f32(LITTLE16(src[i]));
+        dst[i] = dst[i] + tg__bf16_to_f32(src[i]);
 }
 
 void tg__half_ref(tg__kernels *table)

@@ -168,7 +168,7 @@ const tg__exchange_ops *tg__method_exchange(const tg__method *m);
 bool tg__method_remembers(const tg__method *m);
 double tg__method_residual_norm(const tg__method *m);
 /* The largest memory of an element that a dropped step may leave. It is small enough that norms of
- * it, summed over TG__WORLD_MAX ranks, stay finite. Otherwise a step that left the range of f32
+ * it, summed over TG_RANKS_MAX ranks, stay finite. Otherwise a step that left the range of f32
  * would make the following ones do the same. */
 #define TG__STATE_MOST 0x1p100f
 /* ops->heal. tg__state_strays is its check of n floats: true if one exceeds TG__STATE_MOST or is

@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include "session/session_impl.h"
 #include "telegrad/telegrad.h"
 #include <pthread.h>
 #include <string.h>
@@ -99,6 +100,24 @@ static void test_unready_is_zero(void **state)
     assert_true(a.g[0] == 0);
     assert_int_equal(tg_session_finish(a.s), TG_OK);
     assert_true(a.w[0] == -0.5f && a.w[1] == -0.5f);
+    alone_stop(&a);
+}
+
+/* A strategy that asks for more exchanges than the session has room for ends the session: nothing
+ * is dropped without a word. */
+static void test_too_many_exchanges(void **state)
+{
+    (void)state;
+    alone a;
+    alone_start(&a, (tg_session_config){.method = "dense"});
+    a.s->actions.cap = 0;
+    a.g[0] = a.g[1] = 0.5f;
+    assert_int_equal(tg_grad_ready(a.s, a.id[1]), TG_E_STATE);
+    assert_non_null(strstr(tg_error(), "strategy \"ssgd\" returned more than 0 exchanges"));
+    a.s->actions.cap = 2; /* it is too late */
+    assert_int_equal(tg_grad_ready(a.s, a.id[0]), TG_E_STATE);
+    assert_int_equal(tg_step(a.s, NULL), TG_E_STATE);
+    assert_true(a.w[0] == 0 && a.w[1] == 0);
     alone_stop(&a);
 }
 
@@ -207,19 +226,19 @@ static void test_failed_load_is_final(void **state)
     tg_session_destroy(a.s);
     static float w[3], g[3];
     const size_t n = 3;
-    const tg_tensor tensor = {.struct_size = sizeof tensor,
-                              .name = "w",
-                              .shape = &n,
-                              .ndim = 1,
-                              .param = tg_array_f32(w, 3),
-                              .grad = tg_array_f32(g, 3)};
+    const tg_tensor one_tensor = {.struct_size = sizeof one_tensor,
+                                  .name = "w",
+                                  .shape = &n,
+                                  .ndim = 1,
+                                  .param = tg_array_f32(w, 3),
+                                  .grad = tg_array_f32(g, 3)};
     const tg_session_config config = {.struct_size = sizeof config};
     const void *extra;
     size_t len;
     uint32_t id;
     for (int i = 0; i < 2; i++) {
         assert_int_equal(tg_session_create(&config, a.t, &a.s), TG_OK);
-        assert_int_equal(tg_session_add(a.s, &tensor, &id), TG_OK);
+        assert_int_equal(tg_session_add(a.s, &one_tensor, &id), TG_OK);
         if (i == 1)
             break;
         assert_int_equal(tg_session_load(a.s, "/nowhere", &extra, &len), TG_E_IO);
@@ -306,11 +325,9 @@ static void test_statistics(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_order_of_calls),
-        cmocka_unit_test(test_unready_is_zero),
-        cmocka_unit_test(test_arguments),
-        cmocka_unit_test(test_tensor_arguments),
-        cmocka_unit_test(test_failed_load_is_final),
+        cmocka_unit_test(test_order_of_calls),     cmocka_unit_test(test_unready_is_zero),
+        cmocka_unit_test(test_too_many_exchanges), cmocka_unit_test(test_arguments),
+        cmocka_unit_test(test_tensor_arguments),   cmocka_unit_test(test_failed_load_is_final),
         cmocka_unit_test(test_statistics),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

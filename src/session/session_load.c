@@ -55,9 +55,9 @@ static tg_status look_into(tg_session *s, tg__ckpt_reader *r)
     tg__counters c;
     TG_TRY(tg__ckpt_get(r, "session", sizeof c, &bytes, NULL));
     memcpy(&c, bytes, sizeof c);
-    if (c.world < 1 || c.world > TG__WORLD_MAX || c.rank < 0 || c.rank >= c.world)
+    if (c.world < 1 || c.world > TG_RANKS_MAX || c.rank < 0 || c.rank >= c.world)
         return tg_fail(TG_E_CORRUPT, "the checkpoint was saved by rank %d of %d: allowed: 1 to %d",
-                       (int)c.rank, (int)c.world, TG__WORLD_MAX);
+                       (int)c.rank, (int)c.world, TG_RANKS_MAX);
     if (tg__ckpt_has(r, TG__SECTION_EPOCHS)) {
         TG_TRY(tg__ckpt_get(r, TG__SECTION_EPOCHS, sizeof s->epoch_shift, &bytes, NULL));
         memcpy(&s->epoch_shift, bytes, sizeof s->epoch_shift);

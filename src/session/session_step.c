@@ -272,7 +272,7 @@ static tg_status compare_hashes(tg_session *s)
 {
     if (s->config.hash_every == 0 || s->t % s->config.hash_every != 0)
         return TG_OK;
-    uint64_t own, all[4096];
+    uint64_t own, all[TG_RANKS_MAX];
     TG_TRY(tg_session_params_hash(s, &own));
     TG_TRY(tg__gather_all(s->engine, &own, sizeof own, all));
     for (int rank = 0; rank < s->transport->size; rank++)

@@ -12,10 +12,6 @@
 #include "base/mem.h"
 #include "telegrad/weights.h"
 
-#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
-#error "tensors are written and read as they lie in memory, which must be little-endian"
-#endif
-
 #define TG__WEIGHTS_HEAD 8u
 #define TG__WEIGHTS_HEADER_MAX 100000000u /* as the safetensors library allows */
 #define TG__WEIGHTS_DIMS 8u

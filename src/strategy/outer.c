@@ -252,13 +252,12 @@ static void send(tg__strategy *s, uint32_t fragment, uint64_t round, uint64_t du
         if (s->tensor[i].bucket % o->c.fragments == fragment)
             prepare(s, i, weight);
     for (uint32_t b = fragment; b < s->nbuckets; b += o->c.fragments) {
-        tg__actions_add_slot(s, out, b, o->sent, due, OF_UPDATE);
-        out->item[out->count - 1].absent = weight == 0;
+        tg__actions_add_slot(s, out, b, o->sent, due, OF_UPDATE)->absent = weight == 0;
     }
     for (uint32_t q = 0; o->c.state == TG__OUTER_AVERAGE && q < s->in_flight - 1; q++)
         for (uint32_t b = fragment; b < s->nbuckets; b += o->c.fragments) {
-            tg__actions_add_slot(s, out, b, s->memory[0].slot + q, due, OF_STATE + q);
-            out->item[out->count - 1].coded = false;
+            tg__actions_add_slot(s, out, b, s->memory[0].slot + q, due, OF_STATE + q)->coded =
+                false;
         }
 }
 

@@ -48,7 +48,8 @@ typedef struct tg__action {
 typedef struct tg__actions { /* filled by the strategy; room: its in_flight per bucket and call */
     tg__action *item;
     size_t count, cap;
-    bool overfull; /* one found no room: the session ends with TG_E_STATE */
+    tg__action refused; /* where an action goes that finds no room */
+    bool overfull;      /* one found no room: the session ends with TG_E_STATE */
 } tg__actions;
 
 /* A tensor as strategies see it. All (n). */
@@ -246,11 +247,12 @@ void tg__strategy_heal(tg__strategy *s, size_t m, size_t i);
 void tg__strategy_preview(const tg__strategy *s, size_t i, double lr, float *dst, const float *w,
                           const float *g);
 /* Return an EXCHANGE of the bucket's gradient of this step. The first bucket has priority, because
- * the next forward pass reads it first. */
-void tg__actions_add(tg__actions *out, uint32_t bucket, bool coded, uint64_t due);
-/* Return a coded EXCHANGE of a bucket's part of a slot. */
-void tg__actions_add_slot(const tg__strategy *s, tg__actions *out, uint32_t bucket, size_t slot,
-                          uint64_t due, uint32_t tag);
+ * the next forward pass reads it first. The result is the action, whose other members may be set;
+ * never NULL. Without room it is out->refused, and tg__actions_check fails. */
+tg__action *tg__actions_add(tg__actions *out, uint32_t bucket, bool coded, uint64_t due);
+/* Return a coded EXCHANGE of a bucket's part of a slot. Otherwise as above. */
+tg__action *tg__actions_add_slot(const tg__strategy *s, tg__actions *out, uint32_t bucket,
+                                 size_t slot, uint64_t due, uint32_t tag);
 /* Whether all found room. Errors TG_E_STATE: the strategy returned more than its in_flight allows */
 TG_NODISCARD tg_status tg__actions_check(const tg__strategy *s, const tg__actions *out);
 

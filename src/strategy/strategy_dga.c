@@ -214,8 +214,7 @@ static void ready(tg__strategy *s, uint64_t t, uint32_t bucket, tg__actions *out
     const dga *d = s->impl;
     if (d->every > 1)
         return;
-    tg__actions_add(out, bucket, true, t + d->delay);
-    out->item[out->count - 1].tag = (uint32_t)ring_at(d, t);
+    tg__actions_add(out, bucket, true, t + d->delay)->tag = (uint32_t)ring_at(d, t);
 }
 
 /* An own step: U is added to what is pending and to where it is kept. */

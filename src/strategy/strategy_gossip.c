@@ -238,9 +238,9 @@ static void push(tg__strategy *s, uint64_t t, uint64_t number, tg__actions *out)
 {
     const gossip *g = s->impl;
     for (uint32_t b = 0; b < s->nbuckets; b++) {
-        tg__actions_add_slot(s, out, b, g->sent, due(s, t), OF_PUSH);
-        out->item[out->count - 1].coded = false;
-        out->item[out->count - 1].hop = 1 << number % (uint64_t)g->hops;
+        tg__action *a = tg__actions_add_slot(s, out, b, g->sent, due(s, t), OF_PUSH);
+        a->coded = false;
+        a->hop = 1 << number % (uint64_t)g->hops;
     }
 }
 

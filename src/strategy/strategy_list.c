@@ -261,27 +261,26 @@ void tg__strategy_preview(const tg__strategy *s, size_t i, double lr, float *dst
     o->ops->preview(o, &u, dst, w, g, x->n, vec);
 }
 
-void tg__actions_add(tg__actions *out, uint32_t bucket, bool coded, uint64_t due)
+tg__action *tg__actions_add(tg__actions *out, uint32_t bucket, bool coded, uint64_t due)
 {
-    if (out->count < out->cap)
-        out->item[out->count++] =
-            (tg__action){.bucket = bucket, .coded = coded, .priority = (int)bucket, .due = due};
-    else
-        out->overfull = true;
+    const bool room = out->count < out->cap;
+    tg__action *a = room ? &out->item[out->count++] : &out->refused;
+    out->overfull = out->overfull || !room;
+    *a = (tg__action){.bucket = bucket, .coded = coded, .priority = (int)bucket, .due = due};
+    return a;
 }
 
 /* A bucket's tensors stand side by side in slots: the one at its beginning is where it begins. */
-void tg__actions_add_slot(const tg__strategy *s, tg__actions *out, uint32_t bucket, size_t slot,
-                          uint64_t due, uint32_t tag)
+tg__action *tg__actions_add_slot(const tg__strategy *s, tg__actions *out, uint32_t bucket,
+                                 size_t slot, uint64_t due, uint32_t tag)
 {
     size_t first = 0;
     while (s->tensor[first].bucket != bucket || s->tensor[first].offset != 0)
         first++;
-    tg__actions_add(out, bucket, true, due);
-    if (out->overfull)
-        return;
-    out->item[out->count - 1].buffer = s->slot[slot][first];
-    out->item[out->count - 1].tag = tag;
+    tg__action *a = tg__actions_add(out, bucket, true, due);
+    a->buffer = s->slot[slot][first];
+    a->tag = tag;
+    return a;
 }
 
 tg_status tg__actions_check(const tg__strategy *s, const tg__actions *out)

@@ -205,6 +205,7 @@ static void play_step_on(play *p)
         for (int j = 0; j < p->ranks; j++) {
             tg__actions out = {.item = list[j], .cap = PLAY_ACTIONS};
             p->rank[j].s->ops->ready(p->rank[j].s, p->t, b, &out);
+            assert_int_equal(tg__actions_check(p->rank[j].s, &out), TG_OK);
             count[j] = out.count;
         }
         play_take(p, list, count);
@@ -213,6 +214,7 @@ static void play_step_on(play *p)
     for (int j = 0; j < p->ranks; j++) {
         tg__actions out = {.item = list[j], .cap = PLAY_ACTIONS};
         p->rank[j].s->ops->step(p->rank[j].s, p->t, j != p->bad_rank, p->lr, &out);
+        assert_int_equal(tg__actions_check(p->rank[j].s, &out), TG_OK);
         count[j] = out.count;
     }
     play_note(p, "s");
@@ -238,6 +240,7 @@ static void play_drain(play *p)
         for (int j = 0; j < p->ranks; j++) {
             tg__actions out = {.item = list[j], .cap = PLAY_ACTIONS};
             p->rank[j].s->ops->drained(p->rank[j].s, p->t, &out);
+            assert_int_equal(tg__actions_check(p->rank[j].s, &out), TG_OK);
             count[j] = out.count;
         }
         play_take(p, list, count);

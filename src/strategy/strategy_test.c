@@ -48,6 +48,16 @@ static void says_that_the_room_is_full(void **state)
     assert_int_equal(item[2].tag, 7);
     assert_int_equal(tg__actions_check(s, &out), TG_E_STATE);
     assert_non_null(strstr(tg_error(), "more than 2 exchanges at once"));
+    /* What a strategy sets in an action that found no room reaches no other one. */
+    tg__actions none = {.item = item + 1};
+    const tg__action first = item[0], second = item[1];
+    tg__action *a = tg__actions_add_slot(s, &none, 0, 0, 6, 9);
+    a->hop = 5;
+    tg__actions_add(&none, 0, true, 6)->coded = false;
+    assert_int_equal(none.count, 0);
+    assert_memory_equal(&item[0], &first, sizeof first);
+    assert_memory_equal(&item[1], &second, sizeof second);
+    assert_int_equal(tg__actions_check(s, &none), TG_E_STATE);
     play_destroy(&p);
 }
 

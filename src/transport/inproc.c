@@ -15,7 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_RANKS 4096
 #define MAIL_CHAINS 64
 
 enum state { PENDING, DONE, TOO_LONG, PEER_LEFT };
@@ -394,8 +393,9 @@ tg_status tg_transport_inproc_clock(int size, const tg_clock *clock, tg_transpor
 {
     TG__ARG(clock);
     TG__ARG(t_out);
-    if (size < 1 || size > MAX_RANKS)
-        return tg_fail(TG_E_ARG, "tg_transport_inproc: size=%d: allowed: 1..%d", size, MAX_RANKS);
+    if (size < 1 || size > TG_RANKS_MAX)
+        return tg_fail(TG_E_ARG, "tg_transport_inproc: size=%d: allowed: 1..%d", size,
+                       TG_RANKS_MAX);
     if (clock->struct_size < offsetof(tg_clock, work) || !clock->now_ns || !clock->sleep_until_ns)
         return tg_fail(TG_E_ARG,
                        "tg_transport_inproc_clock: a clock of struct_size=%zu: allowed: "

@@ -212,7 +212,7 @@ static bool put_tensors(tg__block_coder *b, const tg_encode_context *ctx, const 
     return some;
 }
 
-/* Whether sums of a transform's products, and of 4096 ranks, stay in the range of f32. */
+/* Whether sums of a transform's products, and of TG_RANKS_MAX ranks, stay in the range of f32. */
 static bool in_range(const tg__block_coder *b, const float *x, size_t n)
 {
     return b->forward == NULL || tg__kernel()->abs_max(x, n) < 0x1p102f;
