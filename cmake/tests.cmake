@@ -34,6 +34,10 @@ foreach(source ${TG_ROOM_TESTS}) # they see the library from inside, so they lin
     set_tests_properties(${stem} PROPERTIES TIMEOUT 300 LABELS "${labels}")
 endforeach()
 add_custom_target(exchange_tests DEPENDS ${exchange_tests})
+# Its allocations fail when the test wants.
+foreach(function malloc calloc realloc aligned_alloc strdup open_memstream)
+    target_link_options(session_nomem_test PRIVATE -Wl,--wrap=${function})
+endforeach()
 add_custom_target(threads_tests DEPENDS ${threads_tests} socket_transport_test)
 
 if(NOT TG_SANITIZE)

@@ -141,7 +141,10 @@ typedef struct tg_session_config {
  * transport  borrowed; other sessions and reducers may share it (transport.h). Do not drive it
  *            yourself until all of them are destroyed
  * Errors     TG_E_SPEC (also: method and optimizer set different momenta; a malformed rule),
- *            TG_E_ARG (also: codec_threads > 256, a node < 0), TG_E_UNSUPPORTED, TG_E_NOMEM */
+ *            TG_E_ARG (also: codec_threads > 256, a node < 0), TG_E_UNSUPPORTED, TG_E_NOMEM
+ * After TG_E_NOMEM from this call, tg_session_add, tg_session_begin, tg_session_load or a step, this
+ * rank has left the transport, so that no other rank waits for it. The others get TG_E_PEER, which
+ * names it. */
 TG_API TG_NODISCARD tg_status tg_session_create(const tg_session_config *config,
                                                 tg_transport *transport, tg_session **s_p);
 /* Free the session; NULL is fine. Ends the communication thread unless another session on the
@@ -173,7 +176,7 @@ typedef struct tg_tensor {
  * id_p    [out] the number that the calls below take
  * Errors  TG_E_ARG (name taken, shape, a gradient in its parameter's memory),
  *         TG_E_STATE (after begin),
- *         TG_E_UNSUPPORTED (device memory, a type other than f32) */
+ *         TG_E_UNSUPPORTED (device memory, a type other than f32), TG_E_NOMEM */
 TG_API TG_NODISCARD tg_status tg_session_add(tg_session *s, const tg_tensor *t, uint32_t *id_p);
 
 /* Connect the ranks. All ranks call it.

@@ -13,7 +13,9 @@
  *            each rank in another one. The results are the same as if they ran one after the other.
  *          - Waiting for one makes progress on all. A wait ends only when every rank has started
  *            that operation, so start what other ranks may wait for before you wait yourself.
- *          - A failure of one shuts the transport; all others fail with the same error.
+ *          - A failure of one shuts the transport; all others fail with the same error. A rank that
+ *            runs out of memory while it creates one shuts it too, because the others would wait.
+ *            A failure that all ranks know of (their settings differ) ends that one alone.
  * Threads  Different threads may use different reducers and sessions of a transport at the same
  *          time. If any_thread is false, only the thread that created the first one may use them;
  *          other threads get TG_E_STATE. While a session with a communication thread exists, that

@@ -108,7 +108,7 @@ static void abandon(tg__engine *e)
     tg__hub *h = e->hub;
     tg__hub_seize(h);
     if (e->oldest != NULL) {
-        tg__hub_shut(h, TG_E_STATE,
+        tg__hub_shut(h, TG_E_STATE, h->transport->rank,
                      "channel %u was destroyed on this rank (%d) with an exchange under way: the "
                      "transport is shut",
                      e->channel.number, h->transport->rank);
@@ -116,6 +116,17 @@ static void abandon(tg__engine *e)
             withdraw(h, e->oldest);
     }
     tg__hub_release(h);
+}
+
+void tg__engine_give_up(tg__engine *e, tg_status status, int because_of)
+{
+    if (!e->all_know)
+        tg__hub_give_up(e->hub, status, because_of);
+}
+
+void tg__engine_all_know(tg__engine *e)
+{
+    e->all_know = true;
 }
 
 static void free_given(tg__engine *e)
@@ -209,6 +220,7 @@ tg_status tg__engine_submit(tg__engine *e, tg__op *op)
 {
     tg__hub *h = e->hub;
     TG_TRY(tg__hub_check_thread(h));
+    e->all_know = false;
     pthread_mutex_lock(&h->lock);
     const bool driven = h->driving || h->has_thread;
     tg_status status = tg__hub_failure(h);

@@ -69,6 +69,18 @@ bool tg__engine_destroy(tg__engine *e);
  * them until they can be freed. */
 void tg__op_release(tg__engine *e, tg__op *op);
 
+/* This rank cannot go on, and the other ranks do not know (status and tg_error(), which stays). It
+ * leaves the transport, with all its channels, so that no rank waits for it.
+ * because_of  the rank that the others name: this one (out of memory), or one that sent what cannot
+ *             be; -1: nobody in particular
+ * Does nothing if the transport has failed already, if all ranks know, or on a thread that may not
+ * use the transport. */
+void tg__engine_give_up(tg__engine *e, tg_status status, int because_of);
+/* The same, because of this rank, before it has an engine. */
+void tg__leave_transport(tg_transport *t, tg_status status);
+/* All ranks have agreed that they fail. This holds until something is submitted again. */
+void tg__engine_all_know(tg__engine *e);
+
 /* How an engine becomes a channel. All ranks take part, for one engine of the transport after the
  * other:
  * 1. begin_setup waits until no other thread's engine is between begin_setup and end_setup.

@@ -171,8 +171,10 @@ tg_status tg__agree(tg__engine *e, tg_status own)
     tg_status status = tg__gather_all(e, &mine, sizeof mine, all);
     for (int rank = 0; status == TG_OK && rank < size; rank++) {
         all[rank].text[sizeof all[rank].text - 1] = 0;
-        if (all[rank].status != TG_OK)
+        if (all[rank].status != TG_OK) {
             status = tg_fail((tg_status)all[rank].status, "rank %d: %s", rank, all[rank].text);
+            tg__engine_all_know(e);
+        }
     }
     free(all);
     return status;

@@ -1,6 +1,7 @@
 #include "engine/hub.h"
 #include "base/mem.h"
 #include "telegrad/clock.h"
+#include "transport/endpoint.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -27,13 +28,20 @@ static tg_status make(tg_transport *t, tg__hub **h_p)
     return TG_OK;
 }
 
+/* With the list's lock held. NULL: there is none. */
+static tg__hub *find(const tg_transport *t)
+{
+    tg__hub *h = hubs;
+    while (h != NULL && h->transport != t)
+        h = h->next;
+    return h;
+}
+
 tg_status tg__hub_enter(tg_transport *t, tg__hub **h_p)
 {
     tg_status status = TG_OK;
     pthread_mutex_lock(&list_lock);
-    tg__hub *h = hubs;
-    while (h != NULL && h->transport != t)
-        h = h->next;
+    tg__hub *h = find(t);
     if (h == NULL) {
         status = make(t, &h);
         if (status == TG_OK) {
@@ -88,20 +96,24 @@ tg_status tg__hub_failure(const tg__hub *h)
 
 void tg__hub_fail(tg__hub *h, tg_status status)
 {
-    tg__hub_shut(h, status, "%s", tg_error());
+    tg__hub_shut(h, status, status == TG_E_NOMEM ? h->transport->rank : -1, "%s", tg_error());
 }
 
-void tg__hub_shut(tg__hub *h, tg_status status, const char *format, ...)
+/* A failed pump has told whom it blames, and shut the transport. */
+void tg__hub_shut(tg__hub *h, tg_status status, int because_of, const char *format, ...)
 {
+    tg_transport *t = h->transport;
     if (h->status == TG_OK) {
         va_list args;
         va_start(args, format);
         vsnprintf(h->error, sizeof h->error, format, args);
         va_end(args);
         h->status = status;
+        if (because_of >= 0 && h->pump.status == TG_OK && t->ops->blame != NULL)
+            t->ops->blame(t, because_of);
     }
     tg__hub_changed(h);
-    h->held = !h->transport->ops->shut(h->transport) || h->held;
+    h->held = !t->ops->shut(t) || h->held;
 }
 
 void tg__hub_changed(tg__hub *h)
@@ -148,6 +160,51 @@ void tg__hub_drive(tg__hub *h, int64_t deadline_ns)
     if (status != TG_OK)
         tg__hub_fail(h, status);
     tg__hub_release(h);
+}
+
+/* ---- giving up ------------------------------------------------------------------------------- */
+
+void tg__hub_give_up(tg__hub *h, tg_status status, int because_of)
+{
+    char why[1024];
+    snprintf(why, sizeof why, "%s", tg_error());
+    if (tg__hub_check_thread(h) == TG_OK) {
+        pthread_mutex_lock(&h->lock);
+        tg__hub_seize(h);
+        if (h->status == TG_OK)
+            tg__hub_shut(h, status, because_of, "%s", why);
+        tg__hub_release(h);
+        pthread_mutex_unlock(&h->lock);
+    }
+    (void)tg_fail(status, "%s", why);
+}
+
+/* No engine of this transport is there, nor comes while the list is locked. */
+static void shut_alone(tg_transport *t)
+{
+    if (t->ops->blame != NULL)
+        t->ops->blame(t, t->rank);
+    (void)t->ops->shut(t);
+}
+
+void tg__leave_transport(tg_transport *t, tg_status status)
+{
+    char why[1024];
+    snprintf(why, sizeof why, "%s", tg_error());
+    if (tg__transport_check("leaving", t) == TG_OK) {
+        pthread_mutex_lock(&list_lock);
+        tg__hub *h = find(t);
+        if (h == NULL)
+            shut_alone(t);
+        else
+            h->members++;
+        pthread_mutex_unlock(&list_lock);
+        if (h != NULL) {
+            tg__hub_give_up(h, status, t->rank);
+            tg__hub_leave(h);
+        }
+    }
+    (void)tg_fail(status, "%s", why);
 }
 
 /* ---- the communication thread ---------------------------------------------------------------- */

@@ -53,6 +53,7 @@ struct tg__engine {
                           * under way */
     tg__channel channel; /* for the driving thread only, while something is under way */
     tg__op *given;       /* to be freed at the end */
+    bool all_know;       /* for the calling thread only: see tg__engine_all_know */
 };
 
 /* Find or create the hub of a transport, and become a member.
@@ -73,9 +74,12 @@ TG_NODISCARD tg_status tg__hub_check_thread(const tg__hub *h);
 /* Call all of the following with the lock held. */
 void tg__engine_close(tg__op *op);                        /* take op off the open ones */
 TG_NODISCARD tg_status tg__hub_failure(const tg__hub *h); /* TG_OK: none */
-void tg__hub_fail(tg__hub *h, tg_status status);          /* with tg_error(); shuts the transport */
-/* The same with this text; tg_error() does not change. */
-void tg__hub_shut(tg__hub *h, tg_status status, const char *format, ...) TG_PRINTF(3, 4);
+/* Fail with tg_error(), and shut the transport. Out of memory: this rank blames itself. */
+void tg__hub_fail(tg__hub *h, tg_status status);
+/* The same with this text; tg_error() does not change. Unless the pump has done so already, tell the
+ * other ranks that it is because of that rank (-1: nobody in particular). */
+void tg__hub_shut(tg__hub *h, tg_status status, int because_of, const char *format, ...)
+    TG_PRINTF(4, 5);
 tg__waited tg__hub_wait(tg__hub *h);        /* for `changed` */
 tg__waited tg__hub_wait_driver(tg__hub *h); /* the same, or until no thread drives */
 void tg__hub_changed(tg__hub *h);
@@ -85,6 +89,9 @@ void tg__hub_drive(tg__hub *h, int64_t deadline_ns);
 /* From seize to release no thread drives. */
 void tg__hub_seize(tg__hub *h);
 void tg__hub_release(tg__hub *h);
+
+/* Without the lock: see tg__engine_give_up. */
+void tg__hub_give_up(tg__hub *h, tg_status status, int because_of);
 
 /* One turn of the driving thread, without the lock (turn.c): take up what is queued, move bytes
  * until deadline_ns at the latest, finish what is done. */

@@ -220,16 +220,21 @@ tg_status tg_reducer_create(const char *method, tg_transport *transport, size_t 
     if (c->segments != NULL && (c->nsegments == 0 || c->nsegments > n))
         return tg_fail(TG_E_ARG, "tg_reducer_create: nsegments=%zu: allowed: 1 to n, which is %zu",
                        c->nsegments, n);
-    tg_spec *spec;
+    tg_spec *spec = NULL;
     tg_reducer *r = NULL;
-    TG_TRY(parse(method, c, &spec));
-    tg_status status = tg_alloc(1, sizeof *r, &r);
+    tg_status status = parse(method, c, &spec);
+    if (status == TG_OK)
+        status = tg_alloc(1, sizeof *r, &r);
     if (status == TG_OK) {
         r->transport = transport;
         r->n = n;
         status = create(r, spec, c);
     }
     tg_spec_free(spec);
+    if (status == TG_E_NOMEM && r != NULL && r->engine != NULL)
+        tg__engine_give_up(r->engine, status, transport->rank);
+    else if (status == TG_E_NOMEM)
+        tg__leave_transport(transport, status);
     if (status != TG_OK) {
         tg_reducer_destroy(r);
         return status;

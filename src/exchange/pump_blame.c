@@ -41,13 +41,15 @@ static void listen(const tg__pump *p, int *rank)
 void tg__pump_give_up(tg__pump *p)
 {
     tg_transport *t = p->transport;
-    int rank = p->culprit;
+    int rank = p->culprit, said = TG_BLAMED_NOBODY;
+    if (p->status == TG_E_NOMEM) /* whosever message it was for */
+        rank = p->culprit = t->rank;
     if (rank < 0 || t->ops->blame == NULL) {
         (void)t->ops->shut(t);
         return;
     }
     if (p->status == TG_E_PEER)
-        (void)follow(p, &rank);
+        said = follow(p, &rank);
     if (rank == t->rank && p->suspect >= 0) /* who left did not know whom this rank waits for */
         rank = p->suspect;
     t->ops->blame(t, rank);
@@ -58,4 +60,6 @@ void tg__pump_give_up(tg__pump *p)
     if (rank != p->culprit)
         snprintf(p->error + len, sizeof p->error - len, ": because of rank %d%s", rank,
                  rank == t->rank ? ", this one" : "");
+    else if (said == rank)
+        snprintf(p->error + len, sizeof p->error - len, ": it gave up because of itself");
 }

@@ -133,9 +133,10 @@ tg_status tg_session_sum(tg_session *s, double *x, size_t n)
     TG_TRY(begun(s, "tg_session_sum"));
     if (n > 4096)
         return tg_fail(TG_E_ARG, "tg_session_sum: n=%zu: allowed: n at most 4096", n);
-    double *all;
-    TG_TRY(tg_alloc(n * (size_t)s->transport->size, sizeof *all, &all));
-    tg_status status = tg__gather_all(s->engine, x, n * sizeof *x, all);
+    double *all = NULL;
+    tg_status status = tg_alloc(n * (size_t)s->transport->size, sizeof *all, &all);
+    if (status == TG_OK)
+        status = tg__gather_all(s->engine, x, n * sizeof *x, all);
     if (status == TG_OK) {
         memset(x, 0, n * sizeof *x);
         for (int rank = 0; rank < s->transport->size; rank++)

@@ -21,6 +21,8 @@ tg_status tg__session_failed(tg_session *s, tg_status status)
     if (s->status == TG_OK) {
         s->status = status;
         strncpy(s->error, tg_error(), sizeof s->error - 1);
+        if (status == TG_E_NOMEM) /* of this rank alone: the others would wait for it */
+            tg__engine_give_up(s->engine, status, s->transport->rank);
     }
     return status;
 }
@@ -168,9 +170,12 @@ tg_status tg_session_create(const tg_session_config *config, tg_transport *trans
     if (config->struct_size != sizeof *config)
         return tg_fail(TG_E_ARG, "tg_session_create: config->struct_size=%zu: allowed: %zu",
                        config->struct_size, sizeof *config);
-    tg_session *s;
-    TG_TRY(tg_alloc(1, sizeof *s, &s));
-    tg_status status = create(s, config, transport);
+    tg_session *s = NULL;
+    tg_status status = tg_alloc(1, sizeof *s, &s);
+    if (status == TG_OK)
+        status = create(s, config, transport);
+    if (status == TG_E_NOMEM)
+        tg__leave_transport(transport, status);
     if (status != TG_OK) {
         tg_session_destroy(s);
         return status;

@@ -93,6 +93,11 @@ static tg_status check_tensor(const tg_session *s, const tg_tensor *t, size_t *n
     return check_apart(t, *n_p);
 }
 
+static tg_status no_memory(tg_session *s, const tg_tensor *t)
+{
+    return tg__session_failed(s, tg_fail(TG_E_NOMEM, "out of memory for tensor \"%s\"", t->name));
+}
+
 tg_status tg_session_add(tg_session *s, const tg_tensor *t, uint32_t *id_p)
 {
     TG__ARG(s);
@@ -107,13 +112,13 @@ tg_status tg_session_add(tg_session *s, const tg_tensor *t, uint32_t *id_p)
         size_t cap = s->cap == 0 ? 16 : 2 * s->cap;
         tensor *bigger = realloc(s->tensor, cap * sizeof *bigger);
         if (bigger == NULL)
-            return tg_fail(TG_E_NOMEM, "out of memory for tensor \"%s\"", t->name);
+            return no_memory(s, t);
         s->tensor = bigger;
         s->cap = cap;
     }
     char *name = strdup(t->name);
     if (name == NULL)
-        return tg_fail(TG_E_NOMEM, "out of memory for tensor \"%s\"", t->name);
+        return no_memory(s, t);
     tensor *own = &s->tensor[s->ntensors];
     *own = (tensor){.name = name, .ndim = t->ndim, .n = n, .kind = t->kind};
     if (t->ndim > 0)
