@@ -78,6 +78,11 @@ class Docs(unittest.TestCase):
                 if "NAME" not in name:
                     self.assertTrue((ROOT / name).exists(), f"{document.name} names {name}")
 
+    def test_links_lead_somewhere(self):
+        for document in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]:
+            for name in re.findall(r"\]\(([\w./-]+)\)", document.read_text(encoding="utf-8")):
+                self.assertTrue((document.parent / name).exists(), f"{document.name} links to {name}")
+
 
 if __name__ == "__main__":
     unittest.main()
