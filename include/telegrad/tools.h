@@ -11,6 +11,7 @@
 extern "C" {
 #endif
 
+/* Elements of an array (not of a pointer). */
 #define TG_COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
 /* ---- memory ---------------------------------------------------------------------------------- */

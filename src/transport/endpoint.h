@@ -48,7 +48,7 @@ TG_NODISCARD tg_status tg__records_take(tg__records *pool, void *item_p);
 void tg__records_give(tg__records *pool, void *item);
 void tg__records_fini(tg__records *pool); /* frees all records, given back or not */
 
-/* The first len characters of text as a time (base/units.h) of at most an hour. False, and *ns_p
+/* The first len characters of text as a time (telegrad/tools.h) of at most an hour. False, and *ns_p
  * untouched, if it is none. Threads: any */
 bool tg__delay_parse(const char *text, size_t len, int64_t *ns_p);
 
