@@ -98,7 +98,7 @@ def encode_twobit(x, threshold):
 
 
 def seal(fields, payload):
-    part = struct.pack("<4sHHQQIHHHHQ", b"TGE1", 2, fields["flags"], fields["session"], fields["step"], fields["sender"],
+    part = struct.pack("<4sHHQQIHHHHQ", b"TGE1", 3, fields["flags"], fields["session"], fields["step"], fields["sender"],
                        fields["bucket"], fields["round"], fields["slice"], fields["channel"], len(payload))
     return part + struct.pack("<I", wire_decode.crc32c(part + payload)) + payload
 

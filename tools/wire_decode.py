@@ -67,7 +67,7 @@ def open_envelope(message):
      crc) = ENVELOPE.unpack_from(message)
     payload = message[ENVELOPE.size:]
     need(magic == b"TGE1", "magic %r" % magic)
-    need(version == 2, "version %d" % version)
+    need(version == 3, "version %d" % version)
     need(length == len(payload), "payload length %d, %d bytes there" % (length, len(payload)))
     need(crc == crc32c(message[:44] + payload), "checksum %08x, should be %08x" % (crc, crc32c(message[:44] + payload)))
     need(flags & ~7 == 0, "flags %#x" % flags)

@@ -27,6 +27,14 @@ uint32_t tg__claim_find(const uint8_t claim[TG__CLAIM_BYTES], uint32_t blocks, u
     return 0;
 }
 
+uint32_t tg__claim_count(const uint8_t claim[TG__CLAIM_BYTES])
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < TG__BLOCKS; i++)
+        count += !is_free(claim, i, 1);
+    return count;
+}
+
 void tg__claim_mark(uint8_t claim[TG__CLAIM_BYTES], uint32_t first, uint32_t count, bool taken)
 {
     for (uint32_t i = first; i < first + count; i++) {

@@ -20,6 +20,9 @@ void tg__claim_merge(uint8_t all[TG__CLAIM_BYTES], const uint8_t one[TG__CLAIM_B
  * It begins at a multiple of its length. Returns its length; 0: nothing is free. */
 uint32_t tg__claim_find(const uint8_t claim[TG__CLAIM_BYTES], uint32_t blocks, uint32_t *first_p);
 
+/* The number of taken blocks. */
+uint32_t tg__claim_count(const uint8_t claim[TG__CLAIM_BYTES]);
+
 /* Mark `count` blocks as taken or free. */
 void tg__claim_mark(uint8_t claim[TG__CLAIM_BYTES], uint32_t first, uint32_t count, bool taken);
 

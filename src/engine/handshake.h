@@ -14,16 +14,4 @@
  *          values and the rank; TG_E_PEER; TG_E_STATE (no tags are left) */
 TG_NODISCARD tg_status tg__handshake(tg__engine *e, const char *text, uint32_t at_once);
 
-/* Gather `len` bytes (at most 32768) of every rank on all ranks. Blocking.
- * all  [out] (size * len) in rank order */
-TG_NODISCARD tg_status tg__gather_all(tg__engine *e, const void *own, size_t len, void *all);
-
-/* Send `len` bytes of rank 0 to all ranks, in place. Blocking. */
-TG_NODISCARD tg_status tg__share(tg__engine *e, void *data, size_t len);
-
-/* Agree on success: all ranks continue, or all fail with the error of the first rank that failed.
- * Blocking.
- * own  this rank's result */
-TG_NODISCARD tg_status tg__agree(tg__engine *e, tg_status own);
-
 #endif

@@ -6,6 +6,7 @@
  * measuring: jitter, which is some part of the delay, and other work on the same cores. */
 #include "engine/network.h"
 #include "base/mem.h"
+#include "engine/collect.h"
 #include "exchange/gather.h"
 #include "telegrad/clock.h"
 
@@ -87,17 +88,20 @@ static tg_status time_own(const talkers *k, size_t m, int run, int runs, double 
     return status;
 }
 
-static tg_status largest(const tg__exchange *x, double *seconds_p)
+static tg_status largest(tg__engine *e, const tg__exchange *x, double *seconds_p)
 {
     double most = 0, one;
     size_t len;
     for (int rank = 0; rank < x->size; rank++) {
         const uint8_t *bytes = tg__gather_get(x, rank, &len);
         memcpy(&one, bytes, sizeof one);
-        if (!(one >= 0 && one <= longest))
-            return tg_fail(TG_E_CORRUPT,
-                           "rank %d says that an exchange took %g s: allowed: 0 to %g", rank, one,
-                           longest);
+        if (!(one >= 0 && one <= longest)) {
+            const tg_status status =
+                tg_fail(TG_E_CORRUPT, "rank %d says that an exchange took %g s: allowed: 0 to %g",
+                        rank, one, longest);
+            tg__engine_give_up(e, status, rank);
+            return status;
+        }
         most = fmax(most, one);
     }
     *seconds_p = most;
@@ -108,20 +112,17 @@ static tg_status largest(const tg__exchange *x, double *seconds_p)
  * others' exchanges since the last one of all. */
 static tg_status time_messages(const talkers *k, size_t m, int run, int runs, double *seconds_p)
 {
-    const tg_transport *t = tg__engine_transport(k->engine);
     const tg__group all = {.rank = k->all, .patience = k->talks ? 1 : 2 + (unsigned)(run * runs)};
     double own;
-    tg__exchange *x;
-    tg__op *op;
     TG_TRY(time_own(k, m, run, runs, &own));
-    TG_TRY(tg__gather_create(t->rank, t->size, sizeof own, &x));
-    tg__gather_set(x, &own, sizeof own);
-    for (int rank = 0; rank < t->size; rank++)
-        tg__gather_expect(x, rank, sizeof own);
-    TG_TRY(own_op(x, &all, &op));
-    tg_status status = once(k->engine, op);
-    if (status == TG_OK)
-        status = largest(x, seconds_p);
+    const tg__speech speech = {.own = &own,
+                               .len = sizeof own,
+                               .cap = sizeof own,
+                               .full = tg__engine_transport(k->engine)->size,
+                               .group = &all};
+    tg__op *op;
+    TG_TRY(tg__collect_alike(k->engine, "how long exchanges took", &speech, &op));
+    const tg_status status = largest(k->engine, op->x, seconds_p);
     tg__op_release(k->engine, op);
     return status;
 }

@@ -8,7 +8,7 @@
 
 /* Exchange some small and some larger messages among all ranks at once. Their durations give the
  * delay and the time per byte. All ranks call it at the same point, and get the same result: that
- * of the slowest rank. Blocking: about 20 delays, plus about 0.25 s of bytes at 20 Mbit/s; on a
+ * of the slowest rank. Blocking: about 25 delays, plus about 0.25 s of bytes at 20 Mbit/s; on a
  * fast network up to 4 MB per rank.
  * nodes   measure between the leaders; the other ranks wait longer than a timeout. NULL: one level
  * net_p   [out] all zero for a single rank or node

@@ -5,6 +5,7 @@
 #include "base/spec_value.h"
 #include "kernel/parallel.h"
 #include "method/auto_exchange.h"
+#include "engine/collect.h"
 #include "engine/engine.h"
 #include "engine/handshake.h"
 #include "engine/network.h"
@@ -114,10 +115,13 @@ static tg_status choose_exchange(const tg_reducer *r, const char *text, tg__meth
         status = tg__auto_exchange(text, &setup, 0, &net, &choice);
     TG_TRY(tg__agree(r->engine, status));
     uint8_t number = tg__exchange_number(choice);
-    TG_TRY(tg__share(r->engine, &number, sizeof number));
+    TG_TRY(tg__share(r->engine, "the exchange chosen", &number, sizeof number));
     choice = tg__exchange_numbered(number);
-    if (choice == NULL)
-        return tg_fail(TG_E_CORRUPT, "rank 0 chose exchange number %u", number);
+    if (choice == NULL) {
+        status = tg_fail(TG_E_CORRUPT, "rank 0 chose exchange number %u", number);
+        tg__engine_give_up(r->engine, status, 0);
+        return status;
+    }
     *name_p = choice->entry.name;
     return TG_OK;
 }

@@ -101,12 +101,15 @@ static tg_status agree_on_choices(tg_session *s, uint8_t *number)
         TG_TRY(choose_all(s, number));
     else
         TG_TRY(tg__agree(s->engine, s->transport->rank == 0 ? read_saved(s, number) : TG_OK));
-    TG_TRY(tg__share(s->engine, number, s->nbuckets));
+    TG_TRY(tg__share(s->engine, "the exchanges chosen", number, s->nbuckets));
     for (size_t b = 0; b < s->nbuckets; b++) {
         const tg__exchange_ops *x = tg__exchange_numbered(number[b]);
-        if (is_auto(s, &s->bucket[b]) != (x != NULL))
-            return tg_fail(TG_E_CORRUPT, "bucket %zu: rank 0 chose exchange number %u", b,
-                           number[b]);
+        if (is_auto(s, &s->bucket[b]) != (x != NULL)) {
+            const tg_status status =
+                tg_fail(TG_E_CORRUPT, "bucket %zu: rank 0 chose exchange number %u", b, number[b]);
+            tg__engine_give_up(s->engine, status, 0);
+            return status;
+        }
         s->bucket[b].exchange = x == NULL ? NULL : x->entry.name;
     }
     return TG_OK;

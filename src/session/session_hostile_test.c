@@ -49,8 +49,8 @@ static void judge(const scene *s, const mutation *m)
                      ranks[i].error);
 }
 
-/* One message of a run is changed, so many times. */
-static void attack(const scene *s, uint64_t seeds, uint64_t first)
+/* One of the first `most` messages of a run is changed, so many times. */
+static void attack_first(const scene *s, uint64_t most, uint64_t seeds, uint64_t first)
 {
     mutation m = {.number = UINT64_MAX, .last = UINT64_MAX};
     uint64_t sends, unused;
@@ -60,14 +60,28 @@ static void attack(const scene *s, uint64_t seeds, uint64_t first)
             fail_msg("%s, %s, unharmed: %s", s->method, s->strategy, ranks[i].error);
     for (uint64_t seed = 0; seed < seeds; seed++) {
         m = (mutation){.seed = first + seed};
-        /* Not the first messages, by which ranks find a channel: who is told of another one than
-         * the rest cannot know by whom. */
-        const uint64_t skipped = (uint64_t)s->world - 1;
-        m.number = skipped + mutation_draw(&m, 100, (size_t)(sends - skipped));
+        m.number = mutation_draw(&m, 100, (size_t)TG__MIN(sends, most));
         m.last = m.number;
         run(s, &m, &unused);
         judge(s, &m);
     }
+}
+
+static void attack(const scene *s, uint64_t seeds, uint64_t first)
+{
+    attack_first(s, UINT64_MAX, seeds, first);
+}
+
+/* Settings and claims, and what each rank heard of them. */
+static void handshake(void **state)
+{
+    (void)state;
+    for (int world = 2; world <= 4; world++)
+        for (int who = 0; who < world; who++) {
+            const scene s = {"dense", "ssgd", NULL, TG_DRIVER_AUTO, world, who};
+            attack_first(&s, 2 * ((uint64_t)world - 1), 4 * SEEDS,
+                         400000 + 10000 * (uint64_t)world + 1000 * (uint64_t)who);
+        }
 }
 
 /* Steps of every method. */
@@ -124,7 +138,7 @@ static void measurement(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_method),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(handshake), cmocka_unit_test(every_method),
                                        cmocka_unit_test(every_strategy), cmocka_unit_test(nodes),
                                        cmocka_unit_test(measurement)};
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -5,8 +5,8 @@
 #include <stdatomic.h>
 #include <stdio.h>
 
+#include "engine/collect.h"
 #include "engine/engine.h"
-#include "engine/handshake.h"
 #include "exchange/nodes.h"
 #include "session/rules.h"
 #include "session/watch.h"

@@ -117,7 +117,8 @@ static tg_status same_finding(tg_session *s)
     finding *all;
     const int size = s->transport->size;
     TG_TRY(tg_alloc((size_t)size, sizeof *all, &all));
-    tg_status status = tg__gather_all(s->engine, &own, sizeof own, all);
+    tg_status status =
+        tg__gather_alike(s->engine, "what was found to resume", &own, sizeof own, all);
     for (int rank = 0; rank < size && status == TG_OK; rank++)
         if (all[rank].step != own.step)
             status = tg_fail(TG_E_MISMATCH,

@@ -2,6 +2,7 @@
 #include "session/session_impl.h"
 #include "base/arg.h"
 #include "base/mem.h"
+#include "engine/handshake.h"
 #include "session/session_weights.h"
 #include "transport/endpoint.h"
 #include "kernel/kernel.h"
@@ -263,7 +264,8 @@ static tg_status gather_samples(tg_session *s)
 {
     bool any = false;
     TG_TRY(tg_alloc((size_t)s->transport->size, sizeof *s->samples, &s->samples));
-    TG_TRY(tg__gather_all(s->engine, &s->config.samples, sizeof *s->samples, s->samples));
+    TG_TRY(tg__gather_alike(s->engine, "the numbers of samples", &s->config.samples,
+                            sizeof *s->samples, s->samples));
     for (int rank = 0; rank < s->transport->size; rank++)
         any = any || s->samples[rank] > 0;
     s->strategy->samples = any ? s->samples : NULL;

@@ -13,7 +13,7 @@
 #include "telegrad/base.h"
 
 #define TG__ENVELOPE_BYTES 48u
-#define TG__ENVELOPE_VERSION 2u
+#define TG__ENVELOPE_VERSION 3u
 
 enum {
     TG__FLAG_NONFINITE =

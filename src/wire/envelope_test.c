@@ -64,7 +64,7 @@ static void lies_as_specified(void **state)
     seal(msg, &sent);
     static const uint8_t head[44] = {
         'T',  'G',  'E',  '1',                          /* magic */
-        2,    0,    6,    0,                            /* version, flags */
+        3,    0,    6,    0,                            /* version, flags */
         0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11, /* session */
         0xcb, 0x04, 0xfb, 0x71, 0x1f, 0x01, 0,    0,    /* step */
         3,    0,    0,    0,    7,    0,    2,    0,    /* sender, bucket, round */

@@ -1,7 +1,6 @@
 /* A rank's messages in a job of sessions say what the input wants, behind valid seals, from the
  * first of the handshake on: the others end with a reason, or finish. Ranks that it tells different
- * things (how long an exchange took, when the network is measured) may wait for each other until
- * the deadline, which is short here.
+ * things in a step may wait for each other until the deadline, which is short here.
  *
  *     0  1  bit 0: two nodes; 1: the network is measured; 2: a communication thread; above: which
  *           rank lies

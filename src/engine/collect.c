@@ -1,0 +1,227 @@
+/* Ranks go different ways if one of them tells them different things, and then blame each other.
+ * Rank k's note about r is the hash of what r said to k, and about itself of what it said. All
+ * ranks have all notes. If one rank lies, be it in what it says or in its notes, then
+ *
+ *     k's note about this rank is wrong: k lies;
+ *     k's note about itself is not what it said to this rank: k lies;
+ *     k's note about r is not this rank's: r has told the two different things, or k lies.
+ *
+ * Hashes are no proof against a rank that makes others collide. */
+#include "engine/collect.h"
+#include "base/mem.h"
+#include "exchange/gather.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { NOTE = 8 }; /* bytes: 4096 ranks' are what tg__gather_all can carry */
+
+static tg_status run(tg__engine *e, const tg__speech *s, tg__op *op)
+{
+    tg_transport *t = tg__engine_transport(e);
+    TG_TRY(tg__gather_create(t->rank, t->size, s->cap, &op->x));
+    tg__gather_set(op->x, s->own, s->len);
+    for (int rank = 0; rank < s->full; rank++)
+        tg__gather_expect(op->x, rank, s->cap);
+    op->task.group = s->group;
+    TG_TRY(tg__engine_submit(e, op));
+    return tg__engine_wait(e, op);
+}
+
+/* Out of memory here means that the others wait. */
+static tg_status alone(tg__engine *e, tg_status status)
+{
+    if (status == TG_E_NOMEM)
+        tg__engine_give_up(e, status, tg__engine_transport(e)->rank);
+    return status;
+}
+
+tg_status tg__collect(tg__engine *e, const tg__speech *s, tg__op **op_p)
+{
+    tg__op *op;
+    tg_status status = tg_alloc(1, sizeof *op, &op);
+    if (status != TG_OK)
+        return alone(e, status);
+    status = alone(e, run(e, s, op));
+    if (status == TG_OK)
+        *op_p = op;
+    else
+        tg__op_release(e, op);
+    return status;
+}
+
+/* ---- notes ----------------------------------------------------------------------------------- */
+
+typedef struct notes {
+    const uint8_t *all; /* (size, size) of NOTE bytes: rank k's about rank r */
+    int size, rank;
+    const char *what;
+} notes;
+
+static void take_notes(const tg__exchange *x, uint8_t *own)
+{
+    for (int rank = 0; rank < x->size; rank++) {
+        uint8_t length[8];
+        size_t len;
+        const uint8_t *bytes = tg__gather_get(x, rank, &len);
+        tg__put64(length, len);
+        const uint64_t hash = tg_hash(TG_HASH_START, length, sizeof length);
+        tg__put64(own + (size_t)rank * NOTE, tg_hash(hash, bytes, len));
+    }
+}
+
+static bool differ(const notes *n, int k, int about)
+{
+    const size_t row = (size_t)n->size * NOTE, at = (size_t)about * NOTE;
+    return memcmp(n->all + (size_t)k * row + at, n->all + (size_t)n->rank * row + at, NOTE) != 0;
+}
+
+/* Who certainly lies. */
+static tg_status find_liar(const notes *n, int *liar_p)
+{
+    for (int k = 0; k < n->size; k++) {
+        *liar_p = k;
+        if (differ(n, k, k))
+            return tg_fail(TG_E_CORRUPT,
+                           "rank %d told this rank (%d) something else in %s than it says it did",
+                           k, n->rank, n->what);
+        if (differ(n, k, n->rank))
+            return tg_fail(TG_E_CORRUPT,
+                           "rank %d says that this rank (%d) told it something else in %s than it "
+                           "did",
+                           k, n->rank, n->what);
+    }
+    return TG_OK;
+}
+
+/* Who may lie: one of two, so neither is blamed. */
+static tg_status find_suspects(const notes *n)
+{
+    for (int r = 0; r < n->size; r++)
+        for (int k = 0; k < n->size; k++)
+            if (differ(n, k, r))
+                return tg_fail(TG_E_CORRUPT,
+                               "ranks %d and %d were told different things by rank %d in %s, or "
+                               "rank %d says so falsely",
+                               TG__MIN(n->rank, k), TG__MAX(n->rank, k), r, n->what, k);
+    return TG_OK;
+}
+
+static tg_status compare_notes(tg__engine *e, const char *what, const tg__exchange *x)
+{
+    const size_t size = (size_t)x->size;
+    uint8_t *all;
+    int liar = -1;
+    tg_status status = alone(e, tg_alloc(size * (size + 1), NOTE, &all));
+    TG_TRY(status);
+    uint8_t *own = all + size * size * NOTE;
+    take_notes(x, own);
+    status = tg__gather_all(e, own, size * NOTE, all);
+    if (status == TG_OK) {
+        const notes n = {.all = all, .size = x->size, .rank = x->rank, .what = what};
+        status = find_liar(&n, &liar);
+        if (status == TG_OK) {
+            liar = -1;
+            status = find_suspects(&n);
+        }
+        if (status != TG_OK)
+            tg__engine_give_up(e, status, liar);
+    }
+    free(all);
+    return status;
+}
+
+tg_status tg__collect_alike(tg__engine *e, const char *what, const tg__speech *s, tg__op **op_p)
+{
+    tg__op *op;
+    TG_TRY(tg__collect(e, s, &op));
+    const tg_status status = compare_notes(e, what, op->x);
+    if (status == TG_OK)
+        *op_p = op;
+    else
+        tg__op_release(e, op);
+    return status;
+}
+
+/* ---- what others call ------------------------------------------------------------------------ */
+
+static void copy_out(tg__engine *e, tg__op *op, void *all)
+{
+    uint8_t *to = all;
+    for (int rank = 0; rank < op->x->size; rank++) {
+        size_t len;
+        const uint8_t *bytes = tg__gather_get(op->x, rank, &len);
+        memcpy(to, bytes, len);
+        to += len;
+    }
+    tg__op_release(e, op);
+}
+
+tg_status tg__gather_all(tg__engine *e, const void *own, size_t len, void *all)
+{
+    const int size = tg__engine_transport(e)->size;
+    const tg__speech s = {.own = own, .len = len, .cap = len, .full = size};
+    tg__op *op = NULL;
+    TG_TRY(tg__collect(e, &s, &op));
+    copy_out(e, op, all);
+    return TG_OK;
+}
+
+tg_status tg__gather_alike(tg__engine *e, const char *what, const void *own, size_t len, void *all)
+{
+    const int size = tg__engine_transport(e)->size;
+    const tg__speech s = {.own = own, .len = len, .cap = len, .full = size};
+    tg__op *op = NULL;
+    TG_TRY(tg__collect_alike(e, what, &s, &op));
+    copy_out(e, op, all);
+    return TG_OK;
+}
+
+tg_status tg__share(tg__engine *e, const char *what, void *data, size_t len)
+{
+    const bool says = tg__engine_transport(e)->rank == 0;
+    const tg__speech s = {.own = data, .len = says ? len : 0, .cap = len, .full = 1};
+    tg__op *op = NULL;
+    TG_TRY(tg__collect_alike(e, what, &s, &op));
+    const uint8_t *bytes = tg__gather_get(op->x, 0, &len);
+    memcpy(data, bytes, len);
+    tg__op_release(e, op);
+    return TG_OK;
+}
+
+typedef struct verdict { /* of one rank, sent to all */
+    int32_t status;
+    char text[476];
+} verdict;
+
+static tg_status hear(tg__engine *e, int rank, const verdict *v)
+{
+    if (v->status < TG_OK || v->status > TG_E_UNSUPPORTED ||
+        memchr(v->text, '\0', sizeof v->text) == NULL) {
+        const tg_status status =
+            tg_fail(TG_E_CORRUPT, "rank %d says that it ended with status %d: allowed: 0 to %d",
+                    rank, (int)v->status, TG_E_UNSUPPORTED);
+        tg__engine_give_up(e, status, rank);
+        return status;
+    }
+    if (v->status == TG_OK)
+        return TG_OK;
+    tg__engine_all_know(e);
+    return tg_fail((tg_status)v->status, "rank %d: %s", rank, v->text);
+}
+
+tg_status tg__agree(tg__engine *e, tg_status own)
+{
+    const int size = tg__engine_transport(e)->size;
+    verdict mine = {.status = (int32_t)own}, *all;
+    if (own != TG_OK)
+        snprintf(mine.text, sizeof mine.text, "%s", tg_error());
+    tg_status status = alone(e, tg_alloc((size_t)size, sizeof *all, &all));
+    TG_TRY(status);
+    status = tg__gather_alike(e, "a verdict", &mine, sizeof mine, all);
+    for (int rank = 0; status == TG_OK && rank < size; rank++)
+        status = hear(e, rank, &all[rank]);
+    free(all);
+    return status;
+}
