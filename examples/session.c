@@ -66,15 +66,15 @@ static tg_status train(tg_transport *transport, const char *method)
     TG_TRY(add(s, "bias", bias, grad_bias, 1, &offset));
     TG_TRY(tg_session_begin(s));
     for (int step = 0; step < STEPS; step++) {
-        TG_TRY(tg_param_wait(s, weights));
-        TG_TRY(tg_param_wait(s, offset));
-        TG_TRY(tg_grad_wait(s, offset));
-        TG_TRY(tg_grad_wait(s, weights));
+        TG_TRY(tg_session_param_wait(s, weights));
+        TG_TRY(tg_session_param_wait(s, offset));
+        TG_TRY(tg_session_grad_wait(s, offset));
+        TG_TRY(tg_session_grad_wait(s, weights));
         double loss = loss_and_gradient(transport->rank, step);
-        TG_TRY(tg_grad_ready(s, offset)); /* last layers first */
-        TG_TRY(tg_grad_ready(s, weights));
+        TG_TRY(tg_session_grad_ready(s, offset)); /* last layers first */
+        TG_TRY(tg_session_grad_ready(s, weights));
         tg_step_info info = {.struct_size = sizeof info};
-        TG_TRY(tg_step(s, &info));
+        TG_TRY(tg_session_step(s, &info));
         if ((step + 1) % 100 == 0) {
             TG_TRY(tg_session_sum(s, &loss, 1));
             if (transport->rank == 0)

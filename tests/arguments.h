@@ -233,14 +233,14 @@ static inline tg_session *arg_session(void)
 static inline tg_session *arg_session_ready(void)
 {
     tg_session *s = arg_session();
-    arg_need(tg_grad_ready(s, 0));
+    arg_need(tg_session_grad_ready(s, 0));
     return s;
 }
 
 static inline tg_session *arg_session_evaluating(void)
 {
     tg_session *s = arg_session();
-    arg_need(tg_eval_begin(s));
+    arg_need(tg_session_eval_begin(s));
     return s;
 }
 

@@ -69,7 +69,7 @@ THIS = {
     ("tg_session_add", "s"): "arg_session_empty()", ("tg_session_begin", "s"): "arg_session_new()",
     ("tg_session_load", "s"): "arg_session_new()", ("tg_session_load", "dir"): "arg_dir",
     ("tg_session_save", "dir"): 'arg_path("saved")',
-    ("tg_step", "s"): "arg_session_ready()", ("tg_eval_end", "s"): "arg_session_evaluating()",
+    ("tg_session_step", "s"): "arg_session_ready()", ("tg_session_eval_end", "s"): "arg_session_evaluating()",
     ("tg_session_set_costs", "count"): "1", ("tg_session_measure", "room"): "1",
     ("tg_simulation_create", "ntensors"): "1", ("tg_simulation_measure", "room"): "1",
     ("tg_simulation_set_costs", "count"): "1",
@@ -91,7 +91,7 @@ ASSERTS = {"tg_spec_int", "tg_spec_flag", "tg_spec_duration", "tg_spec_word"}
 NULL_IS_FINE = {
     ("tg_fail", "format"), ("tg_log_set", "fn"), ("tg_log_set", "arg"), ("tg_array_f32", "data"),
     ("tg_codec_encode", "ctx"), ("tg_reducer_create", "config"), ("tg_reducer_start", "on_done"),
-    ("tg_reducer_start", "arg"), ("tg_registry_strategy_method", "strategy"), ("tg_step", "info"),
+    ("tg_reducer_start", "arg"), ("tg_registry_strategy_method", "strategy"), ("tg_session_step", "info"),
     ("tg_session_plan", "arg"), ("tg_simulation_run", "end_p"), ("tg_clock_thread_start", "arg"), ("tg_read_open", "size_p"), ("tg_transport_shaped_links", "nodes"),
     ("tg_utf8_decode", "code_p"),
 }

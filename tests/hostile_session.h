@@ -46,12 +46,12 @@ static inline tg_status hostile_train(hostile_rank *r, tg_session *s)
     TG_TRY(tg_session_begin(s));
     for (int step = 0; step < HOSTILE_STEPS; step++) {
         for (int i = 1; i >= 0; i--)
-            TG_TRY(tg_grad_wait(s, id[i]));
+            TG_TRY(tg_session_grad_wait(s, id[i]));
         for (int i = 0; i < HOSTILE_N; i++)
             r->g[i] = (float)((i * 37 + step * 11 + r->t->rank * 5) % 23 - 11) / 16;
         for (int i = 1; i >= 0; i--)
-            TG_TRY(tg_grad_ready(s, id[i]));
-        TG_TRY(tg_step(s, NULL));
+            TG_TRY(tg_session_grad_ready(s, id[i]));
+        TG_TRY(tg_session_step(s, NULL));
     }
     return tg_session_finish(s);
 }

@@ -60,11 +60,11 @@ static tg_status train(tg_session *s, int own_rank, uint64_t *hash_p)
     TG_TRY(tg_session_begin(s));
     for (int step = 0; step < STEPS; step++) {
         for (int i = 1; i >= 0; i--)
-            TG_TRY(tg_grad_wait(s, id[i]));
+            TG_TRY(tg_session_grad_wait(s, id[i]));
         draw(own_rank, step);
         for (int i = 1; i >= 0; i--)
-            TG_TRY(tg_grad_ready(s, id[i]));
-        TG_TRY(tg_step(s, NULL));
+            TG_TRY(tg_session_grad_ready(s, id[i]));
+        TG_TRY(tg_session_step(s, NULL));
     }
     TG_TRY(tg_session_finish(s));
     return tg_session_params_hash(s, hash_p);

@@ -209,8 +209,8 @@ static inline tg_status fixture_forward(const fixture_rank *r, tg_session *s, co
     if (r->job->overlap != TG_OVERLAP_FULL || r->job->blind)
         return TG_OK;
     for (int i = 0; i < FIXTURE_TENSORS; i++) {
-        TG_TRY(tg_param_wait(s, id[i]));
-        TG_TRY(tg_progress(s));
+        TG_TRY(tg_session_param_wait(s, id[i]));
+        TG_TRY(tg_session_progress(s));
     }
     if (t > 0 && t <= 64)
         memcpy(r->out->trail[t - 1], w, FIXTURE_N * sizeof *w);
@@ -264,14 +264,14 @@ static inline tg_status fixture_train(fixture_rank *r, tg_session *s, float *w, 
         for (int i = FIXTURE_TENSORS - 1, at = FIXTURE_N; i >= 0; i--) {
             size_t n = fixture_shape[i][0] * fixture_shape[i][1];
             at -= (int)n;
-            TG_TRY(tg_grad_wait(s, id[i]));
+            TG_TRY(tg_session_grad_wait(s, id[i]));
             memcpy(g + offset[i], flat + at, n * sizeof *g);
         }
         const bool idle = tg_session_idle(s);
         r->out->idle += idle;
         for (int i = 0; !idle && i < FIXTURE_TENSORS; i++) /* ranks may differ in the order */
-            TG_TRY(tg_grad_ready(s, id[r->rank % 2 ? i : FIXTURE_TENSORS - 1 - i]));
-        TG_TRY(tg_step(s, &info));
+            TG_TRY(tg_session_grad_ready(s, id[r->rank % 2 ? i : FIXTURE_TENSORS - 1 - i]));
+        TG_TRY(tg_session_step(s, &info));
         r->out->steps = t + 1;
         if (t < 64) {
             if (job->overlap != TG_OVERLAP_FULL)
@@ -283,9 +283,9 @@ static inline tg_status fixture_train(fixture_rank *r, tg_session *s, float *w, 
         if (job->save_dir != NULL && t + 1 == job->save_at)
             TG_TRY(tg_session_save(s, job->save_dir, "extra", 6));
         if (job->eval_every != 0 && (t + 1) % job->eval_every == 0) {
-            TG_TRY(tg_eval_begin(s));
+            TG_TRY(tg_session_eval_begin(s));
             memcpy(r->out->evaluated, w, FIXTURE_N * sizeof *w);
-            TG_TRY(tg_eval_end(s));
+            TG_TRY(tg_session_eval_end(s));
         }
         if (info.stop) {
             r->out->stopped_after = t + 1;

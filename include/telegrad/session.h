@@ -5,10 +5,10 @@
  *     tg_session_begin(s);                handshake; all ranks get rank 0's parameters
  *                                         (or tg_session_load, to resume from a checkpoint)
  *     for each step:
- *         tg_param_wait(s, id);           before a layer reads its parameters (see tg_overlap)
- *         tg_grad_wait(s, id);            before the backward pass overwrites a gradient
- *         tg_grad_ready(s, id);           when a gradient is complete, last layers first
- *         tg_step(s, &info);              closes the step and updates the parameters
+ *         tg_session_param_wait(s, id);   before a layer reads its parameters (see tg_overlap)
+ *         tg_session_grad_wait(s, id);    before the backward pass overwrites a gradient
+ *         tg_session_grad_ready(s, id);   when a gradient is complete, last layers first
+ *         tg_session_step(s, &info);      closes the step and updates the parameters
  *     tg_session_finish(s);               applies what is still in flight
  *     tg_session_destroy(s);
  *
@@ -54,13 +54,13 @@ typedef enum tg_nonfinite {
      *               exceeds 2^100 after a dropped step, that rank resets the bucket's memory to 0
      *               and logs TG_LOG_WARN. */
     TG_NONFINITE_SKIP = 0,
-    /* tg_step fails with TG_E_NONFINITE on every rank. Strategies that take local steps fail when
-     * the round is exchanged. With TG_OVERLAP_FULL, tg_step then waits for all buckets, as with
-     * TG_OVERLAP_BACKWARD. */
+    /* tg_session_step fails with TG_E_NONFINITE on every rank. Strategies that take local steps
+     * fail when the round is exchanged. With TG_OVERLAP_FULL, tg_session_step then waits for all
+     * buckets, as with TG_OVERLAP_BACKWARD. */
     TG_NONFINITE_FAIL = 1
 } tg_nonfinite;
 
-/* What tg_step does if a tensor was not made ready. */
+/* What tg_session_step does if a tensor was not made ready. */
 typedef enum tg_unready {
     TG_UNREADY_ERROR = 0, /* fail with TG_E_STATE, naming the tensor */
     TG_UNREADY_ZERO = 1   /* take the gradient as zero */
@@ -69,11 +69,11 @@ typedef enum tg_unready {
 /* What the exchange of gradients overlaps with. The parameters after each step have the same bits
  * in all three modes, and ranks may choose different ones. */
 typedef enum tg_overlap {
-    /* The backward pass: a bucket's exchange starts when its gradients are complete. tg_step waits
-     * for all buckets. */
+    /* The backward pass: a bucket's exchange starts when its gradients are complete.
+     * tg_session_step waits for all buckets. */
     TG_OVERLAP_BACKWARD = 0,
-    /* The next forward pass as well: tg_step waits for the first layers' bucket only. Call
-     * tg_param_wait before reading a tensor's parameters; without it you read old ones. */
+    /* The next forward pass as well: tg_session_step waits for the first layers' bucket only. Call
+     * tg_session_param_wait before reading a tensor's parameters; without it you read old ones. */
     TG_OVERLAP_FULL = 1,
     /* Nothing: exchanges start when all gradients are complete. */
     TG_OVERLAP_NONE = 2
@@ -197,30 +197,30 @@ TG_API const char *tg_session_spec(const tg_session *s, tg_kind kind);
 
 /* ---- steps ----------------------------------------------------------------------------------- */
 
-/* Errors of the four calls tg_grad_ready, tg_grad_wait, tg_param_wait and tg_progress:
+/* Errors of tg_session_grad_ready, _grad_wait, _param_wait and _progress:
  *     TG_E_ARG (no such tensor), TG_E_STATE (before begin, ready twice, during an evaluation),
  *     TG_E_PEER, TG_E_CORRUPT */
 
 /* The gradient of this tensor is complete. The session checks it for NaN and infinity now, while it
- * is in the cache. Do not change the gradient until tg_grad_wait returns. */
-TG_API TG_NODISCARD tg_status tg_grad_ready(tg_session *s, uint32_t id);
+ * is in the cache. Do not change the gradient until tg_session_grad_wait returns. */
+TG_API TG_NODISCARD tg_status tg_session_grad_ready(tg_session *s, uint32_t id);
 /* Wait until the session has read this tensor's gradient of the last step; then you may overwrite
  * it. */
-TG_API TG_NODISCARD tg_status tg_grad_wait(tg_session *s, uint32_t id);
+TG_API TG_NODISCARD tg_status tg_session_grad_wait(tg_session *s, uint32_t id);
 /* Wait until this tensor's parameters are those of the next forward pass. With TG_OVERLAP_FULL and
  * a strategy that applies bucket by bucket (ssgd), this call applies the update of the tensor's
  * bucket. Returns at once for tensors that are not trained. */
-TG_API TG_NODISCARD tg_status tg_param_wait(tg_session *s, uint32_t id);
+TG_API TG_NODISCARD tg_status tg_session_param_wait(tg_session *s, uint32_t id);
 /* True if this rank sits out the next step (fedavg with clients < 1, or past its deadline). Then
- * compute nothing and make nothing ready, but call tg_step. Call it between steps; false before
- * begin. */
+ * compute nothing and make nothing ready, but call tg_session_step. Call it between steps; false
+ * before begin. */
 TG_API bool tg_session_idle(const tg_session *s);
 /* With the inline driver: move, without blocking, every operation of all sessions and reducers that
  * share the transport. Call it between layers. Does nothing with a communication thread. */
-TG_API TG_NODISCARD tg_status tg_progress(tg_session *s);
+TG_API TG_NODISCARD tg_status tg_session_progress(tg_session *s);
 
 /* What the exchanges of one method did, over all buckets that use it, delivered since the last
- * tg_step. kept / n is the density achieved, residual_norm / norm the backlog in gradients,
+ * tg_session_step. kept / n is the density achieved, residual_norm / norm the backlog in gradients,
  * encode_ns / n the cost of an element. */
 typedef struct tg_method_info {
     const char *method;   /* normal form, with the exchange chosen in place of exchange=auto; lives
@@ -236,10 +236,10 @@ typedef struct tg_method_info {
     double residual_norm; /* of what was not sent yet; 0 unless want_residual_norm */
 } tg_method_info;
 
-/* What a step did. Fields marked (*) describe the exchanges delivered since the last tg_step, in
- * this call or before it. A delayed strategy started them in an earlier step; so did
- * TG_OVERLAP_FULL for all buckets but the first. They are zero if nothing was delivered. Times are
- * in nanoseconds, and amounts are this rank's. */
+/* What a step did. Fields marked (*) describe the exchanges delivered since the last
+ * tg_session_step, in this call or before it. A delayed strategy started them in an earlier step;
+ * so did TG_OVERLAP_FULL for all buckets but the first. They are zero if nothing was delivered.
+ * Times are in nanoseconds, and amounts are this rank's. */
 typedef struct tg_step_info {
     size_t struct_size;      /* set by the caller: sizeof(tg_step_info) */
     bool want_residual_norm; /* set by the caller: fill residual_norm (a pass over the residuals) */
@@ -264,7 +264,8 @@ typedef struct tg_step_info {
     double residual_norm; /* of what was not sent yet; 0 unless want_residual_norm */
     int64_t apply_ns;     /* strategy and optimizer, since the last step */
     int64_t wait_ns;      /* the calling thread waited for exchanges, since the last step */
-    const tg_method_info *methods; /* (nmethods) (*) by method; valid until the next tg_step */
+    const tg_method_info
+        *methods; /* (nmethods) (*) by method; valid until the next tg_session_step */
     size_t nmethods;
     double mean_norm; /* (*) norm of the averaged gradient over all tensors, if the optimizer has a
                        * clip; else 0 */
@@ -274,24 +275,24 @@ typedef struct tg_step_info {
 /* Close the step: all gradients are ready.
  * On return the parameters are those of the next forward pass. With TG_OVERLAP_FULL, and a strategy
  * and an optimizer that allow it (ssgd, no clip), those of a tensor are only after its
- * tg_param_wait. Other calls that read parameters (tg_eval_begin, tg_session_save,
+ * tg_session_param_wait. Other calls that read parameters (tg_session_eval_begin, tg_session_save,
  * tg_session_params_hash, tg_session_finish) wait for all of them.
  * info    filled on success; NULL: not wanted
  * Errors  TG_E_STATE (a tensor is not ready), TG_E_NONFINITE (with TG_NONFINITE_FAIL),
  *         TG_E_PEER, TG_E_CORRUPT */
-TG_API TG_NODISCARD tg_status tg_step(tg_session *s, tg_step_info *info);
+TG_API TG_NODISCARD tg_status tg_session_step(tg_session *s, tg_step_info *info);
 
-/* Set the learning rate from the next tg_step on; the first one is the optimizer spec's lr. It must
- * be the same on all ranks. If a method has rescale=yes, set it before the step's first
- * tg_grad_ready, because gradients are encoded with the current rate.
+/* Set the learning rate from the next tg_session_step on; the first one is the optimizer spec's lr.
+ * It must be the same on all ranks. If a method has rescale=yes, set it before the step's first
+ * tg_session_grad_ready, because gradients are encoded with the current rate.
  * Errors  TG_E_ARG */
 TG_API TG_NODISCARD tg_status tg_session_set_lr(tg_session *s, double lr);
 
 /* Between begin and end the parameters hold the global weights, and statistics of the kind AVERAGED
  * their mean. All ranks call both, between steps.
  * Errors  TG_E_STATE, TG_E_NOMEM, TG_E_PEER */
-TG_API TG_NODISCARD tg_status tg_eval_begin(tg_session *s);
-TG_API TG_NODISCARD tg_status tg_eval_end(tg_session *s);
+TG_API TG_NODISCARD tg_status tg_session_eval_begin(tg_session *s);
+TG_API TG_NODISCARD tg_status tg_session_eval_end(tg_session *s);
 
 /* Sum metrics over ranks: x (n) = sum in rank order, the same bits on all ranks. Blocks until all
  * ranks have called it. n is at most 4096.
@@ -373,7 +374,7 @@ typedef struct tg_resumed {
 /* Errors  TG_E_ARG (NULL, struct_size) */
 TG_API TG_NODISCARD tg_status tg_session_resumed(const tg_session *s, tg_resumed *resumed_p);
 
-/* ---- plan and costs -------------------------------------------------------------------------- */
+/* ---- plan ------------------------------------------------------------------------------------ */
 
 /* How a trained tensor is exchanged, and how many bytes that takes. Strings and shape live as long
  * as the session. */
@@ -397,31 +398,6 @@ typedef struct tg_plan_tensor {
  * Errors  TG_E_STATE (before begin), TG_E_NOMEM */
 TG_API TG_NODISCARD tg_status tg_session_plan(
     tg_session *s, tg_status (*each)(void *arg, const tg_plan_tensor *tensor), void *arg);
-
-/* How long the session's own work on a bucket takes, for runs on a simulated clock (tg_clock.work).
- * [0] is for dense exchanges, [1] for coded ones. */
-typedef struct tg_bucket_cost {
-    int64_t encode_ns[2];      /* compensate and encode */
-    int64_t start_ns[2];       /* per round: prepare the sum ... */
-    int64_t finish_ns[2];      /* ... and form the aggregate from it when all frames are in */
-    int64_t decode_byte_ps[2]; /* decode and combine: picoseconds per byte of frames */
-    int64_t apply_ns;          /* the optimizer's update */
-} tg_bucket_cost;
-
-/* Measure these costs on this rank alone. Nothing is sent, and the session's state does not change.
- * room     entries of cost: the first `room` buckets are measured
- * cost     [out] (room); may be NULL if room is 0
- * count_p  [out] number of buckets
- * Errors   TG_E_STATE (before begin), TG_E_NOMEM, those of the methods */
-TG_API TG_NODISCARD tg_status tg_session_measure(tg_session *s, size_t room, tg_bucket_cost *cost,
-                                                 size_t *count_p);
-/* Set what work costs from here on. Each thread is charged for its own work, so encoding and
- * decoding on the communication thread overlap the caller's computation. Before this call work
- * takes no time. On a real clock it changes nothing.
- * cost    (count)
- * Errors  TG_E_STATE, TG_E_MISMATCH (count is not the number of buckets) */
-TG_API TG_NODISCARD tg_status tg_session_set_costs(tg_session *s, const tg_bucket_cost *cost,
-                                                   size_t count);
 
 /* ---- the end --------------------------------------------------------------------------------- */
 

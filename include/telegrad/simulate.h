@@ -20,8 +20,7 @@
 #ifndef TELEGRAD_SIMULATE_H
 #define TELEGRAD_SIMULATE_H
 
-#include "telegrad/session.h"
-#include "telegrad/transport.h"
+#include "telegrad/costs.h"
 
 #ifdef __cplusplus
 extern "C" {

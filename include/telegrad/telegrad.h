@@ -5,6 +5,7 @@
 #include "telegrad/clock.h"
 #include "telegrad/codec.h"
 #include "telegrad/compat.h"
+#include "telegrad/costs.h"
 #include "telegrad/optimizer.h"
 #include "telegrad/random.h"
 #include "telegrad/reducer.h"

@@ -176,7 +176,7 @@ TG_API TG_NODISCARD tg_status tg_transport_faulty(tg_transport *inner, const cha
 typedef enum tg_driver {
     TG_DRIVER_AUTO = 0,   /* a communication thread if the transport allows it, else inline */
     TG_DRIVER_THREAD = 1, /* a communication thread; TG_E_UNSUPPORTED if not allowed */
-    TG_DRIVER_INLINE = 2  /* progress inside calls only: tg_progress in session.h */
+    TG_DRIVER_INLINE = 2  /* progress inside calls only: tg_session_progress in session.h */
 } tg_driver;
 
 /* A long wait for another rank's message (tg_session_config.on_wait). */

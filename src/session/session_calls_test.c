@@ -38,7 +38,7 @@ static void alone_start(alone *a, tg_session_config config)
         assert_int_equal(tg_session_add(a->s, &t, &a->id[i]), TG_OK);
         assert_int_equal(tg_session_add(a->s, &t, &a->id[i]), TG_E_ARG);
     }
-    assert_int_equal(tg_grad_ready(a->s, a->id[0]), TG_E_STATE);
+    assert_int_equal(tg_session_grad_ready(a->s, a->id[0]), TG_E_STATE);
     assert_int_equal(tg_session_begin(a->s), TG_OK);
 }
 
@@ -58,24 +58,24 @@ static void test_order_of_calls(void **state)
     alone_start(&a, (tg_session_config){.method = "dense"});
     assert_int_equal(tg_session_begin(a.s), TG_E_STATE);
     a.g[0] = a.g[1] = 0.5f;
-    assert_int_equal(tg_grad_ready(a.s, a.id[1]), TG_OK);
-    assert_int_equal(tg_grad_ready(a.s, a.id[1]), TG_E_STATE);
-    assert_int_equal(tg_grad_ready(a.s, 7), TG_E_ARG);
+    assert_int_equal(tg_session_grad_ready(a.s, a.id[1]), TG_OK);
+    assert_int_equal(tg_session_grad_ready(a.s, a.id[1]), TG_E_STATE);
+    assert_int_equal(tg_session_grad_ready(a.s, 7), TG_E_ARG);
     assert_int_equal(tg_session_finish(a.s), TG_E_STATE);
-    assert_int_equal(tg_eval_begin(a.s), TG_E_STATE);
+    assert_int_equal(tg_session_eval_begin(a.s), TG_E_STATE);
     assert_int_equal(tg_session_save(a.s, "/tmp", NULL, 0), TG_E_STATE);
-    assert_int_equal(tg_step(a.s, NULL), TG_E_STATE);
+    assert_int_equal(tg_session_step(a.s, NULL), TG_E_STATE);
     assert_non_null(strstr(tg_error(), "\"a\""));
     assert_int_equal(tg_session_set_lr(a.s, -1), TG_E_ARG);
     assert_int_equal(tg_session_set_lr(a.s, 2),
                      TG_OK); /* counts for the bucket exchanged already */
-    assert_int_equal(tg_grad_ready(a.s, a.id[0]), TG_OK);
-    assert_int_equal(tg_step(a.s, NULL), TG_OK);
+    assert_int_equal(tg_session_grad_ready(a.s, a.id[0]), TG_OK);
+    assert_int_equal(tg_session_step(a.s, NULL), TG_OK);
     assert_true(a.w[0] == -1 && a.w[1] == -1);
-    assert_int_equal(tg_eval_begin(a.s), TG_OK);
-    assert_int_equal(tg_grad_ready(a.s, a.id[0]), TG_E_STATE);
-    assert_int_equal(tg_eval_end(a.s), TG_OK);
-    assert_int_equal(tg_eval_end(a.s), TG_E_STATE);
+    assert_int_equal(tg_session_eval_begin(a.s), TG_OK);
+    assert_int_equal(tg_session_grad_ready(a.s, a.id[0]), TG_E_STATE);
+    assert_int_equal(tg_session_eval_end(a.s), TG_OK);
+    assert_int_equal(tg_session_eval_end(a.s), TG_E_STATE);
     assert_int_equal(tg_session_sum(a.s, x, 1), TG_OK);
     assert_true(x[0] == 3);
     assert_int_equal(tg_session_sum(a.s, NULL, 1), TG_E_ARG);
@@ -93,10 +93,10 @@ static void test_unready_is_zero(void **state)
     alone_start(&a, (tg_session_config){.strategy = "od:warmup=0,eta_loc=0",
                                         .on_unready = TG_UNREADY_ZERO});
     a.g[0] = a.g[1] = 0.5f;
-    assert_int_equal(tg_grad_ready(a.s, a.id[0]), TG_OK);
-    assert_int_equal(tg_grad_ready(a.s, a.id[1]), TG_OK);
-    assert_int_equal(tg_step(a.s, NULL), TG_OK);
-    assert_int_equal(tg_step(a.s, NULL), TG_OK);
+    assert_int_equal(tg_session_grad_ready(a.s, a.id[0]), TG_OK);
+    assert_int_equal(tg_session_grad_ready(a.s, a.id[1]), TG_OK);
+    assert_int_equal(tg_session_step(a.s, NULL), TG_OK);
+    assert_int_equal(tg_session_step(a.s, NULL), TG_OK);
     assert_true(a.g[0] == 0);
     assert_int_equal(tg_session_finish(a.s), TG_OK);
     assert_true(a.w[0] == -0.5f && a.w[1] == -0.5f);
@@ -112,11 +112,11 @@ static void test_too_many_exchanges(void **state)
     alone_start(&a, (tg_session_config){.method = "dense"});
     a.s->actions.cap = 0;
     a.g[0] = a.g[1] = 0.5f;
-    assert_int_equal(tg_grad_ready(a.s, a.id[1]), TG_E_STATE);
+    assert_int_equal(tg_session_grad_ready(a.s, a.id[1]), TG_E_STATE);
     assert_non_null(strstr(tg_error(), "strategy \"ssgd\" returned more than 0 exchanges"));
     a.s->actions.cap = 2; /* it is too late */
-    assert_int_equal(tg_grad_ready(a.s, a.id[0]), TG_E_STATE);
-    assert_int_equal(tg_step(a.s, NULL), TG_E_STATE);
+    assert_int_equal(tg_session_grad_ready(a.s, a.id[0]), TG_E_STATE);
+    assert_int_equal(tg_session_step(a.s, NULL), TG_E_STATE);
     assert_true(a.w[0] == 0 && a.w[1] == 0);
     alone_stop(&a);
 }
@@ -278,10 +278,10 @@ static tg_status evaluate(statistics_rank *r, tg_session *s)
     }
     TG_TRY(tg_session_begin(s));
     value[1] = value[2] = (float)(r->t->rank + 1);
-    TG_TRY(tg_eval_begin(s));
+    TG_TRY(tg_session_eval_begin(s));
     r->averaged[0] = value[1];
     r->first[0] = value[2];
-    TG_TRY(tg_eval_end(s));
+    TG_TRY(tg_session_eval_end(s));
     r->averaged[1] = value[1];
     r->first[1] = value[2];
     return TG_OK;

@@ -62,10 +62,10 @@ static tg_status compute(const rank *r, own *o, uint64_t t)
     static _Thread_local float flat[FIXTURE_N];
     fixture_gradient(&o->job, r->number, t, o->w, flat);
     for (int i = FIXTURE_TENSORS - 1; i >= 0; i--) {
-        TG_TRY(tg_grad_wait(o->s, o->id[i]));
+        TG_TRY(tg_session_grad_wait(o->s, o->id[i]));
         memcpy(o->g + offset[i], flat + offset[i],
                fixture_shape[i][0] * fixture_shape[i][1] * sizeof(float));
-        TG_TRY(tg_grad_ready(o->s, o->id[i]));
+        TG_TRY(tg_session_grad_ready(o->s, o->id[i]));
     }
     return TG_OK;
 }
@@ -73,7 +73,7 @@ static tg_status compute(const rank *r, own *o, uint64_t t)
 static tg_status apply(own *o)
 {
     tg_step_info info = {.struct_size = sizeof info};
-    return tg_step(o->s, &info);
+    return tg_session_step(o->s, &info);
 }
 
 /* In each step all have something under way; ranks apply and wait in different orders. */
@@ -233,12 +233,12 @@ static tg_status crowd(crowd_rank *r, tg_session *s, float *w, float *g)
         const tg_rng_key key = {
             .seed = 9, .purpose = TG_PURPOSE_TEST, .rank = (uint32_t)r->number, .step = t};
         for (int i = CROWD - 1; i >= 0; i--) {
-            TG_TRY(tg_grad_wait(s, id[i]));
+            TG_TRY(tg_session_grad_wait(s, id[i]));
             for (size_t k = 0; k < 64; k++)
                 g[(size_t)i * 64 + k] = (float)tg_rng_normal(&key, (uint64_t)i * 64 + k);
-            TG_TRY(tg_grad_ready(s, id[i]));
+            TG_TRY(tg_session_grad_ready(s, id[i]));
         }
-        TG_TRY(tg_step(s, &info));
+        TG_TRY(tg_session_step(s, &info));
     }
     TG_TRY(tg_session_finish(s));
     return tg_session_params_hash(s, &r->hash);

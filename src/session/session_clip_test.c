@@ -157,9 +157,9 @@ static void play_golden(const struct golden_optim *golden)
         tg_step_info info = {.struct_size = sizeof info};
         must(tg_session_set_lr(s, t < STEPS / 2 ? lr : lr / 2));
         golden_gradient(t, g);
-        must(tg_grad_ready(s, id[1]));
-        must(tg_grad_ready(s, id[0]));
-        must(tg_step(s, &info));
+        must(tg_session_grad_ready(s, id[1]));
+        must(tg_session_grad_ready(s, id[0]));
+        must(tg_session_step(s, &info));
         clipped += info.clipped;
         if (t != 0 && t != 5 && t != 11)
             continue;

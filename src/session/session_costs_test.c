@@ -75,17 +75,17 @@ static tg_status train(rank *r, tg_session *s)
         TG_TRY(tg_session_set_costs(s, j->cost, 1));
     const int64_t start_ns = tg_now_ns(r->clock);
     for (int step = 0; step < STEPS; step++) {
-        TG_TRY(tg_param_wait(s, id));
-        TG_TRY(tg_grad_wait(s, id));
+        TG_TRY(tg_session_param_wait(s, id));
+        TG_TRY(tg_session_grad_wait(s, id));
         if (!tg_session_idle(s)) {
             r->computed++;
             tg_clock_work(r->clock, j->compute_ns == NULL ? 0 : j->compute_ns[r->transport->rank]);
             for (int i = 0; i < N; i++)
                 r->g[i] = gradient(r->transport->rank, step, i);
-            TG_TRY(tg_grad_ready(s, id));
+            TG_TRY(tg_session_grad_ready(s, id));
         }
         r->info = (tg_step_info){.struct_size = sizeof r->info};
-        TG_TRY(tg_step(s, &r->info));
+        TG_TRY(tg_session_step(s, &r->info));
     }
     TG_TRY(tg_session_finish(s));
     r->took_ns = tg_now_ns(r->clock) - start_ns;

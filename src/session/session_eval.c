@@ -16,13 +16,15 @@ tg_status tg__session_between_steps(tg_session *s, const char *call)
 {
     TG_TRY(begun(s, call));
     if (s->evaluating)
-        return tg_fail(TG_E_STATE, "%s between tg_eval_begin and tg_eval_end", call);
+        return tg_fail(TG_E_STATE, "%s between tg_session_eval_begin and tg_session_eval_end",
+                       call);
     for (size_t b = 0; b < s->nbuckets; b++)
         if (s->bucket[b].missing != s->bucket[b].count || s->next_ready != s->nbuckets)
-            return tg_fail(TG_E_STATE,
-                           "%s in the middle of step %llu: allowed: after tg_step, before the next "
-                           "tg_grad_ready",
-                           call, (unsigned long long)s->t);
+            return tg_fail(
+                TG_E_STATE,
+                "%s in the middle of step %llu: allowed: after tg_session_step, before the next "
+                "tg_session_grad_ready",
+                call, (unsigned long long)s->t);
     return TG_OK;
 }
 
@@ -99,20 +101,20 @@ static tg_status eval_begin(tg_session *s)
     return TG_OK;
 }
 
-tg_status tg_eval_begin(tg_session *s)
+tg_status tg_session_eval_begin(tg_session *s)
 {
     TG__ARG(s);
-    TG_TRY(tg__session_between_steps(s, "tg_eval_begin"));
+    TG_TRY(tg__session_between_steps(s, "tg_session_eval_begin"));
     tg_status status = eval_begin(s);
     return status == TG_OK ? TG_OK : tg__session_failed(s, status);
 }
 
-tg_status tg_eval_end(tg_session *s)
+tg_status tg_session_eval_end(tg_session *s)
 {
     TG__ARG(s);
-    TG_TRY(begun(s, "tg_eval_end"));
+    TG_TRY(begun(s, "tg_session_eval_end"));
     if (!s->evaluating)
-        return tg_fail(TG_E_STATE, "tg_eval_end without tg_eval_begin");
+        return tg_fail(TG_E_STATE, "tg_session_eval_end without tg_session_eval_begin");
     for (size_t i = 0; i < s->ntensors; i++)
         if (s->tensor[i].kind != TG_TENSOR_TRAINED)
             memcpy(s->tensor[i].param, s->tensor[i].kept, s->tensor[i].n * sizeof(float));

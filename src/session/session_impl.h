@@ -11,7 +11,7 @@
 #include "session/rules.h"
 #include "session/watch.h"
 #include "strategy/strategy.h"
-#include "telegrad/session.h"
+#include "telegrad/costs.h"
 
 /* A tensor as registered. */
 typedef struct tensor {
@@ -98,15 +98,15 @@ struct tg_session {
     method_group *group;       /* (nmethods) and what of them is told in tg_step_info */
     tg_method_info *method_info;
     size_t nmethods;
-    tg_method_info *method_told; /* (nmethods) as the last tg_step told them */
-    tg_step_info since;          /* its fields (*), of what was delivered since the last tg_step */
-    size_t delivered;            /* elements, likewise */
+    tg_method_info *method_told; /* (nmethods) as the last tg_session_step told them */
+    tg_step_info since; /* its fields (*), of what was delivered since the last tg_session_step */
+    size_t delivered;   /* elements, likewise */
     time_span
         *under_way; /* (nspans of room nbuckets * (lanes + 1)) likewise: when exchanges were */
     size_t nspans;
     tg__actions actions;
     bool separable; /* a bucket's update needs no other bucket's: the same on all ranks */
-    bool early;     /* all but the first bucket may be delivered after tg_step */
+    bool early;     /* all but the first bucket may be delivered after tg_session_step */
 
     bool begun, evaluating;
     uint64_t t, skipped, order;
@@ -122,7 +122,7 @@ struct tg_session {
     bool late;
     atomic_int stop_requested; /* set from any thread, and from signal handlers */
     bool stop_now;             /* what the closing envelopes of this step say */
-    int64_t apply_ns, wait_ns; /* since the last tg_step */
+    int64_t apply_ns, wait_ns; /* since the last tg_session_step */
     uint64_t bytes_reported, near_reported;
     float *clipped;    /* (n of the largest bucket) a scaled aggregate; NULL: never clipped */
     float clip_factor; /* of the step being delivered */
@@ -216,8 +216,8 @@ bool tg__session_taken_over(const tg_session *s);
 /* Delivery (session_deliver.c): wait for exchanges, pass their aggregates to the strategy, and
  * count them in s->since.
  *     deliver         every exchange due at or before step `due`, in the order submitted
- *     deliver_step    what tg_step must wait for: everything due in this step; with `early`, and if
- *                     no rank flagged the step, only the bucket that closes it
+ *     deliver_step    what tg_session_step must wait for: everything due in this step; with
+ *                     `early`, and if no rank flagged the step, only the bucket that closes it
  *     deliver_bucket  what is left of an earlier step, for one bucket
  *     deliver_early   the same for all buckets, before parameters are read */
 TG_NODISCARD tg_status tg__session_deliver(tg_session *s, uint64_t due);

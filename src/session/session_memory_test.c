@@ -57,11 +57,11 @@ static tg_status train(rank *r, tg_session *s, float *w, float *g)
     TG_TRY(tg_session_add(s, &tensor, &id));
     TG_TRY(tg_session_begin(s));
     for (size_t t = 0; t < STEPS; t++) {
-        TG_TRY(tg_grad_wait(s, id));
+        TG_TRY(tg_session_grad_wait(s, id));
         for (size_t i = 0; i < N; i++)
             g[i] = (float)((i * 7 + t * 3) % 11) - 5;
-        TG_TRY(tg_grad_ready(s, id));
-        TG_TRY(tg_step(s, NULL));
+        TG_TRY(tg_session_grad_ready(s, id));
+        TG_TRY(tg_session_step(s, NULL));
         if (r->used != NULL)
             r->used[t] = heap();
     }

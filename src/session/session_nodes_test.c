@@ -365,8 +365,8 @@ static tg_status train_many(const many *m, tg_session *s, float *w, float *g)
     }
     TG_TRY(tg_session_begin(s));
     for (size_t i = m->count; i-- > 0;)
-        TG_TRY(tg_grad_ready(s, (uint32_t)i));
-    return tg_step(s, NULL);
+        TG_TRY(tg_session_grad_ready(s, (uint32_t)i));
+    return tg_session_step(s, NULL);
 }
 
 static void *run_many(void *arg)

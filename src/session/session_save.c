@@ -189,12 +189,12 @@ static tg_status write_weights(tg_session *s, const char *dir, tg_status own,
     tg_status status = own;
     if (status != TG_OK)
         snprintf(why, sizeof why, "%s", tg_error());
-    TG_TRY(tg_eval_begin(s));
+    TG_TRY(tg_session_eval_begin(s));
     if (status == TG_OK && s->transport->rank == 0) {
         status = tg__session_write_weights(s, dir, mark_p);
         snprintf(why, sizeof why, "%s", status == TG_OK ? "" : tg_error());
     }
-    TG_TRY(tg_eval_end(s));
+    TG_TRY(tg_session_eval_end(s));
     return status == TG_OK ? TG_OK : tg_fail(status, "%s", why);
 }
 

@@ -13,7 +13,8 @@ static tg_status usable(tg_session *s, const char *call)
     if (!s->begun)
         return tg_fail(TG_E_STATE, "%s before tg_session_begin", call);
     if (s->evaluating)
-        return tg_fail(TG_E_STATE, "%s between tg_eval_begin and tg_eval_end", call);
+        return tg_fail(TG_E_STATE, "%s between tg_session_eval_begin and tg_session_eval_end",
+                       call);
     return TG_OK;
 }
 
@@ -153,11 +154,11 @@ static tg_status take_gradient(tg_session *s, tensor *t)
     return plan_ready(s);
 }
 
-tg_status tg_grad_ready(tg_session *s, uint32_t id)
+tg_status tg_session_grad_ready(tg_session *s, uint32_t id)
 {
     TG__ARG(s);
     tensor *t = NULL;
-    TG_TRY(trained_tensor(s, id, "tg_grad_ready", &t));
+    TG_TRY(trained_tensor(s, id, "tg_session_grad_ready", &t));
     if (t->ready)
         return tg_fail(TG_E_STATE, "the gradient of \"%s\" was made ready twice in step %llu",
                        t->name, (unsigned long long)s->t);
@@ -165,11 +166,11 @@ tg_status tg_grad_ready(tg_session *s, uint32_t id)
     return status == TG_OK ? TG_OK : tg__session_failed(s, status);
 }
 
-tg_status tg_grad_wait(tg_session *s, uint32_t id)
+tg_status tg_session_grad_wait(tg_session *s, uint32_t id)
 {
     TG__ARG(s);
     tensor *t = NULL;
-    TG_TRY(trained_tensor(s, id, "tg_grad_wait", &t));
+    TG_TRY(trained_tensor(s, id, "tg_session_grad_wait", &t));
     bucket *b = &s->bucket[t->bucket];
     if (b->staging != NULL)
         return TG_OK;
@@ -181,22 +182,22 @@ tg_status tg_grad_wait(tg_session *s, uint32_t id)
     return TG_OK;
 }
 
-tg_status tg_param_wait(tg_session *s, uint32_t id)
+tg_status tg_session_param_wait(tg_session *s, uint32_t id)
 {
     TG__ARG(s);
-    TG_TRY(usable(s, "tg_param_wait"));
+    TG_TRY(usable(s, "tg_session_param_wait"));
     if (id >= s->ntensors)
-        return tg_fail(TG_E_ARG, "tg_param_wait: %u is not the number of a tensor", id);
+        return tg_fail(TG_E_ARG, "tg_session_param_wait: %u is not the number of a tensor", id);
     if (s->tensor[id].kind != TG_TENSOR_TRAINED)
         return TG_OK;
     tg_status status = tg__session_deliver_bucket(s, &s->bucket[s->tensor[id].bucket]);
     return status == TG_OK ? TG_OK : tg__session_failed(s, status);
 }
 
-tg_status tg_progress(tg_session *s)
+tg_status tg_session_progress(tg_session *s)
 {
     TG__ARG(s);
-    TG_TRY(usable(s, "tg_progress"));
+    TG_TRY(usable(s, "tg_session_progress"));
     tg_status status = tg__engine_progress(s->engine);
     return status == TG_OK ? TG_OK : tg__session_failed(s, status);
 }
@@ -222,7 +223,7 @@ bool tg_session_idle(const tg_session *s)
     return s->begun && (s->late || tg__session_weight(s, s->t) == 0);
 }
 
-/* Not final: the caller may make it ready and call tg_step again. */
+/* Not final: the caller may make it ready and call tg_session_step again. */
 static tg_status check_ready(const tg_session *s)
 {
     const bool error = s->config.on_unready == TG_UNREADY_ERROR && !tg_session_idle(s);
@@ -356,16 +357,16 @@ static tg_status step(tg_session *s, tg_step_info *info)
     return compare_hashes(s);
 }
 
-tg_status tg_step(tg_session *s, tg_step_info *info)
+tg_status tg_session_step(tg_session *s, tg_step_info *info)
 {
     TG__ARG(s);
-    TG_TRY(usable(s, "tg_step"));
+    TG_TRY(usable(s, "tg_session_step"));
     tg_step_info unseen = {.struct_size = sizeof unseen};
     if (info == NULL)
         info = &unseen;
     if (info->struct_size != sizeof *info)
-        return tg_fail(TG_E_ARG, "tg_step: info->struct_size=%zu: allowed: %zu", info->struct_size,
-                       sizeof *info);
+        return tg_fail(TG_E_ARG, "tg_session_step: info->struct_size=%zu: allowed: %zu",
+                       info->struct_size, sizeof *info);
     *info =
         (tg_step_info){.struct_size = sizeof *info, .want_residual_norm = info->want_residual_norm};
     TG_TRY(check_ready(s));

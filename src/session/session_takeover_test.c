@@ -140,12 +140,12 @@ static tg_status step_once(const job *j, tg_session *s, int r, const uint32_t *i
     for (int i = FIXTURE_TENSORS - 1, at = N; i >= 0; i--) {
         const size_t n = fixture_shape[i][0] * fixture_shape[i][1];
         at -= (int)n;
-        TG_TRY(tg_grad_wait(s, id[i]));
+        TG_TRY(tg_session_grad_wait(s, id[i]));
         memcpy(g + apart[i], flat + at, n * sizeof *g);
         if (!tg_session_idle(s))
-            TG_TRY(tg_grad_ready(s, id[i]));
+            TG_TRY(tg_session_grad_ready(s, id[i]));
     }
-    return tg_step(s, NULL);
+    return tg_session_step(s, NULL);
 }
 
 static tg_status train(const rank *r, tg_session *s, float *w, float *g)

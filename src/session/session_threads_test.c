@@ -76,11 +76,11 @@ static tg_status train(const rank *r, tg_session *s, float *w, float *g, uint64_
     for (uint64_t step = 0; step < STEPS; step++) {
         tg_step_info info = {.struct_size = sizeof info, .want_residual_norm = true};
         for (size_t i = 0; i < TENSORS; i++)
-            TG_TRY(tg_grad_wait(s, id[i]));
+            TG_TRY(tg_session_grad_wait(s, id[i]));
         memcpy(g, drawn[r->transport->rank][step], sizeof drawn[0][0]);
         for (size_t i = TENSORS; i-- > 0;)
-            TG_TRY(tg_grad_ready(s, id[i]));
-        TG_TRY(tg_step(s, &info));
+            TG_TRY(tg_session_grad_ready(s, id[i]));
+        TG_TRY(tg_session_step(s, &info));
     }
     TG_TRY(tg_session_finish(s));
     return tg_session_params_hash(s, hash_p);

@@ -68,13 +68,13 @@ static tg_status train(rank *r, tg_session *s)
     for (int step = 0; step < STEPS; step++) {
         tg_step_info info = {.struct_size = sizeof info};
         const int64_t away = slow ? r->job->slow_ns + (step == 2 ? r->job->pause_ns : 0) : 0;
-        TG_TRY(tg_grad_wait(s, id));
+        TG_TRY(tg_session_grad_wait(s, id));
         if (away > 0)
             clock->sleep_until_ns(clock->arg, tg_now_ns(clock) + away);
         for (int i = 0; i < N; i++)
             g[i] = (float)(i + r->t->rank);
-        TG_TRY(tg_grad_ready(s, id));
-        TG_TRY(tg_step(s, &info));
+        TG_TRY(tg_session_grad_ready(s, id));
+        TG_TRY(tg_session_step(s, &info));
         r->wait_ns += info.wait_ns;
     }
     TG_TRY(tg_session_finish(s));

@@ -56,24 +56,24 @@ static tg_status train(rank *r, tg_session *s)
     TG_TRY(add(s, "bn.first", TG_TENSOR_RANK0, r->first, NULL));
     TG_TRY(tg_session_begin(s));
     for (int t = 0; t < STEPS; t++) {
-        TG_TRY(tg_grad_wait(s, 0));
+        TG_TRY(tg_session_grad_wait(s, 0));
         for (size_t i = 0; i < N; i++) {
             g[i] = (float)(number + t) / 8;
             r->mean[i] = (float)(4 * number + t);
             r->first[i] = (float)(16 * number + t);
         }
-        TG_TRY(tg_grad_ready(s, 0));
-        TG_TRY(tg_step(s, NULL));
+        TG_TRY(tg_session_grad_ready(s, 0));
+        TG_TRY(tg_session_step(s, NULL));
     }
-    TG_TRY(tg_eval_begin(s));
+    TG_TRY(tg_session_eval_begin(s));
     take(r, r->eval);
-    TG_TRY(tg_eval_end(s));
+    TG_TRY(tg_session_eval_end(s));
     r->save_status = tg_session_save(s, r->dir, NULL, 0);
     if (r->save_status != TG_OK)
         snprintf(r->error, sizeof r->error, "%s", tg_error());
     take(r, r->after);
-    TG_TRY(tg_grad_ready(s, 0)); /* training goes on, whatever became of the checkpoint */
-    TG_TRY(tg_step(s, NULL));
+    TG_TRY(tg_session_grad_ready(s, 0)); /* training goes on, whatever became of the checkpoint */
+    TG_TRY(tg_session_step(s, NULL));
     TG_TRY(tg_session_finish(s));
     return tg_session_params_hash(s, &r->hash);
 }

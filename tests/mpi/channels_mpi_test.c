@@ -80,13 +80,13 @@ static tg_status step(own *o, tg_transport *t, int number)
     }
     o->grad = (float)t->rank;
     if (t->rank % 2)
-        TG_TRY(tg_grad_ready(o->s, o->id));
+        TG_TRY(tg_session_grad_ready(o->s, o->id));
     for (int i = 0; i < COUNT; i++) {
         TG_TRY(tg_reducer_wait(o->r[(i * stride + 2 * shift + 3) % COUNT]));
         if (t->rank % 2 == 0 && i == COUNT / 2)
-            TG_TRY(tg_grad_ready(o->s, o->id));
+            TG_TRY(tg_session_grad_ready(o->s, o->id));
     }
-    return tg_step(o->s, &info);
+    return tg_session_step(o->s, &info);
 }
 
 /* Dense means are exact; of all methods every rank has what rank 0 has. */

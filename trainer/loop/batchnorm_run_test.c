@@ -63,7 +63,7 @@ typedef struct by_hand {
 static tg_status ready(void *arg, size_t tensor)
 {
     const by_hand *r = arg;
-    return tg_grad_ready(r->session, r->id[tensor]);
+    return tg_session_grad_ready(r->session, r->id[tensor]);
 }
 
 static const float *running_mean(const by_hand *r)
@@ -117,14 +117,14 @@ static tg_status go(by_hand *r)
     tg_step_info info = {.struct_size = sizeof info};
     TG_TRY(model_forward(r->m, &batch, &(model_pass){.training = true}, &hooks, &result));
     TG_TRY(model_backward(r->m, &hooks));
-    TG_TRY(tg_step(r->session, &info));
+    TG_TRY(tg_session_step(r->session, &info));
     memcpy(r->own, running_mean(r), sizeof r->own);
-    TG_TRY(tg_eval_begin(r->session));
+    TG_TRY(tg_session_eval_begin(r->session));
     memcpy(r->evaluated, running_mean(r), sizeof r->evaluated);
     batch.x = same;
     TG_TRY(model_forward(r->m, &batch, &(model_pass){.training = false}, NULL, &result));
     r->loss = result.loss;
-    TG_TRY(tg_eval_end(r->session));
+    TG_TRY(tg_session_eval_end(r->session));
     memcpy(r->after, running_mean(r), sizeof r->after);
     return tg_session_finish(r->session);
 }

@@ -227,7 +227,7 @@ tg_status run_save(run *r)
                         r->model->nstate, r->loss_sum,   run_seconds(r)};
     const size_t len = sizeof head + r->model->nstate * sizeof(float);
     for (size_t i = 0; i < r->model->ntensors; i++) /* what is under way for them is training's */
-        TG_TRY(tg_param_wait(r->session, r->id[i]));
+        TG_TRY(tg_session_param_wait(r->session, r->id[i]));
     const int64_t begin = run_now(r);
     const uint64_t sent = run_sent(r);
     char *extra;

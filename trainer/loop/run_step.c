@@ -35,7 +35,7 @@ static tg_status param_read(void *arg, size_t tensor)
     run *r = arg;
     run_layers_end(r);
     const int64_t start = run_now(r);
-    return timed(r, start, tg_param_wait(r->session, r->id[tensor]));
+    return timed(r, start, tg_session_param_wait(r->session, r->id[tensor]));
 }
 
 static tg_status grad_write(void *arg, size_t tensor)
@@ -43,7 +43,7 @@ static tg_status grad_write(void *arg, size_t tensor)
     run *r = arg;
     run_layers_end(r);
     const int64_t start = run_now(r);
-    return timed(r, start, tg_grad_wait(r->session, r->id[tensor]));
+    return timed(r, start, tg_session_grad_wait(r->session, r->id[tensor]));
 }
 
 static tg_status grad_ready(void *arg, size_t tensor)
@@ -51,7 +51,7 @@ static tg_status grad_ready(void *arg, size_t tensor)
     run *r = arg;
     run_layers_end(r);
     const int64_t start = run_now(r);
-    return timed(r, start, tg_grad_ready(r->session, r->id[tensor]));
+    return timed(r, start, tg_session_grad_ready(r->session, r->id[tensor]));
 }
 
 static tg_status layer_done(void *arg)
@@ -59,7 +59,7 @@ static tg_status layer_done(void *arg)
     run *r = arg;
     run_layers_end(r);
     const int64_t start = run_now(r);
-    return timed(r, start, tg_progress(r->session));
+    return timed(r, start, tg_session_progress(r->session));
 }
 
 static void layer_begins(void *arg, model_work work, size_t layer)
@@ -157,7 +157,7 @@ tg_status run_step_once(run *r, tg_step_info *info)
         r->stop_asked = true;
     }
     *info = (tg_step_info){.struct_size = sizeof *info, .want_residual_norm = logged(r)};
-    TG_TRY(tg_step(r->session, info));
+    TG_TRY(tg_session_step(r->session, info));
     const int64_t end = run_now(r);
 
     const uint64_t apart = r->traffic.apart - r->traffic.counted; /* since the last step */

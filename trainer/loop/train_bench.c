@@ -151,25 +151,25 @@ train_bench_info train_bench_about(const train_bench *b)
 static tg_status param_read(void *arg, size_t tensor)
 {
     train_bench *b = arg;
-    return tg_param_wait(b->session, b->id[tensor]);
+    return tg_session_param_wait(b->session, b->id[tensor]);
 }
 
 static tg_status grad_write(void *arg, size_t tensor)
 {
     train_bench *b = arg;
-    return tg_grad_wait(b->session, b->id[tensor]);
+    return tg_session_grad_wait(b->session, b->id[tensor]);
 }
 
 static tg_status grad_ready(void *arg, size_t tensor)
 {
     train_bench *b = arg;
-    return tg_grad_ready(b->session, b->id[tensor]);
+    return tg_session_grad_ready(b->session, b->id[tensor]);
 }
 
 static tg_status layer_done(void *arg)
 {
     train_bench *b = arg;
-    return tg_progress(b->session);
+    return tg_session_progress(b->session);
 }
 
 tg_status train_bench_step(train_bench *b, double *loss_p)
@@ -184,7 +184,7 @@ tg_status train_bench_step(train_bench *b, double *loss_p)
     TG_TRY(model_forward(m, &batch, &pass, h, &result));
     TG_TRY(model_backward(m, h));
     if (b->session)
-        TG_TRY(tg_step(b->session, NULL));
+        TG_TRY(tg_session_step(b->session, NULL));
     else
         tg_optimizer_step(b->optimizer, &(tg_update){.lr = LR, .number = b->step, .ndim = 1},
                           m->params, m->grads, m->floats, &b->momentum);

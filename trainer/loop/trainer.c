@@ -21,7 +21,7 @@ static tg_status evaluate(run *r, run_tested *sums, int64_t *begin_p)
     const size_t bytes = r->model->nstate * sizeof(float);
     double nothing[RUN_SUMS] = {0};
     TG_TRY(run_sum(r, nothing)); /* who waits for others here does so in training's time */
-    TG_TRY(tg_eval_begin(r->session));
+    TG_TRY(tg_session_eval_begin(r->session));
     *begin_p = run_now(r);
     if (bytes > 0)
         memcpy(r->state_aside, r->model->state, bytes);
@@ -29,7 +29,7 @@ static tg_status evaluate(run *r, run_tested *sums, int64_t *begin_p)
     TG_TRY(evaluate_shard(r, sums));
     if (bytes > 0)
         memcpy(r->model->state, r->state_aside, bytes);
-    return tg_eval_end(r->session);
+    return tg_session_eval_end(r->session);
 }
 
 /* End an epoch, or what there is of one: mean loss over steps and ranks, test of the global
