@@ -43,6 +43,12 @@ def write_digits(folder):
             file.write(struct.pack(">II", 0x801, count) + bytes(i % 10 for i in range(count)))
 
 
+def documents():
+    """README.md, CONTRIBUTING.md, all pages of docs/, and the pages of the library's rooms."""
+    return [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md")),
+            *sorted((ROOT / "src").glob("*/README.md"))]
+
+
 class Docs(unittest.TestCase):
     def test_commands_run(self):
         others = ("OMPI_", "PMI_", "PMIX_", "SLURM_", "TELEGRAD_DATA")
@@ -72,14 +78,14 @@ class Docs(unittest.TestCase):
                            input=code, text=True, check=True)
 
     def test_files_exist(self):
-        for document in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]:
+        for document in documents():
             for name in re.findall(r"`((?:src|docs|include|examples|scripts|tools|tests|bench|cmake)/[\w./-]+)`",
                                    document.read_text(encoding="utf-8")):
                 if "NAME" not in name:
                     self.assertTrue((ROOT / name).exists(), f"{document.name} names {name}")
 
     def test_links_lead_somewhere(self):
-        for document in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]:
+        for document in documents():
             for name in re.findall(r"\]\(([\w./-]+)\)", document.read_text(encoding="utf-8")):
                 self.assertTrue((document.parent / name).exists(), f"{document.name} links to {name}")
 
