@@ -28,7 +28,7 @@ endif()
 set(TG_HAVE_MPI ON)
 message(STATUS "telegrad: MPI transport with ${MPI_C_COMPILER}")
 
-add_library(tg_mpi OBJECT src/transport/mpi.c src/transport/mpi_nodes.c)
+add_library(tg_mpi OBJECT src/transport/mpi.c src/transport/mpi_leave.c src/transport/mpi_nodes.c)
 target_link_libraries(tg_mpi PRIVATE tg_flags MPI::MPI_C)
 foreach(kind shared static)
     string(TOUPPER ${kind} KIND)
@@ -66,3 +66,4 @@ endfunction()
 
 tg_mpi_test(transport_mpi_test 2 3 4)
 tg_mpi_test(channels_mpi_test 2 3 4)
+tg_mpi_test(leave_mpi_test 2 3)

@@ -14,9 +14,12 @@ extern "C" {
  * Threads   with MPI_THREAD_MULTIPLE a session may use its communication thread; with a lower level
  *           it runs inline
  * Messages  at most 2^31 - 1 bytes (TG_E_ARG)
- * Failure   a rank that shuts the transport tells the others, which get TG_E_PEER; a rank that dies
- *           cannot. MPI cannot cancel sends: after `shut` posted buffers stay in use until the
- *           process ends
+ * Failure   a rank that shuts or destroys the transport tells the others, and those that wait for
+ *           it get TG_E_PEER; a rank that dies cannot. MPI cannot cancel sends: after `shut` posted
+ *           buffers stay in use until the process ends
+ * Destroy   before MPI_Finalize, on every rank, in any order. The duplicate of comm is freed when
+ *           all ranks have destroyed theirs, by a later call on this rank, and never if a rank
+ *           failed
  * Errors    TG_E_ARG, TG_E_STATE (MPI not initialised, or finalised), TG_E_NOMEM, TG_E_PEER,
  *           TG_E_UNSUPPORTED (an MPI whose tags have fewer than 26 bits) */
 TG_API TG_NODISCARD tg_status tg_transport_mpi(MPI_Comm comm, tg_transport **t_p);

@@ -57,7 +57,8 @@ typedef struct tg_reducer_config {
  *            of them are destroyed
  * n          elements of every vector
  * config     NULL: seed 0, one segment, 60 s
- * Errors     TG_E_SPEC, TG_E_ARG (also: codec_threads > 256),
+ * Errors     TG_E_SPEC, TG_E_ARG (also: codec_threads > 256): nothing was sent (see "Sharing" in
+ *            transport.h for what to do if only this rank got it),
  *            TG_E_NOMEM (this rank leaves the transport, so that no other rank waits for it; the
  *            others get TG_E_PEER, which names it),
  *            TG_E_MISMATCH (ranks differ, or create reducers in different orders; names what

@@ -142,6 +142,8 @@ typedef struct tg_session_config {
  *            yourself until all of them are destroyed
  * Errors     TG_E_SPEC (also: method and optimizer set different momenta; a malformed rule),
  *            TG_E_ARG (also: codec_threads > 256, a node < 0), TG_E_UNSUPPORTED, TG_E_NOMEM
+ * If one rank alone fails here, in tg_session_add or in tg_session_begin, the others may wait for it
+ * in tg_session_begin until it destroys its transport ("Sharing" in transport.h).
  * After TG_E_NOMEM from this call, tg_session_add, tg_session_begin, tg_session_load or a step, this
  * rank has left the transport, so that no other rank waits for it. The others get TG_E_PEER, which
  * names it. */

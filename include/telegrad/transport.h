@@ -16,6 +16,10 @@
  *          - A failure of one shuts the transport; all others fail with the same error. A rank that
  *            runs out of memory while it creates one shuts it too, because the others would wait.
  *            A failure that all ranks know of (their settings differ) ends that one alone.
+ *          - A call that refuses its arguments (TG_E_ARG, TG_E_SPEC, ...) sends nothing, and the
+ *            transport stays as it was. If every rank made the same mistake, call again with other
+ *            arguments. If this rank alone did, the others wait for it: destroy the transport.
+ *            Then they get TG_E_PEER at once, which names this rank.
  * Threads  Different threads may use different reducers and sessions of a transport at the same
  *          time. If any_thread is false, only the thread that created the first one may use them;
  *          other threads get TG_E_STATE. While a session with a communication thread exists, that
@@ -70,7 +74,8 @@ typedef struct tg_transport_ops {
      * Returns true: posted buffers are released. False: the medium cannot cancel (MPI), and they
      * stay in use until the process ends. */
     bool (*shut)(tg_transport *t);
-    /* Free everything, t included; shuts first if requests are pending. */
+    /* Free everything, t included. This rank leaves, as after `shut`: peers that wait for it get
+     * TG_E_PEER. What it sent before still arrives if no request is pending. */
     void (*destroy)(tg_transport *t);
     /* Optional; both or neither (NULL). They let every rank name the rank that failed, not only the
      * ranks that waited for it.
@@ -101,7 +106,9 @@ struct tg_transport {
  * its own range of them. */
 #define TG_TAG_LIMIT ((uint32_t)1 << 24)
 
-TG_API void tg_transport_destroy(tg_transport *t); /* NULL is fine */
+/* Leave and free the transport; NULL is fine. Ranks that still wait for this one get TG_E_PEER at
+ * once. */
+TG_API void tg_transport_destroy(tg_transport *t);
 
 /* Connect `size` ranks of one process through memory.
  * t_out    [out] (size) one endpoint per rank

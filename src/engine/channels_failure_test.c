@@ -83,6 +83,47 @@ static void test_destroyed(void **state)
     expect_text(&jobs[2], "channel 1 was destroyed on this rank (2)");
 }
 
+/* One rank's method is wrong, and its caller destroys the transport: the others wait no longer. */
+static tg_status refused(job *j)
+{
+    tg_reducer *r[2] = {NULL};
+    float g = 1;
+    tg_status status = make(j, "dense", 1, &r[0]);
+    if (status == TG_OK)
+        status = make(j, j->rank == 2 ? "topk:density=7" : "topk", 1, &r[1]);
+    for (int i = 0; i < 2 && j->rank == 2; i++)
+        tg_reducer_destroy(r[i]);
+    if (j->rank == 2) {
+        tg_transport_destroy(j->t);
+        return status;
+    }
+    if (status != TG_OK && tg_reducer_mean(r[0], &g, &g) != status)
+        status = tg_fail(TG_E_STATE, "the first lives");
+    for (int i = 0; i < 2; i++)
+        tg_reducer_destroy(r[i]);
+    tg_transport_destroy(j->t);
+    return status;
+}
+
+static void test_refused(void **state)
+{
+    (void)state;
+    tg_transport *t[3];
+    job jobs[3];
+    assert_int_equal(tg_transport_inproc(3, t), TG_OK);
+    for (int r = 0; r < 3; r++) {
+        jobs[r] = (job){.t = t[r], .rank = r, .run = refused};
+        assert_int_equal(tg__thread_start("rank", job_main, &jobs[r], &jobs[r].thread), TG_OK);
+    }
+    for (int r = 0; r < 3; r++)
+        assert_int_equal(pthread_join(jobs[r].thread, NULL), 0);
+    assert_int_equal(jobs[2].status, TG_E_SPEC);
+    for (int r = 0; r < 2; r++) {
+        assert_int_equal(jobs[r].status, TG_E_PEER);
+        expect_text(&jobs[r], "rank 2");
+    }
+}
+
 /* ---- a pause is long for one and short for another ------------------------------------------- */
 
 typedef struct timed_rank {
@@ -164,8 +205,8 @@ static void test_pause(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_silent),
-                                       cmocka_unit_test(test_destroyed),
-                                       cmocka_unit_test(test_pause)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_silent), cmocka_unit_test(test_destroyed),
+        cmocka_unit_test(test_refused), cmocka_unit_test(test_pause)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

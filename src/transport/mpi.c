@@ -4,66 +4,20 @@
  * long past the end of the buffer before they report it. So `test` and `poll` ask for a message's
  * length first (MPI_Improbe) and only give MPI a buffer that holds it.
  *
- * MPI cannot tell that a rank gives up, so `shut` sends a goodbye of 8 bytes to everybody on a tag
- * of its own; whoever polls finds it and fails what it still expects from that rank. A rank that
- * dies says nothing: then the caller's deadlines decide (or mpirun ends the job first).
- *
- * MPI cannot sleep either: `poll` asks for progress in growing intervals. */
+ * MPI cannot sleep: `poll` asks for progress in growing intervals. Nor can it tell that a rank
+ * leaves: see mpi_leave.c. */
 #include "telegrad/mpi.h"
 #include "base/arg.h"
-#include "transport/endpoint.h"
-#include "transport/mpi_posts.h"
+#include "transport/mpi_impl.h"
 #include <limits.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define GOODBYE_TAG ((int)TG__TAG_CARRIED - 1) /* 2^26 - 1 */
 #define NAP_MIN_NS 20000
 #define NAP_MAX_NS 200000
 /* A longer message than this that does not fit is not received at all, so that its sender cannot
  * make us allocate without limit; the send then never ends. */
 #define DISCARD_MAX ((size_t)1 << 26)
-
-typedef struct mpi_impl {
-    tg_transport base; /* first: the address is the transport's */
-    MPI_Comm comm;
-    tg_request **pending; /* (count of cap): the caller's, until they are over */
-    size_t count, cap;
-    wait_list waiting;   /* receives without a message */
-    size_t held;         /* operations and messages that MPI may still work on, failed ones too */
-    bool *left;          /* (size) who said goodbye ... */
-    int *blamed;         /* (size) ... because of whom */
-    uint64_t goodbye[2]; /* ours: a number of this transport, agreed on, because one for an earlier
-                            transport is not for us; 1 + whom we blame, 0: nobody */
-    bool is_shut;
-    _Atomic bool woken;
-} mpi_impl;
-
-static mpi_impl *impl_of(tg_transport *t)
-{
-    return t->impl;
-}
-
-static bool mpi_is_up(void)
-{
-    int initialized = 0, finalized = 0;
-    MPI_Initialized(&initialized);
-    MPI_Finalized(&finalized);
-    return initialized && !finalized;
-}
-
-/* peer < 0: no particular one */
-static tg_status fail_mpi(const char *call, int peer, int error)
-{
-    char text[MPI_MAX_ERROR_STRING + 1] = "";
-    int len = 0;
-    if (MPI_Error_string(error, text, &len) != MPI_SUCCESS)
-        text[0] = '\0';
-    if (peer < 0)
-        return tg_fail(TG_E_PEER, "%s: %s", call, text);
-    return tg_fail(TG_E_PEER, "rank %d: %s: %s", peer, call, text);
-}
 
 static tg_status check_live(tg_transport *t, const char *verb)
 {
@@ -72,13 +26,14 @@ static tg_status check_live(tg_transport *t, const char *verb)
     return TG_OK;
 }
 
+/* left: how a peer may have left for this to fail. */
 static tg_status check_post(tg_transport *t, const char *verb, int peer, uint32_t tag,
-                            const void *buf, size_t len, const tg_request *req)
+                            const void *buf, size_t len, const tg_request *req, mpi_left left)
 {
     mpi_impl *m = impl_of(t);
     TG_TRY(check_live(t, verb));
-    TG_TRY(tg__post_check(t, verb, peer, tag, (uint32_t)GOODBYE_TAG, buf, len, req));
-    if (m->left[peer])
+    TG_TRY(tg__post_check(t, verb, peer, tag, (uint32_t)TG__GOODBYE_TAG, buf, len, req));
+    if (m->peer[peer].left >= left)
         return tg_fail(TG_E_PEER, "rank %d has left", peer);
     if (m->count == m->cap) {
         size_t cap = m->cap ? m->cap * 2 : 64;
@@ -148,7 +103,7 @@ static tg_status match(mpi_impl *m, const tg_request *req)
         MPI_Status status;
         int error = MPI_Improbe(peer, tag, m->comm, &found, &message, &status);
         if (error != MPI_SUCCESS)
-            return fail_mpi("MPI_Improbe", peer, error);
+            return tg__mpi_fail("MPI_Improbe", peer, error);
         if (!found)
             break;
         tg_request *first = oldest_like(&m->waiting, req);
@@ -164,14 +119,14 @@ static tg_status mpi_post_send(tg_transport *t, int peer, uint32_t tag, const vo
                                tg_request *req)
 {
     mpi_impl *m = impl_of(t);
-    TG_TRY(check_post(t, "post_send", peer, tag, buf, len, req));
+    TG_TRY(check_post(t, "post_send", peer, tag, buf, len, req, IS_DONE));
     if (len > INT_MAX)
         return tg_fail(TG_E_ARG, "post_send: len=%zu: allowed over MPI: at most %d bytes", len,
                        INT_MAX);
     MPI_Request request;
     int error = MPI_Isend(buf, (int)len, MPI_BYTE, peer, (int)tag, m->comm, &request);
     if (error != MPI_SUCCESS)
-        return fail_mpi("MPI_Isend", peer, error);
+        return tg__mpi_fail("MPI_Isend", peer, error);
     add_pending(m, req, peer, tag, SENDING);
     put_request(req, request);
     req->word[W_LEN] = len;
@@ -183,7 +138,7 @@ static tg_status mpi_post_recv(tg_transport *t, int peer, uint32_t tag, void *bu
                                tg_request *req)
 {
     mpi_impl *m = impl_of(t);
-    TG_TRY(check_post(t, "post_recv", peer, tag, buf, cap, req));
+    TG_TRY(check_post(t, "post_recv", peer, tag, buf, cap, req, GAVE_UP));
     if (cap > INT_MAX)
         return tg_fail(TG_E_ARG, "post_recv: cap=%zu: allowed over MPI: at most %d bytes", cap,
                        INT_MAX);
@@ -218,7 +173,16 @@ static tg_status test_held(mpi_impl *m, tg_request *req, bool *done_p)
     }
     if (request != MPI_REQUEST_NULL) /* some keep a failed request */
         (void)MPI_Request_free(&request);
-    return fail_mpi("MPI_Test", peer_of(req), error);
+    return tg__mpi_fail("MPI_Test", peer_of(req), error);
+}
+
+/* Whether the peer has left, so that nothing comes of the operation any more. A message of one that
+ * is done may still be on its way. */
+static bool has_lost(const mpi_impl *m, const tg_request *req)
+{
+    const mpi_left left = m->peer[peer_of(req)].left;
+    const bool has_begun = req->word[W_STATE] == RECEIVING || req->word[W_STATE] == DISCARDING;
+    return left == GAVE_UP || (left == IS_DONE && !has_begun);
 }
 
 /* Whether the operation has ended well. An error is its end, too. */
@@ -228,7 +192,7 @@ static tg_status advance(mpi_impl *m, tg_request *req, bool *done_p)
     bool done = false;
     if (req->word[W_STATE] == WAITING) {
         tg_status status = match(m, req);
-        if (status == TG_OK && req->word[W_STATE] == WAITING && m->left[peer])
+        if (status == TG_OK && req->word[W_STATE] == WAITING && m->peer[peer].left != STAYS)
             status = tg_fail(TG_E_PEER, "rank %d has left", peer);
         if (status != TG_OK)
             dequeue(&m->waiting, req);
@@ -240,9 +204,9 @@ static tg_status advance(mpi_impl *m, tg_request *req, bool *done_p)
     if (req->word[W_STATE] == REFUSED)
         return fail_too_long(req);
     if (req->word[W_STATE] == BROKEN)
-        return fail_mpi("MPI_Imrecv", peer, (int)req->word[W_LEN]);
+        return tg__mpi_fail("MPI_Imrecv", peer, (int)req->word[W_LEN]);
     TG_TRY(test_held(m, req, &done));
-    if (!done && m->left[peer])
+    if (!done && has_lost(m, req))
         return tg_fail(TG_E_PEER, "rank %d has left", peer);
     if (done && req->word[W_STATE] == DISCARDING)
         return fail_too_long(req);
@@ -268,40 +232,12 @@ static tg_status mpi_test(tg_transport *t, tg_request *req, bool *done_p, size_t
     return TG_OK;
 }
 
-/* Look for goodbyes. Returns whether one came. */
-static tg_status hear_goodbyes(mpi_impl *m, bool *heard_p)
-{
-    bool heard = false;
-    for (;;) {
-        int found = 0;
-        MPI_Status status;
-        int error = MPI_Iprobe(MPI_ANY_SOURCE, GOODBYE_TAG, m->comm, &found, &status);
-        if (error != MPI_SUCCESS)
-            return fail_mpi("MPI_Iprobe", -1, error);
-        if (!found)
-            break;
-        uint64_t said[2] = {0, 0};
-        error = MPI_Recv(said, 2, MPI_UINT64_T, status.MPI_SOURCE, GOODBYE_TAG, m->comm,
-                         MPI_STATUS_IGNORE);
-        if (error != MPI_SUCCESS)
-            return fail_mpi("MPI_Recv", status.MPI_SOURCE, error);
-        if (said[0] == m->goodbye[0]) {
-            m->left[status.MPI_SOURCE] = true;
-            m->blamed[status.MPI_SOURCE] =
-                said[1] <= (uint64_t)m->base.size ? (int)said[1] - 1 : TG_BLAMED_NOBODY;
-            heard = true;
-        }
-    }
-    *heard_p = heard;
-    return TG_OK;
-}
-
 /* Whether `test` would find this operation over. An error, too, is something that it has to tell.
  */
 static bool is_over(const mpi_impl *m, const tg_request *req)
 {
     int done = 0;
-    if (m->left[peer_of(req)])
+    if (has_lost(m, req))
         return true;
     if (req->word[W_STATE] == WAITING)
         return false;
@@ -321,9 +257,9 @@ static tg_status look(mpi_impl *m, bool *over_p, bool *met_p)
     bool heard = false;
     int error = MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, m->comm, &mail, MPI_STATUS_IGNORE);
     if (error != MPI_SUCCESS)
-        return fail_mpi("MPI_Iprobe", -1, error);
+        return tg__mpi_fail("MPI_Iprobe", -1, error);
     if (mail)
-        TG_TRY(hear_goodbyes(m, &heard));
+        TG_TRY(tg__mpi_hear_goodbyes(m, &heard));
     bool over = heard, met = false;
     /* All of them, even if one is over: peers may wait until we take what they send. */
     for (size_t i = 0; i < m->count; i++) {
@@ -360,59 +296,6 @@ static void mpi_wake(tg_transport *t)
     atomic_store(&impl_of(t)->woken, true);
 }
 
-static bool mpi_shut(tg_transport *t)
-{
-    mpi_impl *m = impl_of(t);
-    if (!m->is_shut && mpi_is_up()) {
-        for (int peer = 0; peer < t->size; peer++) {
-            /* Small enough to go at once; it is the transport's memory, which stays if it does
-             * not. Errors change nothing: whoever does not hear it waits until its deadline. */
-            MPI_Request request;
-            int done = 0;
-            if (peer == t->rank || m->left[peer] ||
-                MPI_Isend(m->goodbye, 2, MPI_UINT64_T, peer, GOODBYE_TAG, m->comm, &request) !=
-                    MPI_SUCCESS)
-                continue;
-            if (MPI_Test(&request, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && !done) {
-                m->held++;
-                (void)MPI_Request_free(&request);
-            }
-        }
-    }
-    m->is_shut = true;
-    return m->held == 0; /* receives that still wait are only forgotten */
-}
-
-static void mpi_blame(tg_transport *t, int rank)
-{
-    impl_of(t)->goodbye[1] = (uint64_t)rank + 1;
-}
-
-static int mpi_blamed(tg_transport *t, int peer)
-{
-    mpi_impl *m = impl_of(t);
-    bool heard;
-    if (!m->left[peer] && mpi_is_up())
-        (void)hear_goodbyes(m, &heard); /* that fails if MPI does: then there is no news */
-    return m->left[peer] ? m->blamed[peer] : TG_NOT_LEFT;
-}
-
-static void mpi_destroy(tg_transport *t)
-{
-    mpi_impl *m = impl_of(t);
-    if (m->count)
-        (void)mpi_shut(t);
-    /* What MPI may still use stays until the process ends: communicator, id, the callers' buffers.
-     * So does a communicator on which messages may still come: a later one could get its number. */
-    if (m->count == 0 && m->held == 0 && mpi_is_up())
-        (void)MPI_Comm_free(&m->comm);
-    free(m->pending);
-    free(m->left);
-    free(m->blamed);
-    if (m->held == 0)
-        free(m);
-}
-
 static const tg_transport_ops mpi_ops = {
     .struct_size = sizeof mpi_ops,
     .name = "mpi",
@@ -421,11 +304,21 @@ static const tg_transport_ops mpi_ops = {
     .test = mpi_test,
     .poll = mpi_poll,
     .wake = mpi_wake,
-    .shut = mpi_shut,
-    .blame = mpi_blame,
-    .blamed = mpi_blamed,
-    .destroy = mpi_destroy,
+    .shut = tg__mpi_shut,
+    .blame = tg__mpi_blame,
+    .blamed = tg__mpi_blamed,
+    .destroy = tg__mpi_destroy,
 };
+
+static tg_status make_peers(mpi_impl *m)
+{
+    m->peer = calloc((size_t)m->base.size, sizeof *m->peer);
+    if (!m->peer)
+        return tg_fail(TG_E_NOMEM, "out of memory: %d ranks", m->base.size);
+    for (int rank = 0; rank < m->base.size; rank++)
+        m->peer[rank] = (mpi_peer){.blamed = TG_BLAMED_NOBODY, .farewell = MPI_REQUEST_NULL};
+    return TG_OK;
+}
 
 /* The communicator's own copy, whose errors come back to us, and a number that all ranks agree on.
  */
@@ -433,7 +326,7 @@ static tg_status join(mpi_impl *m, MPI_Comm comm)
 {
     int error = MPI_Comm_dup(comm, &m->comm);
     if (error != MPI_SUCCESS)
-        return fail_mpi("MPI_Comm_dup", -1, error);
+        return tg__mpi_fail("MPI_Comm_dup", -1, error);
     int found = 0;
     void *tag_ub = NULL;
     error = MPI_Comm_set_errhandler(m->comm, MPI_ERRORS_RETURN);
@@ -448,13 +341,12 @@ static tg_status join(mpi_impl *m, MPI_Comm comm)
         error = MPI_Bcast(m->goodbye, 1, MPI_UINT64_T, 0, m->comm);
     tg_status status = TG_OK;
     if (error != MPI_SUCCESS)
-        status = fail_mpi("setting up the communicator", -1, error);
-    else if (found && *(const int *)tag_ub < GOODBYE_TAG)
+        status = tg__mpi_fail("setting up the communicator", -1, error);
+    else if (found && *(const int *)tag_ub < TG__GOODBYE_TAG)
         status = tg_fail(TG_E_UNSUPPORTED, "this MPI has tags up to %d: needed: %d",
-                         *(const int *)tag_ub, GOODBYE_TAG);
-    else if (!(m->left = calloc((size_t)m->base.size, sizeof *m->left)) ||
-             !(m->blamed = calloc((size_t)m->base.size, sizeof *m->blamed)))
-        status = tg_fail(TG_E_NOMEM, "out of memory: %d ranks", m->base.size);
+                         *(const int *)tag_ub, TG__GOODBYE_TAG);
+    else
+        status = make_peers(m);
     if (status != TG_OK)
         (void)MPI_Comm_free(&m->comm);
     return status;
@@ -465,9 +357,10 @@ tg_status tg_transport_mpi(MPI_Comm comm, tg_transport **t_p)
     TG__ARG(t_p);
     if (comm == MPI_COMM_NULL)
         return tg_fail(TG_E_ARG, "tg_transport_mpi: comm is MPI_COMM_NULL");
-    if (!mpi_is_up())
+    if (!tg__mpi_is_up())
         return tg_fail(TG_E_STATE,
                        "tg_transport_mpi: MPI is not initialised, or finalised already");
+    tg__mpi_sweep();
     mpi_impl *m = calloc(1, sizeof *m);
     if (!m)
         return tg_fail(TG_E_NOMEM, "out of memory: MPI transport");
@@ -480,7 +373,7 @@ tg_status tg_transport_mpi(MPI_Comm comm, tg_transport **t_p)
                              .any_thread = level == MPI_THREAD_MULTIPLE};
     tg_status status = join(m, comm);
     if (status != TG_OK) {
-        free(m->left);
+        free(m->peer);
         free(m);
         return status;
     }
