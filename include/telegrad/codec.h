@@ -62,8 +62,8 @@ typedef struct tg_encode_context {
     size_t struct_size;         /* sizeof(tg_encode_context) */
     tg_rng_key rng;             /* random stream of stochastic codecs */
     double density;             /* of sparsifiers, in this call, 0 to 1; 0: the codec's own */
-    const tg_segment *segments; /* (nsegments) ascending, without gaps; NULL: one segment */
-    size_t nsegments;
+    const tg_segment *segments; /* (nsegments) ascending, without gaps; NULL: one segment ... */
+    size_t nsegments;           /* ... and this 0 */
     const float *gradient; /* (n) this step's gradient if x is gradient + residual (AdaComp uses
                             * both); NULL: x is the gradient */
     const float *scale;    /* (nsegments) scalers agreed on by all ranks (TernGrad); NULL: the

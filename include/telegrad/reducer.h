@@ -38,8 +38,8 @@ typedef struct tg_reducer_config {
     uint64_t seed;
     uint64_t steps_per_epoch;   /* for durations in epochs; 0: unknown */
     int64_t timeout_ms;         /* longest wait for one message; 0: 60,000 */
-    const tg_segment *segments; /* (nsegments) the tensors in the vector; NULL: one */
-    size_t nsegments;
+    const tg_segment *segments; /* (nsegments) the tensors in the vector; NULL: one ... */
+    size_t nsegments;           /* ... and this 0 */
     unsigned codec_threads; /* cores for encoding and decoding, the caller's included; 0: one. Any
                              * number gives the same bits */
     const int *nodes;       /* two levels: see tg_session_config.nodes; NULL: one level. Copied */

@@ -139,6 +139,10 @@ tg_status tg_codec_encode(tg_codec *codec, const tg_encode_context *ctx, const t
         return tg_fail(TG_E_ARG, "encode context: density=%g: allowed: 0 <= density <= 1",
                        ctx->density);
     TG_TRY(tg__array_check(x));
+    if (ctx && !ctx->segments && ctx->nsegments > 0)
+        return tg_fail(TG_E_ARG,
+                       "encode context: segments is NULL with nsegments=%zu: allowed: nsegments=0",
+                       ctx->nsegments);
     if (ctx && ctx->segments)
         TG_TRY(check_segments(ctx, x->n));
     tg__stats stats;

@@ -28,7 +28,7 @@ tg_status tg__engine_create(tg_transport *transport, tg_driver driver, int64_t t
                             tg_trace *trace, tg__engine **e_p)
 {
     tg__engine *e;
-    TG_TRY(tg__transport_check("an engine", transport));
+    TG_TRY(tg__transport_check("tg__engine_create", "transport", transport));
     if (transport->size > TG_RANKS_MAX)
         return tg_fail(TG_E_ARG, "%d ranks: allowed: at most %d", transport->size, TG_RANKS_MAX);
     TG_TRY(tg_alloc(1, sizeof *e, &e));

@@ -191,7 +191,7 @@ void tg__leave_transport(tg_transport *t, tg_status status)
 {
     char why[1024];
     snprintf(why, sizeof why, "%s", tg_error());
-    if (tg__transport_check("leaving", t) == TG_OK) {
+    if (tg__transport_check("leaving", "transport", t) == TG_OK) {
         pthread_mutex_lock(&list_lock);
         tg__hub *h = find(t);
         if (h == NULL)

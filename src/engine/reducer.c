@@ -174,7 +174,7 @@ static tg_status create(tg_reducer *r, const tg_spec *spec, const tg_reducer_con
     int64_t timeout_ms = c->timeout_ms == 0 ? 60000 : c->timeout_ms;
     tg__method_setup setup;
     layout l = {0};
-    TG_TRY(tg__transport_check("a reducer", r->transport));
+    TG_TRY(tg__transport_check("tg_reducer_create", "transport", r->transport));
     TG_TRY(tg__state_create(&r->state));
     TG_TRY(tg__pool_create(TG__MAX(c->codec_threads, 1u), &r->pool));
     TG_TRY(tg__nodes_create(c->nodes, r->transport->rank, r->transport->size, &r->nodes));
@@ -224,6 +224,11 @@ tg_status tg_reducer_create(const char *method, tg_transport *transport, size_t 
     if (c->segments != NULL && (c->nsegments == 0 || c->nsegments > n))
         return tg_fail(TG_E_ARG, "tg_reducer_create: nsegments=%zu: allowed: 1 to n, which is %zu",
                        c->nsegments, n);
+    if (c->segments == NULL && c->nsegments > 0)
+        return tg_fail(TG_E_ARG,
+                       "tg_reducer_create: segments is NULL with nsegments=%zu: allowed: "
+                       "nsegments=0",
+                       c->nsegments);
     tg_spec *spec = NULL;
     tg_reducer *r = NULL;
     tg_status status = parse(method, c, &spec);

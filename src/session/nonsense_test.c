@@ -72,6 +72,39 @@ static void segments(void **state)
     tg_transport_destroy(t);
 }
 
+/* A transport that was never filled, or badly: the message has the name of the caller's argument. */
+static void transports(void **state)
+{
+    (void)state;
+    const tg_session_config config = {.struct_size = sizeof config};
+    const tg_link link = {.struct_size = sizeof link};
+    tg_transport *real, zeroed = {0}, *t;
+    tg_reducer *r;
+    tg_session *s;
+    refused(tg_reducer_create("dense", &zeroed, N, NULL, &r),
+            "tg_reducer_create: transport->ops is NULL");
+    refused(tg_session_create(&config, &zeroed, &s), "tg_session_create: transport->ops is NULL");
+    refused(tg_transport_shaped(&zeroed, &link, &t), "tg_transport_shaped: inner->ops is NULL");
+    refused(tg_transport_faulty(&zeroed, "fault:", &t), "tg_transport_faulty: inner->ops is NULL");
+    assert_int_equal(tg_transport_inproc(1, &real), TG_OK);
+    tg_transport bad = *real;
+    bad.rank = 3;
+    refused(tg_reducer_create("dense", &bad, N, NULL, &r),
+            "tg_reducer_create: transport->rank=3, transport->size=1");
+    bad = *real;
+    bad.struct_size = 8;
+    refused(tg_reducer_create("dense", &bad, N, NULL, &r), "transport->struct_size=8");
+    tg_transport_ops ops = *real->ops;
+    ops.poll = NULL;
+    bad = *real;
+    bad.ops = &ops;
+    refused(tg_reducer_create("dense", &bad, N, NULL, &r), "transport->ops->poll is NULL");
+    ops = *real->ops;
+    ops.blamed = NULL;
+    refused(tg_reducer_create("dense", &bad, N, NULL, &r), "blamed");
+    tg_transport_destroy(real);
+}
+
 static void lists_that_are_not_there(void **state)
 {
     (void)state;
@@ -85,7 +118,22 @@ static void lists_that_are_not_there(void **state)
     refused(tg_session_create(&config, t, &s), "metadata");
     config = (tg_session_config){.struct_size = sizeof config, .nrules = 1};
     assert_int_equal(tg_session_create(&config, t, &s), TG_E_SPEC);
+    config = (tg_session_config){.struct_size = sizeof config, .nbuckets = 2};
+    refused(tg_session_create(&config, t, &s), "buckets is NULL with nbuckets=2");
+    tg_reducer *r;
+    const tg_reducer_config parts = {.struct_size = sizeof parts, .nsegments = 2};
+    refused(tg_reducer_create("dense", t, N, &parts, &r), "segments is NULL with nsegments=2");
     tg_transport_destroy(t);
+
+    uint8_t frame[256];
+    size_t len;
+    tg_codec *c;
+    const tg_array a = tg_array_f32(x, N);
+    const tg_encode_context ctx = {.struct_size = sizeof ctx, .nsegments = 2};
+    assert_int_equal(tg_codec_create("terngrad", &c), TG_OK);
+    refused(tg_codec_encode(c, &ctx, &a, frame, sizeof frame, &len),
+            "segments is NULL with nsegments=2");
+    tg_codec_destroy(c);
 }
 
 static void simulations(void **state)
@@ -114,9 +162,9 @@ static void simulations(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(densities),   cmocka_unit_test(links_and_clocks),
-        cmocka_unit_test(segments),    cmocka_unit_test(lists_that_are_not_there),
-        cmocka_unit_test(simulations),
+        cmocka_unit_test(densities),  cmocka_unit_test(links_and_clocks),
+        cmocka_unit_test(segments),   cmocka_unit_test(lists_that_are_not_there),
+        cmocka_unit_test(transports), cmocka_unit_test(simulations),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

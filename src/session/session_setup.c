@@ -42,10 +42,11 @@ static tg_status copy_string(const char *text, const char *otherwise, const char
 static tg_status copy_buckets(tg_session *s, const tg_session_config *config)
 {
     uint32_t *copy;
-    if (config->buckets == NULL) {
-        s->config.nbuckets = 0;
-        return TG_OK;
-    }
+    if (config->buckets == NULL)
+        return config->nbuckets == 0
+                   ? TG_OK
+                   : tg_fail(TG_E_ARG, "buckets is NULL with nbuckets=%zu: allowed: nbuckets=0",
+                             config->nbuckets);
     TG_TRY(tg_alloc(config->nbuckets, sizeof *copy, &copy));
     memcpy(copy, config->buckets, config->nbuckets * sizeof *copy);
     s->config.buckets = copy;
@@ -140,7 +141,7 @@ static tg_status create(tg_session *s, const tg_session_config *config, tg_trans
     TG_TRY(copy_config(s, config));
     TG_TRY(tg__rules_init(&s->rules, config->rules, config->nrules, s->config.method));
     TG_TRY(tg__session_copy_metadata(s, config));
-    TG_TRY(tg__transport_check("a session", transport));
+    TG_TRY(tg__transport_check("tg_session_create", "transport", transport));
     TG_TRY(tg__nodes_create(config->nodes, transport->rank, transport->size, &s->nodes));
     s->config.rules = s->config.metadata = NULL; /* the caller's may go */
     s->config.nodes = NULL;

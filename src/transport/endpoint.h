@@ -27,9 +27,10 @@ static inline tg_status tg__post_check(const tg_transport *t, const char *verb, 
     return TG_OK;
 }
 
-/* Whether `inner` is a transport that `what` can use.
+/* Whether t is a transport that the public function `call` can use, whose argument `name` it is.
  * Errors  TG_E_ARG: NULL, or a table of another size or with holes */
-TG_NODISCARD tg_status tg__transport_check(const char *what, const tg_transport *inner);
+TG_NODISCARD tg_status tg__transport_check(const char *call, const char *name,
+                                           const tg_transport *t);
 
 /* Whether `link` is one that `what` can use.
  * Errors  TG_E_ARG: struct_size, a rate or a time outside what tg_transport_shaped allows */

@@ -355,7 +355,7 @@ tg_status tg_transport_faulty(tg_transport *inner, const char *spec, tg_transpor
     TG__ARG(spec);
     TG__ARG(t_p);
     static const tg_entry *const entries[] = {&fault_entry};
-    TG_TRY(tg__transport_check("tg_transport_faulty", inner));
+    TG_TRY(tg__transport_check("tg_transport_faulty", "inner", inner));
     tg_spec *parsed;
     TG_TRY(tg_spec_parse("fault", entries, 1, spec, &parsed));
     faulty *f;

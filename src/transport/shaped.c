@@ -420,7 +420,7 @@ tg_status tg_transport_shaped(tg_transport *inner, const tg_link *link, tg_trans
     TG__ARG(inner);
     TG__ARG(link);
     TG__ARG(t_p);
-    TG_TRY(tg__transport_check("tg_transport_shaped", inner));
+    TG_TRY(tg__transport_check("tg_transport_shaped", "inner", inner));
     TG_TRY(tg__link_check("tg_transport_shaped", link));
     if (inner->ops == &shaped_ops)
         return tg_fail(TG_E_ARG, "tg_transport_shaped: the inner transport is shaped already: "
@@ -463,7 +463,7 @@ tg_status tg_transport_shaped_nodes(tg_transport *inner, const tg_link *link, co
     TG__ARG(nodes);
     TG__ARG(t_p);
     tg_transport *t;
-    TG_TRY(tg__transport_check("tg_transport_shaped_nodes", inner));
+    TG_TRY(tg__transport_check("tg_transport_shaped_nodes", "inner", inner));
     bool *near;
     TG_TRY(tg_alloc((size_t)inner->size, sizeof *near, &near));
     for (int peer = 0; peer < inner->size; peer++)
@@ -485,7 +485,7 @@ tg_status tg_transport_shaped_links(tg_transport *inner, const tg_link *links, c
     TG__ARG(links);
     TG__ARG(t_p);
     tg_transport *t;
-    TG_TRY(tg__transport_check("tg_transport_shaped_links", inner));
+    TG_TRY(tg__transport_check("tg_transport_shaped_links", "inner", inner));
     const tg_link *own = &links[inner->rank];
     for (int peer = 0; peer < inner->size; peer++)
         if (tg__link_check("tg_transport_shaped_links", &links[peer]) != TG_OK)

@@ -11,30 +11,40 @@ void tg_transport_destroy(tg_transport *t)
         t->ops->destroy(t);
 }
 
-tg_status tg__transport_check(const char *what, const tg_transport *inner)
+/* The first member of the table that must not be NULL, but is. */
+static const char *hole(const tg_transport_ops *ops)
 {
-    if (!inner || !inner->ops || !inner->clock)
-        return tg_fail(TG_E_ARG, "%s: %s is NULL", what,
-                       !inner        ? "inner"
-                       : !inner->ops ? "inner->ops"
-                                     : "inner->clock");
-    const tg_transport_ops *ops = inner->ops;
-    if (inner->struct_size < sizeof *inner || ops->struct_size < sizeof *ops)
+    return !ops->post_send   ? "post_send"
+           : !ops->post_recv ? "post_recv"
+           : !ops->test      ? "test"
+           : !ops->poll      ? "poll"
+           : !ops->shut      ? "shut"
+           : !ops->destroy   ? "destroy"
+                             : NULL;
+}
+
+tg_status tg__transport_check(const char *call, const char *name, const tg_transport *t)
+{
+    if (!t || !t->ops || !t->clock)
+        return tg_fail(TG_E_ARG, "%s: %s%s is NULL", call, name,
+                       !t        ? ""
+                       : !t->ops ? "->ops"
+                                 : "->clock");
+    const tg_transport_ops *ops = t->ops;
+    if (t->struct_size < sizeof *t || ops->struct_size < sizeof *ops)
         return tg_fail(TG_E_ARG,
-                       "%s: struct_size of the transport is %zu and of its table %zu: "
-                       "allowed: at least %zu and %zu",
-                       what, inner->struct_size, ops->struct_size, sizeof *inner, sizeof *ops);
-    if (!ops->post_send || !ops->post_recv || !ops->test || !ops->poll || !ops->shut ||
-        !ops->destroy)
+                       "%s: %s->struct_size=%zu and %s->ops->struct_size=%zu: allowed: at least "
+                       "%zu and %zu",
+                       call, name, t->struct_size, name, ops->struct_size, sizeof *t, sizeof *ops);
+    if (hole(ops))
         return tg_fail(TG_E_ARG,
-                       "%s: the transport's table has a NULL: allowed: wake, blame and blamed",
-                       what);
+                       "%s: %s->ops->%s is NULL: allowed to be NULL: wake, blame and blamed", call,
+                       name, hole(ops));
     if (!ops->blame != !ops->blamed)
-        return tg_fail(TG_E_ARG, "%s: the transport's table has only one of blame and blamed",
-                       what);
-    if (inner->size < 1 || inner->rank < 0 || inner->rank >= inner->size)
-        return tg_fail(TG_E_ARG, "%s: inner rank=%d size=%d: allowed: 0 <= rank < size", what,
-                       inner->rank, inner->size);
+        return tg_fail(TG_E_ARG, "%s: %s->ops has only one of blame and blamed", call, name);
+    if (t->size < 1 || t->rank < 0 || t->rank >= t->size)
+        return tg_fail(TG_E_ARG, "%s: %s->rank=%d, %s->size=%d: allowed: 0 <= rank < size", call,
+                       name, t->rank, name, t->size);
     return TG_OK;
 }
 
