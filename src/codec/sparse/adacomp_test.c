@@ -55,6 +55,7 @@ static void by_hand(void **state)
     /* One tensor: the mean of the four bins that are not 0.
      */
     ctx.segments = NULL;
+    ctx.nsegments = 0;
     gradient[16] = 0.5f;
     want[3] = want[4] = want[5] = want[16] = 17.0f / 4;
     want[6] = -17.0f / 4;
