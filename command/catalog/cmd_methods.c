@@ -61,7 +61,7 @@ static tg_status print_text(const struct methods_options *o)
         return TG_OK;
     }
     entry_print_table(o->kind, console_out_columns());
-    printf("\ntelegrad %s NAME tells the keys, ranges and source of one\n", entry_kinds(o->kind));
+    printf("\ntelegrad %s NAME shows the keys, ranges and source of one\n", entry_kinds(o->kind));
     return TG_OK;
 }
 

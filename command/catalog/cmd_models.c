@@ -261,7 +261,7 @@ static tg_status print(const struct models_options *o)
     if (o->count)
         return for_all(o, print_one, &later);
     entry_print_table(KIND_MODEL, console_out_columns());
-    puts("\ntelegrad models NAME tells the keys, tensors and operations of one");
+    puts("\ntelegrad models NAME shows the keys, tensors and operations of one");
     return TG_OK;
 }
 

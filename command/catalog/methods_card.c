@@ -6,10 +6,10 @@ static const struct {
     size_t at;
 } fields[] = {
     {"sends", "sends", offsetof(tg_method_card, sends)},
-    {"bits", "bits an element", offsetof(tg_method_card, bits)},
+    {"bits", "bits per element", offsetof(tg_method_card, bits)},
     {"keeps", "keeps", offsetof(tg_method_card, keeps)},
     {"cost", "cost", offsetof(tg_method_card, cost)},
-    {"use", "use it", offsetof(tg_method_card, use)},
+    {"use", "use it for", offsetof(tg_method_card, use)},
     {"limit", "limiting case", offsetof(tg_method_card, limit)},
 };
 #define FIELDS (sizeof fields / sizeof fields[0])

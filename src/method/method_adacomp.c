@@ -10,14 +10,14 @@ static const tg_key keys[] = {
 };
 
 const tg__method_def tg__method_adacomp = {
-    .entry = {"adacomp", "the elements that the gradient would lift to their bin's maximum",
+    .entry = {"adacomp", "the elements that this gradient lifts to the maximum of their bin",
               "Chen et al. 2018, arXiv:1712.02679", keys},
     .card = {.family = "sparsification",
-             .sends = "index and sign of the chosen elements, one magnitude a tensor",
-             .bits = "0.3-0.6 in bins of 50, 0.1-0.15 of 500: as many elements as the data ask for",
-             .keeps = "1 (residual)",
+             .sends = "index and sign of the chosen elements, one magnitude per tensor",
+             .bits = "0.3 to 0.6 in bins of 50, 0.1 to 0.15 in bins of 500, depending on the data",
+             .keeps = "1 vector: the residual",
              .cost = "2 passes; 1 round, 1 delay",
-             .use = "layers of different kinds without a density to tune",
+             .use = "layers of different kinds, with no density to tune",
              .limit = "none; sent + residual = sum of gradients"},
     .program = &tg__default_program,
     .codec = "adacomp",

@@ -19,18 +19,18 @@ static const tg_key keys[] = {
 };
 
 const tg__method_def tg__method_atomo = {
-    .entry = {"atomo", "random singular vectors of each matrix, unbiased, no memory",
+    .entry = {"atomo", "random singular vectors of each matrix; unbiased, without memory",
               "Wang et al. 2018, arXiv:1806.04090", keys},
     .card =
         {
             .family = "low rank",
-            .sends = "about rank atoms u v^T of each matrix, f32; vectors dense",
-            .bits = "96 (rows + cols) / (rows cols) of a matrix at rank 3",
+            .sends = "atoms u v^T of each matrix, rank of them on average, as f32; vectors dense",
+            .bits = "96 (rows + cols) / (rows cols) of a matrix, at rank=3",
             .keeps = "nothing",
             .cost = "a singular value decomposition of each matrix, O(n min(rows, cols)); 1 round, "
                     "1 delay",
-            .use = "few large matrices and a slow link, where unbiased updates matter",
-            .limit = "rank atoms no smaller than the matrix: sent dense, so ssgd exactly",
+            .use = "few large matrices and a slow link, if updates must be unbiased",
+            .limit = "matrices that are no larger than their atoms are sent dense: synchronous SGD",
         },
     .program = &tg__default_program,
     .codec = "atomo",

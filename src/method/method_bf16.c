@@ -13,13 +13,13 @@ static const tg_key keys[] = {
 const tg__method_def tg__method_bf16 = {
     .entry = {"bf16", "every element as bfloat16, summed in f32", "", keys},
     .card = {.family = "quantisation",
-             .sends = "every element as the upper half of its f32",
+             .sends = "every element as bfloat16, the upper half of its f32",
              .bits = "16",
              .keeps = "nothing; with feedback=residual 1 vector",
-             .cost = "1 pass; allgather: 1 round, 1 delay, 2 n (P-1) bytes sent; reducescatter: "
-                     "2 delays, 4 n (P-1)/P bytes, sums are rounded too",
-             .use = "as fp16, where gradients leave its range of 6e-8 to 65,504",
-             .limit = "values of 8 significant bits are exact; sums are f32"},
+             .cost = "1 pass; allgather: 1 round, 1 delay, 2 n (P-1) bytes; reducescatter: 2 "
+                     "delays, 4 n (P-1)/P bytes, and sums are rounded, too",
+             .use = "as fp16, for gradients outside its range of 6e-8 to 65,504",
+             .limit = "exact for values of 8 significant bits; sums are f32"},
     .program = &tg__default_program,
     .codec = "bf16",
     .feedback = "none",

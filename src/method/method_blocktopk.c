@@ -31,18 +31,18 @@ static const tg_key keys[] = {
 };
 
 const tg__method_def tg__method_blocktopk = {
-    .entry = {"blocktopk", "the largest elements of each block of 64 x 64, two bits a value",
+    .entry = {"blocktopk", "the largest elements of each block of 64 x 64, two bits per value",
               "Sarfi et al. 2025, arXiv:2508.15706", keys},
-    .card =
-        {.family = "sparsification",
-         .sends = "the 64 largest of each block, 12 bits an index and 2 a value; of a vector "
-                  "all values, of a dimension without a divisor from 16 to 64 blocks of 64",
-         .bits = "0.22 of a matrix, 2-3 of vectors",
-         .keeps =
-             "1 vector: residual, which decays; clip=median: 1 more for each exchange under way",
-         .cost = "2 passes; 1 round, 1 delay; clip=median: every frame is decoded twice",
-         .use = "changes of many own steps over very slow links (strategy sparseloco)",
-         .limit = "keep=4096,values=f32,decay=1,clip=no: synchronous SGD, bit for bit"},
+    .card = {.family = "sparsification",
+             .sends = "the 64 largest elements of each block, with 12 bits per index and 2 per "
+                      "value; all values of a vector. A dimension with no divisor from 16 to 64 is "
+                      "cut into blocks of 64",
+             .bits = "0.22 of a matrix, 2 to 3 of a vector",
+             .keeps = "1 vector: the residual, which decays; with clip=median 1 more for each "
+                      "exchange under way",
+             .cost = "2 passes; 1 round, 1 delay; clip=median decodes every frame twice",
+             .use = "the change of many local steps, over very slow links (strategy sparseloco)",
+             .limit = "keep=4096,values=f32,decay=1,clip=no: synchronous SGD, bit for bit"},
     .program = &tg__default_program,
     .codec = "blocktopk",
     .feedback = "residual",

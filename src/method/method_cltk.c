@@ -31,20 +31,21 @@ static const tg_key keys[] = {
 };
 
 const tg__method_def tg__method_cltk = {
-    .entry = {"cltk", "one rank's largest elements, of all ranks, summed densely; taking turns",
+    .entry = {"cltk", "the largest elements of one rank, in turn, of all ranks; summed densely",
               "Chen et al. 2020 (ScaleCom), arXiv:2104.11125", keys},
     .card =
         {
             .family = "sparsification",
-            .sends = "the leader: k indices; all: k values at these places",
-            .bits = "32 density, and 9 density of the leader = 0.41 at 1 %",
-            .keeps = "1 vector: r (beta below 1: another within a step)",
+            .sends = "the leader, a different rank each step: k indices; all ranks: k values at "
+                     "these places",
+            .bits = "32 density, and 9 density at the leader: 0.41 at 1 %",
+            .keeps = "1 vector: the residual (beta below 1: another one within a step)",
             .cost = "r += g, the leader's selection, a gather; 3 rounds, 3 delays (4 from 9 ranks "
-                    "on): 8 k (P-1)/P bytes and an index code a rank for any P",
-            .use = "many ranks with similar gradients: a volume that does not grow with P, where "
-                   "random-k chooses blindly",
-            .limit = "density 1 is ssgd exactly; beta=1 is error feedback as elsewhere: then on "
-                     "one rank it is topk:values=f32",
+                    "on), 8 k (P-1)/P bytes and the coded indices",
+            .use = "many ranks with similar gradients: bytes do not grow with P, and the choice is "
+                   "not random as in randomk",
+            .limit = "density=1: synchronous SGD, exactly; beta=1 is common error feedback: on one "
+                     "rank topk:values=f32",
         },
     .program = &tg__leader_support_program,
     .codec = "f32",

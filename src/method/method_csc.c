@@ -38,18 +38,18 @@ static const tg_key keys[] = {
 };
 
 const tg__method_def tg__method_csc = {
-    .entry = {"csc", "chunks of largest norm over all ranks, with DGC's momentum correction",
+    .entry = {"csc", "the chunks of largest norm over all ranks, with DGC's momentum correction",
               "Sun et al. 2019 (GradientFlow), arXiv:1902.06855", keys},
     .card = {.family = "sparsification",
-             .sends = "the chunks that all ranks agree on, f32; one norm a chunk",
-             .bits = "32 density + 32 / chunk = 3.2 + 0.001 to 0.5",
-             .keeps = "2 vectors: velocity, accumulated",
-             .cost = "1 pass (u, v, norms), the chunks sent once more; 2 rounds, 3 delays: 8 "
-                     "density n (P-1)/P bytes a rank for any P",
-             .use = "links that are too slow for dense: sums need no indices and no decoding, "
-                    "bytes do not grow with P",
-             .limit = "density=1 or chunk >= n: masking=yes is plain SGD, bit for bit; masking=no "
-                      "is momentum SGD, bit for bit on one rank"},
+             .sends = "the chunks of largest norm over all ranks, as f32; one norm per chunk",
+             .bits = "32 density + 32 / chunk: 3.2 + 0.001 to 0.5",
+             .keeps = "2 vectors: the velocity, and its accumulated sum",
+             .cost = "1 pass (u, v, norms), and another over the chunks sent; 2 rounds, 3 delays, "
+                     "8 density n (P-1)/P bytes",
+             .use = "links that are too slow for dense: sums need neither indices nor decoding, "
+                    "and bytes do not grow with P",
+             .limit = "density=1 or chunk >= n with masking=yes: plain SGD, bit for bit; with "
+                      "masking=no: momentum SGD, bit for bit on one rank"},
     .program = &tg__csc_program,
     .feedback = "velocity",
     .properties = TG__SPARSIFIES | TG__OWNS_MOMENTUM,

@@ -32,15 +32,14 @@ const tg__method_def tg__method_dct = {
     .entry = {"dct", "the largest coefficients of each block's cosine transform",
               "Peng et al. 2024, arXiv:2411.19870", keys},
     .card = {.family = "sparsification",
-             .sends = "the 32 largest coefficients of each block of 64 x 64 and their indices; of "
-                      "a dimension without a divisor from 16 to 64 blocks of 64",
-             .bits = "0.34 of a matrix, 19 of vectors",
-             .keeps = "1 vector: residual, which decays",
-             .cost =
-                 "128 products an element to encode, 40 to 128 to decode the sum of all frames; "
-                 "1 round, 1 delay",
-             .use = "slow links with an update by signs (strategy demo)",
-             .limit = "keep=4096,decay=1: synchronous SGD, bit for bit (sent as it is)"},
+             .sends = "the 32 largest coefficients of each block of 64 x 64, and their indices. A "
+                      "dimension with no divisor from 16 to 64 is cut into blocks of 64",
+             .bits = "0.34 of a matrix, 19 of a vector",
+             .keeps = "1 vector: the residual, which decays",
+             .cost = "128 products per element to encode, 40 to 128 to decode the sum of all "
+                     "frames; 1 round, 1 delay",
+             .use = "slow links and updates by signs (strategy demo)",
+             .limit = "keep=4096,decay=1: synchronous SGD, bit for bit (sent untransformed)"},
     .program = &tg__default_program,
     .codec = "dct",
     .feedback = "residual",

@@ -14,14 +14,14 @@ static const tg_key keys[] = {
 };
 
 const tg__method_def tg__method_dense = {
-    .entry = {"dense", "exact mean in f32", "", keys},
+    .entry = {"dense", "the exact mean in f32", "", keys},
     .card = {.family = "dense",
              .sends = "every element as f32",
              .bits = "32",
              .keeps = "nothing",
-             .cost = "no encoding; direct: 2 rounds, 2 one-way delays, 8 n (P-1)/P bytes sent",
-             .use = "on fast networks, and as the yardstick",
-             .limit = "is synchronous SGD: the exact mean, summed in rank order"},
+             .cost = "no encoding; 2 rounds, 2 one-way delays, 8 n (P-1)/P bytes (exchange=direct)",
+             .use = "fast networks; the baseline for comparisons",
+             .limit = "synchronous SGD: the exact mean, summed in rank order"},
     .program = &tg__default_program,
     .codec = "f32",
     .feedback = "none",

@@ -19,14 +19,14 @@ const tg__method_def tg__method_dgc = {
               "Lin et al. 2018, arXiv:1712.01887", keys},
     .card = {.family = "sparsification",
              .sends = "k = density * n values and their indices",
-             .bits = "0.0195 (density 0.001: 8.1 bits a value, 11.4 an index)",
-             .keeps = "2 vectors: velocity, accumulated",
-             .cost = "1 pass (u, v, select), 1 round, 1 one-way delay; exchange=reducescatter: 2 "
-                     "delays, bytes that do not grow with P",
+             .bits = "0.0195 (density=0.001: 8.1 bits per value, 11.4 per index)",
+             .keeps = "2 vectors: the velocity, and its accumulated sum",
+             .cost = "1 pass (u, v, select); 1 round, 1 delay; reducescatter: 2 delays, and bytes "
+                     "that do not grow with P",
              .use = "very slow links: three orders of magnitude fewer bytes at the accuracy of "
                     "momentum SGD",
-             .limit = "density=1,values=f32: masking=yes is plain SGD, bit for bit; masking=no is "
-                      "momentum SGD, bit for bit on one rank"},
+             .limit = "density=1,values=f32 with masking=yes: plain SGD, bit for bit; with "
+                      "masking=no: momentum SGD, bit for bit on one rank"},
     .program = &tg__default_program,
     .codec = "topk",
     .feedback = "velocity",

@@ -20,16 +20,17 @@ static const tg_key keys[] = {
 };
 
 const tg__method_def tg__method_efsign = {
-    .entry = {"efsign", "signs times their mean magnitude, with residual",
+    .entry = {"efsign", "signs times their mean magnitude; with residual",
               "Karimireddy et al. 2019, arXiv:1901.09847, alg. 1", keys},
     .card = {.family = "signs",
-             .sends = "the sign of each element, the mean magnitude of each row",
+             .sends = "the sign of each element, and the mean magnitude of each row",
              .bits = "1 + 32 / row length",
-             .keeps = "1: the residual",
+             .keeps = "1 vector: the residual",
              .cost = "1 pass; 1 round, 1 delay",
-             .use = "1 bit an element where signsgd loses accuracy; keeps SGD's learning rate",
-             .limit = "rows of one magnitude are lossless; sum of eta * sent + eta * r = sum of "
-                      "eta * g, to rounding"},
+             .use =
+                 "1 bit per element where signsgd loses accuracy; learns with SGD's learning rate",
+             .limit = "exact for rows of one magnitude; sum of eta * sent + eta * r = sum of eta * "
+                      "g, to rounding"},
     .program = &tg__default_program,
     .codec = "sign",
     .feedback = "residual",

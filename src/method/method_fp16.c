@@ -16,10 +16,10 @@ const tg__method_def tg__method_fp16 = {
              .sends = "every element as binary16",
              .bits = "16",
              .keeps = "nothing; with feedback=residual 1 vector",
-             .cost = "1 pass; allgather: 1 round, 1 delay, 2 n (P-1) bytes sent; reducescatter: "
-                     "2 delays, 4 n (P-1)/P bytes, sums are rounded too",
-             .use = "when half the bytes are enough and nothing is to be tuned",
-             .limit = "values that binary16 holds are exact; sums are f32"},
+             .cost = "1 pass; allgather: 1 round, 1 delay, 2 n (P-1) bytes; reducescatter: 2 "
+                     "delays, 4 n (P-1)/P bytes, and sums are rounded, too",
+             .use = "half the bytes, with nothing to tune",
+             .limit = "exact for values that binary16 can hold; sums are f32"},
     .program = &tg__default_program,
     .codec = "fp16",
     .feedback = "none",

@@ -11,16 +11,15 @@ static const tg_key keys[] = {
 };
 
 const tg__method_def tg__method_int8 = {
-    .entry = {"int8", "every element as an 8-bit integer, one scale for 512, summed in f32", "",
-              keys},
+    .entry = {"int8", "8-bit integers with one scale per 512 elements, summed in f32", "", keys},
     .card = {.family = "quantisation",
-             .sends = "8-bit integers, a bf16 scale for every 512",
+             .sends = "8-bit integers, and a bf16 scale per 512 elements",
              .bits = "8.03",
-             .keeps = "nothing; feedback=residual: 1 residual",
-             .cost = "1 pass, 1 round, 1 delay",
-             .use = "a quarter of the bytes without a thought; the error is at most 0.4 % of the "
-                    "largest in 512 (512 below 1e-28 are sent as 0)",
-             .limit = "exact on multiples of a power of two up to 127 of it, if 127 occurs"},
+             .keeps = "nothing; with feedback=residual 1 vector",
+             .cost = "1 pass; 1 round, 1 delay",
+             .use = "a quarter of the bytes, with nothing to tune; the error is at most 0.4 % of "
+                    "the largest of 512 elements (512 that are all below 1e-28 are sent as 0)",
+             .limit = "exact for integer multiples of a power of two, if the largest is 127"},
     .program = &tg__default_program,
     .codec = "int8",
     .feedback = "none",

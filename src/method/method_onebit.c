@@ -21,15 +21,16 @@ static const tg_key keys[] = {
 };
 
 const tg__method_def tg__method_onebit = {
-    .entry = {"1bit", "one bit an element, two means a column, with residual",
+    .entry = {"1bit", "one bit per element, two means per column; with residual",
               "Seide et al. 2014, 1-bit stochastic gradient descent, Interspeech", keys},
     .card = {.family = "quantisation",
-             .sends = "which of its column's two means is meant for each element",
+             .sends = "a bit per element, which selects one of two means of its column",
              .bits = "1 + 64 / column length",
-             .keeps = "1: the residual; twoway: 1/P more twice, the owner's",
+             .keeps =
+                 "1 vector: the residual; twoway=yes: also 2/P of a vector, for the owner's block",
              .cost = "1 pass; 1 round, 1 delay; twoway: 2 rounds, 2 delays, 2 n/8 bytes for any P",
              .use = "large dense layers; twoway from 4 ranks on",
-             .limit = "columns of two values of opposite sign are lossless"},
+             .limit = "exact for columns of two values with opposite signs"},
     .program = &tg__default_program,
     .codec = "1bit",
     .feedback = "residual",

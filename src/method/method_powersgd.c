@@ -38,20 +38,20 @@ static const tg_key keys[] = {
 };
 
 const tg__method_def tg__method_powersgd = {
-    .entry = {"powersgd", "each matrix as a product of two skinny ones, the rest in a residual",
+    .entry = {"powersgd", "each matrix as a product of two thin ones; the rest stays in a residual",
               "Vogels et al. 2019, arXiv:1905.13727", keys},
     .card =
         {
             .family = "low rank",
-            .sends = "two factors of each matrix, rank columns each, f32; vectors dense",
+            .sends = "two factors of each matrix, of rank columns each, as f32; vectors dense",
             .bits = "32 rank (1 / rows + 1 / cols) of a matrix",
-            .keeps = "residual; of each matrix three factors",
-            .cost = "3 passes and 8 rank operations an element; 2 rounds of dense exchanges "
+            .keeps = "the residual, and three factors of each matrix",
+            .cost = "3 passes and 8 rank operations per element; 2 rounds of dense exchanges "
                     "(direct: 4 delays, allgather: 2)",
-            .use = "large matrices: bytes do not grow with the ranks, and sums need no decoding; "
-                   "the optimizer's momentum follows the aggregate, as in the paper",
-            .limit = "rank at least min(rows, cols): sent dense, so ssgd exactly; first steps: one "
-                     "rank's on the mean gradient",
+            .use = "large matrices: bytes do not grow with P, and sums need no decoding; the "
+                   "optimizer's momentum follows the mean, as in the paper",
+            .limit = "rank >= min(rows, cols): sent dense, synchronous SGD; the first steps are "
+                     "those of one rank with the mean gradient",
         },
     .program = &tg__powersgd_program,
 };

@@ -31,13 +31,12 @@ const tg__method_def tg__method_randomk = {
     .card =
         {
             .family = "sparsification",
-            .sends = "k values at random places that all ranks know",
-            .bits = "32 density = 0.32 at 1 %",
-            .keeps = "1 vector: r (feedback=none: nothing)",
-            .cost = "r += g, k draws, a gather; 2 rounds, 2 delays: 8 k (P-1)/P bytes a rank for "
-                    "any P",
-            .use = "many ranks: the volume does not grow with P; a baseline for top-k",
-            .limit = "density 1 is ssgd exactly",
+            .sends = "k values at random places, the same on all ranks",
+            .bits = "32 density: 0.32 at 1 %",
+            .keeps = "1 vector: the residual (feedback=none: nothing)",
+            .cost = "r += g, k draws, a gather; 2 rounds, 2 delays, 8 k (P-1)/P bytes",
+            .use = "many ranks, because bytes do not grow with P; a baseline for topk",
+            .limit = "density=1: synchronous SGD, exactly",
         },
     .rate = &(const tg_rate_hint){.factor = 1, .low = 0.1, .high = 4, .plain = true},
     .program = &tg__shared_support_program,

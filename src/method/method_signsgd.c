@@ -10,15 +10,15 @@ static const tg_key keys[] = {
 };
 
 const tg__method_def tg__method_signsgd = {
-    .entry = {"signsgd", "signs, majority vote", "Bernstein et al. 2018, arXiv:1802.04434, alg. 3",
-              keys},
+    .entry = {"signsgd", "signs, aggregated by majority vote",
+              "Bernstein et al. 2018, arXiv:1802.04434, alg. 3", keys},
     .card = {.family = "signs",
              .sends = "the sign of each element",
              .bits = "1",
              .keeps = "nothing",
              .cost = "1 pass; 1 round, 1 delay; votes are counted as bits",
-             .use = "large batches; needs its own, small learning rate: the result is -1, 0 or 1, "
-                    "but a mean gradient in dense steps (strategies od, cd)",
+             .use = "large batches; needs a small learning rate of its own, because the result is "
+                    "-1, 0 or 1 (in dense steps of strategies od and cd it is the mean gradient)",
              .limit = "one rank: w -= eta * sign(g)"},
     .rate = &(const tg_rate_hint){.factor = 0.02, .low = 0.005, .high = 0.1},
     .program = &tg__default_program,

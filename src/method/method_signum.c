@@ -16,15 +16,15 @@ static const tg_key keys[] = {
 };
 
 const tg__method_def tg__method_signum = {
-    .entry = {"signum", "signs of each rank's momentum, majority vote",
+    .entry = {"signum", "signs of each rank's momentum, aggregated by majority vote",
               "Bernstein et al. 2018, arXiv:1802.04434, alg. 2 and 3", keys},
     .card = {.family = "signs",
              .sends = "the sign of each element of the momentum",
              .bits = "1",
-             .keeps = "1: the momentum",
+             .keeps = "1 vector: the momentum",
              .cost = "2 passes; 1 round, 1 delay; votes are counted as bits",
-             .use = "as signsgd, with noisier gradients",
-             .limit = "beta = 0 is signsgd"},
+             .use = "as signsgd, for noisier gradients",
+             .limit = "beta=0: signsgd"},
     .rate = &(const tg_rate_hint){.factor = 0.02, .low = 0.005, .high = 0.1, .plain = true},
     .program = &tg__default_program,
     .codec = "sign",

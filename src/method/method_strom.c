@@ -11,14 +11,15 @@ static const tg_key keys[] = {
 };
 
 const tg__method_def tg__method_strom = {
-    .entry = {"strom", "the elements beyond a threshold, as the threshold with their sign",
+    .entry = {"strom", "elements beyond a threshold, sent as the threshold with their sign",
               "Strom 2015, Interspeech", keys},
     .card = {.family = "sparsification",
              .sends = "index and sign of each element with |r| >= threshold",
-             .bits = "0.58 (target 0.1: 4.8 bits a gap, 1 a sign); target 0.01: 0.09",
-             .keeps = "1 (residual), 2 floats a tensor with threshold=auto",
+             .bits = "0.58 (target=0.1: 4.8 bits per gap, 1 per sign); target=0.01: 0.09",
+             .keeps = "1 vector: the residual; with threshold=auto also 2 floats per tensor",
              .cost = "1 pass; 1 round, 1 delay",
-             .use = "few elements carry the gradient; no selection, so the cheapest sparse method",
+             .use = "few elements carry the gradient; the cheapest sparse method, because it does "
+                    "not select",
              .limit = "none; sent + residual = sum of gradients"},
     .program = &tg__default_program,
     .codec = "strom",

@@ -16,15 +16,16 @@ static const tg_key keys[] = {
 };
 
 const tg__method_def tg__method_terngrad = {
-    .entry = {"terngrad", "-s, 0 or s at random, one s for each tensor and all ranks",
+    .entry = {"terngrad", "-s, 0 or s at random, with one s per tensor for all ranks",
               "Wen et al. 2017, arXiv:1705.07878", keys},
     .card = {.family = "quantisation",
-             .sends = "ternary codes; first the scalers, an f32 for each tensor",
+             .sends = "a ternary code per element; before that, an f32 scaler per tensor",
              .bits = "2",
              .keeps = "nothing",
-             .cost = "2 passes, 2 rounds, 2 delays (scaler=local: 1 round, 1 delay)",
-             .use = "16 times fewer bytes without state; noisy where few elements are large",
-             .limit = "exact on entries 0, s, -s without clipping; E[decoded] = clipped gradient"},
+             .cost = "2 passes; 2 rounds, 2 delays (scaler=local: 1 round, 1 delay)",
+             .use = "16 times fewer bytes without state; noisy if few elements are large",
+             .limit =
+                 "exact for elements -s, 0, s without clipping; E[decoded] = clipped gradient"},
     .program = &tg__shared_scale_program,
     .codec = "terngrad",
 };

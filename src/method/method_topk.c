@@ -20,16 +20,16 @@ static const tg_key keys[] = {
 };
 
 const tg__method_def tg__method_topk = {
-    .entry = {"topk", "the largest elements, the rest stays in a residual",
+    .entry = {"topk", "the largest elements; the rest stays in a residual",
               "Aji and Heafield 2017, arXiv:1704.05021", keys},
     .card = {.family = "sparsification",
              .sends = "k = density * n values and their indices",
-             .bits = "0.24 (density 0.01: 16 bits a value, 8.1 an index)",
-             .keeps = "1 vector: residual",
-             .cost = "1 pass (r += g, select), 1 round, 1 one-way delay; exchange=reducescatter: 2 "
-                     "delays, bytes that do not grow with P",
-             .use =
-                 "slow links, few ranks; lower densities lose accuracy without momentum correction",
+             .bits = "0.24 (density=0.01: 16 bits per value, 8.1 per index)",
+             .keeps = "1 vector: the residual",
+             .cost = "1 pass (r += g, select); 1 round, 1 delay; reducescatter: 2 delays, and "
+                     "bytes that do not grow with P",
+             .use = "slow links and few ranks; at lower densities accuracy suffers for lack of "
+                    "momentum correction (dgc has it)",
              .limit = "density=1,values=f32: synchronous SGD, bit for bit"},
     .program = &tg__default_program,
     .codec = "topk",

@@ -11,14 +11,14 @@ static const tg_key keys[] = {
 };
 
 const tg__method_def tg__method_twobit = {
-    .entry = {"2bit", "three levels -threshold, 0, threshold with residual",
+    .entry = {"2bit", "three levels: -threshold, 0, threshold; with residual",
               "MXNet kvstore two-bit compression; BIT-SGD in CD-SGD (Yu et al. 2021)", keys},
     .card = {.family = "quantisation",
-             .sends = "two bit masks of 64 elements each: above threshold, below -threshold",
+             .sends = "two bit masks per 64 elements: above threshold, below -threshold",
              .bits = "2",
-             .keeps = "1 (residual), 2 floats a tensor with threshold=auto",
+             .keeps = "1 vector: the residual; with threshold=auto also 2 floats per tensor",
              .cost = "1 pass; 1 round, 1 delay",
-             .use = "a sixteenth of the bytes at the speed of an addition; with CD-SGD",
+             .use = "a sixteenth of the bytes at the speed of an addition; with strategy cd",
              .limit = "none; sent + residual = sum of gradients"},
     .program = &tg__default_program,
     .codec = "2bit",
