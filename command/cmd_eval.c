@@ -35,6 +35,8 @@ static tg_status check(const struct eval_options *o)
     if (!o->weights == !o->common.resume_dir)
         return tg_fail(TG_E_SPEC, "%s: allowed: --resume DIR or --weights FILE",
                        o->weights ? "--weights with --resume" : "no weights");
+    if (outfile_is_stdout(o->logits))
+        return tg_fail(TG_E_SPEC, "--logits -: allowed: a file (./- is one of that name)");
     if (o->weights && o->logits && outfile_same(o->weights, o->logits))
         return tg_fail(TG_E_SPEC,
                        "--logits \"%.64s\": it is that of --weights: allowed: one of its own",
@@ -249,8 +251,10 @@ int cmd_eval(int argc, char **argv)
     tg_status status = open_and_evaluate(&o);
     if (status == TG_OK)
         return CLI_OK;
-    if (stop_signal)
+    if (stop_signal) {
+        console_note("interrupted by %s", stop_signal_name());
         return stop_exit_status();
+    }
     console_error("%s", tg_error());
     return cli_exit_status(status);
 }

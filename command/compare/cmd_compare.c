@@ -71,6 +71,36 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     return ARGP_ERR_UNKNOWN;
 }
 
+/* What others are compared with. Without an exchange nothing is trained together. */
+static bool is_dense_ssgd(const struct run_options *o)
+{
+    tg_spec *method = NULL, *strategy = NULL;
+    bool is = tg_registry_parse(TG_KIND_METHOD, options_method(o), &method) == TG_OK &&
+              tg_registry_parse(TG_KIND_STRATEGY, o->strategy, &strategy) == TG_OK &&
+              strcmp(tg_spec_name(method), "dense") == 0 &&
+              strcmp(tg_spec_word(method, "exchange"), "none") != 0 &&
+              strcmp(tg_spec_name(strategy), "ssgd") == 0;
+    tg_spec_free(method);
+    tg_spec_free(strategy);
+    return is;
+}
+
+/* A few steps stand for all: more than there are would only take longer. Of runs of epochs it is
+ * known later how many steps there are. */
+static tg_status check_dense_timed(const struct compare_options *o)
+{
+    for (size_t i = 0; o->dense_timed && i < o->plan.count; i++) {
+        const struct planned_run *run = &o->plan.runs[i];
+        if (run->options.steps && o->dense_timed > run->options.steps && run->options.link &&
+            is_dense_ssgd(&run->options))
+            return tg_fail(TG_E_SPEC,
+                           "--dense-timed %" PRIu64 ": run \"%.64s\" has %" PRIu64
+                           " steps: allowed: 1 to as many",
+                           o->dense_timed, run->name, run->options.steps);
+    }
+    return TG_OK;
+}
+
 static tg_status make_plan(struct compare_options *o, bool mpi)
 {
     if (o->spec_path)
@@ -78,13 +108,17 @@ static tg_status make_plan(struct compare_options *o, bool mpi)
     if (o->plan.count == 0)
         return tg_fail(TG_E_SPEC, "nothing to compare: allowed: --run RUN or --spec FILE, see "
                                   "telegrad compare --help");
+    if (o->json && outfile_is_stdout(o->common.out))
+        return tg_fail(TG_E_SPEC, "--json with --out -, which has the table as its last record: "
+                                  "allowed: one of the two");
     if (o->dense_timed && o->common.sim_only)
         return tg_fail(TG_E_SPEC, "--dense-timed with --sim-only, which trains nothing: allowed: "
                                   "one of the two");
     if (o->spec_path && o->common.out && outfile_same(o->common.out, o->spec_path))
         return tg_fail(TG_E_SPEC, "--out \"%.64s\": it is that of --spec: allowed: one of its own",
                        o->common.out);
-    return plan_resolve(&o->plan, &o->common, mpi);
+    TG_TRY(plan_resolve(&o->plan, &o->common, mpi));
+    return check_dense_timed(o);
 }
 
 /* ---- the runs -------------------------------------------------------------------------------- */
@@ -101,20 +135,6 @@ struct work {
     bool interrupted;
     bool diverged; /* some run, by its verdict */
 };
-
-/* What others are compared with. Without an exchange nothing is trained together. */
-static bool is_dense_ssgd(const struct run_options *o)
-{
-    tg_spec *method = NULL, *strategy = NULL;
-    bool is = tg_registry_parse(TG_KIND_METHOD, options_method(o), &method) == TG_OK &&
-              tg_registry_parse(TG_KIND_STRATEGY, o->strategy, &strategy) == TG_OK &&
-              strcmp(tg_spec_name(method), "dense") == 0 &&
-              strcmp(tg_spec_word(method, "exchange"), "none") != 0 &&
-              strcmp(tg_spec_name(strategy), "ssgd") == 0;
-    tg_spec_free(method);
-    tg_spec_free(strategy);
-    return is;
-}
 
 static tg_status one(const struct work *w, const struct run_options *o, const char *name,
                      const char *title, struct run_result *result_p)
@@ -214,7 +234,7 @@ static tg_status report(struct work *w)
     struct records *records = w->records;
     w->records = NULL;
     TG_TRY(records_commit(records));
-    if (w->count == 0)
+    if (w->count == 0 || outfile_is_stdout(w->options->common.out))
         return TG_OK;
     if (w->options->json)
         return report_json(w->rows, w->count);
@@ -254,6 +274,9 @@ static tg_status compare(const struct launch *l, const struct compare_options *o
     w.data = data;
     if (status == TG_OK)
         status = run_all(&w);
+    if (status == TG_OK && w.interrupted)
+        console_note("interrupted by %s; finished: %zu of %zu runs", stop_signal_name(), w.count,
+                     o->plan.count);
     if (status == TG_OK)
         *exit_status_p = w.interrupted                     ? stop_exit_status()
                          : w.failed != TG_OK || w.diverged ? CLI_FAILED

@@ -58,7 +58,7 @@ static tg_status check_files(const struct run_options *o)
 {
     const struct {
         const char *option, *path;
-    } files[] = {{"out", o->out},
+    } files[] = {{"out", outfile_is_stdout(o->out) ? NULL : o->out},
                  {"trace", o->trace},
                  {"save", o->save_dir},
                  {"dump-gradients", o->dump_gradients},
@@ -66,6 +66,9 @@ static tg_status check_files(const struct run_options *o)
                  {"init", o->init},
                  {"tau", o->tau_ns == 0 ? o->tau : NULL}};
     enum { WRITTEN = 2 }; /* as files: the first ones */
+    if (outfile_is_stdout(o->trace))
+        return tg_fail(TG_E_SPEC, "--trace -: allowed: a file; only --out takes - for the standard "
+                                  "output (./- is a file of that name)");
     for (size_t i = 0; i < WRITTEN; i++)
         for (size_t k = i + 1; files[i].path && k < sizeof files / sizeof files[0]; k++)
             if (files[k].path && outfile_same(files[i].path, files[k].path))

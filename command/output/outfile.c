@@ -48,6 +48,11 @@ tg_status outfile_check(const char *option, const char *path, bool alone)
     return name_option(tg_newfile_check(path, alone), option);
 }
 
+bool outfile_is_stdout(const char *path)
+{
+    return path && strcmp(path, "-") == 0;
+}
+
 bool outfile_ends_in(const char *path, const char *ending)
 {
     const size_t len = strlen(path), n = strlen(ending);

@@ -20,6 +20,8 @@ TG_NODISCARD tg_status outfile_check(const char *option, const char *path, bool 
 TG_NODISCARD tg_status outfile_check_ending(const char *option, const char *path,
                                             const char *ending, const char *other);
 bool outfile_ends_in(const char *path, const char *ending);
+/* Whether it is "-", by which --out means the standard output; path may be NULL. */
+bool outfile_is_stdout(const char *path);
 /* Whether two names are of one regular file or folder, or will be: neither is there yet. */
 bool outfile_same(const char *a, const char *b);
 

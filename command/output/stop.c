@@ -41,3 +41,8 @@ int stop_exit_status(void)
 {
     return 128 + (stop_signal ? (int)stop_signal : SIGINT);
 }
+
+const char *stop_signal_name(void)
+{
+    return stop_signal == SIGTERM ? "SIGTERM" : "SIGINT";
+}

@@ -17,4 +17,7 @@ void stop_guard_file(const char *path);
 /* The exit status of an interrupted run: 128 + the signal. */
 int stop_exit_status(void);
 
+/* "SIGINT" or "SIGTERM": which of them ended it. */
+const char *stop_signal_name(void);
+
 #endif

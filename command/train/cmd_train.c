@@ -9,11 +9,13 @@
 #include "command/output/outfile.h"
 #include "command/train/run_defaults.h"
 #include "command/train/run_notes.h"
+#include "command/train/save_folder.h"
 #include "command/train/sim_only.h"
 #include "command/output/stop.h"
 #include <inttypes.h>
 #include <limits.h>
 #include <math.h>
+#include <stdlib.h>
 
 #define TRACE_SPANS ((size_t)1 << 18)
 
@@ -73,6 +75,33 @@ static void print_cost(const struct run_result *result)
     putchar('\n');
 }
 
+/* Where to go on from; nothing without --save. */
+static void print_saved(const struct run_options *o, const train_end_info *end)
+{
+    char path[PATH_MAX];
+    if (!o->save_dir)
+        return;
+    save_folder_checkpoint(o->save_dir, end->steps, path);
+    char *shown = format_utf8(path), *folder = format_utf8(o->save_dir);
+    if (shown && folder)
+        printf("saved          %s; to go on: --resume %s\n", shown, folder);
+    free(shown);
+    free(folder);
+}
+
+/* In the log of a batch job the result may be elsewhere, or come late. */
+static void say_interrupted(const struct run_options *o, const struct run_result *result)
+{
+    char path[PATH_MAX];
+    const train_end_info *end = &result->end;
+    if (o->save_dir)
+        save_folder_checkpoint(o->save_dir, end->steps, path);
+    console_note("interrupted by %s after step %" PRIu64 " of %" PRIu64 "; %s%s%s%s",
+                 stop_signal_name(), end->steps, result->steps_planned,
+                 o->save_dir ? "saved: " : "not saved: no --save", o->save_dir ? path : "",
+                 o->save_dir ? "; to go on: --resume " : "", o->save_dir ? o->save_dir : "");
+}
+
 static void print_result(const struct run_about *about, const struct run_result *result)
 {
     const struct run_options *o = about->options;
@@ -117,6 +146,7 @@ static void print_result(const struct run_about *about, const struct run_result 
     if (end->clipped)
         printf("clipped        %" PRIu64 " steps\n", end->clipped);
     printf("params hash    %016" PRIx64 "\n", end->params_hash);
+    print_saved(o, end);
 }
 
 /* What a run that failed has told is kept: its curve says why, and a run that goes on from a
@@ -183,12 +213,14 @@ static tg_status open_and_train(const struct launch *l, const struct run_options
     if (status == TG_OK)
         status = train(&about, &records, trace, &result);
     if (status == TG_OK) {
-        if (l->rank == 0)
+        if (l->rank == 0 && !outfile_is_stdout(o->out))
             print_result(&about, &result);
         if (result.verdict.failed)
             *exit_status_p = CLI_FAILED;
-        if (result.end.interrupted)
+        if (result.end.interrupted) {
+            say_interrupted(o, &result);
             *exit_status_p = stop_exit_status();
+        }
     }
     run_result_free(&result);
     records_abandon(records);

@@ -1,12 +1,15 @@
 #include "command/train/records.h"
 #include "command/train/data_text.h"
+#include "command/output/console.h"
 #include "command/output/outfile.h"
 #include "command/output/output.h"
 #include "command/train/run_notes.h"
+#include "command/train/save_folder.h"
 #include "command/job/step_times.h"
 #include "command/train/window.h"
 #include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,8 +17,10 @@
 #include <unistd.h>
 
 struct records {
-    tg_newfile *file; /* from the first record on */
+    tg_newfile *file; /* from the first record on; NULL: standard output */
     const char *path;
+    bool to_stdout;
+    const char *save_dir; /* of the run under way, or NULL */
     bool append;
     char *run; /* name of the run under way, or NULL */
     uint64_t log_every, last_step;
@@ -37,11 +42,14 @@ static void release(struct records *r)
 
 tg_status records_open(const char *path, bool append, struct records **r_p)
 {
-    TG_TRY(outfile_check_growing("--out", path));
+    const bool to_stdout = outfile_is_stdout(path);
+    if (!to_stdout)
+        TG_TRY(outfile_check_growing("--out", path));
     struct records *r = calloc(1, sizeof *r);
     if (!r)
         return tg_fail(TG_E_NOMEM, "out of memory: records");
     r->path = path;
+    r->to_stdout = to_stdout;
     r->append = append;
     *r_p = r;
     return TG_OK;
@@ -69,13 +77,20 @@ tg_status records_status(const struct records *r)
     return r ? r->status : TG_OK;
 }
 
+static tg_status put(struct records *r, const json_t *record)
+{
+    if (r->to_stdout) {
+        console_status(""); /* both may be one terminal */
+        return jsonl_print(record);
+    }
+    if (!r->file)
+        TG_TRY(outfile_open_growing("--out", r->path, r->append, &r->file));
+    return jsonl_write(record, tg_newfile_stream(r->file), tg_newfile_path(r->file));
+}
+
 tg_status records_add(struct records *r, json_t *record)
 {
-    tg_status status = TG_OK;
-    if (r && !r->file)
-        status = outfile_open_growing("--out", r->path, r->append, &r->file);
-    if (r && status == TG_OK)
-        status = jsonl_write(record, tg_newfile_stream(r->file), tg_newfile_path(r->file));
+    const tg_status status = r ? put(r, record) : TG_OK;
     json_decref(record);
     if (r && r->status == TG_OK)
         r->status = status;
@@ -320,6 +335,7 @@ tg_status records_start(struct records *r, const struct run_about *about,
     r->clipped = 0;
     r->clock = clock_name(about->options);
     r->sim_only = about->options->sim_only;
+    r->save_dir = about->options->save_dir;
     json_t *record = begin(r, "start");
     record = join(record, about_settings(about->options, info));
     record = join(record, about_run(about->options, info));
@@ -505,6 +521,16 @@ static json_t *end_means(const train_end_info *end)
                      "wait_ms_mean", jsonl_real(end->wait_ms_mean));
 }
 
+/* The checkpoint at the end; null: none. */
+static json_t *saved(const struct records *r, const struct run_result *result)
+{
+    char path[PATH_MAX];
+    if (!r->save_dir)
+        return json_null();
+    save_folder_checkpoint(r->save_dir, result->end.steps, path);
+    return jsonl_text(path);
+}
+
 tg_status records_end(struct records *r, const struct run_result *result)
 {
     if (!r)
@@ -513,8 +539,8 @@ tg_status records_end(struct records *r, const struct run_result *result)
     record = join(record, end_cost(result));
     record = join(record, end_means(&result->end));
     record = join(record, waits(result->waited_for, result->waited_by, result->end.world));
-    record = join(record, json_pack("{s:s, s:o, s:b}", "clock", r->clock, "remarks",
+    record = join(record, json_pack("{s:s, s:o, s:b, s:o}", "clock", r->clock, "remarks",
                                     verdict_json(&result->verdict), "diverged",
-                                    (int)result->verdict.failed));
+                                    (int)result->verdict.failed, "saved", saved(r, result)));
     return records_add(r, record);
 }

@@ -3,7 +3,8 @@
  * Numbers that are not finite are null, bytes that are not UTF-8 the text \xNN. FILE grows a
  * whole line at a time. It is opened for the first record, when the run has passed its checks:
  * until then an older FILE is left alone, and then emptied, or added to by a run that was resumed.
- * What was written stays, however the run ends. One thread at a time. */
+ * What was written stays, however the run ends. FILE "-" is the standard output, on which nothing
+ * else may be printed then. One thread at a time. */
 #ifndef TG_CLI_RECORDS_H
 #define TG_CLI_RECORDS_H
 

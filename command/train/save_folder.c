@@ -53,6 +53,14 @@ static uint64_t newest_step(const char *dir)
     return step;
 }
 
+void save_folder_checkpoint(const char *dir, uint64_t step, char path[PATH_MAX])
+{
+    size_t len = strlen(dir);
+    while (len > 1 && dir[len - 1] == '/')
+        len--;
+    (void)snprintf(path, PATH_MAX, "%.*s/step-%012" PRIu64, (int)len, dir, step);
+}
+
 tg_status save_folder_check(const char *dir, uint64_t step)
 {
     TG_TRY(check_folder(dir));

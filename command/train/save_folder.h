@@ -1,12 +1,17 @@
-/* Whether the folder of --save can be saved to: asked before the first step, not after hours. */
+/* The folder of --save: whether it can be saved to, asked before the first step, not after hours;
+ * names of checkpoints in it. */
 #ifndef TG_CLI_SAVE_FOLDER_H
 #define TG_CLI_SAVE_FOLDER_H
 
+#include <limits.h>
 #include "telegrad/base.h"
 
 /* Nothing is left behind: a folder that is made to see whether it can be is removed again.
  * step    the first that will be saved; a newer checkpoint in the folder belongs to another run
  * Errors  TG_E_IO (the folder cannot be made, or written in; a file is in its place), TG_E_STATE */
 TG_NODISCARD tg_status save_folder_check(const char *dir, uint64_t step);
+
+/* The path of the checkpoint of that step (docs/checkpoints.md), cut if it is too long. */
+void save_folder_checkpoint(const char *dir, uint64_t step, char path[PATH_MAX]);
 
 #endif

@@ -2,6 +2,7 @@
 #include "command/train/cli_run.h"
 #include "command/output/console.h"
 #include "command/output/format.h"
+#include "command/output/outfile.h"
 #include "command/output/output.h"
 #include "command/job/step_times.h"
 #include "command/output/stop.h"
@@ -231,10 +232,12 @@ tg_status sim_only(const struct launch *l, const struct run_options *o, int *exi
         status = records_commit(records);
         records = NULL;
     }
-    if (status == TG_OK)
+    if (status == TG_OK && !outfile_is_stdout(o->out))
         status = print(&w);
-    if (status == TG_OK && w.result.end.interrupted)
+    if (status == TG_OK && w.result.end.interrupted) {
+        console_note("interrupted by %s", stop_signal_name());
         *exit_status_p = stop_exit_status();
+    }
     run_result_free(&w.result);
     records_abandon(records);
     return status;

@@ -2,10 +2,12 @@
 import json
 import os
 import re
+import signal
 import subprocess
+import time
 import unittest
 import mpi_tool
-from cli_tool import CliTest, ENVIRONMENT, TELEGRAD, TINY, records, run
+from cli_tool import CliTest, ENVIRONMENT, TELEGRAD, TINY, records, run, start
 
 RUNS = ["--run", "name=all;strategy=ssgd", "--run", "name=few;method=topk:density=0.01",
         "--run", "method=2bit:threshold=0.01;strategy=cd:k=2,warmup=2"]
@@ -197,6 +199,28 @@ class Compare(CliTest):
             self.assertEqual(records(out)[-1]["type"], "table")
             self.assertEqual(os.listdir(self.folder), ["all.jsonl"])
             os.remove(out)
+
+    def test_records_on_standard_output(self):
+        """Nothing else is there then: the table is the last of them."""
+        lines = [json.loads(line) for line in self.ok("compare", *BASE, *RUNS, "--out", "-", cwd=self.folder).splitlines()]
+        self.assertEqual((lines[0]["type"], lines[-1]["type"]), ("start", "table"))
+        self.assertEqual(os.listdir(self.folder), [])
+        self.refused(2, ["--json with --out -", "allowed: one of the two"], "compare", *BASE, *RUNS, "--out", "-", "--json")
+
+    def test_no_more_timed_steps_than_there_are(self):
+        more = ["--link", "1gbit", "--steps", "3", "--no-eval"]
+        self.refused(2, ["--dense-timed 4", 'run "a" has 3 steps', "allowed: "], "compare", *TINY, *more, "--dense-timed", "4", "--run", "name=a")
+        self.ok("compare", *TINY, *more, "--dense-timed", "3", "--run", "name=a")
+
+    def test_interrupt_says_so(self):
+        process = start("compare", *TINY, "--steps", "3", "--run", "name=a", "--run", "name=b;steps=1000000", "--out", self.path("r"))
+        end = time.monotonic() + 60
+        while not os.path.exists(self.path("r")) or '"run":"b"' not in open(self.path("r"), encoding="utf-8").read():
+            self.assertTrue(process.poll() is None and time.monotonic() < end)
+            time.sleep(0.02)
+        process.send_signal(signal.SIGINT)
+        self.assertEqual(process.communicate(timeout=60)[1], "telegrad: interrupted by SIGINT; finished: 1 of 2 runs\n")
+        self.assertEqual(process.returncode, 130)
 
     def test_names_are_utf8(self):
         out, long = self.path("all.jsonl"), "\u00e9" * 200

@@ -152,7 +152,7 @@ class SimOnly(CliTest):
             time.sleep(0.02)
         process.send_signal(signal.SIGTERM)
         printed, said = process.communicate(timeout=60)
-        self.assertEqual((process.returncode, said), (143, ""))
+        self.assertEqual((process.returncode, said), (143, "telegrad: interrupted by SIGTERM\n"))
         last = records(out)[-1]
         self.assertEqual((last["type"], last["interrupted"]), ("end", True))
         self.assertTrue(0 < last["steps"] < 1000000000)

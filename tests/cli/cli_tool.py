@@ -14,9 +14,9 @@ LAUNCHERS = ("OMPI_", "PMI_", "PMIX_", "SLURM_")
 ENVIRONMENT = {k: v for k, v in os.environ.items() if not k.startswith((*LAUNCHERS, "TELEGRAD_", "COLUMNS"))}
 
 
-def run(*args, timeout=120, **more_environment):
+def run(*args, timeout=120, cwd=None, **more_environment):
     """The finished process: returncode, stdout, stderr."""
-    return subprocess.run([TELEGRAD, *args], capture_output=True, text=True, timeout=timeout,
+    return subprocess.run([TELEGRAD, *args], capture_output=True, text=True, timeout=timeout, cwd=cwd,
                           env={**ENVIRONMENT, **more_environment})
 
 

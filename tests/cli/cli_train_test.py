@@ -301,8 +301,9 @@ class Train(CliTest):
     def test_interrupt(self):
         for number, status in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
             code, stdout, stderr, out = self.interrupted(number)
-            self.assertEqual((code, stderr), (status, ""))
             end = records(out)[-1]
+            self.assertEqual((code, stderr), (status, f"telegrad: interrupted by {number.name} after step {end['steps']} of 1000000; "
+                                                      "not saved: no --save\n"))
             self.assertEqual((end["type"], end["interrupted"]), ("end", True))
             self.assertTrue(0 < end["steps"] < 1000000)
             self.assertTrue(re.search(r"steps +%d of 1000000, interrupted" % end["steps"], stdout))
@@ -310,11 +311,38 @@ class Train(CliTest):
             os.remove(out)
 
     def test_interrupt_saves(self):
-        code, _, _, out = self.interrupted(signal.SIGINT, extra=("--save", self.path("saved")))
+        code, stdout, stderr, out = self.interrupted(signal.SIGINT, extra=("--save", self.path("saved")))
         self.assertEqual(code, 130)
         steps = records(out)[-1]["steps"]
+        where = self.path("saved") + f"/step-{steps:012}"
+        self.assertTrue(os.path.isdir(where))
+        self.assertEqual(records(out)[-1]["saved"], where)
+        self.assertIn(f"saved          {where}; to go on: --resume {self.path('saved')}\n", stdout)
+        self.assertIn(f"; saved: {where}; to go on: --resume {self.path('saved')}\n", stderr)
         text, lines = self.train("--steps", str(steps + 2), "--workers", "2", "--resume", self.path("saved"))
         self.assertEqual((lines[0]["first_step"], lines[-1]["steps"]), (steps, steps + 2))
+
+    def test_says_where_it_saved(self):
+        text, lines = self.train("--steps", "3", "--save", self.path("saved/"))
+        self.assertTrue(os.path.isdir(self.path("saved/step-000000000003")))
+        self.assertIn(f"saved          {self.path('saved/step-000000000003')}; to go on: --resume {self.path('saved/')}\n", text)
+        self.assertEqual(lines[-1]["saved"], self.path("saved/step-000000000003"))
+        text, lines = self.train("--steps", "3")
+        self.assertNotIn("saved", text)
+        self.assertIsNone(lines[-1]["saved"])
+
+    def test_records_on_standard_output(self):
+        """Which has nothing else then, for programs that read JSON lines; no file is made."""
+        lines = [json.loads(line) for line in
+                 self.ok("train", *TINY, "--steps", "3", "--no-eval", "--out", "-", cwd=self.folder).splitlines()]
+        self.assertEqual([line["type"] for line in lines], ["start", "step", "epoch", "end"])
+        self.assertEqual(os.listdir(self.folder), [])
+        sim = ["--clock", "virtual", "--sim-only", "--tau", "1ms", "--workers", "4", "--strategy", "local:every=2"]
+        lines = [json.loads(line) for line in self.ok("train", *TINY, *sim, "--steps", "3", "--out", "-", cwd=self.folder).splitlines()]
+        self.assertEqual(lines[-1]["type"], "end")
+        self.refused(2, ["--trace -", "allowed: a file"], "train", *TINY, "--trace", "-", cwd=self.folder)
+        self.refused(2, ["--logits -", "allowed: a file"], "eval", "--weights", "w", "--logits", "-", cwd=self.folder)
+        self.assertEqual(os.listdir(self.folder), [])
 
     def test_second_interrupt_ends_at_once(self):
         # Over this link a step takes more than 2 s, so the first signal cannot have ended the run.
