@@ -107,7 +107,8 @@ struct tg_transport {
 #define TG_TAG_LIMIT ((uint32_t)1 << 24)
 
 /* Leave and free the transport; NULL is fine. Ranks that still wait for this one get TG_E_PEER at
- * once. */
+ * once. Destroy its reducers and sessions before: if some are left, all their calls fail with
+ * TG_E_STATE, and the transport is freed with the last of them. */
 TG_API void tg_transport_destroy(tg_transport *t);
 
 /* Connect `size` ranks of one process through memory.

@@ -37,9 +37,37 @@ static tg__hub *find(const tg_transport *t)
     return h;
 }
 
+/* The transport is destroyed while engines use it: they fail, and the last one destroys it. */
+static bool keep_orphan(tg_transport *t)
+{
+    pthread_mutex_lock(&list_lock);
+    tg__hub *h = find(t);
+    const bool first = h != NULL && !h->is_orphan;
+    if (first) {
+        h->is_orphan = true;
+        h->members++;
+    }
+    pthread_mutex_unlock(&list_lock);
+    if (first && tg__hub_check_thread(h) == TG_OK) {
+        pthread_mutex_lock(&h->lock);
+        tg__hub_seize(h);
+        tg__hub_shut(
+            h, TG_E_STATE, t->rank,
+            "the transport was destroyed on this rank (%d) while a reducer or session used "
+            "it: destroy it after them",
+            t->rank);
+        tg__hub_release(h);
+        pthread_mutex_unlock(&h->lock);
+    }
+    if (first)
+        tg__hub_leave(h);
+    return h != NULL;
+}
+
 tg_status tg__hub_enter(tg_transport *t, tg__hub **h_p)
 {
     tg_status status = TG_OK;
+    tg__transport_keep(keep_orphan);
     pthread_mutex_lock(&list_lock);
     tg__hub *h = find(t);
     if (h == NULL) {
@@ -70,10 +98,13 @@ void tg__hub_leave(tg__hub *h)
     pthread_mutex_unlock(&list_lock);
     if (!last)
         return;
+    tg_transport *orphan = h->is_orphan ? h->transport : NULL;
     tg__pump_fini(&h->pump);
     pthread_cond_destroy(&h->changed);
     pthread_mutex_destroy(&h->lock);
     free(h);
+    if (orphan != NULL)
+        orphan->ops->destroy(orphan);
 }
 
 tg_status tg__hub_check_thread(const tg__hub *h)

@@ -16,6 +16,7 @@
 typedef struct tg__hub {
     struct tg__hub *next; /* in the list of all hubs, whose lock guards this and: */
     unsigned members;     /* number of engines */
+    bool is_orphan;       /* the transport's owner has destroyed it: the last member does so */
 
     tg_transport *transport;
     pthread_t owner;      /* the creating thread: only it may drive a transport bound to a thread */

@@ -32,6 +32,10 @@ static inline tg_status tg__post_check(const tg_transport *t, const char *verb, 
 TG_NODISCARD tg_status tg__transport_check(const char *call, const char *name,
                                            const tg_transport *t);
 
+/* tg_transport_destroy asks this function first, from now on. If it returns true, it destroys t
+ * itself, when nobody uses it any more. */
+void tg__transport_keep(bool (*keeps)(tg_transport *t));
+
 /* Whether `link` is one that `what` can use.
  * Errors  TG_E_ARG: struct_size, a rate or a time outside what tg_transport_shaped allows */
 TG_NODISCARD tg_status tg__link_check(const char *what, const tg_link *link);

@@ -1,13 +1,22 @@
 #include "transport/endpoint.h"
 #include "base/mem.h"
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define CHUNK_ITEMS 32
 
+static bool (*_Atomic keeper)(tg_transport *t);
+
+void tg__transport_keep(bool (*keeps)(tg_transport *t))
+{
+    atomic_store(&keeper, keeps);
+}
+
 void tg_transport_destroy(tg_transport *t)
 {
-    if (t && t->ops)
+    bool (*keeps)(tg_transport *) = atomic_load(&keeper);
+    if (t && t->ops && !(keeps && keeps(t)))
         t->ops->destroy(t);
 }
 
