@@ -21,7 +21,7 @@ def documented(title):
 
 
 START, STEP, EPOCH, END = ({"type"} | documented("## " + kind) for kind in ("start", "step", "epoch", "end"))
-METHOD = documented("| field of `methods` | what |")
+METHOD = documented("| field of `methods` | meaning |")
 
 
 class Train(CliTest):
