@@ -48,7 +48,7 @@ typedef enum tg_status {
     TG_E_VERSION = 6,     /* bytes of another format version */
     TG_E_MISMATCH = 7,    /* ranks, or a checkpoint and a job, are set up differently */
     TG_E_PEER = 8,        /* a rank is dead, stalled or misbehaves; the text names it */
-    TG_E_NONFINITE = 9,   /* a gradient or a sum of gradients holds NaN or infinity */
+    TG_E_NONFINITE = 9,   /* a gradient, a sum of gradients or an initial parameter is not finite */
     TG_E_STATE = 10,      /* wrong order of calls, or the object failed before */
     TG_E_IO = 11,         /* a file could not be opened, read, written or renamed */
     TG_E_UNSUPPORTED = 12 /* this build, machine or combination cannot do it; the text says why */

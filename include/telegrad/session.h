@@ -189,6 +189,8 @@ TG_API TG_NODISCARD tg_status tg_session_add(tg_session *s, const tg_tensor *t, 
  * 3. All ranks get rank 0's tensors.
  * Errors  TG_E_SPEC (a rule that matches no tensor, rules that exclude each other),
  *         TG_E_ARG (config.buckets does not cover all tensors),
+ *         TG_E_NONFINITE (a trained tensor of rank 0 holds NaN or infinity: on all ranks, naming
+ *         the tensor; the transport stays usable),
  *         TG_E_MISMATCH, TG_E_VERSION, TG_E_PEER, TG_E_NOMEM */
 TG_API TG_NODISCARD tg_status tg_session_begin(tg_session *s);
 

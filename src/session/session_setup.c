@@ -6,6 +6,7 @@
 #include "session/session_weights.h"
 #include "transport/endpoint.h"
 #include "kernel/kernel.h"
+#include "kernel/parallel.h"
 #include "telegrad/spec.h"
 
 #include <math.h>
@@ -325,11 +326,29 @@ tg_status tg__session_broadcast(tg_session *s, float *data, size_t n)
     return status;
 }
 
+/* Every rank has the same bits, so all find the same. A statistic may be anything. */
+static tg_status check_initial(const tg_session *s, const tensor *t)
+{
+    tg__stats stats;
+    if (t->kind != TG_TENSOR_TRAINED)
+        return TG_OK;
+    tg__parallel_copy_stats(s->pool, NULL, t->param, t->n, &stats);
+    for (size_t i = 0; !stats.finite && i < t->n; i++)
+        if (!isfinite(t->param[i]))
+            return tg_fail(TG_E_NONFINITE,
+                           "tensor \"%s\": element %zu of rank 0's initial parameters is %g: "
+                           "allowed: finite numbers",
+                           t->name, i, (double)t->param[i]);
+    return TG_OK;
+}
+
 static tg_status begin(tg_session *s)
 {
     TG_TRY(tg__session_handshake(s, "begin", NULL));
-    for (size_t i = 0; i < s->ntensors; i++)
+    for (size_t i = 0; i < s->ntensors; i++) {
         TG_TRY(tg__session_broadcast(s, s->tensor[i].param, s->tensor[i].n));
+        TG_TRY(check_initial(s, &s->tensor[i]));
+    }
     s->strategy->ops->begin(s->strategy);
     s->near_reported = tg__engine_bytes_near(s->engine, &s->bytes_reported);
     return TG_OK;
