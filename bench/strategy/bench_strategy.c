@@ -178,7 +178,8 @@ static tg_status take(play *p, const tg__actions *list)
     return TG_OK;
 }
 
-static void deliver(play *p)
+/* turn: of the step that follows, or NULL */
+static void deliver(play *p, const tg__turn *turn)
 {
     size_t kept = 0;
     for (size_t f = 0; f < p->flights; f++) {
@@ -191,7 +192,8 @@ static void deliver(play *p)
                               .bucket = x.action.bucket,
                               .tag = x.action.tag,
                               .agg = p->b->g[1] + p->begin[x.action.bucket],
-                              .lr = p->lr};
+                              .lr = p->lr,
+                              .turn = turn};
         p->s->ops->result(p->s, &r);
     }
     p->flights = kept;
@@ -204,11 +206,12 @@ static tg_status one_step(play *p)
         p->s->ops->ready(p->s, p->t, bucket, &out);
         TG_TRY(take(p, &out));
     }
-    deliver(p);
+    const tg__turn turn = {p->t, true, p->lr};
+    deliver(p, &turn);
     tg__actions out = {.item = p->item, .cap = p->room};
     p->s->ops->step(p->s, p->t, true, p->lr, &out);
     TG_TRY(take(p, &out));
-    deliver(p); /* what is due at once */
+    deliver(p, NULL); /* what is due at once */
     p->t++;
     return TG_OK;
 }

@@ -59,6 +59,7 @@ static void fill_avx2(tg__kernels *table)
     tg__half_avx2(table);
     tg__optim_avx2(table);
     tg__adaptive_avx2(table);
+    tg__steps_avx2(table);
     tg__skinny_avx2(table);
     tg__crc_avx2(table);
     tg__bits_avx2(table);
@@ -79,6 +80,7 @@ static void fill_avx512(tg__kernels *table)
     tg__half_avx512(table);
     tg__optim_avx512(table);
     tg__adaptive_avx512(table);
+    tg__steps_avx512(table);
     tg__skinny_avx512(table);
     tg__quant_avx512(table);
 }
@@ -112,6 +114,7 @@ static void fill_ref(tg__kernels *table)
     tg__half_ref(table);
     tg__optim_ref(table);
     tg__adaptive_ref(table);
+    tg__steps_ref(table);
     tg__skinny_ref(table);
     tg__crc_ref(table);
     tg__bits_ref(table);

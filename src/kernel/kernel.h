@@ -56,6 +56,12 @@ typedef struct tg__adam {
     float eps;
 } tg__adam;
 
+/* The parameters of a delay-compensated step. */
+typedef struct tg__dcasgd {
+    float eta, wd, lambda;
+    float share; /* factor of the gradient */
+} tg__dcasgd;
+
 /* A piece of a (rows, cols) matrix and of two skinny factors with `rank` columns each. Factors are
  * finite and stored column by column: column k of the left factor has row i at [k * left_stride +
  * i], and column k of the right factor has the matrix's column i at [k * right_stride + i]. */
@@ -231,6 +237,21 @@ typedef struct tg__kernels {
     /* dst = what lars would make of w, u only read   (dst may be w) */
     void (*lars_preview_to)(float *dst, const float *w, const float *u, const float *g, size_t n,
                             float eta, float m, float wd);
+
+    /* dst = a - b   (dst may be a or b) */
+    void (*sub_to)(float *dst, const float *a, const float *b, size_t n);
+    /* p = p - u; u = 0; w = a - p: DGA's own update u is no longer pending */
+    void (*settle)(float *w, const float *a, float *p, float *u, size_t n);
+    /* d = from - w; p = p + d; u = u + d: DGA's own update is pending, and kept */
+    void (*go_on)(float *p, float *u, const float *from, const float *w, size_t n);
+    /* w = keep*w + rest*a */
+    void (*mix)(float *w, const float *a, size_t n, float keep, float rest);
+    /* v = m*v + mean; a = a - lr * (mean + m*v): DiLoCo's outer step */
+    void (*nesterov)(float *a, float *v, const float *mean, size_t n, float lr, float m);
+    /* own = share*g;  w = global - eta * ((own + wd*global) + lambda*own*own * (global - w)) */
+    void (*dcasgd)(float *w, const float *global, const float *g, size_t n, const tg__dcasgd *d);
+    /* w = w*keep - eta * (x > 0 ? 1 : x < 0 ? -1 : 0) */
+    void (*sign_step)(float *w, const float *x, size_t n, float keep, float eta);
 
     /* PowerSGD's passes (Vogels et al. 2019). A product of factors, written left right^T, is
      * left[0] right[0] + left[1] right[1] + ..., added in this order.

@@ -330,6 +330,33 @@ static void test_adaptive_steps(void **state)
     assert_true(kept[0] == p[0] && kept[1] == p[1]);
 }
 
+static void test_steps_of_strategies(void **state)
+{
+    (void)state;
+    float w[3] = {9, 9, 9}, p[3] = {3, -1, 0.5f}, u[3] = {1, -2, 0.5f};
+    const float a[3] = {10, 20, -0.0f}, zero[3] = {0}, x[3] = {4, -0.0f, -2};
+    k->settle(w, a, p, u, 3);
+    assert_true(p[0] == 2 && p[1] == 1 && p[2] == 0 && w[0] == 8 && w[1] == 19 && w[2] == 0);
+    assert_memory_equal(u, zero, sizeof u);
+    k->go_on(p, u, a, w, 3); /* d = 2, 1, 0 */
+    assert_true(p[0] == 4 && p[1] == 2 && u[0] == 2 && u[1] == 1 && u[2] == 0 && w[0] == 8);
+    k->sub_to(w, a, p, 3);
+    assert_true(w[0] == 6 && w[1] == 18 && w[2] == 0);
+    k->sub_to(w, w, x, 3);
+    assert_true(w[0] == 2 && w[1] == 18 && w[2] == 2);
+    k->mix(w, x, 3, 0.5f, 0.25f);
+    assert_true(w[0] == 2 && w[1] == 9 && w[2] == 0.5f);
+    k->nesterov(w, u, x, 2, 0.5f, 0.5f); /* u = 1 + 4, 0.5; step 6.5, 0.25 */
+    assert_true(u[0] == 5 && u[1] == 0.5f && w[0] == -1.25f && w[1] == 8.875f);
+    k->sign_step(w, x, 3, 2, 0.25f);
+    assert_true(w[0] == -2.75f && w[1] == 17.75f && w[2] == 1.25f);
+    /* own = 2, -1; own + wd*global = 7, 9; compensation 0.5 * 4 * 6, 0.5 * 1 * 2 */
+    const tg__dcasgd d = {.eta = 0.5f, .wd = 0.5f, .lambda = 0.5f, .share = 0.25f};
+    float at[2] = {4, 18};
+    k->dcasgd(at, a, (const float[]){8, -4}, 2, &d);
+    assert_true(at[0] == 10 - 9.5f && at[1] == 20 - 5);
+}
+
 /* ---- the choice ------------------------------------------------------------------------------ */
 
 static void *first_use(void *arg)
@@ -399,11 +426,17 @@ int main(int argc, char **argv)
         return show_choice();
     snprintf(program, sizeof(program), "%s", argv[0]);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_crc32c), cmocka_unit_test(test_half),
-        cmocka_unit_test(test_twobit), cmocka_unit_test(test_select),
-        cmocka_unit_test(test_dgc),    cmocka_unit_test(test_dgc_norm),
-        cmocka_unit_test(test_stats),  cmocka_unit_test(test_moments),
-        cmocka_unit_test(test_steps),  cmocka_unit_test(test_adaptive_steps),
+        cmocka_unit_test(test_crc32c),
+        cmocka_unit_test(test_half),
+        cmocka_unit_test(test_twobit),
+        cmocka_unit_test(test_select),
+        cmocka_unit_test(test_dgc),
+        cmocka_unit_test(test_dgc_norm),
+        cmocka_unit_test(test_stats),
+        cmocka_unit_test(test_moments),
+        cmocka_unit_test(test_steps),
+        cmocka_unit_test(test_adaptive_steps),
+        cmocka_unit_test(test_steps_of_strategies),
     };
     static const char *const levels[] = {"ref", "avx2", "avx512"};
     int failed = 0;

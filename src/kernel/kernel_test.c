@@ -204,6 +204,10 @@ CALL(sgd_momentum, k->sgd_momentum(w->f[0], w->f[1], w->f[2], w->n, 0.1f, 0.9f, 
 CALL(lars, k->lars(w->f[0], w->f[1], w->f[2], w->n, 0.1f, 0.9f, factors[v]))
 CALL(lars_preview_to,
      k->lars_preview_to(w->f[0], w->f[0], w->f[1], w->f[2], w->n, 0.1f, 0.9f, factors[v]))
+CALL(sub_to, k->sub_to(w->f[v], w->f[0], w->f[1], w->n))
+CALL(mix, k->mix(w->f[0], w->f[1], w->n, factors[v], 0.3f))
+CALL(nesterov, k->nesterov(w->f[0], w->f[1], w->f[2], w->n, 0.7f, factors[v]))
+CALL(sign_step, k->sign_step(w->f[0], w->f[1], w->n, factors[v], 0.1f))
 CALL(clamp, k->clamp(w->f[0], v ? w->f[0] : w->f[1], w->n, 0.25f))
 CALL(crc32c, w->result[0] = k->crc32c(v, w->f[0], w->n * sizeof(float) - (w->n ? v : 0)))
 
@@ -268,6 +272,26 @@ static void run_adam_preview_to(const tg__kernels *k, world *w, unsigned v)
     float *dst = v ? w->f[0] : w->val;
     if (w->cap >= w->n)
         k->adam_preview_to(dst, w->f[0], w->f[1], w->f[2], w->f[1], w->n, &adam_steps[v]);
+}
+
+static void run_settle(const tg__kernels *k, world *w, unsigned v)
+{
+    (void)v;
+    if (w->cap >= w->n) /* val has room for n then */
+        k->settle(w->val, w->f[0], w->f[1], w->f[2], w->n);
+}
+
+static void run_go_on(const tg__kernels *k, world *w, unsigned v)
+{
+    (void)v;
+    if (w->cap >= w->n)
+        k->go_on(w->f[0], w->f[1], w->f[2], w->val, w->n);
+}
+
+static void run_dcasgd(const tg__kernels *k, world *w, unsigned v)
+{
+    static const tg__dcasgd steps[] = {{0.1f, 0, 0.04f, 1}, {0.5f, 1e-4f, 2, 0.25f}};
+    k->dcasgd(w->f[0], w->f[1], w->f[2], w->n, &steps[v]);
 }
 
 static void run_copy_stats(const tg__kernels *k, world *w, unsigned v)
@@ -477,6 +501,13 @@ static const struct kernel_case {
     {"adam_preview_to", run_adam_preview_to, 2},
     {"lars", run_lars, 3},
     {"lars_preview_to", run_lars_preview_to, 3},
+    {"sub_to", run_sub_to, 3},
+    {"settle", run_settle, 1},
+    {"go_on", run_go_on, 1},
+    {"mix", run_mix, 3},
+    {"nesterov", run_nesterov, 3},
+    {"dcasgd", run_dcasgd, 2},
+    {"sign_step", run_sign_step, 3},
     {"crc32c", run_crc32c, 4},
     {"quant_nearest", run_quant_nearest, 4},
     {"quant_random", run_quant_random, 16},

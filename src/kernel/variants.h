@@ -77,6 +77,11 @@ void tg__adaptive_ref(tg__kernels *table);
 void tg__adaptive_avx2(tg__kernels *table);
 void tg__adaptive_avx512(tg__kernels *table);
 
+/* sub_to settle go_on mix nesterov dcasgd sign_step */
+void tg__steps_ref(tg__kernels *table);
+void tg__steps_avx2(tg__kernels *table);
+void tg__steps_avx512(tg__kernels *table);
+
 /* skinny_* dot */
 void tg__skinny_ref(tg__kernels *table);
 void tg__skinny_avx2(tg__kernels *table);

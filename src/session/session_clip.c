@@ -38,15 +38,20 @@ static const lane_op *brings(const tg_session *s, size_t b, uint64_t of_step)
     return NULL;
 }
 
-/* The factor for a gradient of that norm; both are told. */
-static float factor_of(tg_session *s, double norm)
+/* The factor for a gradient of that norm. */
+static float factor_of(const tg_session *s, double norm)
 {
     const double factor = s->optimizer->clip / (norm + 1e-6);
-    if (s->since.mean_norm == 0) { /* where both are clipped, the mean is what is told of */
-        s->since.mean_norm = norm;
-        s->since.clipped = factor < 1;
-    }
     return factor < 1 ? (float)factor : 1; /* also for a mean that overflowed */
+}
+
+/* Where both are clipped, the mean is what is told of. */
+static void tell(tg_session *s, double norm)
+{
+    if (s->since.mean_norm != 0)
+        return;
+    s->since.mean_norm = norm;
+    s->since.clipped = s->optimizer->clip / (norm + 1e-6) < 1;
 }
 
 void tg__session_clip_measure(tg_session *s, uint64_t of_step)
@@ -66,15 +71,21 @@ void tg__session_clip_measure(tg_session *s, uint64_t of_step)
         any = any || o != NULL;
         sum += stats.sum_sq;
     }
-    if (any)
-        s->clip_factor = factor_of(s, sqrt(sum));
+    if (!any)
+        return;
+    s->clip_factor = factor_of(s, sqrt(sum));
+    tell(s, sqrt(sum));
 }
 
 void tg__session_clip_own(tg_session *s, double norm)
 {
-    s->strategy->clip = 1;
+    s->strategy->clip = s->strategy->clipped != NULL ? factor_of(s, norm) : 1;
+}
+
+void tg__session_clip_own_told(tg_session *s, double norm)
+{
     if (s->strategy->clipped != NULL)
-        s->strategy->clip = factor_of(s, norm);
+        tell(s, norm);
 }
 
 const float *tg__session_clip(tg_session *s, const float *aggregate, size_t n)

@@ -198,6 +198,16 @@ tg_status tg__session_absorb(tg_session *s, lane_op *o)
     return TG_OK;
 }
 
+/* The turn that o's result comes with: s->turn, if it is the bucket's last before that. */
+static const tg__turn *turn_of(const tg_session *s, const lane_op *o)
+{
+    const bucket *b = &s->bucket[o->op.bucket];
+    for (size_t l = 0; s->turn != NULL && l < s->lanes; l++)
+        if (&b->lane[l] != o && b->lane[l].waiting && b->lane[l].due <= s->turn->t)
+            return NULL;
+    return s->turn;
+}
+
 static void apply(tg_session *s, lane_op *o)
 {
     const float *agg = tg__session_aggregate(s, o);
@@ -206,7 +216,8 @@ static void apply(tg_session *s, lane_op *o)
                           .bucket = o->op.bucket,
                           .tag = o->tag,
                           .agg = o->update ? agg : tg__session_clip(s, agg, n),
-                          .lr = o->lr};
+                          .lr = o->lr,
+                          .turn = turn_of(s, o)};
     o->waiting = false;
     if (!tg__session_was_pushed(s, o)) /* which is an addition, no update */
         tg_clock_work(s->transport->clock, s->bucket[o->op.bucket].cost.apply_ns);

@@ -112,10 +112,11 @@ struct tg_session {
     uint64_t t, skipped, order;
     uint64_t dropped; /* 1 + the step counted last in `skipped`; 0: none */
     double lr;
-    size_t next_ready; /* buckets are planned from the last to the first: how many are left */
-    size_t unready;    /* tensors whose gradient of this step is not complete */
-    bool nonfinite;    /* this rank's gradient of this step */
-    bool lost;         /* ... or of an own step that was not taken */
+    size_t next_ready;    /* buckets are planned from the last to the first: how many are left */
+    size_t unready;       /* tensors whose gradient of this step is not complete */
+    bool nonfinite;       /* this rank's gradient of this step */
+    const tg__turn *turn; /* of the strategy's step, while what is due before it is delivered */
+    bool lost;            /* ... or of an own step that was not taken */
     /* This rank's time in steps of the strategy's round; since when more of it counts; whether that
      * is past the deadline: it sits out the rest of the round. */
     int64_t round_ns, counts_from_ns;
@@ -237,8 +238,10 @@ TG_NODISCARD tg_status tg__session_absorb(tg_session *s, lane_op *o);
 TG_NODISCARD tg_status tg__session_clip_make(tg_session *s);
 void tg__session_clip_measure(tg_session *s, uint64_t of_step);
 const float *tg__session_clip(tg_session *s, const float *aggregate, size_t n);
-/* The same for this rank's gradient, for strategies that apply it by itself. */
+/* The same for this rank's gradient, for strategies that apply it by itself: before results come
+ * with the turn; and what is told of it, after that of the mean. */
 void tg__session_clip_own(tg_session *s, double norm);
+void tg__session_clip_own_told(tg_session *s, double norm);
 /* The aggregate (n of its bucket) of an exchange that has arrived. */
 const float *tg__session_aggregate(const tg_session *s, const lane_op *o);
 /* Submit what the strategy requested when all gradients were ready. And: true if anything waits for

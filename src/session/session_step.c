@@ -310,18 +310,28 @@ static void count_lost(tg_session *s)
     s->lost = true;
 }
 
+/* What is due comes with the turn of the strategy's step. */
+static tg_status deliver_due(tg_session *s, const tg__turn *turn)
+{
+    tg__session_clip_own(s, grad_norm(s));
+    s->turn = turn;
+    tg_status status = tg__session_deliver_step(s);
+    s->turn = NULL;
+    return status;
+}
+
 /* The strategy's own part of the step; what it wants exchanged before the next one is waited for.
  */
-static tg_status step_strategy(tg_session *s)
+static tg_status step_strategy(tg_session *s, const tg__turn *turn)
 {
     bool now = false;
-    tg__session_clip_own(s, grad_norm(s));
+    tg__session_clip_own_told(s, grad_norm(s));
     count_lost(s);
     int64_t begin = tg_now_ns(s->transport->clock);
     const bool works = s->strategy->ops->steps && !s->nonfinite && !tg_session_idle(s);
     for (size_t b = 0; works && b < s->nbuckets; b++)
         tg_clock_work(s->transport->clock, s->bucket[b].cost.apply_ns);
-    s->strategy->ops->step(s->strategy, s->t, !s->nonfinite && !s->late, s->lr, &s->actions);
+    s->strategy->ops->step(s->strategy, turn->t, turn->finite, turn->lr, &s->actions);
     s->apply_ns += tg_now_ns(s->transport->clock) - begin;
     for (size_t i = 0; i < s->actions.count; i++)
         now = now || s->actions.item[i].due <= s->t;
@@ -335,8 +345,9 @@ static tg_status step(tg_session *s, tg_step_info *info)
 {
     TG_TRY(complete_gradients(s));
     rate_step(s);
-    TG_TRY(tg__session_deliver_step(s));
-    TG_TRY(step_strategy(s));
+    const tg__turn turn = {s->t, !s->nonfinite && !s->late, s->lr};
+    TG_TRY(deliver_due(s, &turn));
+    TG_TRY(step_strategy(s, &turn));
     TG_TRY(tg__session_report_end(s, info));
     TG_TRY(submit_actions(s, true));
     TG_TRY(tg__engine_progress(s->engine));

@@ -37,7 +37,7 @@ typedef struct delayed {
     float lambda;
     float share;   /* of g in the local update: 1, or 1/P */
     size_t global; /* the slot W */
-    void (*local)(const tg__strategy *s, size_t i, double eta);
+    void (*local)(const tg__strategy *s, size_t i, tg__stretch e, double eta);
 } delayed;
 
 static float *global_of(const tg__strategy *s, size_t i)
@@ -51,31 +51,28 @@ static float decay_of(const tg__strategy *s, size_t i)
     return (float)tg__optimizer_decay(tg__strategy_optimizer(s, i), s->tensor[i].ndim);
 }
 
-static void local_sgd(const tg__strategy *s, size_t i, double eta)
+static void local_sgd(const tg__strategy *s, size_t i, tg__stretch e, double eta)
 {
     const delayed *d = s->impl;
     const tg__wtensor *x = &s->tensor[i];
-    tg__kernel()->sgd_to(x->w, global_of(s, i), x->g, x->n, (float)eta * d->share,
-                         decay_of(s, i) / d->share);
+    tg__kernel()->sgd_to(x->w + e.at, global_of(s, i) + e.at, x->g + e.at, e.n,
+                         (float)eta * d->share, decay_of(s, i) / d->share);
 }
 
-static void local_preview(const tg__strategy *s, size_t i, double eta)
+static void local_preview(const tg__strategy *s, size_t i, tg__stretch e, double eta)
 {
     const tg__wtensor *x = &s->tensor[i];
-    tg__strategy_preview(s, i, eta, x->w, global_of(s, i), x->g);
+    tg__strategy_preview(s, i, e, eta, x->w + e.at, global_of(s, i) + e.at, x->g + e.at);
 }
 
-static void local_dcasgd(const tg__strategy *s, size_t i, double rate)
+/* w holds the parameters at which g was computed. */
+static void local_dcasgd(const tg__strategy *s, size_t i, tg__stretch e, double rate)
 {
     const delayed *d = s->impl;
     const tg__wtensor *x = &s->tensor[i];
-    const float *global = global_of(s, i);
-    const float eta = (float)rate, wd = decay_of(s, i), lambda = d->lambda;
-    float *w = x->w; /* holds the parameters at which g was computed */
-    for (size_t e = 0; e < x->n; e++) {
-        float g = d->share * x->g[e], compensation = lambda * g * g * (global[e] - w[e]);
-        w[e] = global[e] - eta * ((g + wd * global[e]) + compensation);
-    }
+    const tg__dcasgd numbers = {
+        .eta = (float)rate, .wd = decay_of(s, i), .lambda = d->lambda, .share = d->share};
+    tg__kernel()->dcasgd(x->w + e.at, global_of(s, i) + e.at, x->g + e.at, e.n, &numbers);
 }
 
 static const char *local_of(const tg_spec *spec)
@@ -155,25 +152,39 @@ void tg__delayed_ready(tg__strategy *s, uint64_t t, uint32_t bucket, tg__actions
         tg__actions_add(out, bucket, false, t);
 }
 
+/* Wloc of tensor i, in step t. */
+static void make_local(tg__strategy *s, size_t i, tg__stretch e, const tg__turn *now)
+{
+    const delayed *d = s->impl;
+    if (now->t < d->warmup || !now->finite)
+        memcpy(s->tensor[i].w + e.at, global_of(s, i) + e.at, e.n * sizeof(float));
+    else
+        d->local(s, i, e, d->own_rate ? d->eta_loc * (now->lr / s->optimizer->lr) : now->lr);
+}
+
 void tg__delayed_result(tg__strategy *s, const tg__result *r)
 {
+    const bool makes = tg__strategy_makes(s, r);
     for (size_t i = 0; r->agg && i < s->ntensors; i++) {
         const tg__wtensor *x = &s->tensor[i];
-        if (x->bucket == r->bucket)
-            tg__strategy_update(s, 0, i, r->lr, global_of(s, i), r->agg + x->offset);
+        if (x->bucket != r->bucket)
+            continue;
+        for (tg__stretch e = tg__stretch_first(s, i); e.n > 0; e = tg__stretch_next(s, i, e)) {
+            tg__strategy_update_at(s, 0, i, e, r->lr, global_of(s, i) + e.at,
+                                   r->agg + x->offset + e.at);
+            if (makes)
+                make_local(s, i, e, r->turn);
+        }
     }
 }
 
 void tg__delayed_step(tg__strategy *s, uint64_t t, bool finite, double lr, tg__actions *out)
 {
     const delayed *d = s->impl;
-    if (t < d->warmup || !finite) {
-        take_global(s);
-    } else {
-        double eta = d->own_rate ? d->eta_loc * (lr / s->optimizer->lr) : lr;
-        for (size_t i = 0; i < s->ntensors; i++)
-            d->local(s, i, eta);
-    }
+    const tg__turn now = {t, finite, lr};
+    for (size_t i = 0; i < s->ntensors; i++)
+        if (!tg__strategy_made(s, t, i))
+            make_local(s, i, (tg__stretch){0, s->tensor[i].n}, &now);
     if (t < d->warmup)
         return;
     /* A gradient that is not finite is exchanged too: the session flags it, and no rank applies the

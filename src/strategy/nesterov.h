@@ -26,10 +26,7 @@ static inline void tg__nesterov(float *a, float *v, const float *mean, size_t n,
         tg__kernel()->axpy(a, -lr, mean, n);
         return;
     }
-    for (size_t e = 0; e < n; e++) {
-        v[e] = m * v[e] + mean[e];
-        a[e] -= lr * (mean[e] + m * v[e]);
-    }
+    tg__kernel()->nesterov(a, v, mean, n, lr, m);
 }
 
 #endif

@@ -24,9 +24,7 @@ static tg_status init(tg_optimizer *o)
 
 static double norm(const float *x, size_t n)
 {
-    tg__stats stats;
-    tg__kernel()->copy_stats(NULL, x, n, &stats);
-    return sqrt(stats.sum_sq);
+    return sqrt(tg__kernel()->dot(x, x, n));
 }
 
 /* lr * ratio */

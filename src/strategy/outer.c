@@ -173,45 +173,56 @@ void tg__outer_begin(tg__strategy *s)
 /* ---- what comes ------------------------------------------------------------------------------ */
 
 /* w = alpha * w + (1 - alpha) * A */
-static void take_global(tg__strategy *s, size_t i, double alpha)
+static void take_global(tg__strategy *s, size_t i, tg__stretch e, double alpha)
 {
-    const tg__wtensor *x = &s->tensor[i];
-    const float keep = (float)alpha, rest = (float)(1 - alpha), *a = global_of(s, i);
-    if (alpha == 0) {
-        memcpy(x->w, a, x->n * sizeof *a);
-        return;
-    }
-    for (size_t e = 0; e < x->n; e++)
-        x->w[e] = keep * x->w[e] + rest * a[e];
+    float *w = s->tensor[i].w + e.at;
+    const float *a = global_of(s, i) + e.at;
+    if (alpha == 0)
+        memcpy(w, a, e.n * sizeof *a);
+    else
+        tg__kernel()->mix(w, a, e.n, (float)alpha, (float)(1 - alpha));
 }
 
-static void take(tg__strategy *s, size_t i, const tg__result *r)
+static void take_all_global(tg__strategy *s)
+{
+    for (size_t i = 0; i < s->ntensors; i++)
+        take_global(s, i, (tg__stretch){0, s->tensor[i].n}, 0);
+}
+
+/* agg: what came, from the stretch's first element on; NULL: dropped */
+static void take(tg__strategy *s, size_t i, tg__stretch e, const tg__result *r, const float *agg)
 {
     const outer *o = s->impl;
-    const tg__wtensor *x = &s->tensor[i];
-    const float *agg = r->agg == NULL ? NULL : r->agg + x->offset;
-    if (agg == NULL)
-        tg__strategy_heal(s, 0, i);
+    float *w = s->tensor[i].w + e.at, *a = global_of(s, i) + e.at;
     if (r->tag == OF_GRADIENT) {
         if (agg == NULL)
             return;
-        tg__strategy_update(s, 0, i, r->lr, x->w, agg);
-        memcpy(global_of(s, i), x->w, x->n * sizeof *x->w);
+        tg__strategy_update_at(s, 0, i, e, r->lr, w, agg);
+        memcpy(a, w, e.n * sizeof *w);
     } else if (r->tag == OF_UPDATE) {
         if (agg != NULL)
-            tg__nesterov(global_of(s, i), o->c.momentum > 0 ? s->slot[o->velocity][i] : NULL, agg,
-                         x->n, o->c.lr, o->c.momentum);
-        take_global(s, i, agg == NULL ? 0 : o->c.alpha);
+            tg__nesterov(a, o->c.momentum > 0 ? s->slot[o->velocity][i] + e.at : NULL, agg, e.n,
+                         o->c.lr, o->c.momentum);
+        take_global(s, i, e, agg == NULL ? 0 : o->c.alpha);
     } else if (agg != NULL) {
-        memcpy(s->slot[s->memory[0].slot + r->tag - OF_STATE][i], agg, x->n * sizeof *agg);
+        memcpy(s->slot[s->memory[0].slot + r->tag - OF_STATE][i] + e.at, agg, e.n * sizeof *agg);
     }
+}
+
+static void take_tensor(tg__strategy *s, size_t i, const tg__result *r)
+{
+    const float *agg = r->agg == NULL ? NULL : r->agg + s->tensor[i].offset;
+    if (agg == NULL)
+        tg__strategy_heal(s, 0, i);
+    for (tg__stretch e = tg__stretch_first(s, i); e.n > 0; e = tg__stretch_next(s, i, e))
+        take(s, i, e, r, agg == NULL ? NULL : agg + e.at);
 }
 
 void tg__outer_result(tg__strategy *s, const tg__result *r)
 {
     for (size_t i = 0; i < s->ntensors; i++)
         if (s->tensor[i].bucket == r->bucket)
-            take(s, i, r);
+            take_tensor(s, i, r);
 }
 
 /* ---- what goes ------------------------------------------------------------------------------- */
@@ -230,29 +241,22 @@ static uint64_t since_sent(const outer *o, uint32_t fragment, uint64_t steps)
     return steps + offset < o->c.every ? steps : (steps + offset) % o->c.every;
 }
 
-/* D of a tensor. */
-static void prepare(tg__strategy *s, size_t i, float weight)
+/* D of a stretch. */
+static void prepare(tg__strategy *s, size_t i, tg__stretch e, float weight)
 {
     const outer *o = s->impl;
-    const tg__wtensor *x = &s->tensor[i];
-    for (tg__stretch e = tg__stretch_first(s, i); e.n > 0; e = tg__stretch_next(s, i, e)) {
-        float *d = s->slot[o->sent][i] + e.at;
-        memcpy(d, global_of(s, i) + e.at, e.n * sizeof *d);
-        tg__kernel()->sub(d, x->w + e.at, e.n);
-        if (weight != 1)
-            tg__kernel()->scale(d, weight, e.n);
-    }
+    float *d = s->slot[o->sent][i] + e.at;
+    tg__kernel()->sub_to(d, global_of(s, i) + e.at, s->tensor[i].w + e.at, e.n);
+    if (weight != 1)
+        tg__kernel()->scale(d, weight, e.n);
 }
 
-static void send(tg__strategy *s, uint32_t fragment, uint64_t round, uint64_t due, tg__actions *out)
+/* `sent` of the fragment's tensors has been prepared, unless the weight is 0. */
+static void send(tg__strategy *s, uint32_t fragment, bool absent, uint64_t due, tg__actions *out)
 {
     const outer *o = s->impl;
-    const float weight = (float)weight_in(s, round);
-    for (size_t i = 0; weight != 0 && i < s->ntensors; i++)
-        if (s->tensor[i].bucket % o->c.fragments == fragment)
-            prepare(s, i, weight);
     for (uint32_t b = fragment; b < s->nbuckets; b += o->c.fragments) {
-        tg__actions_add_slot(s, out, b, o->sent, due, OF_UPDATE)->absent = weight == 0;
+        tg__actions_add_slot(s, out, b, o->sent, due, OF_UPDATE)->absent = absent;
     }
     for (uint32_t q = 0; o->c.state == TG__OUTER_AVERAGE && q < s->in_flight - 1; q++)
         for (uint32_t b = fragment; b < s->nbuckets; b += o->c.fragments) {
@@ -273,6 +277,12 @@ static void forget(tg__strategy *s)
     }
 }
 
+static uint32_t fragment_of(const tg__strategy *s, size_t i)
+{
+    const outer *o = s->impl;
+    return s->tensor[i].bucket % o->c.fragments;
+}
+
 void tg__outer_step(tg__strategy *s, uint64_t t, bool finite, double lr, tg__actions *out)
 {
     const outer *o = s->impl;
@@ -281,12 +291,20 @@ void tg__outer_step(tg__strategy *s, uint64_t t, bool finite, double lr, tg__act
     const uint64_t steps = t + 1 - o->c.after, round = round_of(o, t);
     if (o->c.state == TG__OUTER_RESET && (steps - 1) % o->c.every == 0)
         forget(s);
+    const float weight = (float)weight_in(s, round);
     const bool takes_part = finite && weight_in(s, round) != 0;
-    for (size_t i = 0; takes_part && i < s->ntensors; i++)
-        tg__strategy_update_own(s, 0, i, lr, s->tensor[i].w);
+    for (size_t i = 0; i < s->ntensors; i++) {
+        const bool sends = weight != 0 && since_sent(o, fragment_of(s, i), steps) == 0;
+        for (tg__stretch e = tg__stretch_first(s, i); e.n > 0; e = tg__stretch_next(s, i, e)) {
+            if (takes_part)
+                tg__strategy_update_own_at(s, 0, i, e, lr, s->tensor[i].w + e.at);
+            if (sends)
+                prepare(s, i, e, weight);
+        }
+    }
     for (uint32_t f = 0; f < o->c.fragments; f++)
         if (since_sent(o, f, steps) == 0)
-            send(s, f, round, t + o->c.overlap, out);
+            send(s, f, weight == 0, t + o->c.overlap, out);
 }
 
 /* Whether the fragment has own steps that no exchange has taken. Those that were made while its
@@ -303,12 +321,18 @@ void tg__outer_drained(tg__strategy *s, uint64_t t, tg__actions *out)
 {
     const outer *o = s->impl;
     const uint64_t steps = t > o->c.after ? t - o->c.after : 0;
-    for (uint32_t f = 0; s->drained != t + 1 && f < o->c.fragments; f++)
-        if (has_more(o, f, steps))
-            send(s, f, round_of(o, t - 1), t, out);
+    for (uint32_t f = 0; s->drained != t + 1 && f < o->c.fragments; f++) {
+        if (!has_more(o, f, steps))
+            continue;
+        const float weight = (float)weight_in(s, round_of(o, t - 1));
+        for (size_t i = 0; weight != 0 && i < s->ntensors; i++)
+            if (fragment_of(s, i) == f)
+                prepare(s, i, (tg__stretch){0, s->tensor[i].n}, weight);
+        send(s, f, weight == 0, t, out);
+    }
     s->drained = t + 1;
-    for (size_t i = 0; out->count == 0 && i < s->ntensors; i++)
-        take_global(s, i, 0);
+    if (out->count == 0)
+        take_all_global(s);
 }
 
 /* Own steps of an unfinished round go on with whoever takes their rank over. Not where ranks count
@@ -319,7 +343,6 @@ const char *tg__outer_regroup(tg__strategy *s, uint64_t t)
     const bool alike = o->c.clients == 1 && (!o->c.weighted || s->samples == NULL);
     if (alike || t <= o->c.after || since_sent(o, 0, t - o->c.after) == 0)
         return NULL;
-    for (size_t i = 0; i < s->ntensors; i++)
-        take_global(s, i, 0);
+    take_all_global(s);
     return "the round under way";
 }

@@ -5,7 +5,9 @@
  * The session plays step t like this, in the same way on every rank:
  *     ready(b, t)        bucket b's gradient is complete; may return EXCHANGE actions
  *     [the session waits until every exchange with due <= t has its aggregate]
- *     result(b, s, agg)  apply the aggregate of step s; in the order the exchanges were returned
+ *     result(b, s, agg)  apply the aggregate of step s; in the order the exchanges were returned.
+ *                        The last one of a bucket comes with the turn of step(t), and the strategy
+ *                        may make the bucket's part of that step with it
  *     step(t)            all gradients are in, all due results applied; may return EXCHANGEs
  *     [the session waits for those with due <= t, and delivers them: result]
  * After step(t) the parameters are those of the next forward pass.
@@ -81,12 +83,24 @@ typedef struct tg__memory {
 } tg__memory;
 enum { TG__MEMORIES = 2 };
 
+/* What step() is called with. */
+typedef struct tg__turn {
+    uint64_t t;
+    bool finite;
+    double lr;
+} tg__turn;
+
 /* An aggregate that has arrived. */
 typedef struct tg__result {
     uint64_t of_step;
     uint32_t bucket, tag;
     const float *agg; /* (n of the bucket); NULL: dropped */
     double lr;        /* of_step's */
+    /* The step() that follows, before which this bucket has no other result: all its gradients are
+     * in, and `clip` is set. A strategy may make the bucket's part of that step beside the result,
+     * so that its vectors pass through the caches once and not twice. NULL: no step() follows, or
+     * other results come before it. */
+    const tg__turn *turn;
 } tg__result;
 
 typedef struct tg__strategy tg__strategy;
@@ -166,9 +180,10 @@ struct tg__strategy {
     tg__memory memory[TG__MEMORIES];
     size_t nmemories;
     /* Factor of this rank's gradients in local updates of this step: clipping by their global norm.
-     * Set by the owner before step(). */
+     * Set by the owner before results with a turn, and before step(). */
     float clip;
     float *clipped; /* (tg__stretch_most) if the optimizer clips */
+    uint64_t *made; /* (nbuckets) 1 + the last step whose part result() has made */
     void *impl;
 };
 
@@ -241,11 +256,17 @@ void tg__strategy_update_at(tg__strategy *s, size_t m, size_t i, tg__stretch e, 
 void tg__strategy_update_own_at(tg__strategy *s, size_t m, size_t i, tg__stretch e, double lr,
                                 float *w);
 
+/* Whether result() is to make its bucket's part of step(), which is remembered. */
+bool tg__strategy_makes(tg__strategy *s, const tg__result *r);
+/* Whether step(t) finds the part of tensor i's bucket made. */
+bool tg__strategy_made(const tg__strategy *s, uint64_t t, size_t i);
+
 /* Reset memory m of tensor i if it is not finite: it would spoil every later update. */
 void tg__strategy_heal(tg__strategy *s, size_t m, size_t i);
-/* dst = the result of an update of w with memory 0; nothing else changes. dst must not be w. */
-void tg__strategy_preview(const tg__strategy *s, size_t i, double lr, float *dst, const float *w,
-                          const float *g);
+/* dst = the result of an update of w, a stretch of tensor i, with memory 0; nothing else changes.
+ * dst, w and g point to the first element. dst must not be w. */
+void tg__strategy_preview(const tg__strategy *s, size_t i, tg__stretch e, double lr, float *dst,
+                          const float *w, const float *g);
 /* Return an EXCHANGE of the bucket's gradient of this step. The first bucket has priority, because
  * the next forward pass reads it first. The result is the action, whose other members may be set;
  * never NULL. Without room it is out->refused, and tg__actions_check fails. */

@@ -10,6 +10,7 @@
  *
  * Source: Peng, Quesnelle, Kingma 2024, arXiv:2411.19870, alg. 1 */
 #include "strategy/ssgd.h"
+#include "kernel/kernel.h"
 
 static tg_status refuse(const tg_optimizer *o, const char *why)
 {
@@ -46,14 +47,6 @@ static void ready(tg__strategy *s, uint64_t t, uint32_t bucket, tg__actions *out
     tg__actions_add(out, bucket, true, t);
 }
 
-static void update(float *w, const float *agg, size_t n, float keep, float eta)
-{
-    for (size_t e = 0; e < n; e++) {
-        const float sign = (float)((agg[e] > 0) - (agg[e] < 0));
-        w[e] = w[e] * keep - eta * sign;
-    }
-}
-
 static void result(tg__strategy *s, const tg__result *r)
 {
     for (size_t i = 0; r->agg != NULL && i < s->ntensors; i++) {
@@ -61,7 +54,8 @@ static void result(tg__strategy *s, const tg__result *r)
         if (x->bucket != r->bucket)
             continue;
         const double wd = tg__optimizer_decay(tg__strategy_optimizer(s, i), x->ndim);
-        update(x->w, r->agg + x->offset, x->n, (float)(1 - r->lr * wd), (float)r->lr);
+        tg__kernel()->sign_step(x->w, r->agg + x->offset, x->n, (float)(1 - r->lr * wd),
+                                (float)r->lr);
     }
 }
 

@@ -148,27 +148,29 @@ static void begin(tg__strategy *s)
         memcpy(global_of(s, i), s->tensor[i].w, s->tensor[i].n * sizeof(float));
 }
 
+static size_t ring_at(const dga *d, uint64_t t)
+{
+    return d->nown == 0 ? 0 : (size_t)(t / d->every % d->nown);
+}
+
 /* w = A - P */
 static void place(tg__strategy *s, size_t i, tg__stretch e)
 {
     const dga *d = s->impl;
     float *w = s->tensor[i].w + e.at;
-    memcpy(w, global_of(s, i) + e.at, e.n * sizeof *w);
+    const float *a = global_of(s, i) + e.at;
     if (goes_on(d))
-        tg__kernel()->sub(w, s->slot[d->pending][i] + e.at, e.n);
+        tg__kernel()->sub_to(w, a, s->slot[d->pending][i] + e.at, e.n);
+    else
+        memcpy(w, a, e.n * sizeof *w);
 }
 
-/* The U that this result is about are no longer pending. If a rank's were not finite, subtracting
+/* What this result is about was not finite on some rank. If this rank's U were not, subtracting
  * them would not undo them: P is summed anew. */
-static void settle(tg__strategy *s, size_t i, tg__stretch e, const tg__result *r)
+static void forget(tg__strategy *s, size_t i, tg__stretch e, const tg__result *r)
 {
     const dga *d = s->impl;
     float *own = s->slot[d->own + r->tag][i] + e.at, *pending = s->slot[d->pending][i] + e.at;
-    if (r->agg != NULL) {
-        tg__kernel()->sub(pending, own, e.n);
-        memset(own, 0, e.n * sizeof *own);
-        return;
-    }
     memset(own, 0, e.n * sizeof *own);
     memset(pending, 0, e.n * sizeof *pending);
     for (size_t k = 1; k < d->nown; k++) /* in the order they were sent */
@@ -177,6 +179,7 @@ static void settle(tg__strategy *s, size_t i, tg__stretch e, const tg__result *r
         tg__kernel()->add(pending, s->slot[d->block][i] + e.at, e.n);
 }
 
+/* The U that this result is about are no longer pending. */
 static void take(tg__strategy *s, size_t i, tg__stretch e, const tg__result *r)
 {
     const dga *d = s->impl;
@@ -186,27 +189,61 @@ static void take(tg__strategy *s, size_t i, tg__stretch e, const tg__result *r)
         tg__strategy_update_at(s, 0, i, e, r->lr, a, agg);
     else if (agg != NULL)
         tg__kernel()->sub(a, agg, e.n);
+    if (agg != NULL && goes_on(d)) {
+        tg__kernel()->settle(s->tensor[i].w + e.at, a, s->slot[d->pending][i] + e.at,
+                             s->slot[d->own + r->tag][i] + e.at, e.n);
+        return;
+    }
     if (goes_on(d))
-        settle(s, i, e, r);
+        forget(s, i, e, r);
     place(s, i, e);
+}
+
+static bool ends_block(const dga *d, uint64_t t)
+{
+    return d->every > 1 && (t + 1) % d->every == 0;
+}
+
+/* The block goes out, and a new one begins. The slot that takes it is free: what it held came
+ * before this step. */
+static void end_block(tg__strategy *s, size_t i, tg__stretch e, size_t at)
+{
+    const dga *d = s->impl;
+    float *block = s->slot[d->block][i] + e.at;
+    memcpy(s->slot[d->own + at][i] + e.at, block, e.n * sizeof *block);
+    memset(block, 0, e.n * sizeof *block);
+}
+
+/* An own step: U is added to what is pending and to where it is kept. */
+static void go_on(tg__strategy *s, size_t i, tg__stretch e, const tg__turn *now)
+{
+    const dga *d = s->impl;
+    float *w = s->tensor[i].w + e.at;
+    float *kept = s->slot[d->every > 1 ? d->block : d->own + ring_at(d, now->t)][i] + e.at;
+    if (now->finite) {
+        memcpy(d->before, w, e.n * sizeof *w);
+        tg__strategy_update_own_at(s, d->memory, i, e, now->lr, w);
+        tg__kernel()->go_on(s->slot[d->pending][i] + e.at, kept, d->before, w, e.n);
+    }
+    if (ends_block(d, now->t))
+        end_block(s, i, e, ring_at(d, now->t));
 }
 
 static void result(tg__strategy *s, const tg__result *r)
 {
     const dga *d = s->impl;
+    const bool makes = goes_on(d) && tg__strategy_makes(s, r);
     for (size_t i = 0; i < s->ntensors; i++) {
         if (s->tensor[i].bucket != r->bucket)
             continue;
-        for (tg__stretch e = tg__stretch_first(s, i); e.n > 0; e = tg__stretch_next(s, i, e))
+        for (tg__stretch e = tg__stretch_first(s, i); e.n > 0; e = tg__stretch_next(s, i, e)) {
             take(s, i, e, r);
+            if (makes)
+                go_on(s, i, e, r->turn);
+        }
         if (goes_on(d) && r->agg == NULL)
             tg__strategy_heal(s, d->memory, i);
     }
-}
-
-static size_t ring_at(const dga *d, uint64_t t)
-{
-    return d->nown == 0 ? 0 : (size_t)(t / d->every % d->nown);
 }
 
 static void ready(tg__strategy *s, uint64_t t, uint32_t bucket, tg__actions *out)
@@ -217,28 +254,9 @@ static void ready(tg__strategy *s, uint64_t t, uint32_t bucket, tg__actions *out
     tg__actions_add(out, bucket, true, t + d->delay)->tag = (uint32_t)ring_at(d, t);
 }
 
-/* An own step: U is added to what is pending and to where it is kept. */
-static void go_on(tg__strategy *s, size_t i, tg__stretch e, uint64_t t, double lr)
-{
-    const dga *d = s->impl;
-    float *w = s->tensor[i].w + e.at;
-    float *kept = s->slot[d->every > 1 ? d->block : d->own + ring_at(d, t)][i] + e.at;
-    memcpy(d->before, w, e.n * sizeof *w);
-    tg__strategy_update_own_at(s, d->memory, i, e, lr, w);
-    tg__kernel()->sub(d->before, w, e.n);
-    tg__kernel()->add(s->slot[d->pending][i] + e.at, d->before, e.n);
-    tg__kernel()->add(kept, d->before, e.n);
-}
-
-/* The block goes out. The slot that takes it is free: what it held came before this step. */
 static void send_block(tg__strategy *s, size_t at, uint64_t due, tg__actions *out)
 {
     const dga *d = s->impl;
-    for (size_t i = 0; i < s->ntensors; i++) {
-        const size_t bytes = s->tensor[i].n * sizeof(float);
-        memcpy(s->slot[d->own + at][i], s->slot[d->block][i], bytes);
-        memset(s->slot[d->block][i], 0, bytes);
-    }
     for (uint32_t b = 0; b < s->nbuckets; b++)
         tg__actions_add_slot(s, out, b, d->own + at, due, (uint32_t)at);
 }
@@ -246,10 +264,14 @@ static void send_block(tg__strategy *s, size_t at, uint64_t due, tg__actions *ou
 static void step(tg__strategy *s, uint64_t t, bool finite, double lr, tg__actions *out)
 {
     const dga *d = s->impl;
-    for (size_t i = 0; goes_on(d) && finite && i < s->ntensors; i++)
+    const tg__turn now = {t, finite, lr};
+    for (size_t i = 0; goes_on(d) && i < s->ntensors; i++) {
+        if (tg__strategy_made(s, t, i))
+            continue;
         for (tg__stretch e = tg__stretch_first(s, i); e.n > 0; e = tg__stretch_next(s, i, e))
-            go_on(s, i, e, t, lr);
-    if (d->every > 1 && (t + 1) % d->every == 0)
+            go_on(s, i, e, &now);
+    }
+    if (ends_block(d, t))
         send_block(s, ring_at(d, t), t + d->delay, out);
 }
 
@@ -258,6 +280,8 @@ static void drained(tg__strategy *s, uint64_t t, tg__actions *out)
     const dga *d = s->impl;
     if (d->every > 1 && t % d->every != 0 && s->drained != t + 1) {
         s->drained = t + 1;
+        for (size_t i = 0; i < s->ntensors; i++)
+            end_block(s, i, (tg__stretch){0, s->tensor[i].n}, ring_at(d, t));
         send_block(s, ring_at(d, t), t, out);
         return;
     }

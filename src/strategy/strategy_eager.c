@@ -88,6 +88,17 @@ static void ready(tg__strategy *s, uint64_t t, uint32_t bucket, tg__actions *out
     (void)out;
 }
 
+/* mean: M, from the stretch's first element on */
+static void take(tg__strategy *s, size_t i, tg__stretch part, const float *mean)
+{
+    const eager *e = s->impl;
+    float *rest = s->slot[e->rest][i] + part.at;
+    tg__nesterov(s->slot[e->global][i] + part.at, s->slot[e->velocity][i] + part.at, mean, part.n,
+                 e->lr, e->momentum);
+    memcpy(rest, mean, part.n * sizeof *mean);
+    tg__kernel()->axpy(rest, -1 / (float)s->size, s->slot[e->sent][i] + part.at, part.n);
+}
+
 /* A round that some rank spoiled is lost: all start again from A. */
 static void result(tg__strategy *s, const tg__result *r)
 {
@@ -102,11 +113,8 @@ static void result(tg__strategy *s, const tg__result *r)
             s->anew = r->of_step + e->every;
             continue;
         }
-        const float *mean = r->agg + x->offset;
-        tg__nesterov(s->slot[e->global][i], s->slot[e->velocity][i], mean, x->n, e->lr,
-                     e->momentum);
-        memcpy(s->slot[e->rest][i], mean, x->n * sizeof *mean);
-        tg__kernel()->axpy(s->slot[e->rest][i], -1 / (float)s->size, s->slot[e->sent][i], x->n);
+        for (tg__stretch p = tg__stretch_first(s, i); p.n > 0; p = tg__stretch_next(s, i, p))
+            take(s, i, p, r->agg + x->offset + p.at);
     }
 }
 
@@ -114,9 +122,8 @@ static void result(tg__strategy *s, const tg__result *r)
 static void prepare(tg__strategy *s, size_t i, tg__stretch part)
 {
     const eager *e = s->impl;
-    float *d = s->slot[e->sent][i] + part.at;
-    memcpy(d, s->slot[e->own][i] + part.at, part.n * sizeof *d);
-    tg__kernel()->sub(d, s->tensor[i].w + part.at, part.n);
+    tg__kernel()->sub_to(s->slot[e->sent][i] + part.at, s->slot[e->own][i] + part.at,
+                         s->tensor[i].w + part.at, part.n);
 }
 
 static void send(tg__strategy *s, uint64_t due, tg__actions *out)

@@ -178,6 +178,15 @@ static void go_back(tg__strategy *s, size_t i)
     take_global(s, i);
 }
 
+static void take_mean(tg__strategy *s, size_t i, const float *mean)
+{
+    for (tg__stretch e = tg__stretch_first(s, i); e.n > 0; e = tg__stretch_next(s, i, e)) {
+        copy(global_of(s, i) + e.at, mean + e.at, e.n);
+        copy(s->tensor[i].w + e.at, mean + e.at, e.n);
+        copy(mass_of(s, i) + e.at, s->tensor[i].w + e.at, e.n);
+    }
+}
+
 static void take(tg__strategy *s, size_t i, const tg__result *r)
 {
     const gossip *g = s->impl;
@@ -190,8 +199,7 @@ static void take(tg__strategy *s, size_t i, const tg__result *r)
     } else if (agg == NULL) {
         go_back(s, i);
     } else {
-        copy(global_of(s, i), agg, x->n);
-        take_global(s, i);
+        take_mean(s, i, agg);
     }
 }
 
@@ -215,11 +223,17 @@ static void update(tg__strategy *s, size_t i, tg__stretch e, double lr)
         tg__kernel()->add(mass, w, e.n);
 }
 
+/* What is to be sent for a mean. */
+static void lay_out(tg__strategy *s, size_t i, tg__stretch e)
+{
+    const gossip *g = s->impl;
+    copy(s->slot[g->sent][i] + e.at, mass_of(s, i) + e.at, e.n);
+}
+
+/* What lay_out() has put into `sent` goes out. */
 static void send_mean(tg__strategy *s, uint64_t t, tg__actions *out)
 {
     const gossip *g = s->impl;
-    for (size_t i = 0; i < s->ntensors; i++)
-        copy(s->slot[g->sent][i], mass_of(s, i), s->tensor[i].n);
     for (uint32_t b = 0; b < s->nbuckets; b++)
         tg__actions_add_slot(s, out, b, g->sent, t, OF_MEAN);
 }
@@ -245,13 +259,11 @@ static void push(tg__strategy *s, uint64_t t, uint64_t number, tg__actions *out)
 }
 
 /* z = x / (1/2): a push is under way. */
-static void unbias(tg__strategy *s)
+static void unbias(tg__strategy *s, size_t i, tg__stretch e)
 {
-    for (size_t i = 0; i < s->ntensors; i++) {
-        const tg__wtensor *x = &s->tensor[i];
-        copy(x->w, mass_of(s, i), x->n);
-        tg__kernel()->scale(x->w, 2, x->n);
-    }
+    float *w = s->tensor[i].w + e.at;
+    copy(w, mass_of(s, i) + e.at, e.n);
+    tg__kernel()->scale(w, 2, e.n);
 }
 
 static void step(tg__strategy *s, uint64_t t, bool finite, double lr, tg__actions *out)
@@ -259,19 +271,22 @@ static void step(tg__strategy *s, uint64_t t, bool finite, double lr, tg__action
     const gossip *g = s->impl;
     const uint64_t c = since_mean(s, t), every = g->overlap > 0 ? g->overlap : 1;
     const bool pushes = !is_mean(s, t) && s->size > 1 && c % every == 0;
+    const bool biased = !is_mean(s, t) && s->size > 1 && g->overlap > 0;
     for (size_t i = 0; i < s->ntensors; i++)
         for (tg__stretch e = tg__stretch_first(s, i); e.n > 0; e = tg__stretch_next(s, i, e)) {
             if (finite)
                 update(s, i, e, lr);
+            if (is_mean(s, t))
+                lay_out(s, i, e);
             if (pushes)
                 halve(s, i, e);
+            if (biased)
+                unbias(s, i, e);
         }
     if (is_mean(s, t))
         send_mean(s, t, out);
     else if (pushes)
         push(s, t, c / every, out);
-    if (s->size > 1 && !is_mean(s, t) && g->overlap > 0)
-        unbias(s);
 }
 
 /* All pushes are in, so m is 1. Whom a rank sends to begins anew. */
@@ -287,8 +302,11 @@ static const char *regroup(tg__strategy *s, uint64_t t)
 static void drained(tg__strategy *s, uint64_t t, tg__actions *out)
 {
     const gossip *g = s->impl;
-    if (s->drained != t + 1 && t % g->mean != 0)
+    if (s->drained != t + 1 && t % g->mean != 0) {
+        for (size_t i = 0; i < s->ntensors; i++)
+            lay_out(s, i, (tg__stretch){0, s->tensor[i].n});
         send_mean(s, t, out);
+    }
     s->drained = t + 1;
     s->anew = t;
     for (size_t i = 0; out->count == 0 && i < s->ntensors; i++)

@@ -93,7 +93,9 @@ tg_status tg__strategy_create(const char *spec, const tg__strategy_setup *setup,
     s->nbuckets = setup->nbuckets;
     s->in_flight = s->tags = 1;
     s->clip = 1;
-    tg_status status = init(s, spec);
+    tg_status status = tg_alloc(s->nbuckets, sizeof *s->made, &s->made);
+    if (status == TG_OK)
+        status = init(s, spec);
     if (status == TG_OK)
         *s_p = s;
     else
@@ -112,6 +114,7 @@ void tg__strategy_destroy(tg__strategy *s)
     free(s->slot);
     free(s->request);
     free(s->clipped);
+    free(s->made);
     tg_spec_free((tg_spec *)(uintptr_t)s->spec);
     free(s);
 }
@@ -151,7 +154,7 @@ tg_status tg__strategy_add_optimizer(tg__strategy *s, tg__role role)
     s->memory[s->nmemories++] =
         (tg__memory){.slot = s->nslots, .role = role, .counts = s->optimizer->ops->counts};
     for (size_t i = 0; i < tg_optimizer_slots(s->optimizer); i++) {
-        size_t at;
+        size_t at = 0;
         TG_TRY(tg__strategy_add_slot(s, tg_optimizer_slot_name(s->optimizer, i), role, &at));
         s->request[at].optimizers = i + 1;
     }
@@ -233,6 +236,19 @@ void tg__strategy_update_own(tg__strategy *s, size_t m, size_t i, double lr, flo
         tg__strategy_update_own_at(s, m, i, e, lr, w + e.at);
 }
 
+bool tg__strategy_makes(tg__strategy *s, const tg__result *r)
+{
+    if (r->turn == NULL || r->agg == NULL)
+        return false;
+    s->made[r->bucket] = r->turn->t + 1;
+    return true;
+}
+
+bool tg__strategy_made(const tg__strategy *s, uint64_t t, size_t i)
+{
+    return s->made[s->tensor[i].bucket] == t + 1;
+}
+
 void tg__strategy_heal(tg__strategy *s, size_t m, size_t i)
 {
     const tg__memory *y = &s->memory[m];
@@ -249,16 +265,16 @@ void tg__strategy_heal(tg__strategy *s, size_t m, size_t i)
         y->updates[i] = 0;
 }
 
-void tg__strategy_preview(const tg__strategy *s, size_t i, double lr, float *dst, const float *w,
-                          const float *g)
+void tg__strategy_preview(const tg__strategy *s, size_t i, tg__stretch e, double lr, float *dst,
+                          const float *w, const float *g)
 {
     const tg__wtensor *x = &s->tensor[i];
     const tg__memory *m = &s->memory[0];
     const tg_update u = {.lr = lr, .number = m->updates ? m->updates[i] + 1 : 0, .ndim = x->ndim};
     const tg_optimizer *o = tg__strategy_optimizer(s, i);
     float *vec[TG__OPTIMIZER_SLOTS];
-    vectors(s, m, i, 0, vec);
-    o->ops->preview(o, &u, dst, w, g, x->n, vec);
+    vectors(s, m, i, e.at, vec);
+    o->ops->preview(o, &u, dst, w, g, e.n, vec);
 }
 
 tg__action *tg__actions_add(tg__actions *out, uint32_t bucket, bool coded, uint64_t due)

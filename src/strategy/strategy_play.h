@@ -48,6 +48,7 @@ typedef struct play {
     size_t flights;
     uint64_t t;
     double lr;
+    bool apart;   /* results come without the turn: step() makes all of its part */
     int bad_rank; /* whose next gradient is not finite; -1: none */
     /* What happened: "x0c" exchange of bucket 0 coded, "x0d" dense, "r0" result, "r0-" nothing to
      * apply, "s" step */
@@ -165,7 +166,8 @@ static void play_take(play *p, tg__action list[][PLAY_ACTIONS], const size_t *co
     }
 }
 
-static void play_deliver(play *p, uint64_t due)
+/* steps: before a step of all ranks. No bucket has two results at a time. */
+static void play_deliver(play *p, uint64_t due, bool steps)
 {
     size_t kept = 0;
     for (size_t f = 0; f < p->flights; f++) {
@@ -182,6 +184,8 @@ static void play_deliver(play *p, uint64_t due)
                         .agg = x->flagged ? NULL : x->sum,
                         .lr = x->lr};
         for (int j = 0; j < p->ranks; j++) {
+            const tg__turn turn = {p->t, j != p->bad_rank, p->lr};
+            r.turn = steps && !p->apart ? &turn : NULL;
             const int from = (j - x->hop + p->ranks) % p->ranks;
             if (x->hop != 0)
                 r.agg = x->bad[from] || x->bad[j] ? NULL : x->sent[from];
@@ -210,7 +214,7 @@ static void play_step_on(play *p)
         }
         play_take(p, list, count);
     }
-    play_deliver(p, p->t);
+    play_deliver(p, p->t, true);
     for (int j = 0; j < p->ranks; j++) {
         tg__actions out = {.item = list[j], .cap = PLAY_ACTIONS};
         p->rank[j].s->ops->step(p->rank[j].s, p->t, j != p->bad_rank, p->lr, &out);
@@ -219,7 +223,7 @@ static void play_step_on(play *p)
     }
     play_note(p, "s");
     play_take(p, list, count);
-    play_deliver(p, p->t); /* what is due at once */
+    play_deliver(p, p->t, false); /* what is due at once */
     p->bad_rank = -1;
     p->t++;
 }
@@ -236,7 +240,7 @@ static void play_drain(play *p)
     tg__action list[PLAY_RANKS][PLAY_ACTIONS];
     size_t count[PLAY_RANKS] = {0};
     do {
-        play_deliver(p, UINT64_MAX);
+        play_deliver(p, UINT64_MAX, false);
         for (int j = 0; j < p->ranks; j++) {
             tg__actions out = {.item = list[j], .cap = PLAY_ACTIONS};
             p->rank[j].s->ops->drained(p->rank[j].s, p->t, &out);

@@ -301,6 +301,70 @@ static void alone_they_are_not_sequential(void **state)
             fail_msg("%s, %s", cases[c].strategy, cases[c].optimizer);
 }
 
+static void assert_alike(const play *a, const play *b, const char *strategy)
+{
+    for (int j = 0; j < a->ranks; j++) {
+        const play_rank *x = &a->rank[j], *y = &b->rank[j];
+        if (memcmp(x->w, y->w, sizeof x->w) != 0 || memcmp(x->slot, y->slot, sizeof x->slot) != 0 ||
+            memcmp(x->updates, y->updates, sizeof x->updates) != 0)
+            fail_msg("%s: rank %d differs after %d steps", strategy, j, (int)a->t);
+    }
+}
+
+/* Some gradients are not finite on the way. Whether any result was taken with its turn. */
+static bool play_beside_and_apart(const char *strategy, const char *optimizer, int ranks)
+{
+    static play beside, apart;
+    play_create(&beside, strategy, optimizer, ranks);
+    play_create(&apart, strategy, optimizer, ranks);
+    apart.apart = true;
+    play_begin_run(&beside);
+    play_begin_run(&apart);
+    for (int t = 0; t < 24; t++) {
+        beside.bad_rank = apart.bad_rank = t == 5 ? 0 : t == 13 || t == 14 ? ranks - 1 : -1;
+        beside.lr = apart.lr = t < 16 ? beside.lr : 0.03;
+        play_step(&beside);
+        play_step(&apart);
+        assert_alike(&beside, &apart, strategy);
+    }
+    const bool made = beside.rank[0].s->made[0] > 0 && beside.rank[0].s->made[1] > 0;
+    assert_true(apart.rank[0].s->made[0] == 0);
+    play_drain(&beside);
+    play_drain(&apart);
+    assert_alike(&beside, &apart, strategy);
+    play_destroy(&beside);
+    play_destroy(&apart);
+    return made;
+}
+
+/* A strategy that makes its step's part beside the result has the bits of one that does not. */
+static void steps_beside_results_are_the_same(void **state)
+{
+    (void)state;
+    static const char *const strategies[] = {"od:warmup=0",
+                                             "od:warmup=6,local=sgd,scaled=yes",
+                                             "cd:k=2,warmup=3,local=dcasgd,lambda=0.25,eta_loc=0.2",
+                                             "dga:delay=1",
+                                             "dga:delay=3",
+                                             "dga:delay=4,every=4",
+                                             "dga:delay=4,every=2",
+                                             "local:every=4",
+                                             "streaming:every=4,fragments=2,overlap=2,alpha=0.5",
+                                             "eager:every=4",
+                                             "gossip:mean=8,overlap=2",
+                                             "pipe:width=3"};
+    static const char *const kinds[] = {"sgd:lr=0.1", "sgd:lr=0.1,momentum=0.9,nesterov=yes",
+                                        "adamw:lr=0.1", "lars:lr=0.1"};
+    for (size_t c = 0; c < TG_COUNT(strategies); c++)
+        for (size_t o = 0; o < TG_COUNT(kinds); o++) {
+            const bool plain = strstr(strategies[c], "local=") != NULL;
+            if (plain && o > 1 && strstr(strategies[c], "eta_loc") == NULL)
+                continue; /* a step of plain SGD with an adaptive optimizer's rate is refused */
+            const bool made = play_beside_and_apart(strategies[c], kinds[o], 3);
+            assert_int_equal(made, strchr("ocd", strategies[c][0]) != NULL);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -311,6 +375,7 @@ int main(void)
         cmocka_unit_test(ssgd_is_sgd_on_the_mean),
         cmocka_unit_test(ssgd_is_any_optimizer_on_the_mean),
         cmocka_unit_test(ssgd_events_and_skips),
+        cmocka_unit_test(steps_beside_results_are_the_same),
         cmocka_unit_test(alone_they_are_sequential),
         cmocka_unit_test(alone_they_are_not_sequential),
     };
