@@ -128,9 +128,11 @@ TG_API TG_NODISCARD tg_status tg_newfile_open(const char *path, tg_newfile **f_p
 /* A file that others read while it grows: it has its own name from the first byte. Commit flushes
  * and syncs it; abandon closes it, and what was written stays. Links and streams are treated as
  * above.
+ * A regular file is locked (flock) while it is open, so a second writer gets TG_E_IO, also in the
+ * same process, and the file is left as it is.
  * append  false: the file is emptied first. true: it is kept, except for an incomplete last line
  *         that a killed process has left
- * Errors  as above */
+ * Errors  as above; TG_E_IO: another tg_newfile is writing it */
 TG_API TG_NODISCARD tg_status tg_newfile_open_growing(const char *path, bool append,
                                                       tg_newfile **f_p);
 /* The stream to write to. Commit reports failed writes. */

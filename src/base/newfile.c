@@ -7,6 +7,7 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -285,6 +286,26 @@ static tg_status cut_half_line(int fd, const char *path)
     return TG_OK;
 }
 
+/* Two that write one file would replace each other's text. The lock goes with the descriptor; where
+ * a file system has none, nothing is locked. */
+static tg_status lock(int fd, int how, const char *path)
+{
+    if (flock(fd, how | LOCK_NB) != 0 && errno == EWOULDBLOCK)
+        return tg_fail(TG_E_IO, "cannot open %s for writing: another run is writing it", path);
+    return TG_OK;
+}
+
+/* What is in it only goes when nobody else writes it. */
+static tg_status begin_growing(int fd, const char *path, bool append)
+{
+    TG_TRY(lock(fd, LOCK_EX, path));
+    if (append)
+        return cut_half_line(fd, path);
+    if (ftruncate(fd, 0) != 0)
+        return tg_fail(TG_E_IO, "cannot empty %s: %s", path, strerror(errno));
+    return TG_OK;
+}
+
 tg_status tg_newfile_open_growing(const char *path, bool append, tg_newfile **f_p)
 {
     TG__ARG(path);
@@ -295,17 +316,28 @@ tg_status tg_newfile_open_growing(const char *path, bool append, tg_newfile **f_
     if (!f)
         return tg_fail(TG_E_NOMEM, "out of memory: name of %s", path);
     f->growing = t.aside;
-    const int flags = O_RDWR | O_CREAT | O_CLOEXEC | (append ? O_APPEND : O_TRUNC);
+    const int flags = O_RDWR | O_CREAT | O_CLOEXEC | (append ? O_APPEND : 0);
     tg_status status =
         open_stream(f, t.aside ? open(f->path, flags, 0666) : open_as_it_is(path, t.standard))
             ? TG_OK
             : tg_fail(TG_E_IO, "cannot open %s for writing: %s", path, strerror(errno));
-    if (f->file && t.aside && append)
-        status = cut_half_line(f->fd, path);
+    if (f->file && t.aside)
+        status = begin_growing(f->fd, path, append);
     if (status != TG_OK)
         tg_newfile_abandon(f);
     else
         *f_p = f;
+    return status;
+}
+
+/* name: what the caller calls it. */
+static tg_status check_unlocked(const char *path, const char *name)
+{
+    const int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0) /* whoever writes it says why */
+        return TG_OK;
+    const tg_status status = lock(fd, LOCK_SH, name);
+    close(fd);
     return status;
 }
 
@@ -315,12 +347,14 @@ tg_status tg_newfile_check_growing(const char *path)
     target t;
     TG_TRY(find(path, &t));
     const bool exists = access(t.path, F_OK) == 0;
-    if (t.standard < 0 && access(exists ? t.path : folder(t.path), W_OK) != 0) {
-        free(t.path);
-        return tg_fail(TG_E_IO, "cannot open %s for writing: %s", path, strerror(errno));
-    }
+    tg_status status = TG_OK;
+    if (exists && t.aside)
+        status = check_unlocked(t.path, path);
+    if (status == TG_OK && t.standard < 0 &&
+        access(exists ? t.path : folder(t.path), W_OK) != 0)
+        status = tg_fail(TG_E_IO, "cannot open %s for writing: %s", path, strerror(errno));
     free(t.path);
-    return TG_OK;
+    return status;
 }
 
 tg_status tg_newfile_commit(tg_newfile *f)

@@ -237,6 +237,33 @@ static void own_output(void **state)
     assert_false(exists(tmp));
 }
 
+/* Nobody may write what another one writes, and what that has written stays. */
+static void one_writer(void **state)
+{
+    (void)state;
+    tg_newfile *first, *second = NULL;
+    unlink(path);
+    for (int append = 0; append < 2; append++) {
+        assert_int_equal(tg_newfile_check_growing(path), TG_OK);
+        assert_int_equal(tg_newfile_open_growing(path, append, &first), TG_OK);
+        assert_true(fputs("line\n", tg_newfile_stream(first)) >= 0);
+        assert_int_equal(fflush(tg_newfile_stream(first)), 0);
+        for (int also = 0; also < 2; also++) {
+            assert_int_equal(tg_newfile_open_growing(path, also, &second), TG_E_IO);
+            assert_null(second);
+            assert_non_null(strstr(tg_error(), path));
+            assert_non_null(strstr(tg_error(), "another run is writing it"));
+        }
+        assert_int_equal(tg_newfile_check_growing(path), TG_E_IO);
+        assert_non_null(strstr(tg_error(), "another run is writing it"));
+        assert_int_equal(tg_newfile_commit(first), TG_OK);
+        assert_content(append ? "line\nline\n" : "line\n");
+    }
+    assert_int_equal(tg_newfile_open_growing(path, false, &first), TG_OK);
+    tg_newfile_abandon(first);
+    assert_content("");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -244,6 +271,7 @@ int main(void)
         cmocka_unit_test(open_fails),      cmocka_unit_test(rename_fails),
         cmocka_unit_test(write_fails),     cmocka_unit_test(links_stay),
         cmocka_unit_test(no_regular_file), cmocka_unit_test(own_output),
+        cmocka_unit_test(one_writer),
     };
     return cmocka_run_group_tests(tests, make_dir, remove_dir);
 }

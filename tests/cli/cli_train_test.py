@@ -344,6 +344,20 @@ class Train(CliTest):
         self.refused(2, ["--logits -", "allowed: a file"], "eval", "--weights", "w", "--logits", "-", cwd=self.folder)
         self.assertEqual(os.listdir(self.folder), [])
 
+    def test_two_runs_and_one_file(self):
+        """The second finds out before it trains, and the first one's records stay."""
+        out = self.path("run.jsonl")
+        process = start("train", *TINY, "--steps", "1000000", "--log-every", "1", "--out", out)
+        self.wait_for_steps(process, out)
+        for more in [], ["--resume", self.path("none")]:
+            self.refused(1, [f"--out: cannot open {out} for writing: another run is writing it"], "train", *TINY, "--steps", "1",
+                         "--out", out, *more)
+        self.refused(1, ["another run is writing it"], "compare", *TINY, "--steps", "1", "--run", "name=a", "--out", out)
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+        types = [line["type"] for line in records(out)]
+        self.assertEqual((types[0], types.count("start"), types[-1]), ("start", 1, "end"))
+
     def test_second_interrupt_ends_at_once(self):
         # Over this link a step takes more than 2 s, so the first signal cannot have ended the run.
         out = self.path("run.jsonl")
