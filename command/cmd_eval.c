@@ -29,9 +29,7 @@ struct sink {
 
 static tg_status check(const struct eval_options *o)
 {
-    int rank;
-    if (launch_under_mpi(&rank))
-        return tg_fail(TG_E_SPEC, "eval under mpirun: allowed: one process, without mpirun");
+    TG_TRY(launch_check_one("eval"));
     if (!o->weights == !o->common.resume_dir)
         return tg_fail(TG_E_SPEC, "%s: allowed: --resume DIR or --weights FILE",
                        o->weights ? "--weights with --resume" : "no weights");

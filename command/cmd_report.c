@@ -2,7 +2,7 @@
 #include "command/output/cli.h"
 #include "command/output/console.h"
 #include "command/output/format.h"
-#include "command/job/options.h"
+#include "command/job/launch.h"
 #include "command/output/outfile.h"
 #include "command/output/output.h"
 #include "command/output/stop.h"
@@ -119,14 +119,20 @@ static tg_status check(const struct report_options *o)
         if (!format_is_utf8(o->titles[i]))
             return tg_fail(TG_E_SPEC, "--title: allowed: UTF-8");
     TG_TRY(check_out(o));
-    for (size_t i = 0; i < o->count; i++)
+    for (size_t i = 0; i < o->count; i++) {
         TG_TRY(check_apart(o->out, o->paths[i]));
+        for (size_t k = 0; k < i; k++)
+            if (outfile_same(o->paths[k], o->paths[i]))
+                return tg_fail(TG_E_SPEC, "\"%.64s\" is given twice: allowed: each file once",
+                               o->paths[i]);
+    }
     return o->timeline ? TG_OK : check_page(o);
 }
 
 static tg_status report(struct report_options *o)
 {
     tg_newfile *file;
+    TG_TRY(launch_check_one("report"));
     TG_TRY(check(o));
     TG_TRY(outfile_open("-o", o->out, &file));
     tg_status status = write_report(o, tg_newfile_stream(file));

@@ -8,15 +8,19 @@
 #include <stdio.h>
 #include <string.h>
 
+/* lists: prints what there is, which under mpirun rank 0 does alone. */
 static const struct command {
     const char *name;
     int (*run)(int argc, char **argv);
-} commands[] = {
-    {"train", cmd_train},          {"compare", cmd_compare},    {"eval", cmd_eval},
-    {"methods", cmd_methods},      {"strategies", cmd_methods}, {"exchanges", cmd_methods},
-    {"codecs", cmd_methods},       {"feedbacks", cmd_methods},  {"optimizers", cmd_methods},
-    {"lr-schedules", cmd_methods}, {"models", cmd_models},      {"data", cmd_data},
-    {"bench", cmd_bench},          {"advise", cmd_advise},      {"report", cmd_report}};
+    bool lists;
+} commands[] = {{"train", cmd_train, false},       {"compare", cmd_compare, false},
+                {"eval", cmd_eval, false},         {"methods", cmd_methods, true},
+                {"strategies", cmd_methods, true}, {"exchanges", cmd_methods, true},
+                {"codecs", cmd_methods, true},     {"feedbacks", cmd_methods, true},
+                {"optimizers", cmd_methods, true}, {"lr-schedules", cmd_methods, true},
+                {"models", cmd_models, true},      {"data", cmd_data, true},
+                {"bench", cmd_bench, false},       {"advise", cmd_advise, false},
+                {"report", cmd_report, false}};
 
 #define COMMANDS (sizeof commands / sizeof commands[0])
 
@@ -70,12 +74,12 @@ static bool is_any(const char *text, const char *const *of)
     return *of != NULL;
 }
 
-/* "help COMMAND..." is "COMMAND... --help". argv[0] is "help". */
-static int help(int argc, char **argv)
+/* "help COMMAND..." is "COMMAND... --help". argv[0] is "help". follows: another rank prints it. */
+static int help(int argc, char **argv, bool follows)
 {
     static char option[] = "--help";
     if (argc < 2 || strcmp(argv[1], "help") == 0)
-        return print(help_main);
+        return follows ? CLI_OK : print(help_main);
     const struct command *command = find(argv[1]);
     if (!command)
         return CLI_USAGE;
@@ -89,20 +93,23 @@ static int run(int argc, char **argv)
     static const char *const helps[] = {"-h", "--help", "--usage", NULL};
     static const char *const versions[] = {"--version", "-V", NULL};
     int rank;
-    if (launch_under_mpi(&rank) && rank > 0) {
+    const bool follows = launch_under_mpi(&rank) && rank > 0;
+    if (follows) {
         console_quiet();
         console_errors_wait(true);
     }
     if (argc > 1 && is_any(argv[1], helps))
-        return print(help_main);
+        return follows ? CLI_OK : print(help_main);
     if (argc > 1 && is_any(argv[1], versions)) {
         version_print();
         return CLI_OK;
     }
     if (argc > 1 && strcmp(argv[1], "help") == 0)
-        return help(argc - 1, argv + 1);
+        return help(argc - 1, argv + 1, follows);
     const struct command *command = find(argc > 1 ? argv[1] : NULL);
-    return command ? command->run(argc - 1, argv + 1) : CLI_USAGE;
+    if (!command)
+        return CLI_USAGE;
+    return follows && command->lists ? CLI_OK : command->run(argc - 1, argv + 1);
 }
 
 int main(int argc, char **argv)

@@ -1,7 +1,9 @@
 #include "report/lines.h"
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <zlib.h>
 
 #define LINE_MAX_BYTES ((size_t)64 << 20)
@@ -16,7 +18,11 @@ struct lines {
 static tg_status open_file(const char *path, gzFile *file_p)
 {
     errno = 0;
-    gzFile file = gzopen(path, "rbe");
+    const bool standard = strcmp(path, "-") == 0;
+    const int fd = standard ? fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1) : -1;
+    gzFile file = standard ? fd < 0 ? NULL : gzdopen(fd, "rb") : gzopen(path, "rbe");
+    if (!file && fd >= 0)
+        close(fd);
     if (!file)
         return tg_fail(TG_E_IO, "%s: cannot be opened: %s", path, strerror(errno ? errno : ENOMEM));
     gzbuffer(file, 1 << 16);

@@ -1,4 +1,4 @@
-/* A file's text, line by line or as a whole, unpacked where it is a .gz. */
+/* A file's text, line by line or as a whole, unpacked where it is a .gz. "-" is standard input. */
 #ifndef TG_REPORT_LINES_H
 #define TG_REPORT_LINES_H
 

@@ -216,14 +216,17 @@ static void test_cut_line(void **state)
     assert_non_null(strstr(json_string_value(json_array_get(f.notes, 0)), "last line (3) is cut"));
     run_files_free(&f);
     refused(START "{\"type\":\"st\n" START, ":2: ");
-    refused("{\"type\":\"st", ":1: ");
 }
 
 static void test_refused(void **state)
 {
     (void)state;
-    refused("", ":1: no run");
-    refused("\n\n", ":3: no run");
+    refused("", ": no run: it has no records");
+    refused("\n\n", ": no run: it has no records");
+    refused("{\"type\":\"sta", ": no run: its only line is cut");
+    refused(START "{\"type\":\"step\",\"step\":1,\"loss\":\"x\"}\n", ":2: \"loss\" is no number");
+    refused(START "{\"type\":\"epoch\",\"step\":1,\"test_loss\":true}\n",
+            ":2: \"test_loss\" is no number");
     refused("hello\n", ":1: ");
     refused("[1]\n", ":1: no JSON object");
     refused("{\"a\":1}\n", ":1: no \"type\"");
@@ -513,6 +516,8 @@ static void test_traces_refused(void **state)
                  {"{\"traceEvents\":3}", "no \"traceEvents\""},
                  {"{\"traceEvents\":[]}", "no spans"},
                  {"{\"traceEvents\":[{", ":1: no JSON"},
+                 {START, "records, no trace"},
+                 {START "{\"type\":\"end\"}\n", "records, no trace"},
                  {"{\"traceEvents\":[" SPAN(-1, "wait", "w", 1, 1, 1, 0) "]}", "event 0"},
                  {"{\"traceEvents\":[" SPAN(1, "wait", "w", 1, -1, 1, 0) "]}", "event 0"},
                  {"{\"traceEvents\":[" SPAN(1, "wait", "w", 1e300, 1, 1, 0) "]}", "event 0"},

@@ -53,10 +53,24 @@ static double number(const json_t *record, const char *name)
     return json_is_number(value) ? json_number_value(value) : (double)NAN;
 }
 
+/* What is drawn is a number, or null where there is none. */
+static tg_status check_numbers(const place *at, const json_t *record, const char *const *names,
+                               size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        const json_t *value = json_object_get(record, names[i]);
+        if (value && !json_is_number(value) && !json_is_null(value))
+            return tg_fail(TG_E_CORRUPT, "%s:%zu: \"%s\" is no number: allowed: a number or null",
+                           at->path, at->line, names[i]);
+    }
+    return TG_OK;
+}
+
 /* A row of what the record says, in the order of its steps. */
 static tg_status add_row(const place *at, run_rows *rows, const json_t *record,
                          const char *const *names, double **row_p)
 {
+    TG_TRY(check_numbers(at, record, names, rows->columns));
     if (rows->count == rows->room) {
         const size_t room = rows->room ? 2 * rows->room : 64;
         double *v = realloc(rows->v, room * rows->columns * sizeof *v);
@@ -336,6 +350,11 @@ static tg_status add_line(place *at, const char *line, size_t len, bool whole)
                        "trace is drawn by telegrad report --timeline %s -o timeline.svg",
                        at->path, at->path);
     }
+    if (!at->any && !record && json_error_code(&error) == json_error_premature_end_of_input)
+        return tg_fail(TG_E_CORRUPT,
+                       "%s: no run: its %s line is cut: allowed: the records of telegrad train "
+                       "--out",
+                       at->path, at->line == 1 ? "only" : "last");
     if (!json_is_object(record)) {
         tg_status status =
             tg_fail(TG_E_CORRUPT, "%s:%zu: %s: allowed: the records of telegrad train --out",
@@ -356,10 +375,12 @@ static tg_status add_lines(place *at, lines *l)
         bool whole;
         TG_TRY(lines_next(l, &line, &len, &whole));
         if (!line)
-            return at->any ? TG_OK
-                           : tg_fail(TG_E_CORRUPT,
-                                     "%s:%zu: no run: allowed: the records of telegrad train --out",
-                                     at->path, at->line + 1);
+            return at->any
+                       ? TG_OK
+                       : tg_fail(TG_E_CORRUPT,
+                                 "%s: no run: it has no records: allowed: the records of telegrad "
+                                 "train --out",
+                                 at->path);
         at->line = lines_number(l);
         if (len > 0)
             TG_TRY(add_line(at, line, len, whole));
@@ -369,7 +390,7 @@ static tg_status add_lines(place *at, lines *l)
 tg_status run_files_add(run_files *f, const char *path)
 {
     lines *l;
-    place at = {.files = f, .path = path};
+    place at = {.files = f, .path = strcmp(path, "-") == 0 ? "standard input" : path};
     TG_TRY(lines_open(path, &l));
     tg_status status = add_lines(&at, l);
     lines_close(l);

@@ -101,13 +101,38 @@ static tg_status read_events(const char *path, trace_file *t)
     return TG_OK;
 }
 
+/* Whether it holds what train --out writes. */
+static bool is_records(const char *path)
+{
+    lines *l;
+    const char *line = NULL;
+    size_t len;
+    bool whole, is = false;
+    if (strcmp(path, "-") == 0 || lines_open(path, &l) != TG_OK)
+        return false;
+    if (lines_next(l, &line, &len, &whole) == TG_OK && line) {
+        json_t *record = json_loadb(line, len, 0, NULL);
+        const char *type = json_string_value(json_object_get(record, "type"));
+        is = type && strcmp(type, "start") == 0;
+        json_decref(record);
+    }
+    lines_close(l);
+    return is;
+}
+
 tg_status trace_file_read(const char *path, trace_file *t_p)
 {
     trace_file t = {0};
-    TG_TRY(lines_read_json(path, &t.json));
-    tg_status status = read_events(path, &t);
+    tg_status status = lines_read_json(path, &t.json);
+    if (status == TG_OK)
+        status = read_events(path, &t);
     if (status != TG_OK) {
         trace_file_free(&t);
+        if (status == TG_E_CORRUPT && is_records(path))
+            return tg_fail(status,
+                           "%s: records, no trace: allowed: files of telegrad train --trace; "
+                           "records are drawn by telegrad report %s -o report.html",
+                           path, path);
         return status;
     }
     *t_p = t;

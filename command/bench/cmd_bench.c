@@ -6,6 +6,7 @@
 #include "command/output/cli.h"
 #include "command/output/console.h"
 #include "command/output/format.h"
+#include "command/job/launch.h"
 #include "command/job/options.h"
 #include <errno.h>
 #include <math.h>
@@ -215,6 +216,10 @@ static int bench_command(int argc, char **argv)
         return parsed;
     if (c.python && !c.compare) {
         console_error("--python without --compare: allowed: with --compare torch");
+        return CLI_USAGE;
+    }
+    if (launch_check_one("bench codec") != TG_OK) {
+        console_error("%s", tg_error());
         return CLI_USAGE;
     }
     if (c.levels > 1 || (c.levels == 1 && strcmp(c.level[0], tg_cpu_level()) != 0))

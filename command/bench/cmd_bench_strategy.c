@@ -1,6 +1,7 @@
 /* telegrad bench strategy: the strategies' own arithmetic on this machine. */
 #include "bench/strategy/bench_strategy.h"
 #include "command/bench/bench_args.h"
+#include "command/job/launch.h"
 #include "command/job/options.h"
 #include "command/output/cli.h"
 #include "command/output/console.h"
@@ -155,7 +156,9 @@ int cmd_bench_strategy(int argc, char **argv)
     struct command c = {.o = {.n = 10000000, .seconds = 0.5, .begin = begin, .row = row}};
     int result = options_parse(&parser, "bench strategy", help_bench_strategy, argc, argv, &c);
     if (result < 0) {
-        const tg_status status = measure(&c);
+        tg_status status = launch_check_one("bench strategy");
+        if (status == TG_OK)
+            status = measure(&c);
         if (status != TG_OK)
             console_error("%s", tg_error());
         result = cli_exit_status(status);

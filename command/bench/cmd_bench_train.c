@@ -3,6 +3,7 @@
 #include "command/bench/bench_train_report.h"
 #include "command/output/cli.h"
 #include "command/output/console.h"
+#include "command/job/launch.h"
 #include "command/job/options.h"
 #include "trainer/model/model.h"
 #include <errno.h>
@@ -180,7 +181,9 @@ int cmd_bench_train(int argc, char **argv)
     struct command c = {.o = {.seconds = 2, .begin = begin, .torch = torch, .row = row}};
     int result = options_parse(&parser, "bench train", help_bench_train, argc, argv, &c);
     if (result < 0) {
-        const tg_status status = measure(&c);
+        tg_status status = launch_check_one("bench train");
+        if (status == TG_OK)
+            status = measure(&c);
         if (status != TG_OK)
             console_error("%s", tg_error());
         result = cli_exit_status(status);

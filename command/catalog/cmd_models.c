@@ -144,8 +144,8 @@ static void input_text(const struct made *made, char *text, size_t room)
         snprintf(text, room, "%s%s%.16s tokens of %.16s", data, comma,
                  format_count(in->context).text, format_count(in->classes).text);
     else
-        snprintf(text, room, "%s%s%zu x %zu x %zu, %zu classes", data, comma, in->height, in->width,
-                 in->channels, in->classes);
+        snprintf(text, room, "%s%s%zu x %zu x %zu, %zu class%s", data, comma, in->height, in->width,
+                 in->channels, in->classes, in->classes == 1 ? "" : "es");
 }
 
 static void shape_text(const model_tensor *t, char *text, size_t room)
@@ -251,6 +251,8 @@ static tg_status print_json(const struct models_options *o)
 static tg_status print(const struct models_options *o)
 {
     bool later = false;
+    if (o->json && o->markdown)
+        return tg_fail(TG_E_SPEC, "--json with --markdown: allowed: one of the two");
     if (o->json)
         return print_json(o);
     if (o->markdown) {

@@ -150,7 +150,8 @@ static void print_caption(const struct run_about *a, const char *simulated,
     const struct run_options *o = a->options;
     print_data(a, simulated);
     const bool alike = all_alike(rows, count);
-    printf("; %d workers (%s), batch %" PRIu64 "%s%s%s%s\n", launch_world(a->launch, o),
+    const int world = launch_world(a->launch, o);
+    printf("; %d worker%s (%s), batch %" PRIu64 "%s%s%s%s\n", world, world == 1 ? "" : "s",
            simulated ? "simulated" : launch_transport_name(a->launch), o->batch,
            o->link ? ", link " : "", o->link ? o->link : "", alike ? ", " : "",
            alike ? options_optimizer(rows[0].options) : "");

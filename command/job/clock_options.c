@@ -1,5 +1,6 @@
 #include "command/job/clock_options.h"
 #include "telegrad/tools.h"
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -115,8 +116,8 @@ tg_status clock_options_link_of(struct run_options *o, const char *value)
                        value);
     if (strcmp(one.link, "none") == 0)
         one.link = NULL;
-    else
-        TG_TRY(tg_link_parse(one.link, &link));
+    else if (tg_link_parse(one.link, &link) != TG_OK)
+        return tg_fail(TG_E_SPEC, "--link-of %" PRIu64 "=...: %s", one.rank, tg_error());
     if (o->links_of_count == OPT_MAX_LINKS)
         return tg_fail(TG_E_SPEC, "--link-of \"%.64s\": allowed: %d of them", value, OPT_MAX_LINKS);
     o->links_of[o->links_of_count++] = one;

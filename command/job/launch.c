@@ -62,6 +62,14 @@ tg_status launch_check_alone(void)
     return TG_OK;
 }
 
+tg_status launch_check_one(const char *command)
+{
+    int rank, size;
+    if (told_of_job(&rank, &size) && size > 1)
+        return tg_fail(TG_E_SPEC, "%s under mpirun: allowed: one process, without mpirun", command);
+    return TG_OK;
+}
+
 tg_status launch_open(struct launch *l)
 {
     struct launch opened = {.size = 0};

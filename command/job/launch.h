@@ -18,6 +18,10 @@ bool launch_under_mpi(int *rank_p);
  * that were not told --workers. Errors TG_E_SPEC */
 TG_NODISCARD tg_status launch_check_alone(void);
 
+/* That this process is no rank of a job of several, which would all do the same, and write the same
+ * files. command: "report", for the message. Errors TG_E_SPEC */
+TG_NODISCARD tg_status launch_check_one(const char *command);
+
 /* Joins the MPI job if there is one. Errors TG_E_UNSUPPORTED (MPI job, but built without MPI, or
  * with another than started it), TG_E_PEER */
 TG_NODISCARD tg_status launch_open(struct launch *l);

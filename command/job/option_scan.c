@@ -18,8 +18,8 @@ static bool for_all(const struct argp *parser,
 struct search {
     const char *name; /* of a long option, as far as it is given */
     size_t len;
-    int letter; /* of a short one; 0: a long one is looked for */
-    const struct argp_option *found;
+    int letter;                             /* of a short one; 0: a long one is looked for */
+    const struct argp_option *found, *also; /* the latter: another whose name begins so */
     tg_nearest near;
 };
 
@@ -33,10 +33,14 @@ static bool is_it(void *arg, const struct argp_option *option)
     }
     if (!option->name)
         return true;
-    if (strncmp(option->name, s->name, s->len) == 0)
-        s->found = option;
     tg_nearest_offer(&s->near, option->name, strlen(option->name));
-    return !s->found || strlen(option->name) > s->len; /* the whole name ends the search */
+    if (strncmp(option->name, s->name, s->len) != 0)
+        return true;
+    s->also = s->found;
+    s->found = option;
+    if (option->name[s->len] == '\0') /* the whole name ends the search */
+        s->also = NULL;
+    return option->name[s->len] != '\0';
 }
 
 static tg_status unknown(const char *shown, const char *hint, const char *command)
@@ -45,9 +49,29 @@ static tg_status unknown(const char *shown, const char *hint, const char *comman
                    command);
 }
 
+/* That of a long option has what it needs, and nothing else. last: no argument follows. */
+static tg_status check_long(const struct search *s, const char *command, bool last)
+{
+    const bool has_value = s->name[s->len] == '=';
+    if (s->also)
+        return tg_fail(TG_E_SPEC,
+                       "option '--%.*s' may be '--%s' or '--%s': allowed: more of its name; see "
+                       "telegrad %s --help",
+                       (int)s->len, s->name, s->also->name, s->found->name, command);
+    if (s->found->arg && !has_value && last)
+        return tg_fail(TG_E_SPEC,
+                       "option '--%s' has no value: allowed: --%s %s; see telegrad %s "
+                       "--help",
+                       s->found->name, s->found->name, s->found->arg, command);
+    if (!s->found->arg && has_value)
+        return tg_fail(TG_E_SPEC, "option '--%s' takes no value, but has \"%.64s\"", s->found->name,
+                       s->name + s->len + 1);
+    return TG_OK;
+}
+
 /* Whether the argument is an option that takes the next one as its value. Errors TG_E_SPEC */
 static tg_status scan_long(const struct argp *parser, const char *command, const char *word,
-                           bool *takes_p, bool *help_p)
+                           bool last, bool *takes_p, bool *help_p)
 {
     char name[64];
     struct search s = {.name = word + 2, .len = strcspn(word + 2, "=")};
@@ -61,6 +85,7 @@ static tg_status scan_long(const struct argp *parser, const char *command, const
     }
     if (!s.found)
         return unknown(word, "", command);
+    TG_TRY(check_long(&s, command, last));
     *takes_p = s.found->arg && word[2 + s.len] != '=';
     *help_p = strcmp(s.found->name, "help") == 0 || strcmp(s.found->name, "usage") == 0;
     return TG_OK;
@@ -68,7 +93,7 @@ static tg_status scan_long(const struct argp *parser, const char *command, const
 
 /* "-q", or several in one: "-qh"; what follows one that takes a value is that. */
 static tg_status scan_short(const struct argp *parser, const char *command, const char *word,
-                            bool *takes_p, bool *help_p)
+                            bool last, bool *takes_p, bool *help_p)
 {
     for (const char *p = word + 1; *p; p++) {
         struct search s = {.letter = *p};
@@ -79,6 +104,11 @@ static tg_status scan_short(const struct argp *parser, const char *command, cons
             return unknown(shown, "", command);
         }
         *takes_p = s.found->arg && p[1] == '\0';
+        if (*takes_p && last)
+            return tg_fail(TG_E_SPEC,
+                           "option '-%c' has no value: allowed: -%c %s; see telegrad %s "
+                           "--help",
+                           *p, *p, s.found->arg, command);
         *help_p = *help_p || *p == 'h';
         if (s.found->arg)
             break;
@@ -92,11 +122,27 @@ tg_status option_scan(const struct argp *parser, const char *command, int argc, 
         bool takes = false, help = false;
         if (argv[i][0] != '-' || argv[i][1] == '\0')
             continue;
-        TG_TRY(
-            (argv[i][1] == '-' ? scan_long : scan_short)(parser, command, argv[i], &takes, &help));
+        TG_TRY((argv[i][1] == '-' ? scan_long : scan_short)(parser, command, argv[i], i + 1 == argc,
+                                                            &takes, &help));
         if (help)
             break;
         i += takes;
     }
     return TG_OK;
+}
+
+tg_status option_scan_surplus(const struct argp *parser, const char *command, const char *word)
+{
+    char hint[96] = "";
+    struct search s = {.name = word, .len = strcspn(word, "=")};
+    char name[64];
+    snprintf(name, sizeof name, "%.*s", (int)(s.len < 63 ? s.len : 63), s.name);
+    tg_nearest_begin(&s.near, name);
+    (void)for_all(parser, is_it, &s);
+    if (s.near.word[0])
+        snprintf(hint, sizeof hint, "did you mean '--%s'? ", s.near.word);
+    return tg_fail(TG_E_SPEC,
+                   "\"%.64s\" is no option: %sallowed: options only; see telegrad %s "
+                   "--help",
+                   word, hint, command);
 }

@@ -365,8 +365,8 @@ static tg_status set_value(struct run_options *o, const struct option_def *optio
         *(const char **)member = value;
         return TG_OK;
     case FORM_LINK:
-        if (strcmp(value, "none") != 0)
-            TG_TRY(tg_link_parse(value, &link));
+        if (strcmp(value, "none") != 0 && tg_link_parse(value, &link) != TG_OK)
+            return tg_fail(TG_E_SPEC, "--%s: %s", option->name, tg_error());
         *(const char **)member = strcmp(value, "none") != 0 ? value : NULL;
         return TG_OK;
     case FORM_COUNT:

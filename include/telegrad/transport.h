@@ -134,8 +134,9 @@ typedef struct tg_link {
 
 /* Parse a link: "20mbit,10ms", "100Mbps", "10 ms", "up=5mbit,down=50mbit,delay=30ms,jitter=5ms".
  * Rates   bits: bit, bit/s, bps, b/s; bytes: B/s, Bps, byte/s. Prefixes: k m g t (powers of 1000),
- *         ki mi gi ti (of 1024). b is a bit and B is a byte; otherwise case does not matter
- * Times   us, ms, s, min
+ *         ki mi gi ti (of 1024). b is a bit and B is a byte; otherwise case does not matter. From 1
+ *         bit/s to 1e18
+ * Times   us, ms, s, min; at most 3600 s
  * Blanks  are ignored, except within numbers and words
  * Errors  TG_E_SPEC */
 TG_API TG_NODISCARD tg_status tg_link_parse(const char *text, tg_link *link_p);

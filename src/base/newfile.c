@@ -350,8 +350,7 @@ tg_status tg_newfile_check_growing(const char *path)
     tg_status status = TG_OK;
     if (exists && t.aside)
         status = check_unlocked(t.path, path);
-    if (status == TG_OK && t.standard < 0 &&
-        access(exists ? t.path : folder(t.path), W_OK) != 0)
+    if (status == TG_OK && t.standard < 0 && access(exists ? t.path : folder(t.path), W_OK) != 0)
         status = tg_fail(TG_E_IO, "cannot open %s for writing: %s", path, strerror(errno));
     free(t.path);
     return status;

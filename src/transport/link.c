@@ -9,9 +9,10 @@
 #include <math.h>
 #include <string.h>
 
+#define RATE_MAX 1e18 /* bits a second */
 #define ALLOWED                                                                             \
     "\"20mbit,10ms\" or \"up=5mbit,down=50mbit,delay=30ms,jitter=5ms\" with " TG_UNITS_RATE \
-    " (at least 1 bit/s) and " TG_UNITS_TIME " (at most 3600s)"
+    " (1 bit/s to 1e18) and " TG_UNITS_TIME " (at most 3600s)"
 
 bool tg__delay_parse(const char *text, size_t len, int64_t *ns_p)
 {
@@ -25,7 +26,7 @@ bool tg__delay_parse(const char *text, size_t len, int64_t *ns_p)
 static bool rate_parse(const char *text, size_t len, double *bps_p)
 {
     double bps;
-    if (!tg_rate_parse(text, len, &bps) || bps < 1)
+    if (!tg_rate_parse(text, len, &bps) || bps < 1 || bps > RATE_MAX)
         return false;
     *bps_p = bps;
     return true;
@@ -103,7 +104,7 @@ tg_status tg_link_parse(const char *text, tg_link *link_p)
 
 static bool rate_ok(double bps)
 {
-    return bps == 0 || (bps >= 1 && bps <= 1e18);
+    return bps == 0 || (bps >= 1 && bps <= RATE_MAX);
 }
 
 static bool time_ok(int64_t ns)

@@ -287,6 +287,8 @@ static void link_bad(void **state)
         "infs",
         "0x10ms",
         "1e400gbit",
+        "1e30gbit",
+        "up=1.1e9gbit",
         "3601s",
         "20mbit,10mbit",
         "10ms,delay=5ms",

@@ -55,6 +55,11 @@ class Help(CliTest):
         for asked in ("-h", "--help", "help"):
             self.assertEqual(self.ok(asked), self.ok("--help"))
 
+    def test_version_at_a_level_that_is_not_there(self):
+        done = run("--version", TG_CPU="avx9")
+        self.assertEqual((done.returncode, done.stderr), (0, "telegrad: warning: TG_CPU=avx9: this CPU and build do not have that level\n"))
+        self.assertIn("CPU level ref\n", self.ok("--version", TG_CPU="ref"))
+
     def test_version(self):
         """The first line is the program's, for scripts; then what it was built with."""
         lines = self.ok("--version").splitlines()

@@ -7,8 +7,12 @@ from cli_tool import CliTest, TINY, records, run
 
 TRAIN = [
     (["--no-such-option"], ["unrecognized option '--no-such-option'"]),
-    (["word"], ["Too many arguments"]),
-    (["--steps"], ["'--steps' requires an argument"]),
+    (["word"], ['telegrad: "word" is no option: allowed: options only; see telegrad train --help']),
+    (["--", "--word"], ['telegrad: "--word" is no option: allowed: options only']),
+    (["method=dgc"], ['telegrad: "method=dgc" is no option: did you mean \'--method\'? ']),
+    (["--steps"], ["telegrad: option '--steps' has no value: allowed: --steps N; see telegrad train --help"]),
+    (["--no-eval=yes"], ["telegrad: option '--no-eval' takes no value, but has \"yes\""]),
+    (["--st", "5"], ["telegrad: option '--st' may be '--strategy' or '--steps': "]),
     (["--workers", "0"], ['--workers "0"', "allowed: 1 to 4096, or with --clock virtual --sim-only to 1000000"]),
     (["--workers", "-1"], ['--workers "-1"', "allowed: 1 to 4096"]),
     (["--workers", "2x"], ['--workers "2x"', "allowed: 1 to 4096"]),
@@ -59,7 +63,9 @@ TRAIN = [
     (["--method", "dense:exchange=none", "--strategy", "eager", "--workers", "2", *TINY], ['"eager"', "exchange=none", "allowed: another exchange"]),
     (["--model", "vgg"], ['unknown model "vgg"', "allowed: lenet5, mlp"]),
     (["--model", "mlp:hidden=0"], ["hidden=0", "allowed: 1 <= hidden"]),
-    (["--link", "fast"], ["fast", "allowed: ", "20mbit,10ms"]),
+    (["--link", "fast"], ['--link: link "fast"', "allowed: ", "20mbit,10ms"]),
+    (["--link", "1e30gbit"], ['--link: link "1e30gbit"', "allowed: ", "1 bit/s to 1e18"]),
+    (["--link-of", "0=1e30gbit"], ['--link-of 0=...: link "1e30gbit"', "allowed: "]),
     (["--data", "pets"], ["pets", "allowed: mnist, fashion-mnist, glyphs, cifar10, text, shakespeare, words"]),
     (["--holdout", "1000000", *TINY], ["holdout=1000000", "allowed: 0 to"]),
     (["--batch", "100000", *TINY[:2]], ["batch=100000", "allowed: 1 to"]),
@@ -148,6 +154,8 @@ class Usage(CliTest):
 
     def test_methods(self):
         self.refused(2, ['unknown name "magic"'], "methods", "magic")
+        for command in "methods", "models":
+            self.refused(2, ["--json with --markdown: allowed: one of the two"], command, "--json", "--markdown")
 
     def test_no_short_options(self):
         """But -h, -q and -v, which all commands have: each would be a second name that nobody can take away again."""
@@ -253,6 +261,18 @@ class Usage(CliTest):
         self.refused(2, ["--workers 2", "mpirun"], "train", "--workers", "2", **rank)
         rank = {"SLURM_STEP_NUM_TASKS": "2", "PMIX_RANK": "0"}  # srun --mpi=pmix
         self.refused(2, ["--workers 2", "srun -n N"], "train", "--workers", "2", **rank)
+
+    def test_what_one_process_does(self):
+        """Under mpirun all ranks would write the same file, or measure beside each other: refused. Lists are rank 0's."""
+        first, second = ({"OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_RANK": rank} for rank in "01")
+        page = ["report", "r.jsonl", "-o", self.path("r.html")]
+        for args in (page, ["eval", "--weights", "w"], ["bench", "codec"], ["bench", "train"], ["bench", "strategy"]):
+            name = " ".join(args[:1 + (args[0] == "bench")])
+            self.refused(2, [f"telegrad: {name} under mpirun: allowed: one process, without mpirun"], *args, **first)
+        self.assertNotIn("mpirun", self.refused(1, ["r.jsonl"], *page, OMPI_COMM_WORLD_SIZE="1", OMPI_COMM_WORLD_RANK="0"))
+        for args in (["methods"], ["models"], ["data"], ["--help"], ["help", "train"], ["report", "-h"]):
+            self.assertTrue(self.ok(*args, **first))
+            self.assertEqual(self.ok(*args, **second), "")
 
     def test_as_one_of_many_tasks(self):
         """srun without --mpi: each task would train alone, and write the same files."""

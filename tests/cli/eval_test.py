@@ -196,7 +196,7 @@ class Eval(CliTest):
         self.refused(1, ["is a directory, not a file"], "eval", "--weights", folder)
         self.refused(1, ['"fc1.weight" has shape (24, 784), here (9, 784)'], "eval", "--weights", path, "--model", "mlp:hidden=9")
         self.refused(1, ["--logits", none], "eval", "--weights", path, "--logits", none + "/x")
-        self.refused(2, ["mpirun"], "eval", "--weights", path, OMPI_COMM_WORLD_SIZE="1", OMPI_COMM_WORLD_RANK="0")
+        self.refused(2, ["mpirun"], "eval", "--weights", path, OMPI_COMM_WORLD_SIZE="2", OMPI_COMM_WORLD_RANK="0")
         before = sorted(os.listdir(self.folder))
         self.refused(2, ["samples=129"], "eval", "--weights", path, "--samples", "129", "--logits", self.path("l.npy"))
         self.assertEqual(sorted(os.listdir(self.folder)), before)

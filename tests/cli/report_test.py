@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import unittest
 import xml.dom.minidom
-from cli_tool import CliTest, TINY
+from cli_tool import CliTest, ENVIRONMENT, TELEGRAD, TINY
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome"))), None)
 STRANGE = "</script><img src=x onerror=alert(1)> & \"quotes\" <!-- \u2028 \u00e9"
@@ -256,7 +256,7 @@ class Report(CliTest):
     def test_drawn_clients_equal_and_resumed_runs(self):
         half, late = (write_run(self.path(f"{n}.jsonl"), first_step=20 * n, strategy="fedavg:every=5," + rest)
                       for n, rest in enumerate(("clients=0.6,weighted=yes,deadline=0", "clients=1,weighted=yes,deadline=2")))
-        saw = self.look(self.page(half, half, late))
+        saw = self.look(self.page(half, shutil.copy(half, self.path("0-again.jsonl")), late))
         self.assertEqual(saw["samples"], [60 * 2 * 8] * 2 + [None]) # 2 of 4 ranks, with 8 each; nobody knows
         self.assertIn("run (2 runs) ends at", saw["over"]["steps"][0]["label"]) # not: seeds
         self.assertEqual([row.endswith("resumed at 20") for row in dict(saw["sorts"])["Run"][0][1]], [False, False, True])
@@ -283,7 +283,7 @@ class Report(CliTest):
 
     def test_long_runs_stay_small(self):
         path = write_run(self.path("long.jsonl"), steps=30000)
-        text = self.page(*[path] * 4)
+        text = self.page(path, *(shutil.copy(path, self.path(f"{n}.jsonl")) for n in range(3)))
         self.assertLess(len(text), 2_000_000)
         loss = json.loads(Page(text).scripts[0])["runs"][0]["steps"]["loss"]
         self.assertEqual((loss[0][0], loss[1][0], loss[0][-1]), (1, 3, 30000))
@@ -304,6 +304,15 @@ class Report(CliTest):
         self.assertEqual(sum(title.startswith("forward, step 2:") for title in titles), 4)
         self.ok("report", "--timeline", trace, "-o", self.path("timeline.html"))
         self.refused(2, ["has steps 0 to 7"], "report", "--timeline", trace, "--steps", "7-8", "-o", picture)
+
+    def test_standard_input(self):
+        page, run = self.path("page.html"), write_run(self.path("run.jsonl"), name=None)
+        with open(run, "rb") as file:
+            done = subprocess.run([TELEGRAD, "report", "-", "-o", page], stdin=file, capture_output=True, env=ENVIRONMENT, timeout=60)
+        self.assertEqual((done.returncode, done.stderr), (0, b""))
+        with open(page, encoding="utf-8") as file:
+            self.assertIn('"name":"standard input"', file.read())
+        self.refused(2, ["is given twice"], "report", "-", "-", "-o", page)
 
     def test_refused(self):
         run, out, other = write_run(self.path("run.jsonl")), self.path("out.html"), self.path("other")
@@ -331,6 +340,16 @@ class Report(CliTest):
             file.write('{"displayTimeUnit":"ms",\n"traceEvents":[\n]}\n')
         self.refused(1, [f"telegrad report --timeline {trace} -o timeline.svg"], "report", trace, "-o", out)
         os.unlink(trace)
+        records = self.refused(1, ["records, no trace", "train --trace", f"telegrad report {run} -o report.html"], "report", "--timeline", run, "-o", out)
+        self.assertEqual(len(records.splitlines()), 1)
+        for text, words in ("", "it has no records"), ('{"type":"sta', "its only line is cut"):
+            with open(other, "w", encoding="utf-8") as file:
+                file.write(text)
+            self.refused(1, [other + ": no run: " + words], "report", other, "-o", out)
+        os.symlink(run, self.path("link"))
+        for twice in run, self.path("./run.jsonl"), self.path("link"):
+            self.refused(2, ["is given twice"], "report", run, twice, "-o", out)
+        os.unlink(self.path("link"))
         self.refused(1, ["nowhere", "No such file"], "report", self.path("nowhere"), "-o", out)
         self.refused(1, ["-o"], "report", run, "-o", self.path("no/such/folder.html"))
         self.assertEqual(sorted(os.listdir(self.folder)), ["other", "run.jsonl"])
