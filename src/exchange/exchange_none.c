@@ -59,7 +59,8 @@ const tg__exchange_ops tg__none_exchange = {
     .entry =
         {
             .name = "none",
-            .summary = "nothing is sent, the result is the own decoded vector: ranks diverge",
+            .summary =
+                "nothing is sent; the result is the rank's own decoded vector, so ranks diverge",
             .source = "",
         },
     .init = none_init,

@@ -9,12 +9,13 @@ static const tg_key keys[] = {
      .def = "3",
      .min = 1,
      .max = 65536,
-     .help = "atoms of a matrix that are kept on average; the paper's s"},
+     .help = "atoms kept per matrix, on average; s in the paper"},
     {.name = "exchange",
      .type = TG_KEY_CHOICE,
      .def = "allgather",
      .choices = "allgather|auto|none",
-     .help = "allgather, as atoms belong to whole matrices, and so auto; " TG__EXCHANGE_NONE},
+     .help =
+         "allgather, also with auto, because atoms belong to whole matrices; " TG__EXCHANGE_NONE},
     {.name = NULL},
 };
 

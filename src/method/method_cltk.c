@@ -15,17 +15,18 @@ static const tg_key keys[] = {
      .max = 1,
      .min_open = true,
      .help = "low-pass filter of the residual: the share of what was not sent that enters it in a "
-             "step; 1: all; ScaleCom takes 0.1 for large rates"},
+             "step; 1: all; ScaleCom uses 0.1 with large learning rates"},
     {.name = "values",
      .type = TG_KEY_CHOICE,
      .def = "f32",
      .choices = "f32|fp16",
-     .help = "how a rank's values are sent to where they are summed"},
+     .help = "format of the values that ranks send to where they are summed"},
     {.name = "exchange",
      .type = TG_KEY_CHOICE,
      .def = "direct",
      .choices = "direct|ring|halving|allgather|auto|none",
-     .help = "of the k values; " TG__EXCHANGE_AUTO "none: no exchange, ranks choose for themselves "
+     .help = "exchange of the k values; " TG__EXCHANGE_AUTO
+             "none: no exchange, so ranks choose for themselves "
              "and drift apart"},
     {.name = NULL},
 };

@@ -11,29 +11,29 @@ static const tg_key keys[] = {
      .min = 1,
      .max = 1e9,
      .choices = "auto",
-     .help = "elements that are sent or kept together; auto: the largest power of two, 64 to 32768,"
-             " that cuts the bucket into at least 64 and sends at least 4"},
+     .help = "elements that are sent or kept together; auto: the largest power of two, 64 to "
+             "32768, that makes at least 64 chunks and sends at least 4"},
     {.name = "density",
      .type = TG_KEY_REAL,
      .def = "0.1",
      .min = 0,
      .max = 1,
      .min_open = true,
-     .help = "fraction of the bucket's chunks that is sent, at least one"},
+     .help = "fraction of the bucket's chunks to send, at least one"},
     {.name = "warmup",
      .type = TG_KEY_DURATION,
      .def = "1ep",
      .min = 0,
      .max = 1e9,
      .share = 0.2,
-     .help = "steps or epochs (1ep) that go dense before, with momentum; the default is at most a "
+     .help = "dense steps or epochs (1ep) at the start, with momentum; the default is at most a "
              "fifth of the run"},
     TG__KEYS_VELOCITY,
     {.name = "exchange",
      .type = TG_KEY_CHOICE,
      .def = "direct",
      .choices = "direct|ring|halving|allgather|auto|none",
-     .help = "of the chunks; " TG__EXCHANGE_AUTO TG__EXCHANGE_NONE},
+     .help = "exchange of the chunks; " TG__EXCHANGE_AUTO TG__EXCHANGE_NONE},
     {.name = NULL},
 };
 

@@ -8,8 +8,8 @@ static const tg_key keys[] = {
      .type = TG_KEY_CHOICE,
      .def = "direct",
      .choices = "direct|ring|halving|allgather|auto|none",
-     .help = "direct: reduce-scatter + all-gather, summed in rank order; allgather: all to all in "
-             "one delay, for small models on long links; " TG__EXCHANGE_AUTO TG__EXCHANGE_NONE},
+     .help = "direct: reduce-scatter + all-gather, summed in rank order; allgather: 1 one-way "
+             "delay, for small models on long links; " TG__EXCHANGE_AUTO TG__EXCHANGE_NONE},
     {.name = NULL},
 };
 

@@ -13,7 +13,8 @@ static const tg_key keys[] = {
      .type = TG_KEY_CHOICE,
      .def = "row",
      .choices = "tensor|row",
-     .help = "mean |p| of each row of a matrix (rows of zeros stay zero), or as in the paper"},
+     .help =
+         "mean |p| per row of a matrix (rows of zeros stay zero), or per tensor as in the paper"},
     TG__KEY_RESCALE("yes"),
     TG__KEY_EXCHANGE_CODED,
     {.name = NULL},

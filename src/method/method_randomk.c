@@ -11,7 +11,7 @@ static const tg_key keys[] = {
      .type = TG_KEY_CHOICE,
      .def = "f32",
      .choices = "f32|fp16",
-     .help = "how a rank's values are sent to where they are summed"},
+     .help = "format of the values that ranks send to where they are summed"},
     {.name = "feedback",
      .type = TG_KEY_CHOICE,
      .def = "residual",
@@ -21,7 +21,7 @@ static const tg_key keys[] = {
      .type = TG_KEY_CHOICE,
      .def = "direct",
      .choices = "direct|ring|halving|allgather|auto|none",
-     .help = "of the k values; " TG__EXCHANGE_AUTO TG__EXCHANGE_NONE},
+     .help = "exchange of the k values; " TG__EXCHANGE_AUTO TG__EXCHANGE_NONE},
     {.name = NULL},
 };
 

@@ -10,7 +10,8 @@ static const tg_key keys[] = {
      .def = "0.9",
      .min = 0,
      .max = 0.999999,
-     .help = "share of the old average that stays in a step; the optimizer needs no momentum"},
+     .help =
+         "share of the old average that stays in each step; the optimizer then needs no momentum"},
     TG__KEY_EXCHANGE_CODED,
     {.name = NULL},
 };

@@ -9,8 +9,8 @@ static const tg_key keys[] = {
      .type = TG_KEY_CHOICE,
      .def = "shared",
      .choices = "shared|local",
-     .help = "shared: the largest of all ranks', which a round before the codes tells; local: each "
-             "rank's own, one round less"},
+     .help = "shared: the largest of all ranks, from a round before the codes; local: each rank's "
+             "own, without that round"},
     TG__KEY_EXCHANGE_CODED,
     {.name = NULL},
 };

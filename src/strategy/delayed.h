@@ -18,32 +18,33 @@ const float *tg__delayed_global(const tg__strategy *s, size_t i);
 
 /* The keys that both have. */
 #define TG__DCASGD_LAMBDA "0.04"
-#define TG__DELAYED_KEYS(warmup_steps)                                                           \
-    {.name = "warmup",                                                                           \
-     .type = TG_KEY_DURATION,                                                                    \
-     .def = warmup_steps,                                                                        \
-     .max = INFINITY,                                                                            \
-     .share = 0.2,                                                                               \
-     .help = "steps or epochs of uncompressed synchronous SGD before; the default is at most a " \
-             "fifth of the run"},                                                                \
-        {.name = "eta_loc",                                                                      \
-         .type = TG_KEY_REAL,                                                                    \
-         .max = 1e30,                                                                            \
-         .help = "rate of the local update, scaled with the schedule; default: the step's own"}, \
-        {.name = "local",                                                                        \
-         .type = TG_KEY_CHOICE,                                                                  \
-         .def = "auto",                                                                          \
-         .choices = "auto|sgd|preview|dcasgd",                                                   \
-         .help = "local update: plain, as the optimizer would do (preview), or "                 \
-                 "delay-compensated; auto: preview, but sgd with eta_loc or scaled=yes"},        \
-        {.name = "lambda",                                                                       \
-         .type = TG_KEY_REAL,                                                                    \
-         .def = TG__DCASGD_LAMBDA,                                                               \
-         .max = 1e30,                                                                            \
-         .help = "local=dcasgd: weight of the compensation"},                                    \
-    {                                                                                            \
-        .name = "scaled", .type = TG_KEY_FLAG, .def = "no",                                      \
-        .help = "local update: the gradient counts 1/ranks, as in the authors' code"             \
+#define TG__DELAYED_KEYS(warmup_steps)                                                             \
+    {.name = "warmup",                                                                             \
+     .type = TG_KEY_DURATION,                                                                      \
+     .def = warmup_steps,                                                                          \
+     .max = INFINITY,                                                                              \
+     .share = 0.2,                                                                                 \
+     .help = "steps or epochs of uncompressed synchronous SGD at the start; the default is at "    \
+             "most a fifth of the run"},                                                           \
+        {.name = "eta_loc",                                                                        \
+         .type = TG_KEY_REAL,                                                                      \
+         .max = 1e30,                                                                              \
+         .help = "learning rate of the local update, scaled with the schedule; default: that of "  \
+                 "the step"},                                                                      \
+        {.name = "local",                                                                          \
+         .type = TG_KEY_CHOICE,                                                                    \
+         .def = "auto",                                                                            \
+         .choices = "auto|sgd|preview|dcasgd",                                                     \
+         .help = "local update: plain SGD (sgd), what the optimizer would do (preview), or "       \
+                 "delay-compensated (dcasgd); auto: preview, but sgd with eta_loc or scaled=yes"}, \
+        {.name = "lambda",                                                                         \
+         .type = TG_KEY_REAL,                                                                      \
+         .def = TG__DCASGD_LAMBDA,                                                                 \
+         .max = 1e30,                                                                              \
+         .help = "weight of the compensation with local=dcasgd"},                                  \
+    {                                                                                              \
+        .name = "scaled", .type = TG_KEY_FLAG, .def = "no",                                        \
+        .help = "multiply the gradient of the local update by 1/ranks, as in the authors' code"    \
     }
 
 #define TG__DELAYED_OPS                                                                     \

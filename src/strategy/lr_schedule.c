@@ -105,19 +105,22 @@ static const tg_key step_keys[] = {
      .help = "steps or epochs between two reductions; default, without at: 30ep"},
     {.name = "at",
      .type = TG_KEY_SPEC,
-     .help = "in the place of every: when to reduce, e.g. at=15ep+22ep"},
+     .help = "instead of every: when to reduce, for example at=15ep+22ep"},
     {.name = "factor",
      .type = TG_KEY_REAL,
      .def = "0.1",
      .max = 1,
      .min_open = true,
-     .help = "of one reduction"},
+     .help = "factor of one reduction"},
     KEY_WARMUP,
     {.name = NULL}};
-static const tg_key cosine_keys[] = {
-    {.name = "final", .type = TG_KEY_REAL, .def = "0", .max = 1, .help = "last rate / first rate"},
-    KEY_WARMUP,
-    {.name = NULL}};
+static const tg_key cosine_keys[] = {{.name = "final",
+                                      .type = TG_KEY_REAL,
+                                      .def = "0",
+                                      .max = 1,
+                                      .help = "last rate divided by the first"},
+                                     KEY_WARMUP,
+                                     {.name = NULL}};
 
 static const tg_key onecycle_keys[] = {{.name = "pct_start",
                                         .type = TG_KEY_REAL,
@@ -129,21 +132,22 @@ static const tg_key onecycle_keys[] = {{.name = "pct_start",
                                         .def = "25",
                                         .min = 1,
                                         .max = 1e30,
-                                        .help = "lr over the first rate"},
+                                        .help = "lr divided by the first rate"},
                                        {.name = "final_div_factor",
                                         .type = TG_KEY_REAL,
                                         .def = "10000",
                                         .min = 1e-30,
                                         .max = 1e30,
-                                        .help = "first rate over the last"},
+                                        .help = "first rate divided by the last"},
                                        {.name = NULL}};
 
 #define COSINE_SOURCE "Loshchilov and Hutter 2017, arXiv:1608.03983, without restarts"
 static const tg_entry constant = {"constant", "the same rate in every step", "", constant_keys};
-static const tg_entry step = {"step", "the rate is multiplied by a factor at times", "", step_keys};
+static const tg_entry step = {"step", "the rate is multiplied by a factor at given times", "",
+                              step_keys};
 static const tg_entry cosine = {"cosine", "half a cosine from lr to final*lr", COSINE_SOURCE,
                                 cosine_keys};
-static const tg_entry onecycle = {"onecycle", "up to lr and far down, along two half cosines",
+static const tg_entry onecycle = {"onecycle", "up to lr and then far down, along two half cosines",
                                   "Smith and Topin 2018, arXiv:1708.07120, as in PyTorch; "
                                   "momentum stays as it is",
                                   onecycle_keys};

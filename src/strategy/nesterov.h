@@ -8,7 +8,7 @@
 #define TG__OUTER_EVERY                                                          \
     {                                                                            \
         .name = "every", .type = TG_KEY_INT, .def = "100", .min = 1, .max = 1e9, \
-        .help = "own steps in a round (500 in the paper)"                        \
+        .help = "local steps per round (500 in the paper)"                       \
     }
 #define TG__OUTER_NESTEROV                                                                       \
     {.name = "lr", .type = TG_KEY_REAL, .def = "0.7", .max = 1e30, .help = "of the outer step"}, \

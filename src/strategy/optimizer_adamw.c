@@ -10,7 +10,7 @@ static tg_status init(tg_optimizer *o)
 static const tg_key keys[] = {
     TG__OPTIMIZER_KEY_LR("0.001"),
     TG__ADAM_KEYS,
-    TG__OPTIMIZER_KEY_DECAY("0.01", "decoupled: takes lr*wd*w off w"),
+    TG__OPTIMIZER_KEY_DECAY("0.01", "decoupled: subtracts lr*wd*w from w"),
     TG__OPTIMIZER_KEYS_LAST("none", "1d: no weight decay for biases and norms"),
 };
 

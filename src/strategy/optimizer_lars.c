@@ -68,7 +68,7 @@ static const tg_key keys[] = {
      .min = 0,
      .min_open = true,
      .max = 1e30,
-     .help = "trust coefficient: step over norm of a tensor, at lr=1"},
+     .help = "trust coefficient: norm of a tensor's step divided by the tensor's norm, at lr=1"},
     {.name = "eps",
      .type = TG_KEY_REAL,
      .def = "1e-08",
@@ -76,11 +76,11 @@ static const tg_key keys[] = {
      .max = 1e30,
      .help = "added to the gradient's norm"},
     TG__OPTIMIZER_KEY_DECAY("0.0005", "coupled: wd*w is added to the averaged gradient"),
-    TG__OPTIMIZER_KEYS_LAST("1d", "1d: biases and norms go by lr alone, without weight decay"),
+    TG__OPTIMIZER_KEYS_LAST("1d", "1d: biases and norms use lr alone, without weight decay"),
 };
 
 const tg__optimizer_ops tg__optimizer_lars = {
-    .entry = {"lars", "a rate for each tensor, by the norms of it and of its gradient",
+    .entry = {"lars", "a learning rate per tensor, from its norm and that of its gradient",
               "You et al. 2017, arXiv:1708.03888, alg. 1", keys},
     .slot_names = {"momentum"},
     .init = init,

@@ -68,7 +68,7 @@ static const tg_key keys[] = {
     {.name = "decoupled",
      .type = TG_KEY_FLAG,
      .def = "no",
-     .help = "SGDW: weight decay takes lr*wd*w off w, past the momentum"},
+     .help = "SGDW: weight decay subtracts lr*wd*w from w, without momentum"},
     TG__OPTIMIZER_KEYS_LAST("none", "1d: no weight decay for biases and norms"),
 };
 

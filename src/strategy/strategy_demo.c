@@ -60,7 +60,7 @@ static void result(tg__strategy *s, const tg__result *r)
 }
 
 const tg__strategy_ops tg__strategy_demo = {
-    .entry = {"demo", "synchronous, the update is the sign of the mean",
+    .entry = {"demo", "synchronous; the update is the sign of the average",
               "Peng et al. 2024, arXiv:2411.19870", NULL},
     .method = "dct",
     .optimizer = "sgd:lr=0.001",

@@ -47,17 +47,18 @@ static const tg_key keys[] = {
      .type = TG_KEY_INT,
      .def = "1",
      .max = DELAY_MAX,
-     .help = "averages are applied this many steps late; 0: waited for. A multiple of every"},
+     .help = "averages are applied this many steps late; 0: every step waits for them. A multiple "
+             "of every"},
     {.name = "every",
      .type = TG_KEY_INT,
      .def = "1",
      .min = 1,
      .max = 1e9,
-     .help = "own steps to an exchange"},
+     .help = "local steps per exchange"},
     {.name = "correct",
      .type = TG_KEY_FLAG,
      .def = "yes",
-     .help = "go on by own gradients, which averages then replace; no: plain delay (pipe)"},
+     .help = "continue with own gradients, which averages replace later; no: plain delay (pipe)"},
     {.name = NULL}};
 
 /* The own steps of rank and tensor: nothing of the kind is needed without delay. */
@@ -293,7 +294,7 @@ static void drained(tg__strategy *s, uint64_t t, tg__actions *out)
 }
 
 const tg__strategy_ops tg__strategy_dga = {
-    .entry = {"dga", "own steps, corrected by averages that come `delay` steps late",
+    .entry = {"dga", "local steps, corrected by averages that arrive `delay` steps late",
               "Zhu et al. 2021, NeurIPS, \"Delayed Gradient Averaging\"", keys},
     .rate = &(const tg_rate_hint){.methods = true},
     .init = init,

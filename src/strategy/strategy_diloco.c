@@ -16,7 +16,7 @@ static tg_status init(tg__strategy *s)
 }
 
 const tg__strategy_ops tg__strategy_diloco = {
-    .entry = {"diloco", "many own steps, then Nesterov's along the mean of what they changed",
+    .entry = {"diloco", "many local steps, then a Nesterov step along the average of their changes",
               "Douillard et al. 2023, arXiv:2311.08105", keys},
     .init = init,
     TG__OUTER_OPS,

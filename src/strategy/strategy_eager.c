@@ -178,7 +178,8 @@ static void drained(tg__strategy *s, uint64_t t, tg__actions *out)
 }
 
 const tg__strategy_ops tg__strategy_eager = {
-    .entry = {"eager", "like diloco, not waiting: own changes stand in for a mean under way",
+    .entry = {"eager",
+              "like diloco, without waiting: own changes stand in for the average under way",
               "Kale et al. 2025, arXiv:2502.12996", keys},
     .rate =
         &(const tg_rate_hint){

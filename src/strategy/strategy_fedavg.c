@@ -10,23 +10,23 @@ static const tg_key keys[] = {
      .def = "10",
      .min = 1,
      .max = 1e9,
-     .help = "own steps in a round"},
+     .help = "local steps per round"},
     {.name = "clients",
      .type = TG_KEY_REAL,
      .def = "1",
      .max = 1,
      .min_open = true,
-     .help = "fraction of the ranks that take part in a round; at least one does"},
+     .help = "fraction of the ranks that take part in a round; at least one"},
     {.name = "weighted",
      .type = TG_KEY_FLAG,
      .def = "yes",
-     .help = "ranks count by their numbers of samples; no: alike"},
+     .help = "weight ranks by their numbers of samples; no: equally"},
     {.name = "deadline",
      .type = TG_KEY_REAL,
      .def = "0",
      .max = 1e6,
-     .help = "seconds in the steps of a round after which a rank begins none more and hands in "
-             "what it has; 0: none"},
+     .help = "a rank that has spent this many seconds in the steps of a round begins no further "
+             "step and hands in what it has; 0: no deadline"},
     {.name = NULL}};
 
 static tg_status init(tg__strategy *s)
@@ -43,7 +43,7 @@ static tg_status init(tg__strategy *s)
 }
 
 const tg__strategy_ops tg__strategy_fedavg = {
-    .entry = {"fedavg", "rounds of own steps by a sample of the ranks, weighted by their data",
+    .entry = {"fedavg", "rounds of local steps by a sample of the ranks, weighted by their data",
               "McMahan et al. 2017, arXiv:1602.05629", keys},
     .init = init,
     TG__OUTER_OPS,

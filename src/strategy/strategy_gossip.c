@@ -43,12 +43,13 @@ static const tg_key keys[] = {
      .type = TG_KEY_INT,
      .def = "0",
      .max = 1e6,
-     .help = "what is sent comes in so many steps later, when the next is sent"},
+     .help =
+         "what is sent is added this many steps later, when the next is sent; 0: in the same step"},
     {.name = "mean",
      .type = TG_KEY_DURATION,
      .def = "50",
      .max = INFINITY,
-     .help = "steps from one exact mean over all ranks to the next"},
+     .help = "steps or epochs (1ep) between two exact averages over all ranks"},
     {.name = NULL}};
 
 /* ---- when ------------------------------------------------------------------------------------ */
@@ -314,7 +315,7 @@ static void drained(tg__strategy *s, uint64_t t, tg__actions *out)
 }
 
 const tg__strategy_ops tg__strategy_gossip = {
-    .entry = {"gossip", "own steps; half of the parameters goes to one other rank in each",
+    .entry = {"gossip", "local steps; each sends half of the parameters to one other rank",
               "Assran et al. 2019, arXiv:1811.10792", keys},
     .init = init,
     .fini = fini,

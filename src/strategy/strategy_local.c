@@ -10,18 +10,18 @@ static const tg_key keys[] = {
      .def = "8",
      .min = 1,
      .max = 1e9,
-     .help = "own steps between two averages"},
+     .help = "local steps between two averages"},
     {.name = "after",
      .type = TG_KEY_DURATION,
      .def = "0",
      .max = INFINITY,
-     .help = "steps or epochs of uncompressed synchronous SGD before (post-local SGD)"},
+     .help = "steps or epochs of uncompressed synchronous SGD at the start (post-local SGD)"},
     {.name = "momentum",
      .type = TG_KEY_CHOICE,
      .def = "keep",
      .choices = "keep|average|reset",
-     .help = "what the optimizer remembers, at an average: kept by each rank, averaged, forgotten "
-             "(before the first round too)"},
+     .help = "the optimizer's state at an average: each rank keeps its own, they are averaged "
+             "(uncompressed), or reset (also before the first round)"},
     {.name = NULL}};
 
 static tg_status init(tg__strategy *s)
@@ -39,7 +39,7 @@ static tg_status init(tg__strategy *s)
 }
 
 const tg__strategy_ops tg__strategy_local = {
-    .entry = {"local", "own steps; every so many, the mean of what they changed",
+    .entry = {"local", "local steps, and every few of them the average of their changes",
               "Stich 2019, arXiv:1805.09767; Lin et al. 2020, arXiv:1808.07217", keys},
     .init = init,
     TG__OUTER_OPS,

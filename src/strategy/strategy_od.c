@@ -9,7 +9,7 @@ static tg_status init(tg__strategy *s)
 }
 
 const tg__strategy_ops tg__strategy_od = {
-    .entry = {"od", "exchange while the next step computes from locally updated parameters",
+    .entry = {"od", "exchange while the next step computes with locally updated parameters",
               "Xu et al. 2020, arXiv:2005.06728", keys},
     .init = init,
     TG__DELAYED_OPS,

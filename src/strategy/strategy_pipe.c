@@ -8,7 +8,7 @@ static const tg_key keys[] = {
      .def = "2",
      .min = 1,
      .max = 1000,
-     .help = "a gradient is applied this many steps after it is begun; 1: ssgd"},
+     .help = "a gradient is applied this many steps after its exchange began; 1: ssgd"},
     {.name = NULL}};
 
 static tg_status init(tg__strategy *s)

@@ -8,7 +8,7 @@ static const tg_key keys[] = {
      .def = "30",
      .min = 1,
      .max = 1e9,
-     .help = "own steps in a round"},
+     .help = "local steps per round"},
     {.name = "lr", .type = TG_KEY_REAL, .def = "1", .max = 1e30, .help = "of the outer step"},
     {.name = NULL}};
 
@@ -23,7 +23,7 @@ static tg_status init(tg__strategy *s)
 }
 
 const tg__strategy_ops tg__strategy_sparseloco = {
-    .entry = {"sparseloco", "many own steps, then one along the mean of what they changed",
+    .entry = {"sparseloco", "many local steps, then one step along the average of their changes",
               "Sarfi et al. 2025, arXiv:2508.15706", keys},
     .method = "blocktopk",
     .init = init,

@@ -50,7 +50,7 @@ const float *tg__ssgd_global(const tg__strategy *s, size_t i)
 }
 
 const tg__strategy_ops tg__strategy_ssgd = {
-    .entry = {"ssgd", "synchronous: exchange in every step, wait for it, then update",
+    .entry = {"ssgd", "synchronous: exchange in every step, wait for the average, then update",
               "Das et al. 2016, arXiv:1602.06709", NULL},
     .init = init,
     .ready = ready,

@@ -11,19 +11,19 @@ static const tg_key keys[] = {
      .def = "2",
      .min = 1,
      .max = 1e6,
-     .help =
-         "parts whose rounds end one after the other: every so-manieth bucket; unasked, no more "
-         "than there are buckets"},
+     .help = "parts of the parameters, whose rounds end one after the other; at most as many as "
+             "there are buckets (the default adapts)"},
     {.name = "overlap",
      .type = TG_KEY_INT,
      .def = "1",
      .max = 1e9,
-     .help = "steps that an average may take: it comes before the own step of the last of them"},
+     .help =
+         "steps that an average may take; it is applied before the local step of the last of them"},
     {.name = "alpha",
      .type = TG_KEY_REAL,
      .def = "0",
      .max = 1,
-     .help = "how much of the own parameters stays when it comes"},
+     .help = "share of the own parameters that stays when the average arrives"},
     TG__OUTER_NESTEROV,
     {.name = NULL}};
 
@@ -48,7 +48,8 @@ static tg_status init(tg__strategy *s)
 }
 
 const tg__strategy_ops tg__strategy_streaming = {
-    .entry = {"streaming", "like diloco, in fragments one after the other, beside own steps",
+    .entry = {"streaming",
+              "like diloco, one fragment after the other, in parallel with local steps",
               "Douillard et al. 2025, arXiv:2501.18512", keys},
     .init = init,
     TG__OUTER_OPS,

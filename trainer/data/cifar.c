@@ -187,11 +187,11 @@ static const tg_key keys[] = {
     {.name = "train",
      .type = TG_KEY_SPEC,
      .def = "1-5",
-     .help = "batches trained on: numbers and ranges, 1-4 or 1+3-5"},
+     .help = "training batches: numbers and ranges, such as 1-4 or 1+3-5"},
     {.name = "test",
      .type = TG_KEY_SPEC,
      .def = "test",
-     .help = "batches tested on: test (test_batch.bin), numbers and ranges"},
+     .help = "test batches: test (test_batch.bin), numbers and ranges"},
     DATA_AUGMENT_KEY("crop-flip"),
     {.name = NULL},
 };

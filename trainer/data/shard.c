@@ -12,7 +12,7 @@ static const tg_key dirichlet_keys[] = {
      .def = "0.5",
      .min = 0.001,
      .max = 1e6,
-     .help = "concentration: small, and a rank has few classes; large, and all are alike"},
+     .help = "concentration: if small, a rank has few classes; if large, all ranks are alike"},
     {.name = NULL},
 };
 
@@ -22,7 +22,7 @@ static const tg_key label_keys[] = {
      .def = "2",
      .min = 1,
      .max = 256,
-     .help = "pieces of the images sorted by class that a rank gets"},
+     .help = "pieces per rank of the images sorted by class"},
     {.name = NULL},
 };
 

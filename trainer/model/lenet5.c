@@ -11,7 +11,7 @@ static const tg_key keys[] = {
      .type = TG_KEY_CHOICE,
      .def = "tanh",
      .choices = "tanh|relu",
-     .help = "activation after each layer but the last"},
+     .help = "activation after each layer except the last"},
     {.name = NULL},
 };
 

@@ -17,7 +17,7 @@ static const tg_key keys[] = {
      .def = "64",
      .min = 0,
      .max = 16384,
-     .help = "units of the second hidden layer; 0: no second one"},
+     .help = "units of the second hidden layer; 0: none"},
     {.name = NULL},
 };
 

@@ -74,7 +74,7 @@ bool tg__block_tensors_are(const tg__frame *f, const tg_segment *segments, size_
 #define TG__BLOCK_KEY_KEEP(text)                                                         \
     {                                                                                    \
         .name = "keep", .type = TG_KEY_INT, .def = text, .min = 1, .max = TG__BLOCK_MAX, \
-        .help = "elements sent of each block; all of a block that has no more"           \
+        .help = "elements sent per block; all of a block that has no more"               \
     }
 
 #endif

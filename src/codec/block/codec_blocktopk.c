@@ -72,7 +72,7 @@ static const tg_key keys[] = {
      .type = TG_KEY_CHOICE,
      .def = "2bit",
      .choices = "2bit|fp16|f32",
-     .help = "2bit: one of four levels, the same for a whole tensor"},
+     .help = "2bit: one of four levels per tensor"},
     {.name = NULL},
 };
 

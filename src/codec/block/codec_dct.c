@@ -170,7 +170,7 @@ static const tg_key keys[] = {
      .type = TG_KEY_CHOICE,
      .def = "f32",
      .choices = "f32|fp16",
-     .help = "how coefficients are sent"},
+     .help = "format of the coefficients"},
     {.name = NULL},
 };
 

@@ -307,7 +307,7 @@ static const tg_key keys[] = {
      .def = "3",
      .min = 1,
      .max = 65536,
-     .help = "atoms of a matrix that are kept on average; the paper's s"},
+     .help = "atoms kept per matrix, on average; s in the paper"},
     {.name = NULL},
 };
 

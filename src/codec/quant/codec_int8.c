@@ -49,7 +49,7 @@ static void decode(const tg__frame *f, size_t lo, size_t hi, float *dst, bool ad
 }
 
 const tg__codec_ops tg__codec_int8 = {
-    .entry = {"int8", "8-bit integers, one scale for 512 elements", "", NULL},
+    .entry = {"int8", "8-bit integers, one scale per 512 elements", "", NULL},
     .wire_id = TG__ID_int8,
     .properties = TG__CUTS,
     .init = init,

@@ -335,7 +335,7 @@ static void decode(const tg__frame *f, size_t lo, size_t hi, float *dst, bool ad
 static const tg_key keys[] = {TG__TERNGRAD_KEYS, {.name = NULL}};
 
 const tg__codec_ops tg__codec_terngrad = {
-    .entry = {"terngrad", "-s, 0 or s at random, s for each tensor",
+    .entry = {"terngrad", "-s, 0 or s at random, one s per tensor",
               "Wen et al. 2017, arXiv:1705.07878", keys},
     .wire_id = TG__ID_terngrad,
     .init = init,

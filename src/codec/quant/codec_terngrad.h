@@ -19,11 +19,10 @@ float tg__terngrad_limit(const float *x, size_t n, double clip);
      .def = "2.5",                                                                              \
      .min = 0,                                                                                  \
      .max = 1e30,                                                                               \
-     .help = "what is further from 0 than this many standard deviations of its tensor is cut; " \
-             "0: nothing"},                                                                     \
+     .help = "clip elements to this many standard deviations of their tensor; 0: no clipping"}, \
     {                                                                                           \
         .name = "rounds", .type = TG_KEY_CHOICE, .def = "7", .choices = "7|10",                 \
-        .help = "of the random generator Philox4x32"                                            \
+        .help = "rounds of the random number generator Philox4x32"                              \
     }
 
 #endif

@@ -60,18 +60,18 @@ void tg__thresholds_end(const tg__thresholds *t, const tg_encode_context *ctx, c
     {                                                                                            \
         .name = "threshold", .type = TG_KEY_REAL, .def = text, .min = 0, .max = 1e30,            \
         .min_open = true, .choices = "auto",                                                     \
-        .help = "what is sent, in units of the gradient (mean over the batch); auto: adapted to" \
-                " target, tensor by tensor"                                                      \
+        .help = "the value sent, in units of the gradient (mean over the batch); auto: adapted " \
+                "to target, per tensor"                                                          \
     }
-#define TG__KEY_START                                                  \
-    {                                                                  \
-        .name = "start", .type = TG_KEY_REAL, .def = "0", .max = 1e30, \
-        .help = "first threshold of auto; 0: from the gradient's size" \
+#define TG__KEY_START                                                   \
+    {                                                                   \
+        .name = "start", .type = TG_KEY_REAL, .def = "0", .max = 1e30,  \
+        .help = "first threshold of auto; 0: derived from the gradient" \
     }
 #define TG__TARGET "0.1"
-#define TG__KEY_TARGET                                                                         \
-    {                                                                                          \
-        .name = "target", .type = TG_KEY_REAL, .def = TG__TARGET, .min = 0, .max = 0.5,        \
-        .min_open = true, .help = "fraction of the elements that auto wants sent, in the mean" \
+#define TG__KEY_TARGET                                                                          \
+    {                                                                                           \
+        .name = "target", .type = TG_KEY_REAL, .def = TG__TARGET, .min = 0, .max = 0.5,         \
+        .min_open = true, .help = "fraction of the elements that auto aims to send, on average" \
     }
 #endif

@@ -385,12 +385,12 @@ static const tg_key keys[] = {
      .type = TG_KEY_CHOICE,
      .def = "zero",
      .choices = "zero|mean",
-     .help = "what an element is compared with: 0, or its column's mean"},
+     .help = "what elements are compared with: 0, or the mean of their column"},
     {.name = NULL},
 };
 
 const tg__codec_ops tg__codec_onebit = {
-    .entry = {"1bit", "one bit an element, two values a column",
+    .entry = {"1bit", "one bit per element, two values per column",
               "Seide et al. 2014, 1-bit stochastic gradient descent, Interspeech", keys},
     .wire_id = TG__ID_onebit,
     .properties = TG__CUTS,

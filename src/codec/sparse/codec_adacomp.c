@@ -96,7 +96,7 @@ static const tg_key keys[] = {
 };
 
 const tg__codec_ops tg__codec_adacomp = {
-    .entry = {"adacomp", "the elements that the gradient would lift to their bin's maximum",
+    .entry = {"adacomp", "the elements that this gradient lifts to the maximum of their bin",
               "Chen et al. 2018, arXiv:1712.02679, alg. 2", keys},
     .wire_id = TG__ID_adacomp,
     .properties = TG__SPARSE | TG__WHOLE,

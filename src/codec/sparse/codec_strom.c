@@ -133,7 +133,7 @@ static const tg_key keys[] = {
 };
 
 const tg__codec_ops tg__codec_strom = {
-    .entry = {"strom", "the elements beyond a threshold, as the threshold with their sign",
+    .entry = {"strom", "elements beyond a threshold, sent as the threshold with their sign",
               "Strom 2015, Interspeech, sec. 4", keys},
     .wire_id = TG__ID_strom,
     .properties = TG__SPARSE | TG__WHOLE,

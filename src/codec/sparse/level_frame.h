@@ -29,10 +29,10 @@ TG_NODISCARD tg_status tg__levels_write(const tg__levels *l, uint8_t wire_id, tg
 size_t tg__levels_bound(const tg_codec *c, size_t n);
 TG_NODISCARD tg_status tg__levels_check(const tg__frame *f);
 
-#define TG__KEY_BIN                                                                      \
-    {                                                                                    \
-        .name = "bin", .type = TG_KEY_INT, .def = "0", .max = 1 << 20,                   \
-        .help = "elements in a bin; 0: 50 in tensors of 3 dimensions and more, else 500" \
+#define TG__KEY_BIN                                                                    \
+    {                                                                                  \
+        .name = "bin", .type = TG_KEY_INT, .def = "0", .max = 1 << 20,                 \
+        .help = "elements per bin; 0: 50 in tensors of 3 or more dimensions, else 500" \
     }
 #define TG__KEY_LEVEL_INDEX                                                              \
     {                                                                                    \
