@@ -161,7 +161,8 @@ static inline tg_optimizer *arg_optimizer(void)
 
 static inline const tg_update *arg_update(void)
 {
-    static const tg_update update = {.lr = 0.1, .number = 1, .ndim = 1};
+    static const tg_update update = {
+        .struct_size = sizeof update, .lr = 0.1, .number = 1, .ndim = 1};
     return &update;
 }
 
@@ -258,7 +259,7 @@ static inline tg_step_info *arg_info(void)
 
 static inline tg_bucket_cost *arg_costs(void)
 {
-    static tg_bucket_cost cost[1];
+    static tg_bucket_cost cost[1] = {{.struct_size = sizeof *cost}};
     return cost;
 }
 
@@ -311,6 +312,18 @@ static inline const tg_sim_run *arg_sim_run(void)
         .struct_size = sizeof run, .world = 2, .work = work, .nwork = 3, .steps = 2};
     run.link = *arg_link();
     return &run;
+}
+
+static inline tg_sim_end *arg_sim_end(void)
+{
+    static tg_sim_end end = {.struct_size = sizeof end};
+    return &end;
+}
+
+static inline tg_sim_exchange *arg_sim_exchange(void)
+{
+    static tg_sim_exchange x = {.struct_size = sizeof x};
+    return &x;
 }
 
 static inline const int *arg_nodes(void)

@@ -43,7 +43,7 @@ VALID = {
     "tg_resumed *": "arg_resumed()", "tg_step_info *": "arg_info()", "tg_bucket_cost *": "arg_costs()", "const tg_bucket_cost *": "arg_costs()",
     "tg_simulation *": "arg_simulation()", "const tg_simulation *": "arg_simulation()", "tg_simulation **": "(tg_simulation **)arg_bytes()",
     "const tg_sim_tensor *": "arg_sim_tensor()", "const tg_sim_run *": "arg_sim_run()",
-    "tg_sim_end *": "(tg_sim_end *)arg_bytes()", "tg_sim_exchange *": "(tg_sim_exchange *)arg_bytes()",
+    "tg_sim_end *": "arg_sim_end()", "tg_sim_exchange *": "arg_sim_exchange()",
     "const tg_link *": "arg_link()", "tg_link *": "(tg_link *)arg_bytes()",
     "tg_weights *": "arg_weights()", "const tg_weights *": "arg_weights()", "tg_weights **": "(tg_weights **)arg_bytes()",
     "const tg_weights_tensor *": "arg_weights_tensor()",
@@ -153,7 +153,7 @@ def argument(text):
 def main(output, folder, mpi=False):
     texts = {h: h.read_text(encoding="utf-8") for h in sorted(pathlib.Path(folder).glob("*.h"))}
     everything = "\n".join(texts.values())
-    sized = set(re.findall(r"typedef struct (tg_\w+) \{\s*size_t struct_size;", re.sub(r"/\*.*?\*/", " ", everything, flags=re.S)))
+    sized = set(re.findall(r"struct (tg_\w+) \{\s*size_t struct_size;", re.sub(r"/\*.*?\*/", " ", everything, flags=re.S)))
     enums = set(re.findall(r"typedef enum (tg_\w+)", everything))
     calls, seen, unknown = [], set(), []
 

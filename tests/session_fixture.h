@@ -221,7 +221,7 @@ static inline void fixture_list_methods(const tg_step_info *info, char *text, si
 {
     size_t at = 0;
     for (size_t i = 0; i < info->nmethods && at < cap; i++)
-        at += (size_t)snprintf(text + at, cap - at, "%s\n", info->methods[i].method);
+        at += (size_t)snprintf(text + at, cap - at, "%s\n", info->methods[i]->method);
 }
 
 static inline void fixture_pause(int64_t ms)
@@ -277,7 +277,7 @@ static inline tg_status fixture_train(fixture_rank *r, tg_session *s, float *w, 
             if (job->overlap != TG_OVERLAP_FULL)
                 memcpy(r->out->trail[t], w, FIXTURE_N * sizeof *w);
             r->out->info[t] = info;
-            r->out->method[t] = info.methods[0];
+            r->out->method[t] = *info.methods[0];
             fixture_list_methods(&info, r->out->methods, sizeof r->out->methods);
         }
         if (job->save_dir != NULL && t + 1 == job->save_at)

@@ -63,6 +63,7 @@ static bool read_list(const json_t *list, size_t n, int64_t *v)
 
 static bool read_bucket(const json_t *bucket, tg_bucket_cost *cost)
 {
+    cost->struct_size = sizeof *cost;
     return read_list(json_object_get(bucket, "encode_ns"), 2, cost->encode_ns) &&
            read_list(json_object_get(bucket, "start_ns"), 2, cost->start_ns) &&
            read_list(json_object_get(bucket, "decode_byte_ps"), 2, cost->decode_byte_ps) &&

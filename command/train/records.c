@@ -369,7 +369,7 @@ static json_t *step_methods(const tg_step_info *tg)
 {
     json_t *list = json_array();
     for (size_t i = 0; list && i < tg->nmethods; i++) {
-        const tg_method_info *m = &tg->methods[i];
+        const tg_method_info *m = tg->methods[i];
         double ratio = tg->want_residual_norm && m->norm > 0 ? m->residual_norm / m->norm : NAN;
         json_t *one =
             json_pack("{s:s, s:I, s:I, s:o, s:I, s:I, s:I, s:o, s:o, s:o, s:o}", /**/

@@ -8,7 +8,27 @@
  *           returns TG_E_ARG, and tg_error names the function and the argument. A function that
  *           returns a value returns NULL, 0 or false (a file descriptor: -1). A function that
  *           returns nothing does nothing.
- * Outputs   Output arguments come last. They are written only if the function returns TG_OK. */
+ * Outputs   Output arguments come last. They are written only if the function returns TG_OK.
+ *
+ * Structures that grow
+ *
+ * A structure that begins with struct_size may get members in later versions, always at its end. So
+ * programs and shared libraries of different versions work together:
+ *
+ * - Set struct_size to sizeof of the structure, and leave members that you do not know at zero,
+ *   which is their default. The library accepts every size from the first version's up to 4096.
+ * - From an older program: members that its structure lacks count as zero.
+ * - From a newer program: members that this library does not know must be zero. Otherwise the call
+ *   fails with TG_E_ARG and names the byte; no setting is ignored silently.
+ * - Where the library fills a structure of the caller's, struct_size stays as it is. Members that
+ *   the caller's version lacks are not written; those that the library does not know become zero.
+ *   What they were before matters only if the caller sets other members, too (tg_step_info).
+ * - Where the library hands out a structure of its own, struct_size says how much of it there is.
+ *   TG_HAS asks for a member that an older library may lack.
+ * - In an array of such structures, the first entry's struct_size is the size of every entry.
+ *
+ * Other structures never grow. tg_array and tg_link have a struct_size and yet never grow, because
+ * other structures contain them: their struct_size must be exactly sizeof. */
 #ifndef TELEGRAD_BASE_H
 #define TELEGRAD_BASE_H
 
@@ -66,6 +86,13 @@ TG_API const char *tg_error(void);
  * transport.
  * format  as for printf; NULL: the text is the name of the status */
 TG_API tg_status tg_fail(tg_status status, const char *format, ...) TG_PRINTF(2, 3);
+
+/* True if a structure has a member, by its struct_size ("Structures that grow" above).
+ * type       of the structure
+ * structure  pointer to it
+ * member     name of the member: TG_HAS(tg_wait, wait, step) */
+#define TG_HAS(type, structure, member) \
+    ((structure)->struct_size >= offsetof(type, member) + sizeof((structure)->member))
 
 /* Return from the calling function if expr fails. */
 #define TG_TRY(expr)                       \

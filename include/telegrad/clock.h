@@ -9,7 +9,8 @@
 extern "C" {
 #endif
 
-/* A clock. Time is in nanoseconds from an arbitrary start and never goes back.
+/* A clock. Time is in nanoseconds from an arbitrary start and never goes back. It is used where it
+ * lies, so it must live as long as what uses it, unchanged.
  * Threads  all functions may be called from any thread */
 typedef struct tg_clock tg_clock;
 struct tg_clock {
@@ -35,7 +36,7 @@ static inline int64_t tg_now_ns(const tg_clock *clock)
 /* Announce work that takes ns (tg_clock.work). Does nothing on a clock that measures. */
 static inline void tg_clock_work(const tg_clock *clock, int64_t ns)
 {
-    if (clock && clock->struct_size >= sizeof *clock && clock->work)
+    if (clock && TG_HAS(tg_clock, clock, work) && clock->work)
         clock->work(clock->arg, ns);
 }
 
@@ -65,14 +66,14 @@ TG_API void tg_clock_virtual_destroy(tg_clock *clock); /* all members have left;
 /* Make the calling thread a member. It has the turn when this returns. A thread is a member of one
  * clock at most.
  * order   at equal times the smallest goes first; must be unique among members
- * Errors  TG_E_NOMEM, TG_E_STATE (the thread is a member of a clock already) */
+ * Errors  TG_E_ARG, TG_E_NOMEM, TG_E_STATE (the thread is a member of a clock already) */
 TG_API TG_NODISCARD tg_status tg_clock_enter(const tg_clock *clock, uint64_t order);
 TG_API void tg_clock_leave(const tg_clock *clock);
 
 /* Start a thread that is a member from now until `run` returns. It blocks all signals except its
  * own faults (SIGSEGV, ...), so that signals reach the caller's threads.
  * name    at most 15 characters; debuggers show it
- * Errors  TG_E_NOMEM */
+ * Errors  TG_E_ARG, TG_E_NOMEM */
 typedef struct tg_clock_thread tg_clock_thread;
 TG_API TG_NODISCARD tg_status tg_clock_thread_start(const tg_clock *clock, uint64_t order,
                                                     const char *name, void *(*run)(void *),

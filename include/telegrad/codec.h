@@ -22,10 +22,10 @@ extern "C" {
 typedef enum tg_dtype { TG_F32 = 0 } tg_dtype;
 typedef enum tg_memory { TG_HOST = 0, TG_CUDA = 1 } tg_memory;
 
-/* A vector in place. The layout is frozen, because other structures contain it. A build without
- * CUDA refuses TG_CUDA with TG_E_UNSUPPORTED. */
+/* A vector in place. Never grows, because other structures contain it. A build without CUDA refuses
+ * TG_CUDA with TG_E_UNSUPPORTED. */
 typedef struct tg_array {
-    size_t struct_size; /* sizeof(tg_array) */
+    size_t struct_size; /* exactly sizeof(tg_array) */
     void *data;         /* (n) of dtype; not const, as one type serves inputs and outputs */
     size_t n;           /* elements, at most TG_MAX_ELEMENTS */
     tg_dtype dtype;
@@ -50,7 +50,8 @@ static inline tg_array tg_array_f32(const float *data, size_t n)
     return a;
 }
 
-/* A tensor's place in a flat vector, for codecs that work on rows, columns or single tensors. */
+/* A tensor's place in a flat vector, for codecs that work on rows, columns or single tensors. Never
+ * grows, because it is used in arrays. */
 typedef struct tg_segment {
     size_t begin, n;   /* elements [begin, begin + n) */
     size_t rows, cols; /* matrix view: rows * cols == n; a vector has cols 1 */

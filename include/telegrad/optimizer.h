@@ -28,6 +28,7 @@ TG_API const char *tg_optimizer_slot_name(const tg_optimizer *o, size_t slot);
 
 /* What the update of a tensor depends on, apart from the vectors. */
 typedef struct tg_update {
+    size_t struct_size; /* sizeof(tg_update) */
     double lr;
     uint64_t number; /* 1 for this tensor's first update, then 2, ...; Adam's bias correction */
     size_t ndim;     /* dimensions of the tensor; exempt=1d exempts tensors with fewer than 2 */
@@ -45,11 +46,12 @@ typedef struct tg_update {
  * w, g     (n) must not overlap
  * slot     (tg_optimizer_slots) vectors (n), zero before the first update; they must not overlap
  *          each other, w or g. NULL if there are none
+ * Errors   TG_E_ARG
  * Threads  any; o does not change
  * Source   Sutskever et al. 2013; Kingma and Ba 2015; Loshchilov and Hutter 2019; You et al. 2017;
  *          all but lars in the form of PyTorch */
-TG_API void tg_optimizer_step(const tg_optimizer *o, const tg_update *u, float *w, const float *g,
-                              size_t n, float *const *slot);
+TG_API TG_NODISCARD tg_status tg_optimizer_step(const tg_optimizer *o, const tg_update *u, float *w,
+                                                const float *g, size_t n, float *const *slot);
 
 typedef struct tg_lr_schedule tg_lr_schedule;
 

@@ -27,7 +27,7 @@ typedef enum tg_purpose {
 } tg_purpose;
 
 /* The key of a stream. Streams with different keys are independent. Set rank to 0 if all ranks must
- * draw the same numbers. */
+ * draw the same numbers. Never grows. */
 typedef struct tg_rng_key {
     uint64_t seed;
     uint32_t purpose; /* tg_purpose */

@@ -26,6 +26,7 @@ typedef enum tg_kind {
 
 /* A method at a glance: what to know before choosing it. A row of docs/methods.md. */
 typedef struct tg_method_card {
+    size_t struct_size; /* of the library's structure */
     const char *sends;  /* what goes over the wire */
     const char *bits;   /* bits per element, at its defaults */
     const char *keeps;  /* state between steps, in vectors of the model's size */
@@ -52,8 +53,9 @@ TG_API const char *tg_registry_strategy_optimizer(const char *strategy);
  * in every step (`dense`, `ssgd`). Rates are relative: multiples of the `lr` with which dense SGD
  * with momentum 0.9 learns the same model. The command takes 0.05 for that. */
 typedef struct tg_rate_hint {
-    double factor;    /* recommended lr, with momentum 0; 0: no lr is known to help */
-    double low, high; /* range of lr / (1 - momentum) in which it is known to learn; both 0: the
+    size_t struct_size; /* of the library's structure */
+    double factor;      /* recommended lr, with momentum 0; 0: no lr is known to help */
+    double low, high;   /* range of lr / (1 - momentum) in which it is known to learn; both 0: the
                        * range is unknown */
     bool methods; /* of a strategy: it applies what a method makes of gradients as ssgd does, so the
                    * methods' own hints hold with it, too */
@@ -62,7 +64,6 @@ typedef struct tg_rate_hint {
     const char *instead; /* what to use in place of the defaults; NULL without expect */
     const char *key;     /* the hint concerns this key's default: do not warn if the key is given.
                           * NULL: it concerns every spec */
-    /* later versions add fields here */
 } tg_rate_hint;
 
 /* The hint of a method (for runs with strategy `ssgd`) or of a strategy. Only the commands train

@@ -227,6 +227,7 @@ TG_API TG_NODISCARD tg_status tg_session_progress(tg_session *s);
  * tg_session_step. kept / n is the density achieved, residual_norm / norm the backlog in gradients,
  * encode_ns / n the cost of an element. */
 typedef struct tg_method_info {
+    size_t struct_size;   /* of the library's structure */
     const char *method;   /* normal form, with the exchange chosen in place of exchange=auto; lives
                            * as long as the session */
     uint64_t n;           /* elements exchanged; 0: no exchange of this method was delivered */
@@ -253,6 +254,7 @@ typedef struct tg_step_info {
                         * its local step (local, diloco, ...) was not taken */
     bool stop;         /* (*) some rank asked to stop; all ranks see this after the same step */
     bool coded;        /* (*) by the method's codec; false: dense (CD-SGD: every k-th) */
+    bool clipped;      /* (*) mean_norm exceeded the clip, and the gradient was scaled down to it */
     double density;    /* (*) density asked for; 1 if dense */
     uint64_t kept;     /* (*) elements that this rank's frames carry ... */
     uint64_t elements; /* (*) ... of so many */
@@ -268,12 +270,11 @@ typedef struct tg_step_info {
     double residual_norm; /* of what was not sent yet; 0 unless want_residual_norm */
     int64_t apply_ns;     /* strategy and optimizer, since the last step */
     int64_t wait_ns;      /* the calling thread waited for exchanges, since the last step */
-    const tg_method_info
-        *methods; /* (nmethods) (*) by method; valid until the next tg_session_step */
+    double mean_norm;     /* (*) norm of the averaged gradient over all tensors, if the optimizer
+                           * has a clip; else 0 */
+    /* (nmethods) (*) by method: methods[0]->n, ... Valid until the next tg_session_step */
+    const tg_method_info *const *methods;
     size_t nmethods;
-    double mean_norm; /* (*) norm of the averaged gradient over all tensors, if the optimizer has a
-                       * clip; else 0 */
-    bool clipped;     /* (*) mean_norm exceeded the clip, and the gradient was scaled down to it */
 } tg_step_info;
 
 /* Close the step: all gradients are ready.
@@ -282,8 +283,8 @@ typedef struct tg_step_info {
  * tg_session_param_wait. Other calls that read parameters (tg_session_eval_begin, tg_session_save,
  * tg_session_params_hash, tg_session_finish) wait for all of them.
  * info    filled on success; NULL: not wanted
- * Errors  TG_E_STATE (a tensor is not ready), TG_E_NONFINITE (with TG_NONFINITE_FAIL),
- *         TG_E_PEER, TG_E_CORRUPT */
+ * Errors  TG_E_ARG (struct_size), TG_E_STATE (a tensor is not ready),
+ *         TG_E_NONFINITE (with TG_NONFINITE_FAIL), TG_E_PEER, TG_E_CORRUPT */
 TG_API TG_NODISCARD tg_status tg_session_step(tg_session *s, tg_step_info *info);
 
 /* Set the learning rate from the next tg_session_step on; the first one is the optimizer spec's lr.
@@ -383,7 +384,7 @@ TG_API TG_NODISCARD tg_status tg_session_resumed(const tg_session *s, tg_resumed
 /* How a trained tensor is exchanged, and how many bytes that takes. Strings and shape live as long
  * as the session. */
 typedef struct tg_plan_tensor {
-    size_t struct_size; /* sizeof(tg_plan_tensor) */
+    size_t struct_size; /* of the library's structure */
     const char *name;
     const size_t *shape; /* (ndim) */
     size_t ndim, n;

@@ -30,7 +30,7 @@ extern "C" {
 
 typedef struct tg_simulation tg_simulation;
 
-/* A trained tensor. Strings and shapes are copied. */
+/* A trained tensor. Strings and shapes are copied. Never grows, because it is used in arrays. */
 typedef struct tg_sim_tensor {
     const char *name;
     const size_t *shape; /* (ndim) */
@@ -54,7 +54,8 @@ TG_API const char *tg_simulation_spec(const tg_simulation *sim, tg_kind kind);
 
 /* Measure and set what coding and updating cost, as tg_session_measure and tg_session_set_costs do.
  * Before costs are set, both take no time.
- * Errors  TG_E_NOMEM, TG_E_MISMATCH (count is not the number of buckets), those of the methods */
+ * Errors  TG_E_ARG (struct_size), TG_E_NOMEM, TG_E_MISMATCH (count is not the number of buckets),
+ *         those of the methods */
 TG_API TG_NODISCARD tg_status tg_simulation_measure(tg_simulation *sim, size_t room,
                                                     tg_bucket_cost *cost, size_t *count_p);
 TG_API TG_NODISCARD tg_status tg_simulation_set_costs(tg_simulation *sim,
@@ -67,6 +68,7 @@ typedef enum tg_work_kind {
     TG_WORK_GRAD_READY = 2  /* the tensor's gradient is complete */
 } tg_work_kind;
 
+/* Never grows, because it is used in arrays. */
 typedef struct tg_work {
     tg_work_kind kind;
     uint32_t tensor; /* index of the tensors given to tg_simulation_create */
@@ -76,14 +78,15 @@ typedef struct tg_work {
 /* A step of the reported rank. Times are in nanoseconds; begin and end count from the start of the
  * run. They are not integers, because a step of many ranks over a slow link may exceed 64 bits. */
 typedef struct tg_sim_step {
-    uint64_t step; /* 0, 1, ... */
+    size_t struct_size; /* of the library's structure */
+    uint64_t step;      /* 0, 1, ... */
+    bool coded;         /* the exchanges delivered were by the method's codec */
     double begin_ns, end_ns;
     double compute_ns, wait_ns, apply_ns;     /* within the step */
     double encode_ns, exchange_ns, decode_ns; /* of exchanges delivered since the last step */
     double bytes_sent;                        /* by exchanges that started in this step */
     double bytes_dense;                       /* of the best dense exchange: 8 n (P-1)/P */
     double coded_bytes; /* this rank's frames, of exchanges delivered; 0: none was */
-    bool coded;         /* ... by the method's codec */
 } tg_sim_step;
 
 typedef struct tg_sim_run {
@@ -107,8 +110,9 @@ typedef struct tg_sim_run {
 } tg_sim_run;
 
 typedef struct tg_sim_end {
-    double ns;    /* until everything in flight has been delivered and applied */
-    double bytes; /* sent until then, by the rank that sends most */
+    size_t struct_size; /* set by the caller: sizeof(tg_sim_end) */
+    double ns;          /* until everything in flight has been delivered and applied */
+    double bytes;       /* sent until then, by the rank that sends most */
 } tg_sim_end;
 
 /* Play the steps of a run.
@@ -121,6 +125,7 @@ TG_API TG_NODISCARD tg_status tg_simulation_run(tg_simulation *sim, const tg_sim
 
 /* One exchange of all buckets: [0] dense, [1] by the method. */
 typedef struct tg_sim_exchange {
+    size_t struct_size;    /* set by the caller: sizeof(tg_sim_exchange) */
     double coded_bytes[2]; /* one rank's gradient: frames, plus one envelope per bucket */
     double bytes[2];       /* sent by the rank that sends most */
     double wire_ns[2];     /* one bucket after the other, and nothing else */
@@ -130,7 +135,7 @@ typedef struct tg_sim_exchange {
 } tg_sim_exchange;
 
 /* How long one exchange of all buckets takes among `world` ranks behind such links.
- * Errors  TG_E_ARG (world, link) */
+ * Errors  TG_E_ARG (world, link, struct_size) */
 TG_API TG_NODISCARD tg_status tg_simulation_exchange(tg_simulation *sim, int world,
                                                      const tg_link *link, tg_sim_exchange *x_p);
 

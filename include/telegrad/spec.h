@@ -21,7 +21,7 @@ typedef enum tg_key_type {
     TG_KEY_SPEC      /* a nested spec string; the code that uses it checks it */
 } tg_key_type;
 
-/* A key that a spec may set. */
+/* A key that a spec may set. Never grows, because keys stand in arrays. */
 typedef struct tg_key {
     const char *name;
     tg_key_type type;
@@ -39,7 +39,7 @@ typedef struct tg_key {
  * A value in epochs that the caller gives is an error then. */
 #define TG_DEFAULT_EPOCH_STEPS 250
 
-/* What a spec string can name: a method, a codec, a strategy, ... */
+/* What a spec string can name: a method, a codec, a strategy, ... Never grows. */
 typedef struct tg_entry {
     const char *name;
     const char *summary; /* one line */
@@ -47,6 +47,7 @@ typedef struct tg_entry {
     const tg_key *keys;  /* the last one has the name NULL; may be NULL */
 } tg_entry;
 
+/* Never grows. */
 typedef struct tg_duration {
     double count;
     bool epochs; /* false: steps */

@@ -87,7 +87,7 @@ TG_API size_t tg_utf8_decode(const char *text, size_t len, uint32_t *code_p);
 
 #define TG_NEAREST_WORD 48 /* bytes of a word with its NUL; longer ones never match */
 
-/* A search for the word that a misspelled one probably means. The layout is frozen. */
+/* A search for the word that a misspelled one probably means. Never grows. */
 typedef struct tg_nearest {
     const char *wanted;         /* the misspelled word; borrowed */
     size_t edits;               /* between wanted and word */

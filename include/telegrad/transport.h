@@ -35,13 +35,14 @@ extern "C" {
 #endif
 
 /* One posted operation. The caller provides the memory, and must not move it until `test` reports
- * it done or the transport is destroyed. The words belong to the transport. */
+ * it done or the transport is destroyed. The words belong to the transport. Never grows. */
 typedef struct tg_request {
     uint64_t word[8];
 } tg_request;
 
 typedef struct tg_transport tg_transport;
 
+/* The functions of a transport. The table and the tg_transport are used where they lie. */
 typedef struct tg_transport_ops {
     size_t struct_size; /* sizeof(tg_transport_ops) */
     const char *name;
@@ -95,8 +96,8 @@ struct tg_transport {
     const tg_transport_ops *ops;
     void *impl;            /* the implementation's own */
     int rank, size;        /* 0 <= rank < size */
-    const tg_clock *clock; /* of the deadlines of `poll` */
     bool any_thread;       /* threads other than the creating one may drive it */
+    const tg_clock *clock; /* of the deadlines of `poll` */
 };
 
 #define TG_RANKS_MAX 4096 /* most ranks that reducers and sessions run on */
@@ -125,9 +126,9 @@ TG_API TG_NODISCARD tg_status tg_transport_inproc_clock(int size, const tg_clock
 
 /* A rank's network link. The two directions are independent; in each, a rank's messages go one
  * after the other. A message arrives delay_ns + U[0, jitter_ns) after its last byte has left.
- * Messages in flight overlap. */
+ * Messages in flight overlap. Never grows. */
 typedef struct tg_link {
-    size_t struct_size;      /* sizeof(tg_link) */
+    size_t struct_size;      /* exactly sizeof(tg_link) */
     double up_bps, down_bps; /* bits per second; 0: unlimited */
     int64_t delay_ns, jitter_ns;
 } tg_link;
@@ -190,7 +191,7 @@ typedef enum tg_driver {
 
 /* A long wait for another rank's message (tg_session_config.on_wait). */
 typedef struct tg_wait {
-    size_t struct_size; /* sizeof(tg_wait) */
+    size_t struct_size; /* of the library's structure */
     int rank;           /* the rank waited for; of several, the one waited for longest ... */
     int others;         /* ... and the number of others */
     bool indirect;  /* the missing message depends on what that rank itself receives (a later round

@@ -39,7 +39,7 @@ TG_API const char *tg_weights_path(const tg_weights *w);
  * "optimizer", and tg_session_config.metadata. Lives as long as w. */
 TG_API const char *tg_weights_metadata(const tg_weights *w, const char *name);
 
-/* A tensor of the caller's. The layout is frozen, because it is used in arrays. */
+/* A tensor of the caller's. Never grows, because it is used in arrays. */
 typedef struct tg_weights_tensor {
     const char *name;
     const size_t *shape; /* (ndim) */

@@ -1,5 +1,5 @@
-#include "telegrad/base.h"
-#include "telegrad/clock.h"
+#include "base/sized.h"
+#include "base/virtual_clock.h"
 #include <errno.h>
 #include <time.h>
 
@@ -22,6 +22,15 @@ static void monotonic_sleep_until_ns(void *arg, int64_t when_ns)
                          .tv_nsec = (long)(when_ns % NS_PER_S)};
     while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL) == EINTR)
         continue;
+}
+
+tg_status tg__clock_check(const char *what, const tg_clock *clock)
+{
+    TG_TRY(tg__sized_check(what, clock, sizeof *clock, TG__FIRST_SIZE(tg_clock, work)));
+    if (!clock->now_ns || !clock->sleep_until_ns)
+        return tg_fail(TG_E_ARG, "%s: %s is NULL", what,
+                       clock->now_ns ? "sleep_until_ns" : "now_ns");
+    return TG_OK;
 }
 
 const tg_clock *tg_clock_monotonic(void)

@@ -196,6 +196,7 @@ static void end(member *m)
 tg_status tg_clock_enter(const tg_clock *clock, uint64_t order)
 {
     TG__ARG(clock);
+    TG_TRY(tg__clock_check("tg_clock_enter: clock", clock));
     virtual *v = virtual_of(clock);
     member *m;
     if (v == NULL)
@@ -233,6 +234,7 @@ tg_status tg_clock_thread_start(const tg_clock *clock, uint64_t order, const cha
     TG__ARG(name);
     TG__ARG(run);
     TG__ARG(t_p);
+    TG_TRY(tg__clock_check("tg_clock_thread_start: clock", clock));
     virtual *v = virtual_of(clock);
     member *m = NULL;
     tg_clock_thread *t = malloc(sizeof *t);

@@ -21,6 +21,9 @@ tg__waited tg__clock_wait(const tg_clock *clock, pthread_cond_t *cond, pthread_m
 /* Wake all threads that wait on cond. Time stands still until they have run. May be called from any
  * thread. */
 void tg__clock_signal(const tg_clock *clock, pthread_cond_t *cond);
+/* Whether a clock of the caller's can be used; `what` names it in messages.
+ * Errors  TG_E_ARG: struct_size, a missing function */
+TG_NODISCARD tg_status tg__clock_check(const char *what, const tg_clock *clock);
 /* Fail with TG_E_STATE and a text for TG__STUCK. */
 TG_NODISCARD tg_status tg__clock_stuck(void);
 

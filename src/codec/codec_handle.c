@@ -2,6 +2,7 @@
 #include "codec/codec_impl.h"
 #include "base/arg.h"
 #include "base/mem.h"
+#include "base/sized.h"
 #include "codec/array.h"
 #include "kernel/kernel.h"
 #include "telegrad/spec.h"
@@ -88,7 +89,7 @@ tg_status tg__codec_encode(tg_codec *c, const tg_encode_context *ctx, const floa
 
 tg_status tg__array_check(const tg_array *x)
 {
-    if (!x || x->struct_size < sizeof(*x))
+    if (!x || x->struct_size != sizeof(*x))
         return tg_fail(TG_E_ARG, "array: struct_size=%zu: sizeof(tg_array) is %zu",
                        x ? x->struct_size : 0, sizeof(*x));
     if (x->dtype != TG_F32)
@@ -131,19 +132,20 @@ tg_status tg_codec_encode(tg_codec *codec, const tg_encode_context *ctx, const t
     TG__ARG(x);
     TG__ARG(dst);
     TG__ARG(len_p);
-    if (ctx && ctx->struct_size < sizeof(*ctx))
-        return tg_fail(TG_E_ARG,
-                       "encode context: struct_size=%zu: sizeof(tg_encode_context) is %zu",
-                       ctx->struct_size, sizeof(*ctx));
-    if (ctx && !(ctx->density >= 0 && ctx->density <= 1))
+    tg_encode_context given = no_context;
+    if (ctx)
+        TG_TRY(tg__sized_in("tg_codec_encode: ctx", &given, sizeof given,
+                            TG__FIRST_SIZE(tg_encode_context, memory), ctx));
+    ctx = &given;
+    if (!(ctx->density >= 0 && ctx->density <= 1))
         return tg_fail(TG_E_ARG, "encode context: density=%g: allowed: 0 <= density <= 1",
                        ctx->density);
     TG_TRY(tg__array_check(x));
-    if (ctx && !ctx->segments && ctx->nsegments > 0)
+    if (!ctx->segments && ctx->nsegments > 0)
         return tg_fail(TG_E_ARG,
                        "encode context: segments is NULL with nsegments=%zu: allowed: nsegments=0",
                        ctx->nsegments);
-    if (ctx && ctx->segments)
+    if (ctx->segments)
         TG_TRY(check_segments(ctx, x->n));
     tg__stats stats;
     tg__kernel()->copy_stats(NULL, x->data, x->n, &stats);

@@ -2,6 +2,7 @@
 #include "telegrad/reducer.h"
 #include "base/arg.h"
 #include "base/mem.h"
+#include "base/sized.h"
 #include "base/spec_value.h"
 #include "kernel/parallel.h"
 #include "method/auto_exchange.h"
@@ -211,13 +212,13 @@ tg_status tg_reducer_create(const char *method, tg_transport *transport, size_t 
     TG__ARG(method);
     TG__ARG(transport);
     TG__ARG(r_p);
-    tg_reducer_config defaults = {.struct_size = sizeof defaults};
-    const tg_reducer_config *c = config == NULL ? &defaults : config;
+    tg_reducer_config own = {.struct_size = sizeof own};
+    const tg_reducer_config *c = &own;
+    if (config != NULL)
+        TG_TRY(tg__sized_in("tg_reducer_create: config", &own, sizeof own,
+                            TG__FIRST_SIZE(tg_reducer_config, total_steps), config));
     if (n == 0 || n > TG_MAX_ELEMENTS)
         return tg_fail(TG_E_ARG, "tg_reducer_create: n=%zu: allowed: 1 to %zu", n, TG_MAX_ELEMENTS);
-    if (c->struct_size != sizeof *c)
-        return tg_fail(TG_E_ARG, "tg_reducer_create: config->struct_size=%zu: allowed: %zu",
-                       c->struct_size, sizeof *c);
     if (c->timeout_ms < 0 || c->timeout_ms > TG__TIMEOUT_MS_MAX)
         return tg_fail(TG_E_ARG, "tg_reducer_create: timeout_ms=%lld: allowed: 0 to %lld",
                        (long long)c->timeout_ms, (long long)TG__TIMEOUT_MS_MAX);

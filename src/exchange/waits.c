@@ -144,7 +144,7 @@ static void log_it(tg__waits *w, const tg_wait *wait, int own_rank, int64_t sinc
 /* By simulated time nobody sits and waits. */
 static bool is_simulated(const tg_clock *clock)
 {
-    return clock->struct_size >= sizeof *clock && clock->work != NULL;
+    return TG_HAS(tg_clock, clock, work) && clock->work != NULL;
 }
 
 static void tell(tg__pump *p, tg__waits *w, int64_t now)

@@ -12,7 +12,8 @@ static const tg_key keys[] = {
 const tg__method_def tg__method_adacomp = {
     .entry = {"adacomp", "the elements that this gradient lifts to the maximum of their bin",
               "Chen et al. 2018, arXiv:1712.02679", keys},
-    .card = {.family = "sparsification",
+    .card = {.struct_size = sizeof(tg_method_card),
+             .family = "sparsification",
              .sends = "index and sign of the chosen elements, one magnitude per tensor",
              .bits = "0.3 to 0.6 in bins of 50, 0.1 to 0.15 in bins of 500, depending on the data",
              .keeps = "1 vector: the residual",

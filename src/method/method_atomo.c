@@ -24,6 +24,7 @@ const tg__method_def tg__method_atomo = {
               "Wang et al. 2018, arXiv:1806.04090", keys},
     .card =
         {
+            .struct_size = sizeof(tg_method_card),
             .family = "low rank",
             .sends = "atoms u v^T of each matrix, rank of them on average, as f32; vectors dense",
             .bits = "96 (rows + cols) / (rows cols) of a matrix, at rank=3",

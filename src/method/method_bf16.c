@@ -12,7 +12,8 @@ static const tg_key keys[] = {
 
 const tg__method_def tg__method_bf16 = {
     .entry = {"bf16", "every element as bfloat16, summed in f32", "", keys},
-    .card = {.family = "quantisation",
+    .card = {.struct_size = sizeof(tg_method_card),
+             .family = "quantisation",
              .sends = "every element as bfloat16, the upper half of its f32",
              .bits = "16",
              .keeps = "nothing; with feedback=residual 1 vector",

@@ -33,7 +33,8 @@ static const tg_key keys[] = {
 const tg__method_def tg__method_blocktopk = {
     .entry = {"blocktopk", "the largest elements of each block of 64 x 64, two bits per value",
               "Sarfi et al. 2025, arXiv:2508.15706", keys},
-    .card = {.family = "sparsification",
+    .card = {.struct_size = sizeof(tg_method_card),
+             .family = "sparsification",
              .sends = "the 64 largest elements of each block, with 12 bits per index and 2 per "
                       "value; all values of a vector. A dimension with no divisor from 16 to 64 is "
                       "cut into blocks of 64",

@@ -36,6 +36,7 @@ const tg__method_def tg__method_cltk = {
               "Chen et al. 2020 (ScaleCom), arXiv:2104.11125", keys},
     .card =
         {
+            .struct_size = sizeof(tg_method_card),
             .family = "sparsification",
             .sends = "the leader, a different rank each step: k indices; all ranks: k values at "
                      "these places",

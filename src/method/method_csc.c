@@ -40,7 +40,8 @@ static const tg_key keys[] = {
 const tg__method_def tg__method_csc = {
     .entry = {"csc", "the chunks of largest norm over all ranks, with DGC's momentum correction",
               "Sun et al. 2019 (GradientFlow), arXiv:1902.06855", keys},
-    .card = {.family = "sparsification",
+    .card = {.struct_size = sizeof(tg_method_card),
+             .family = "sparsification",
              .sends = "the chunks of largest norm over all ranks, as f32; one norm per chunk",
              .bits = "32 density + 32 / chunk: 3.2 + 0.001 to 0.5",
              .keeps = "2 vectors: the velocity, and its accumulated sum",

@@ -31,7 +31,8 @@ static const tg_key keys[] = {
 const tg__method_def tg__method_dct = {
     .entry = {"dct", "the largest coefficients of each block's cosine transform",
               "Peng et al. 2024, arXiv:2411.19870", keys},
-    .card = {.family = "sparsification",
+    .card = {.struct_size = sizeof(tg_method_card),
+             .family = "sparsification",
              .sends = "the 32 largest coefficients of each block of 64 x 64, and their indices. A "
                       "dimension with no divisor from 16 to 64 is cut into blocks of 64",
              .bits = "0.34 of a matrix, 19 of a vector",

@@ -15,7 +15,8 @@ static const tg_key keys[] = {
 
 const tg__method_def tg__method_dense = {
     .entry = {"dense", "the exact mean in f32", "", keys},
-    .card = {.family = "dense",
+    .card = {.struct_size = sizeof(tg_method_card),
+             .family = "dense",
              .sends = "every element as f32",
              .bits = "32",
              .keeps = "nothing",

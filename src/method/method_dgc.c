@@ -17,7 +17,8 @@ static const tg_key keys[] = {
 const tg__method_def tg__method_dgc = {
     .entry = {"dgc", "top-k with momentum correction, factor masking and warm-up",
               "Lin et al. 2018, arXiv:1712.01887", keys},
-    .card = {.family = "sparsification",
+    .card = {.struct_size = sizeof(tg_method_card),
+             .family = "sparsification",
              .sends = "k = density * n values and their indices",
              .bits = "0.0195 (density=0.001: 8.1 bits per value, 11.4 per index)",
              .keeps = "2 vectors: the velocity, and its accumulated sum",

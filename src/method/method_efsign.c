@@ -23,7 +23,8 @@ static const tg_key keys[] = {
 const tg__method_def tg__method_efsign = {
     .entry = {"efsign", "signs times their mean magnitude; with residual",
               "Karimireddy et al. 2019, arXiv:1901.09847, alg. 1", keys},
-    .card = {.family = "signs",
+    .card = {.struct_size = sizeof(tg_method_card),
+             .family = "signs",
              .sends = "the sign of each element, and the mean magnitude of each row",
              .bits = "1 + 32 / row length",
              .keeps = "1 vector: the residual",

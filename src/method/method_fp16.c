@@ -12,7 +12,8 @@ static const tg_key keys[] = {
 
 const tg__method_def tg__method_fp16 = {
     .entry = {"fp16", "every element as IEEE binary16, summed in f32", "", keys},
-    .card = {.family = "quantisation",
+    .card = {.struct_size = sizeof(tg_method_card),
+             .family = "quantisation",
              .sends = "every element as binary16",
              .bits = "16",
              .keeps = "nothing; with feedback=residual 1 vector",

@@ -12,7 +12,8 @@ static const tg_key keys[] = {
 
 const tg__method_def tg__method_int8 = {
     .entry = {"int8", "8-bit integers with one scale per 512 elements, summed in f32", "", keys},
-    .card = {.family = "quantisation",
+    .card = {.struct_size = sizeof(tg_method_card),
+             .family = "quantisation",
              .sends = "8-bit integers, and a bf16 scale per 512 elements",
              .bits = "8.03",
              .keeps = "nothing; with feedback=residual 1 vector",

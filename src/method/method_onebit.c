@@ -23,7 +23,8 @@ static const tg_key keys[] = {
 const tg__method_def tg__method_onebit = {
     .entry = {"1bit", "one bit per element, two means per column; with residual",
               "Seide et al. 2014, 1-bit stochastic gradient descent, Interspeech", keys},
-    .card = {.family = "quantisation",
+    .card = {.struct_size = sizeof(tg_method_card),
+             .family = "quantisation",
              .sends = "a bit per element, which selects one of two means of its column",
              .bits = "1 + 64 / column length",
              .keeps =

@@ -42,6 +42,7 @@ const tg__method_def tg__method_powersgd = {
               "Vogels et al. 2019, arXiv:1905.13727", keys},
     .card =
         {
+            .struct_size = sizeof(tg_method_card),
             .family = "low rank",
             .sends = "two factors of each matrix, of rank columns each, as f32; vectors dense",
             .bits = "32 rank (1 / rows + 1 / cols) of a matrix",

@@ -13,7 +13,8 @@ static const tg_key keys[] = {
 const tg__method_def tg__method_qsgd = {
     .entry = {"qsgd", "a few levels of each bucket's norm, rounded at random without bias",
               "Alistarh et al. 2017, arXiv:1610.02132", keys},
-    .card = {.family = "quantisation",
+    .card = {.struct_size = sizeof(tg_method_card),
+             .family = "quantisation",
              .sends = "4-bit levels, and a bf16 unit per 512 elements",
              .bits = "4.03",
              .keeps = "nothing; with feedback=residual 1 vector",

@@ -30,6 +30,7 @@ const tg__method_def tg__method_randomk = {
               "Wangni et al. 2018, arXiv:1710.09854; Stich et al. 2018, arXiv:1809.07599", keys},
     .card =
         {
+            .struct_size = sizeof(tg_method_card),
             .family = "sparsification",
             .sends = "k values at random places, the same on all ranks",
             .bits = "32 density: 0.32 at 1 %",
@@ -38,7 +39,9 @@ const tg__method_def tg__method_randomk = {
             .use = "many ranks, because bytes do not grow with P; a baseline for topk",
             .limit = "density=1: synchronous SGD, exactly",
         },
-    .rate = &(const tg_rate_hint){.factor = 1, .low = 0.1, .high = 4, .plain = true},
+    .rate =
+        &(const tg_rate_hint){
+            .struct_size = sizeof(tg_rate_hint), .factor = 1, .low = 0.1, .high = 4, .plain = true},
     .program = &tg__shared_support_program,
     .codec = "f32",
     .feedback = "residual",

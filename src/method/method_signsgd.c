@@ -12,7 +12,8 @@ static const tg_key keys[] = {
 const tg__method_def tg__method_signsgd = {
     .entry = {"signsgd", "signs, aggregated by majority vote",
               "Bernstein et al. 2018, arXiv:1802.04434, alg. 3", keys},
-    .card = {.family = "signs",
+    .card = {.struct_size = sizeof(tg_method_card),
+             .family = "signs",
              .sends = "the sign of each element",
              .bits = "1",
              .keeps = "nothing",
@@ -20,7 +21,9 @@ const tg__method_def tg__method_signsgd = {
              .use = "large batches; needs a small learning rate of its own, because the result is "
                     "-1, 0 or 1 (in dense steps of strategies od and cd it is the mean gradient)",
              .limit = "one rank: w -= eta * sign(g)"},
-    .rate = &(const tg_rate_hint){.factor = 0.02, .low = 0.005, .high = 0.1},
+    .rate =
+        &(const tg_rate_hint){
+            .struct_size = sizeof(tg_rate_hint), .factor = 0.02, .low = 0.005, .high = 0.1},
     .program = &tg__default_program,
     .codec = "sign",
     .feedback = "none",

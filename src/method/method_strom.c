@@ -13,7 +13,8 @@ static const tg_key keys[] = {
 const tg__method_def tg__method_strom = {
     .entry = {"strom", "elements beyond a threshold, sent as the threshold with their sign",
               "Strom 2015, Interspeech", keys},
-    .card = {.family = "sparsification",
+    .card = {.struct_size = sizeof(tg_method_card),
+             .family = "sparsification",
              .sends = "index and sign of each element with |r| >= threshold",
              .bits = "0.58 (target=0.1: 4.8 bits per gap, 1 per sign); target=0.01: 0.09",
              .keeps = "1 vector: the residual; with threshold=auto also 2 floats per tensor",

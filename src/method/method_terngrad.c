@@ -18,7 +18,8 @@ static const tg_key keys[] = {
 const tg__method_def tg__method_terngrad = {
     .entry = {"terngrad", "-s, 0 or s at random, with one s per tensor for all ranks",
               "Wen et al. 2017, arXiv:1705.07878", keys},
-    .card = {.family = "quantisation",
+    .card = {.struct_size = sizeof(tg_method_card),
+             .family = "quantisation",
              .sends = "a ternary code per element; before that, an f32 scaler per tensor",
              .bits = "2",
              .keeps = "nothing",

@@ -22,7 +22,8 @@ static const tg_key keys[] = {
 const tg__method_def tg__method_topk = {
     .entry = {"topk", "the largest elements; the rest stays in a residual",
               "Aji and Heafield 2017, arXiv:1704.05021", keys},
-    .card = {.family = "sparsification",
+    .card = {.struct_size = sizeof(tg_method_card),
+             .family = "sparsification",
              .sends = "k = density * n values and their indices",
              .bits = "0.24 (density=0.01: 16 bits per value, 8.1 per index)",
              .keeps = "1 vector: the residual",

@@ -13,7 +13,8 @@ static const tg_key keys[] = {
 const tg__method_def tg__method_twobit = {
     .entry = {"2bit", "three levels: -threshold, 0, threshold; with residual",
               "MXNet kvstore two-bit compression; BIT-SGD in CD-SGD (Yu et al. 2021)", keys},
-    .card = {.family = "quantisation",
+    .card = {.struct_size = sizeof(tg_method_card),
+             .family = "quantisation",
              .sends = "two bit masks per 64 elements: above threshold, below -threshold",
              .bits = "2",
              .keeps = "1 vector: the residual; with threshold=auto also 2 floats per tensor",

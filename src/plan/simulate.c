@@ -3,6 +3,7 @@
 #include "plan/simulate_impl.h"
 #include "base/arg.h"
 #include "base/mem.h"
+#include "base/sized.h"
 #include "method/auto_exchange.h"
 #include "telegrad/spec.h"
 
@@ -137,16 +138,18 @@ static tg_status add_tensors(tg_session *s, const tg_sim_tensor *tensors, size_t
 static tg_status create(tg_simulation *sim, const tg_session_config *config,
                         const tg_sim_tensor *tensors, size_t ntensors)
 {
-    tg_session_config alone = *config;
-    if (config->nodes != NULL)
+    tg_session_config alone;
+    TG_TRY(tg__session_take_config("tg_simulation_create: config", config, &alone));
+    if (alone.nodes != NULL)
         return tg_fail(TG_E_UNSUPPORTED, "a simulation knows no nodes: allowed: one level");
     if (ntensors == 0)
         return tg_fail(TG_E_ARG, "a simulation of no tensors: allowed: at least 1");
+    const tg_driver driver = alone.driver;
     alone.driver = TG_DRIVER_INLINE;
     TG_TRY(tg_transport_inproc(1, &sim->transport));
     TG_TRY(tg_session_create(&alone, sim->transport, &sim->session));
     tg_session *s = sim->session;
-    s->config.driver = config->driver;
+    s->config.driver = driver;
     TG_TRY(add_tensors(s, tensors, ntensors));
     TG_TRY(tg__session_settle(s));
     TG_TRY(tg__session_layout(s));
@@ -195,7 +198,8 @@ tg_status tg_simulation_measure(tg_simulation *sim, size_t room, tg_bucket_cost 
         TG__ARG(cost);
     TG__ARG(count_p);
     TG_TRY(tg__sim_open_strategy(sim, sim->session->config.strategy, 1));
-    const tg_status status = tg__session_measure(sim->session, room, cost, count_p);
+    const tg_status status =
+        tg__session_tell_costs("tg_simulation_measure: cost", sim->session, room, cost, count_p);
     tg__sim_close_strategy(sim);
     return status;
 }
@@ -208,9 +212,7 @@ tg_status tg_simulation_set_costs(tg_simulation *sim, const tg_bucket_cost *cost
     if (count != s->nbuckets)
         return tg_fail(TG_E_MISMATCH, "costs of %zu buckets: the simulation has %zu", count,
                        s->nbuckets);
-    for (size_t b = 0; b < count; b++)
-        s->bucket[b].cost = cost[b];
-    return TG_OK;
+    return tg__session_take_costs("tg_simulation_set_costs: cost", s, cost);
 }
 
 /* One behind the other, of which each takes its delays. */
@@ -238,6 +240,8 @@ tg_status tg_simulation_exchange(tg_simulation *sim, int world, const tg_link *l
     TG__ARG(x_p);
     const tg_session *s = sim->session;
     tg_sim_exchange x = {.buckets = s->nbuckets, .elements = s->n};
+    TG_TRY(tg__sized_room("tg_simulation_exchange: x_p", x_p,
+                          TG__FIRST_SIZE(tg_sim_exchange, elements)));
     if (world < 1 || world > TG_SIM_WORLD_MAX)
         return tg_fail(TG_E_ARG, "world=%d: allowed: 1 to %d", world, TG_SIM_WORLD_MAX);
     TG_TRY(tg__sim_check_link("tg_simulation_exchange", link));
@@ -256,7 +260,7 @@ tg_status tg_simulation_exchange(tg_simulation *sim, int world, const tg_link *l
         }
         x.wire_ns[way] = last_ns;
     }
-    *x_p = x;
+    tg__sized_out(x_p, &x, sizeof x);
     return TG_OK;
 }
 

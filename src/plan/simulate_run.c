@@ -2,6 +2,7 @@
 #include "plan/simulate_impl.h"
 #include "base/arg.h"
 #include "base/mem.h"
+#include "base/sized.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -64,17 +65,19 @@ static tg_status play(tg__sim_player *p, tg_sim_end *end_p)
     while (p->t < run->steps)
         TG_TRY(tg__sim_play_step(p));
     TG_TRY(tg__sim_drain(p));
-    if (end_p != NULL)
-        *end_p = (tg_sim_end){.ns = p->actor[0].now_ns, .bytes = p->bytes};
+    if (end_p != NULL) {
+        const tg_sim_end end = {.ns = p->actor[0].now_ns, .bytes = p->bytes};
+        tg__sized_out(end_p, &end, sizeof end);
+    }
     return TG_OK;
 }
 
 static tg_status check(const tg_simulation *sim, const tg_sim_run *run)
 {
-    if (run->struct_size != sizeof *run || run->steps == 0 ||
-        (run->nwork > 0 && run->work == NULL) || (run->nranks > 0 && run->rank == NULL))
-        return tg_fail(TG_E_ARG, "tg_simulation_run: struct_size, steps above 0, and the work and "
-                                 "ranks that are counted are needed");
+    if (run->steps == 0 || (run->nwork > 0 && run->work == NULL) ||
+        (run->nranks > 0 && run->rank == NULL))
+        return tg_fail(TG_E_ARG, "tg_simulation_run: steps above 0, and the work and ranks that "
+                                 "are counted are needed");
     if (run->world < 1 || run->world > TG_SIM_WORLD_MAX)
         return tg_fail(TG_E_ARG, "world=%d: allowed: 1 to %d", run->world, TG_SIM_WORLD_MAX);
     for (size_t i = 0; i < run->nranks; i++)
@@ -95,7 +98,14 @@ tg_status tg_simulation_run(tg_simulation *sim, const tg_sim_run *run, tg_sim_en
 {
     TG__ARG(sim);
     TG__ARG(run);
+    tg_sim_run given;
+    TG_TRY(tg__sized_in("tg_simulation_run: run", &given, sizeof given,
+                        TG__FIRST_SIZE(tg_sim_run, arg), run));
+    run = &given;
     TG_TRY(check(sim, run));
+    if (end_p != NULL)
+        TG_TRY(
+            tg__sized_room("tg_simulation_run: end_p", end_p, TG__FIRST_SIZE(tg_sim_end, bytes)));
     tg__sim_player p = {.sim = sim, .s = sim->session, .run = run};
     TG_TRY(tg__sim_open_strategy(
         sim, run->strategy == NULL ? sim->session->config.strategy : run->strategy, run->world));

@@ -261,6 +261,7 @@ static tg_status tell(tg__sim_player *p)
 {
     tg_sim_step *told = &p->told;
     const double P = p->run->world;
+    told->struct_size = sizeof *told;
     told->step = p->t;
     told->end_ns = p->actor[0].now_ns;
     told->compute_ns = p->compute_ns;

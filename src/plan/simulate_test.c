@@ -63,7 +63,7 @@ static tg_sim_run run_of(int world, double mbit, int64_t delay_ns, uint64_t step
 /* Milliseconds of all steps, and what is left after them. */
 static double total(tg_simulation *sim, const tg_sim_run *run)
 {
-    tg_sim_end end = {0};
+    tg_sim_end end = {.struct_size = sizeof end};
     OK(tg_simulation_run(sim, run, &end));
     return end.ns / 1e6;
 }
@@ -103,7 +103,7 @@ static void bytes(void **state)
     tg_simulation *sim =
         make("dense:exchange=allgather", "ssgd", TG_OVERLAP_NONE, 0, TG_DRIVER_AUTO);
     tg_sim_run run = run_of(3, 8, 7 * MS, 4);
-    tg_sim_exchange x;
+    tg_sim_exchange x = {.struct_size = sizeof x};
     OK(tg_simulation_exchange(sim, 3, &run.link, &x));
     assert_int_equal(x.elements, 110100);
     assert_true(x.bytes[1] > 2 * 4 * 110100.0 && x.bytes[1] < 2.01 * 4 * 110100.0);
@@ -118,7 +118,7 @@ static void slices(void **state)
     (void)state;
     tg_simulation *sim = make("dense", "ssgd", TG_OVERLAP_NONE, 0, TG_DRIVER_AUTO);
     tg_sim_run run = run_of(2, 8, 7 * MS, 4);
-    tg_sim_exchange x;
+    tg_sim_exchange x = {.struct_size = sizeof x};
     OK(tg_simulation_exchange(sim, 2, &run.link, &x));
     near(total(sim, &run), 4 * (20 + 7 + x.bytes[1] / 1e3), 1e-3);
     run.link.delay_ns = 500 * MS;               /* longer than a slice */
@@ -153,8 +153,10 @@ static void overlaps(void **state)
 static void coding(void **state)
 {
     (void)state;
-    const tg_bucket_cost cost = {
-        .encode_ns = {0, 4 * MS}, .finish_ns = {0, 3 * MS}, .apply_ns = 2 * MS};
+    const tg_bucket_cost cost = {.struct_size = sizeof cost,
+                                 .encode_ns = {0, 4 * MS},
+                                 .finish_ns = {0, 3 * MS},
+                                 .apply_ns = 2 * MS};
     const tg_sim_run run = run_of(4, 0, 30 * MS, 10);
     for (int inline_coding = 0; inline_coding < 2; inline_coding++) {
         const tg_driver driver = inline_coding ? TG_DRIVER_INLINE : TG_DRIVER_AUTO;
@@ -234,8 +236,8 @@ static void outlasts_64_bits(void **state)
     tg_simulation *sim =
         make("dense:exchange=allgather", "ssgd", TG_OVERLAP_NONE, 0, TG_DRIVER_AUTO);
     tg_sim_run run = run_of(1000000, 0.0001, 7 * MS, 3);
-    tg_sim_exchange x;
-    tg_sim_end end = {0};
+    tg_sim_exchange x = {.struct_size = sizeof x};
+    tg_sim_end end = {.struct_size = sizeof end};
     OK(tg_simulation_exchange(sim, run.world, &run.link, &x));
     assert_true(x.bytes[1] > 4.4e11 && x.wire_ns[1] > 2e19);
     near(x.wire_ns[1] / (8e9 / 100 * x.bytes[1] + 7 * MS), 1, 1e-9);

@@ -21,8 +21,8 @@ tg__network tg__sim_network(const tg_link *link, int world)
 
 tg_status tg__sim_check_link(const char *what, const tg_link *link)
 {
-    if (link->struct_size < sizeof *link)
-        return tg_fail(TG_E_ARG, "%s: struct_size of the link is %zu: allowed: at least %zu", what,
+    if (link->struct_size != sizeof *link)
+        return tg_fail(TG_E_ARG, "%s: struct_size of the link is %zu: allowed: %zu", what,
                        link->struct_size, sizeof *link);
     if (!(link->up_bps >= 0 && link->down_bps >= 0) || link->delay_ns < 0 || link->jitter_ns < 0)
         return tg_fail(TG_E_ARG,

@@ -142,7 +142,7 @@ static void simulations(void **state)
     const tg_session_config config = {.struct_size = sizeof config};
     tg_sim_tensor tensor = {"w", NULL, 1};
     tg_simulation *sim;
-    tg_sim_exchange exchange;
+    tg_sim_exchange exchange = {.struct_size = sizeof exchange};
     tg_link link = {.struct_size = sizeof link, .up_bps = (double)NAN};
     refused(tg_simulation_create(&config, &tensor, 1, &sim), "shape");
     tensor.shape = shape;

@@ -29,6 +29,7 @@ static void test_every_method_has_a_card(void **state)
         const char *name = methods[i]->name;
         const tg_method_card *card = tg_registry_method_card(name);
         assert_non_null(card);
+        assert_int_equal(card->struct_size, sizeof *card);
         assert_phrase(name, "summary", methods[i]->summary);
         assert_phrase(name, "sends", card->sends);
         assert_phrase(name, "bits", card->bits);
@@ -85,6 +86,7 @@ static void test_rate_hints(void **state)
             const tg_rate_hint *hint = tg_registry_rate_hint(kinds[k], entries[i]->name);
             if (hint == NULL)
                 continue;
+            assert_int_equal(hint->struct_size, sizeof *hint);
             assert_true(hint->factor > 0 || hint->expect != NULL || hint->methods);
             assert_true(hint->factor == 0 ||
                         (hint->low <= hint->factor && hint->factor <= hint->high));

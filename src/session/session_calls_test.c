@@ -64,8 +64,14 @@ static void test_order_of_calls(void **state)
     assert_int_equal(tg_session_finish(a.s), TG_E_STATE);
     assert_int_equal(tg_session_eval_begin(a.s), TG_E_STATE);
     assert_int_equal(tg_session_save(a.s, "/tmp", NULL, 0), TG_E_STATE);
-    assert_int_equal(tg_session_step(a.s, NULL), TG_E_STATE);
+    tg_step_info info, before;
+    memset(&info, 7, sizeof info);
+    info.struct_size = sizeof info;
+    info.want_residual_norm = false;
+    memcpy(&before, &info, sizeof info);
+    assert_int_equal(tg_session_step(a.s, &info), TG_E_STATE);
     assert_non_null(strstr(tg_error(), "\"a\""));
+    assert_memory_equal(&info, &before, sizeof info); /* written on success only */
     assert_int_equal(tg_session_set_lr(a.s, -1), TG_E_ARG);
     assert_int_equal(tg_session_set_lr(a.s, 2),
                      TG_OK); /* counts for the bucket exchanged already */
@@ -183,7 +189,7 @@ static void test_tensor_arguments(void **state)
         wrong[i].t = good;
         wrong[i].status = TG_E_ARG;
     }
-    wrong[0].t.struct_size = 8, wrong[0].says = "struct_size of the tensor is 8";
+    wrong[0].t.struct_size = 8, wrong[0].says = "tg_session_add: t->struct_size=8: allowed: 136";
     wrong[1].t.name = NULL, wrong[1].says = "no name";
     wrong[2].t.name = "a=b", wrong[2].says = "\"a=b\" of 3 bytes: allowed";
     wrong[3].t.name = long_name, wrong[3].says = "of 299 bytes: allowed: at most 200";

@@ -5,6 +5,7 @@
 #include "session/session_impl.h"
 #include "base/arg.h"
 #include "base/mem.h"
+#include "base/sized.h"
 #include "method/rehearsal.h"
 
 #include <stdlib.h>
@@ -131,7 +132,7 @@ static void measure_update(const tg_session *s, const tg_optimizer *o, const flo
         slot[i] = room + (1 + i) * n;
     for (int i = -1; i < REPEATS; i++) {
         const int64_t since = work_ns(s);
-        tg_optimizer_step(o, &update, room, g, n, slot);
+        o->ops->step(o, &update, room, g, n, slot);
         if (i >= 0)
             took[i] = work_ns(s) - since;
     }
@@ -159,10 +160,11 @@ static tg_status check(tg_session *s, const char *call)
     return s->begun ? TG_OK : tg_fail(TG_E_STATE, "%s before tg_session_begin", call);
 }
 
-tg_status tg__session_measure(const tg_session *s, size_t room, tg_bucket_cost *cost,
-                              size_t *count_p)
+#define FIRST_COST TG__FIRST_SIZE(tg_bucket_cost, apply_ns)
+
+static tg_status measure_buckets(const tg_session *s, size_t count, tg_bucket_cost *cost)
 {
-    for (uint32_t b = 0; b < s->nbuckets && b < room; b++) {
+    for (uint32_t b = 0; b < count; b++) {
         const bucket *one = &s->bucket[b];
         tg_bucket_cost measured = {0};
         float *g;
@@ -174,8 +176,36 @@ tg_status tg__session_measure(const tg_session *s, size_t room, tg_bucket_cost *
         TG_TRY(status);
         cost[b] = measured;
     }
-    *count_p = s->nbuckets;
     return TG_OK;
+}
+
+tg_status tg__session_tell_costs(const char *what, const tg_session *s, size_t room,
+                                 tg_bucket_cost *cost, size_t *count_p)
+{
+    const size_t count = TG__MIN(room, s->nbuckets);
+    tg_bucket_cost *own;
+    if (room > 0)
+        TG_TRY(tg__sized_array(what, cost, FIRST_COST));
+    TG_TRY(tg_alloc(count, sizeof *own, &own));
+    const tg_status status = measure_buckets(s, count, own);
+    if (status == TG_OK) {
+        tg__sized_array_out(cost, own, sizeof *own, count);
+        *count_p = s->nbuckets;
+    }
+    free(own);
+    return status;
+}
+
+tg_status tg__session_take_costs(const char *what, tg_session *s, const tg_bucket_cost *cost)
+{
+    tg_bucket_cost *own;
+    TG_TRY(tg_alloc(s->nbuckets, sizeof *own, &own));
+    const tg_status status =
+        tg__sized_array_in(what, own, sizeof *own, FIRST_COST, cost, s->nbuckets);
+    for (size_t b = 0; b < s->nbuckets && status == TG_OK; b++)
+        s->bucket[b].cost = own[b];
+    free(own);
+    return status;
 }
 
 tg_status tg_session_measure(tg_session *s, size_t room, tg_bucket_cost *cost, size_t *count_p)
@@ -185,7 +215,7 @@ tg_status tg_session_measure(tg_session *s, size_t room, tg_bucket_cost *cost, s
         TG__ARG(cost);
     TG__ARG(count_p);
     TG_TRY(check(s, "tg_session_measure"));
-    return tg__session_measure(s, room, cost, count_p);
+    return tg__session_tell_costs("tg_session_measure: cost", s, room, cost, count_p);
 }
 
 tg_status tg_session_set_costs(tg_session *s, const tg_bucket_cost *cost, size_t count)
@@ -196,7 +226,5 @@ tg_status tg_session_set_costs(tg_session *s, const tg_bucket_cost *cost, size_t
     if (count != s->nbuckets)
         return tg_fail(TG_E_MISMATCH, "costs of %zu buckets: the session has %zu", count,
                        s->nbuckets);
-    for (size_t b = 0; b < count; b++)
-        s->bucket[b].cost = cost[b];
-    return TG_OK;
+    return tg__session_take_costs("tg_session_set_costs: cost", s, cost);
 }

@@ -42,7 +42,7 @@ typedef struct rank {
 static tg_status measure(rank *r, tg_session *s)
 {
     size_t count = 0;
-    tg_bucket_cost cost = {0};
+    tg_bucket_cost cost = {.struct_size = sizeof cost};
     TG_TRY(tg_session_measure(s, 0, NULL, &count));
     assert_int_equal(count, 1);
     TG_TRY(tg_session_measure(s, 1, &cost, &count));
@@ -144,7 +144,8 @@ static rank one[P], other[P];
 
 /* Frames of 100 bytes and more are as many bytes on all ranks, so an exchange takes the same time
  * everywhere. */
-static const tg_bucket_cost cost = {.encode_ns = {70 * US, 300 * US},
+static const tg_bucket_cost cost = {.struct_size = sizeof cost,
+                                    .encode_ns = {70 * US, 300 * US},
                                     .start_ns = {3 * US, 5 * US},
                                     .finish_ns = {20 * US, 40 * US},
                                     .apply_ns = 500 * US};

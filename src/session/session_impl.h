@@ -98,7 +98,8 @@ struct tg_session {
     method_group *group;       /* (nmethods) and what of them is told in tg_step_info */
     tg_method_info *method_info;
     size_t nmethods;
-    tg_method_info *method_told; /* (nmethods) as the last tg_session_step told them */
+    tg_method_info *method_told;        /* (nmethods) as the last tg_session_step told them ... */
+    const tg_method_info **method_list; /* ... and where they are */
     tg_step_info since; /* its fields (*), of what was delivered since the last tg_session_step */
     size_t delivered;   /* elements, likewise */
     time_span
@@ -269,9 +270,15 @@ double tg__session_weight(const tg_session *s, uint64_t t);
 /* Set the params of AVERAGED tensors to their mean over ranks, and those of RANK0 to rank 0's.
  * (session_eval.c) */
 TG_NODISCARD tg_status tg__session_sync_statistics(tg_session *s);
-/* tg_session_measure, for a session that has buckets and a strategy. (session_costs.c) */
-TG_NODISCARD tg_status tg__session_measure(const tg_session *s, size_t room, tg_bucket_cost *cost,
-                                           size_t *count_p);
+/* For a session that has buckets and a strategy: tg_session_measure and tg_session_set_costs.
+ * `what` names the caller's array. (session_costs.c) */
+TG_NODISCARD tg_status tg__session_tell_costs(const char *what, const tg_session *s, size_t room,
+                                              tg_bucket_cost *cost, size_t *count_p);
+TG_NODISCARD tg_status tg__session_take_costs(const char *what, tg_session *s,
+                                              const tg_bucket_cost *cost);
+/* *own becomes the caller's config, from which `what` is made. Errors: TG_E_ARG (session_setup.c) */
+TG_NODISCARD tg_status tg__session_take_config(const char *what, const tg_session_config *from,
+                                               tg_session_config *own);
 /* Send rank 0's data (n) to all ranks. (session_setup.c) */
 TG_NODISCARD tg_status tg__session_broadcast(tg_session *s, float *data, size_t n);
 

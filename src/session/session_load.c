@@ -3,6 +3,7 @@
 #include "session/session_ckpt.h"
 #include "base/arg.h"
 #include "base/mem.h"
+#include "base/sized.h"
 #include "session/session_weights.h"
 #include "telegrad/spec.h"
 
@@ -314,14 +315,13 @@ tg_status tg_session_resumed(const tg_session *s, tg_resumed *resumed_p)
 {
     TG__ARG(s);
     TG__ARG(resumed_p);
-    if (resumed_p->struct_size != sizeof *resumed_p)
-        return tg_fail(TG_E_ARG, "tg_session_resumed: resumed_p->struct_size=%zu: allowed: %zu",
-                       resumed_p->struct_size, sizeof *resumed_p);
-    *resumed_p = (tg_resumed){.struct_size = sizeof *resumed_p,
-                              .ranks = s->from.ranks,
-                              .steps_per_epoch = s->from.steps_per_epoch,
-                              .epoch_shift = s->epoch_shift,
-                              .anew = s->from.anew};
+    TG_TRY(tg__sized_room("tg_session_resumed: resumed_p", resumed_p,
+                          TG__FIRST_SIZE(tg_resumed, anew)));
+    const tg_resumed resumed = {.ranks = s->from.ranks,
+                                .steps_per_epoch = s->from.steps_per_epoch,
+                                .epoch_shift = s->epoch_shift,
+                                .anew = s->from.anew};
+    tg__sized_out(resumed_p, &resumed, sizeof resumed);
     return TG_OK;
 }
 

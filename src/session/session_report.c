@@ -12,6 +12,7 @@ tg_status tg__session_report_make(tg_session *s)
     TG_TRY(tg_alloc(s->nbuckets, sizeof *s->group, &s->group));
     TG_TRY(tg_alloc(s->nbuckets, sizeof *s->method_info, &s->method_info));
     TG_TRY(tg_alloc(s->nbuckets, sizeof *s->method_told, &s->method_told));
+    TG_TRY(tg_alloc(s->nbuckets, sizeof *s->method_list, &s->method_list));
     TG_TRY(tg_alloc(s->nbuckets * (s->lanes + 1), sizeof *s->under_way, &s->under_way));
     for (size_t i = 0; i < s->nbuckets; i++) {
         bucket *b = &s->bucket[i];
@@ -22,7 +23,9 @@ tg_status tg__session_report_make(tg_session *s)
         if (b->group < s->nmethods)
             continue;
         method_group *g = &s->group[s->nmethods];
-        s->method_info[s->nmethods++].method = text;
+        s->method_list[s->nmethods] = &s->method_told[s->nmethods];
+        s->method_info[s->nmethods++] =
+            (tg_method_info){.struct_size = sizeof(tg_method_info), .method = text};
         bool velocity = f != NULL && f->ops->owns_momentum;
         tg__watch_init(&g->watch, velocity ? 1 / (1 - f->params.momentum) : 1);
         g->remembers = tg__method_remembers(b->method);
@@ -36,6 +39,7 @@ void tg__session_report_free(tg_session *s)
     free(s->group);
     free(s->method_info);
     free(s->method_told);
+    free(s->method_list);
     free(s->under_way);
 }
 
@@ -47,7 +51,8 @@ static void count_anew(tg_session *s)
         g->norm_sq = g->residual_sq = 0;
         g->fallen = 0;
         g->coded = false;
-        s->method_info[i] = (tg_method_info){.method = s->method_info[i].method};
+        s->method_info[i] = (tg_method_info){.struct_size = sizeof(tg_method_info),
+                                             .method = s->method_info[i].method};
     }
     s->delivered = s->nspans = 0;
     s->since = (tg_step_info){0};
@@ -198,7 +203,7 @@ tg_status tg__session_report_end(tg_session *s, tg_step_info *info)
     *info = s->since;
     info->struct_size = sizeof *info;
     info->want_residual_norm = wanted;
-    info->methods = s->method_told;
+    info->methods = s->method_list;
     info->nmethods = s->nmethods;
     count_anew(s);
     return TG_OK;

@@ -2,6 +2,7 @@
 #include "session/session_impl.h"
 #include "base/arg.h"
 #include "base/mem.h"
+#include "base/sized.h"
 #include "engine/handshake.h"
 #include "session/session_weights.h"
 #include "transport/endpoint.h"
@@ -164,19 +165,25 @@ static tg_status create(tg_session *s, const tg_session_config *config, tg_trans
     return TG_OK;
 }
 
+tg_status tg__session_take_config(const char *what, const tg_session_config *from,
+                                  tg_session_config *own)
+{
+    return tg__sized_in(what, own, sizeof *own, TG__FIRST_SIZE(tg_session_config, on_wait_arg),
+                        from);
+}
+
 tg_status tg_session_create(const tg_session_config *config, tg_transport *transport,
                             tg_session **s_p)
 {
     TG__ARG(config);
     TG__ARG(transport);
     TG__ARG(s_p);
-    if (config->struct_size != sizeof *config)
-        return tg_fail(TG_E_ARG, "tg_session_create: config->struct_size=%zu: allowed: %zu",
-                       config->struct_size, sizeof *config);
+    tg_session_config own;
+    TG_TRY(tg__session_take_config("tg_session_create: config", config, &own));
     tg_session *s = NULL;
     tg_status status = tg_alloc(1, sizeof *s, &s);
     if (status == TG_OK)
-        status = create(s, config, transport);
+        status = create(s, &own, transport);
     if (status == TG_E_NOMEM)
         tg__leave_transport(transport, status);
     if (status != TG_OK) {

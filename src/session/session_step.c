@@ -1,6 +1,7 @@
 /* One step: gradients come in, exchanges go out, aggregates are delivered to the strategy. */
 #include "session/session_impl.h"
 #include "base/arg.h"
+#include "base/sized.h"
 #include "kernel/parallel.h"
 #include "telegrad/clock.h"
 
@@ -372,17 +373,18 @@ tg_status tg_session_step(tg_session *s, tg_step_info *info)
 {
     TG__ARG(s);
     TG_TRY(usable(s, "tg_session_step"));
-    tg_step_info unseen = {.struct_size = sizeof unseen};
-    if (info == NULL)
-        info = &unseen;
-    if (info->struct_size != sizeof *info)
-        return tg_fail(TG_E_ARG, "tg_session_step: info->struct_size=%zu: allowed: %zu",
-                       info->struct_size, sizeof *info);
-    *info =
-        (tg_step_info){.struct_size = sizeof *info, .want_residual_norm = info->want_residual_norm};
+    tg_step_info own = {0};
+    if (info != NULL)
+        TG_TRY(tg__sized_in("tg_session_step: info", &own, sizeof own,
+                            TG__FIRST_SIZE(tg_step_info, nmethods), info));
+    own = (tg_step_info){.struct_size = sizeof own, .want_residual_norm = own.want_residual_norm};
     TG_TRY(check_ready(s));
-    tg_status status = step(s, info);
-    return status == TG_OK ? TG_OK : tg__session_failed(s, status);
+    tg_status status = step(s, &own);
+    if (status != TG_OK)
+        return tg__session_failed(s, status);
+    if (info != NULL)
+        tg__sized_out(info, &own, sizeof own);
+    return TG_OK;
 }
 
 tg_status tg_session_set_lr(tg_session *s, double lr)

@@ -1,5 +1,6 @@
 /* The tensors of a session, as the caller adds them. */
 #include "base/arg.h"
+#include "base/sized.h"
 #include "session/session_impl.h"
 
 #include <stdlib.h>
@@ -78,9 +79,6 @@ static tg_status check_shape(const tg_tensor *t, size_t *n_p)
 
 static tg_status check_tensor(const tg_session *s, const tg_tensor *t, size_t *n_p)
 {
-    if (t->struct_size != sizeof *t)
-        return tg_fail(TG_E_ARG, "tg_session_add: struct_size of the tensor is %zu: allowed: %zu",
-                       t->struct_size, sizeof *t);
     TG_TRY(check_name(s, t->name));
     if ((unsigned)t->kind > TG_TENSOR_RANK0)
         return tg_fail(TG_E_ARG, "tensor \"%s\": kind=%d: allowed: 0 to %d", t->name, (int)t->kind,
@@ -107,6 +105,10 @@ tg_status tg_session_add(tg_session *s, const tg_tensor *t, uint32_t *id_p)
     TG_TRY(tg__session_check(s));
     if (s->begun)
         return tg_fail(TG_E_STATE, "tg_session_add after tg_session_begin");
+    tg_tensor given;
+    TG_TRY(tg__sized_in("tg_session_add: t", &given, sizeof given, TG__FIRST_SIZE(tg_tensor, grad),
+                        t));
+    t = &given;
     TG_TRY(check_tensor(s, t, &n));
     if (s->ntensors == s->cap) {
         size_t cap = s->cap == 0 ? 16 : 2 * s->cap;

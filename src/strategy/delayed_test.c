@@ -58,8 +58,10 @@ static void without_local_step_it_is_delayed_sgd(void **state)
             assert_same_bits(p.rank[0].w, w);
             play_gradient(g[0], w, 0, t);
             play_gradient(g[1], w, 1, t);
+            const tg_update update = {.struct_size = sizeof update, .lr = 0.1};
             if (t > 0)
-                tg_optimizer_step(p.optimizer, &(tg_update){.lr = 0.1}, w, last, PLAY_N, slot);
+                assert_int_equal(tg_optimizer_step(p.optimizer, &update, w, last, PLAY_N, slot),
+                                 TG_OK);
             for (size_t e = 0; e < PLAY_N; e++)
                 last[e] = (g[0][e] + g[1][e]) * 0.5f;
             play_step(&p);

@@ -3,6 +3,7 @@
 #include "base/arg.h"
 #include "strategy/strategy.h"
 #include "base/mem.h"
+#include "base/sized.h"
 #include "base/number.h"
 #include "kernel/kernel.h"
 #include <stdio.h>
@@ -87,12 +88,20 @@ const char *tg_optimizer_slot_name(const tg_optimizer *o, size_t slot)
     return slot < o->slots ? o->ops->slot_names[slot] : NULL;
 }
 
-void tg_optimizer_step(const tg_optimizer *o, const tg_update *u, float *w, const float *g,
-                       size_t n, float *const *slot)
+tg_status tg_optimizer_step(const tg_optimizer *o, const tg_update *u, float *w, const float *g,
+                            size_t n, float *const *slot)
 {
-    if (!o || !u || !w || !g || (!slot && o->slots > 0))
-        return;
-    o->ops->step(o, u, w, g, n, slot);
+    TG__ARG(o);
+    TG__ARG(u);
+    TG__ARG(w);
+    TG__ARG(g);
+    if (o->slots > 0)
+        TG__ARG(slot);
+    tg_update given;
+    TG_TRY(tg__sized_in("tg_optimizer_step: u", &given, sizeof given,
+                        TG__FIRST_SIZE(tg_update, ndim), u));
+    o->ops->step(o, &given, w, g, n, slot);
+    return TG_OK;
 }
 
 void tg__optimizer_common(tg_optimizer *o)

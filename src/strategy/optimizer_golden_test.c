@@ -32,9 +32,13 @@ static void sequences(void **state)
         for (uint64_t t = 0; t < STEPS && golden->clipped == 0; t++) { /* see session_clip_test.c */
             const double lr = t < STEPS / 2 ? o->lr : o->lr / 2;
             gradient(t, g);
-            tg_optimizer_step(o, &(tg_update){lr, t + 1, 2}, w, g, MATRIX, (float *[]){u, v});
-            tg_optimizer_step(o, &(tg_update){lr, t + 1, 1}, w + MATRIX, g + MATRIX, N - MATRIX,
-                              (float *[]){u + MATRIX, v + MATRIX});
+            assert_int_equal(tg_optimizer_step(o, &(tg_update){sizeof(tg_update), lr, t + 1, 2}, w,
+                                               g, MATRIX, (float *[]){u, v}),
+                             TG_OK);
+            assert_int_equal(tg_optimizer_step(o, &(tg_update){sizeof(tg_update), lr, t + 1, 1},
+                                               w + MATRIX, g + MATRIX, N - MATRIX,
+                                               (float *[]){u + MATRIX, v + MATRIX}),
+                             TG_OK);
             if (t != 0 && t != 5 && t != 11)
                 continue;
             for (int i = 0; i < N; i++)

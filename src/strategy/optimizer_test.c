@@ -44,10 +44,11 @@ static void steps_by_hand(void **state)
         float w = 1, u = 0, v = 0, g, dst = 0;
         float *slot[] = {&u, &v};
         for (uint64_t t = 1; t <= 2; t++) {
-            const tg_update update = {.lr = 0.5, .number = t, .ndim = 2};
+            const tg_update update = {
+                .struct_size = sizeof update, .lr = 0.5, .number = t, .ndim = 2};
             g = (float)t;
             o->ops->preview(o, &update, &dst, &w, &g, 1, slot);
-            tg_optimizer_step(o, &update, &w, &g, 1, slot);
+            assert_int_equal(tg_optimizer_step(o, &update, &w, &g, 1, slot), TG_OK);
             assert_true(w == (t == 1 ? cases[i].w1 : cases[i].w2) && dst == w);
         }
         tg_optimizer_destroy(o);
@@ -111,11 +112,14 @@ static void play_updates(const char *spec, size_t ndim, float w[LEN])
     for (uint64_t i = 0; i < LEN; i++)
         w[i] = noise(i);
     for (uint64_t t = 1; t <= TIMES; t++) {
-        const tg_update update = {.lr = t <= 5 ? o->lr : o->lr / 2, .number = t, .ndim = ndim};
+        const tg_update update = {.struct_size = sizeof update,
+                                  .lr = t <= 5 ? o->lr : o->lr / 2,
+                                  .number = t,
+                                  .ndim = ndim};
         for (uint64_t i = 0; i < LEN; i++)
             g[i] = noise(i + LEN * t);
         o->ops->preview(o, &update, dst, w, g, LEN, slot);
-        tg_optimizer_step(o, &update, w, g, LEN, slot);
+        assert_int_equal(tg_optimizer_step(o, &update, w, g, LEN, slot), TG_OK);
         assert_memory_equal(dst, w, sizeof dst);
     }
     tg_optimizer_destroy(o);
@@ -158,17 +162,18 @@ static void lars_of_ratio_1_is_sgd(void **state)
         {"lars:lr=0.25,momentum=0,trust=1,eps=1,weight_decay=0", "sgd:lr=0.25"}};
     for (size_t i = 0; i < TG_COUNT(pairs); i++) {
         tg_optimizer *lars = create(pairs[i][0]), *sgd = create(pairs[i][1]);
-        const tg_update update = {.lr = lars->lr, .number = 1, .ndim = 2};
+        const tg_update update = {
+            .struct_size = sizeof update, .lr = lars->lr, .number = 1, .ndim = 2};
         float w[2][4] = {{1, 1, 1, -1}, {1, 1, 1, -1}}, u[2][4] = {{0}};
         float g[4] = {0.5f, -0.5f, 0.5f, 0.5f};
-        tg_optimizer_step(lars, &update, w[0], g, 4, (float *[]){u[0]});
-        tg_optimizer_step(sgd, &update, w[1], g, 4, (float *[]){u[1]});
+        assert_int_equal(tg_optimizer_step(lars, &update, w[0], g, 4, (float *[]){u[0]}), TG_OK);
+        assert_int_equal(tg_optimizer_step(sgd, &update, w[1], g, 4, (float *[]){u[1]}), TG_OK);
         assert_memory_equal(w[0], w[1], sizeof w[0]);
         /* A tensor of zeros has no norm to go by: ratio 1 as well, with decay too. */
         memset(w, 0, sizeof w);
         memset(u, 0, sizeof u);
-        tg_optimizer_step(lars, &update, w[0], g, 4, (float *[]){u[0]});
-        tg_optimizer_step(sgd, &update, w[1], g, 4, (float *[]){u[1]});
+        assert_int_equal(tg_optimizer_step(lars, &update, w[0], g, 4, (float *[]){u[0]}), TG_OK);
+        assert_int_equal(tg_optimizer_step(sgd, &update, w[1], g, 4, (float *[]){u[1]}), TG_OK);
         assert_memory_equal(w[0], w[1], sizeof w[0]);
         tg_optimizer_destroy(lars);
         tg_optimizer_destroy(sgd);

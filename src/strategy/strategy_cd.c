@@ -18,7 +18,7 @@ static tg_status init(tg__strategy *s)
 const tg__strategy_ops tg__strategy_cd = {
     .entry = {"cd", "like od, but compressed; every k-th exchange is dense",
               "Yu et al. 2021, arXiv:2106.10796", keys},
-    .rate = &(const tg_rate_hint){.methods = true},
+    .rate = &(const tg_rate_hint){.struct_size = sizeof(tg_rate_hint), .methods = true},
     .init = init,
     TG__DELAYED_OPS,
 };

@@ -296,7 +296,7 @@ static void drained(tg__strategy *s, uint64_t t, tg__actions *out)
 const tg__strategy_ops tg__strategy_dga = {
     .entry = {"dga", "local steps, corrected by averages that arrive `delay` steps late",
               "Zhu et al. 2021, NeurIPS, \"Delayed Gradient Averaging\"", keys},
-    .rate = &(const tg_rate_hint){.methods = true},
+    .rate = &(const tg_rate_hint){.struct_size = sizeof(tg_rate_hint), .methods = true},
     .init = init,
     .fini = fini,
     .begin = begin,

@@ -183,6 +183,7 @@ const tg__strategy_ops tg__strategy_eager = {
               "Kale et al. 2025, arXiv:2502.12996", keys},
     .rate =
         &(const tg_rate_hint){
+            .struct_size = sizeof(tg_rate_hint),
             .expect = "its outer momentum is too much for a short run (LeNet-5, an epoch of MNIST, "
                       "4 workers: 80 % where ssgd has 98 %), and no lower rate helps",
             .instead = "eager:momentum=0 (97 %), or diloco, which waits for its means (98 %)",

@@ -210,7 +210,8 @@ void tg__strategy_update_at(tg__strategy *s, size_t m, size_t i, tg__stretch e, 
         .lr = lr, .number = y->updates != NULL ? y->updates[i] : 0, .ndim = s->tensor[i].ndim};
     float *vec[TG__OPTIMIZER_SLOTS];
     vectors(s, y, i, e.at, vec);
-    tg_optimizer_step(tg__strategy_optimizer(s, i), &u, w, g, e.n, vec);
+    const tg_optimizer *o = tg__strategy_optimizer(s, i);
+    o->ops->step(o, &u, w, g, e.n, vec);
 }
 
 void tg__strategy_update(tg__strategy *s, size_t m, size_t i, double lr, float *w, const float *g)

@@ -25,7 +25,7 @@ static void ready(tg__strategy *s, uint64_t t, uint32_t bucket, tg__actions *out
 const tg__strategy_ops tg__strategy_pipe = {
     .entry = {"pipe", "like ssgd, but averages are applied width - 1 steps late",
               "Li et al. 2018, arXiv:1811.03619", keys},
-    .rate = &(const tg_rate_hint){.methods = true},
+    .rate = &(const tg_rate_hint){.struct_size = sizeof(tg_rate_hint), .methods = true},
     .init = init,
     .ready = ready,
     TG__SSGD_OPS,

@@ -154,7 +154,8 @@ static void ssgd_is_sgd_on_the_mean(void **state)
             }
             for (size_t e = 0; e < PLAY_N; e++)
                 mean[e] *= 1.0f / 3.0f;
-            tg_optimizer_step(p.optimizer, &(tg_update){.lr = p.lr}, w, mean, PLAY_N, slot);
+            const tg_update update = {.struct_size = sizeof update, .lr = p.lr};
+            assert_int_equal(tg_optimizer_step(p.optimizer, &update, w, mean, PLAY_N, slot), TG_OK);
             play_step(&p);
             for (int j = 0; j < 3; j++) {
                 assert_same_bits(p.rank[j].w, w);
@@ -185,8 +186,11 @@ static void ssgd_is_any_optimizer_on_the_mean(void **state)
             for (size_t i = 0; i < PLAY_TENSORS; i++) {
                 const size_t at = play_begin[i];
                 float *slot[] = {m + at, v + at};
-                const tg_update u = {.lr = p.lr, .number = t + 1, .ndim = i == 1 ? 1 : 2};
-                tg_optimizer_step(p.optimizer, &u, w + at, mean + at, play_begin[i + 1] - at, slot);
+                const tg_update u = {
+                    .struct_size = sizeof u, .lr = p.lr, .number = t + 1, .ndim = i == 1 ? 1 : 2};
+                assert_int_equal(tg_optimizer_step(p.optimizer, &u, w + at, mean + at,
+                                                   play_begin[i + 1] - at, slot),
+                                 TG_OK);
             }
             play_step(&p);
             for (int j = 0; j < 2; j++)

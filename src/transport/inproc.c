@@ -396,11 +396,7 @@ tg_status tg_transport_inproc_clock(int size, const tg_clock *clock, tg_transpor
     if (size < 1 || size > TG_RANKS_MAX)
         return tg_fail(TG_E_ARG, "tg_transport_inproc: size=%d: allowed: 1..%d", size,
                        TG_RANKS_MAX);
-    if (clock->struct_size < offsetof(tg_clock, work) || !clock->now_ns || !clock->sleep_until_ns)
-        return tg_fail(TG_E_ARG,
-                       "tg_transport_inproc_clock: a clock of struct_size=%zu: allowed: "
-                       "at least %zu, with now_ns and sleep_until_ns",
-                       clock->struct_size, offsetof(tg_clock, work));
+    TG_TRY(tg__clock_check("tg_transport_inproc_clock: clock", clock));
     hub *h;
     tg_transport **made;
     TG_TRY(tg_alloc((size_t)size, sizeof(tg_transport *), &made));

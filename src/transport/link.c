@@ -114,8 +114,8 @@ static bool time_ok(int64_t ns)
 
 tg_status tg__link_check(const char *what, const tg_link *link)
 {
-    if (link->struct_size < sizeof *link)
-        return tg_fail(TG_E_ARG, "%s: struct_size of the link is %zu: allowed: at least %zu", what,
+    if (link->struct_size != sizeof *link)
+        return tg_fail(TG_E_ARG, "%s: struct_size of the link is %zu: allowed: %zu", what,
                        link->struct_size, sizeof *link);
     if (!rate_ok(link->up_bps) || !rate_ok(link->down_bps))
         return tg_fail(TG_E_ARG, "%s: up_bps=%g, down_bps=%g: allowed: 0 (unlimited) or 1..1e18",

@@ -1,6 +1,9 @@
 #include "transport/endpoint.h"
 #include "base/mem.h"
+#include "base/sized.h"
+#include "base/virtual_clock.h"
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -32,6 +35,18 @@ static const char *hole(const tg_transport_ops *ops)
                              : NULL;
 }
 
+/* The transport, its table and its clock are used where they lie. */
+static tg_status check_sizes(const char *call, const char *name, const tg_transport *t)
+{
+    char what[128];
+    snprintf(what, sizeof what, "%s: %s", call, name);
+    TG_TRY(tg__sized_check(what, t, sizeof *t, TG__FIRST_SIZE(tg_transport, clock)));
+    snprintf(what, sizeof what, "%s: %s->ops", call, name);
+    TG_TRY(tg__sized_check(what, t->ops, sizeof *t->ops, TG__FIRST_SIZE(tg_transport_ops, blamed)));
+    snprintf(what, sizeof what, "%s: %s->clock", call, name);
+    return tg__clock_check(what, t->clock);
+}
+
 tg_status tg__transport_check(const char *call, const char *name, const tg_transport *t)
 {
     if (!t || !t->ops || !t->clock)
@@ -39,12 +54,8 @@ tg_status tg__transport_check(const char *call, const char *name, const tg_trans
                        !t        ? ""
                        : !t->ops ? "->ops"
                                  : "->clock");
+    TG_TRY(check_sizes(call, name, t));
     const tg_transport_ops *ops = t->ops;
-    if (t->struct_size < sizeof *t || ops->struct_size < sizeof *ops)
-        return tg_fail(TG_E_ARG,
-                       "%s: %s->struct_size=%zu and %s->ops->struct_size=%zu: allowed: at least "
-                       "%zu and %zu",
-                       call, name, t->struct_size, name, ops->struct_size, sizeof *t, sizeof *ops);
     if (hole(ops))
         return tg_fail(TG_E_ARG,
                        "%s: %s->ops->%s is NULL: allowed to be NULL: wake, blame and blamed", call,

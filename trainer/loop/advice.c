@@ -45,6 +45,7 @@ static tg_status measure_coding(tg_simulation *sim)
     tg_bucket_cost *cost;
     TG_TRY(tg_simulation_measure(sim, 0, NULL, &count));
     TG_TRY(tg_alloc(count, sizeof *cost, &cost));
+    cost[0].struct_size = sizeof *cost;
     tg_status status = tg_simulation_measure(sim, count, cost, &count);
     if (status == TG_OK)
         status = tg_simulation_set_costs(sim, cost, count);
@@ -111,7 +112,7 @@ tg_status advice_exchange(const advice *a, size_t method, const tg_link *link, t
 
 tg_status advice_take_times(const advice *a, size_t method, const tg_link *link, advice_times *t_p)
 {
-    tg_sim_exchange dense, coded;
+    tg_sim_exchange dense = {.struct_size = sizeof dense}, coded = dense;
     TG_TRY(advice_exchange(a, 0, link, &dense));
     TG_TRY(advice_exchange(a, method, link, &coded));
     *t_p = (advice_times){.tau = advice_tau(a),
@@ -160,7 +161,7 @@ static tg_status least_step(const advice *a, const tg_link *link, const advice_w
                             double *least_p)
 {
     tg_link no_delay = *link;
-    tg_sim_exchange x;
+    tg_sim_exchange x = {.struct_size = sizeof x};
     no_delay.delay_ns = no_delay.jitter_ns = 0;
     TG_TRY(advice_exchange(a, w->method, &no_delay, &x));
     *least_p = fmax(x.wire_ns[1], x.encode_ns[1] + x.decode_ns[1]) / 1e9;

@@ -66,6 +66,7 @@ tg_status run_times_buckets(run *r)
     tg_bucket_cost *cost;
     TG_TRY(tg_session_measure(r->session, 0, NULL, &count));
     TG_TRY(tg_alloc(count, sizeof *cost, &cost));
+    cost[0].struct_size = sizeof *cost;
     const tg_status status = tg_session_measure(r->session, count, cost, &count);
     if (status != TG_OK) {
         free(cost);

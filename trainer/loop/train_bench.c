@@ -183,11 +183,10 @@ tg_status train_bench_step(train_bench *b, double *loss_p)
     model_result result;
     TG_TRY(model_forward(m, &batch, &pass, h, &result));
     TG_TRY(model_backward(m, h));
-    if (b->session)
-        TG_TRY(tg_session_step(b->session, NULL));
-    else
-        tg_optimizer_step(b->optimizer, &(tg_update){.lr = LR, .number = b->step, .ndim = 1},
-                          m->params, m->grads, m->floats, &b->momentum);
+    const tg_update update = {.struct_size = sizeof update, .lr = LR, .number = b->step, .ndim = 1};
+    TG_TRY(b->session ? tg_session_step(b->session, NULL)
+                      : tg_optimizer_step(b->optimizer, &update, m->params, m->grads, m->floats,
+                                          &b->momentum));
     *loss_p = result.loss / (double)result.labels;
     return TG_OK;
 }

@@ -136,6 +136,7 @@ static tg_status set_costs(const train_sim *s, const train_job *job, tg_simulati
     } else if (job->tau_ns == 0) {
         TG_TRY(tg_simulation_measure(sim, 0, NULL, &times->buckets));
         TG_TRY(tg_alloc(times->buckets, sizeof *times->bucket, &times->bucket));
+        times->bucket[0].struct_size = sizeof *times->bucket;
         TG_TRY(tg_simulation_measure(sim, times->buckets, times->bucket, &times->buckets));
     }
     return times->buckets == 0 ? TG_OK
@@ -174,7 +175,7 @@ static tg_status play(told *w, const train_sim *s, tg_simulation *sim, int world
 {
     const train_sim_info about = train_sim_about(s);
     int *rank;
-    tg_sim_end last;
+    tg_sim_end last = {.struct_size = sizeof last};
     TG_TRY(tg_alloc((size_t)world, sizeof *rank, &rank));
     const tg_sim_run all = {.struct_size = sizeof all,
                             .world = world,

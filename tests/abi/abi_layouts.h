@@ -1,0 +1,17 @@
+/* What abi_layouts.py lists of a version's headers. */
+#ifndef TG_TESTS_ABI_LAYOUTS_H
+#define TG_TESTS_ABI_LAYOUTS_H
+
+#include <stddef.h>
+
+typedef struct abi_row {
+    const char *name;   /* "sizeof(tg_wait)", "tg_wait.rank", "TG_E_ARG" */
+    size_t where, size; /* sizeof and alignment; offset and size; the value */
+    int grows;          /* of a structure: whether it does */
+    size_t padding;     /* of a structure: bytes behind its last member */
+} abi_row;
+
+extern const abi_row abi_first[], abi_now[];
+extern const size_t abi_first_rows, abi_now_rows;
+
+#endif
