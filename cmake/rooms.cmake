@@ -1,9 +1,9 @@
 # A room is one folder of src/, an object library. Sources are found by name, so a new file needs no
-# line here; *_test.c files are its unit tests; *_avx2.c and *_avx512.c get their instruction sets.
+# line here; *_test.c files are its unit tests; *_avx2.c, *_avx512.c and *_neon.c are for CPUs that have these.
 set(TG_ROOMS "")
 set(TG_ROOM_TESTS "")
 
-# Give the *_avx2.c and *_avx512.c in the list of that name their flags, or, where the processor has no such thing, take them out.
+# Give the *_avx2.c and *_avx512.c in the list of that name their flags; take out what other kinds of processors have.
 function(tg_instruction_sets list)
     if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|amd64|AMD64")
         foreach(source ${${list}})
@@ -15,10 +15,14 @@ function(tg_instruction_sets list)
                     "-mavx512f;-mavx512bw;-mavx512dq;-mavx512vl;-mavx2;-mfma;-mf16c;-mbmi;-mbmi2;-mlzcnt;-mpopcnt;-msse4.2")
             endif()
         endforeach()
+        set(others neon)
+    elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64|ARM64")
+        set(others "avx2|avx512")
     else()
-        list(FILTER ${list} EXCLUDE REGEX "_(avx2|avx512)\\.c$")
-        set(${list} ${${list}} PARENT_SCOPE)
+        set(others "avx2|avx512|neon")
     endif()
+    list(FILTER ${list} EXCLUDE REGEX "_(${others})\\.c$")
+    set(${list} ${${list}} PARENT_SCOPE)
 endfunction()
 
 # tg_torch_test(name label script [argument...]): the script ends with status 0; asked of the first Python that has PyTorch

@@ -106,3 +106,6 @@ tg_torch_test(golden_optim_test unit ${PROJECT_SOURCE_DIR}/tools/golden_optim.py
 include(cmake/fuzz.cmake OPTIONAL)
 add_test(NAME plain_build_test COMMAND ${PROJECT_SOURCE_DIR}/tests/plain_build_test.sh ${PROJECT_SOURCE_DIR} ${CMAKE_C_COMPILER})
 set_tests_properties(plain_build_test PROPERTIES TIMEOUT 300)
+# docs/adding-a-method.md, followed in a copy of the library: ctest -C full.
+add_test(NAME adding_test CONFIGURATIONS full COMMAND ${PROJECT_SOURCE_DIR}/tests/adding_test.sh ${PROJECT_SOURCE_DIR} ${CMAKE_C_COMPILER})
+set_tests_properties(adding_test PROPERTIES TIMEOUT 900)

@@ -160,7 +160,7 @@ const char help_bench[] =
     "  --n N,N,...         elements (25600000,1000000,100000)\n"
     "  --filter NAME       rows whose name contains it, or whose group it is: target,\n"
     "                      method, index, kernel\n"
-    "  --level L,L         instruction sets: avx512, avx2, ref (the best)\n"
+    "  --level L,L         instruction sets: avx512, avx2, neon, ref (the best)\n"
     "  --gradients FILE    .npy of f32, repeated or cut to N (train --dump-gradients)\n"
     "  --threads N         cores for the codecs; the yardsticks have one (1)\n"
     "  --seconds S         for each row, or a few calls at least (0.5)\n"

@@ -49,9 +49,15 @@ static tg_status set_levels(struct bench_command *c, const char *text)
         if (*at == '\0')
             return TG_OK;
     }
-    return tg_fail(
-        TG_E_SPEC, "--level \"%.64s\": allowed on this CPU: ref%s%s, separated by commas", text,
-        bench_level_exists("avx2") ? ", avx2" : "", bench_level_exists("avx512") ? ", avx512" : "");
+    static const char *const others[] = {"avx2", "avx512", "neon"};
+    char allowed[64] = "ref";
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (bench_level_exists(others[i])) {
+            strcat(allowed, ", ");
+            strcat(allowed, others[i]);
+        }
+    return tg_fail(TG_E_SPEC, "--level \"%.64s\": allowed on this CPU: %s, separated by commas",
+                   text, allowed);
 }
 
 enum { JSON = 1, SIZES, LEVELS, FILTER, GRADIENTS, THREADS, COMPARE, PYTHON, SECONDS };

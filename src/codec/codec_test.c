@@ -490,10 +490,9 @@ static void one_tensor_is_the_bucket(void **state)
     tg_codec_destroy(c[1]);
 }
 
-int main(int argc, char **argv)
+int main(void)
 {
-    (void)argc;
-    each_level(argv);
+    each_level();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_codec_keeps_the_rules),
         cmocka_unit_test(handles_keep_nothing),

@@ -101,10 +101,9 @@ static void test_the_test(void **state)
             fail_msg("bias %zu was not found", i);
 }
 
-int main(int argc, char **argv)
+int main(void)
 {
-    (void)argc;
-    each_level(argv);
+    each_level();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_registry),
         cmocka_unit_test(test_the_test),

@@ -167,10 +167,9 @@ static void one_by_one(void **state)
     tg__pool_destroy(pool);
 }
 
-int main(int argc, char **argv)
+int main(void)
 {
-    (void)argc;
-    each_level(argv);
+    each_level();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(truth_table),
         cmocka_unit_test(the_dead_do_not_vote),

@@ -1,6 +1,7 @@
 /* Which instruction sets this CPU and its operating system offer, and the choice among the tables.
  *
- * CPUID and XGETBV are asked directly: a set counts only if the system also saves its registers. */
+ * On x86, CPUID and XGETBV are asked directly: a set counts only if the system also saves its
+ * registers. */
 #include "base/mem.h"
 #include "kernel/kernel.h"
 #include "kernel/variants.h"
@@ -8,18 +9,41 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { REF, AVX2, AVX512, LEVELS };
+const char *const tg__kernel_levels[] = {"ref", "avx2", "avx512", "neon", NULL};
 
-static const char *const names[LEVELS] = {"ref", "avx2", "avx512"};
+enum { LEVELS_MAX = 3 }; /* of one kind of CPU */
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static tg__kernels tables[LEVELS];
+static tg__kernels tables[LEVELS_MAX];
 static int best;         /* the highest level that this CPU and this build have */
 static int chosen;       /* the level in use */
 static char unknown[64]; /* TG_CPU if it could not be had, else "" */
 
+static void fill_ref(tg__kernels *table)
+{
+    tg__vector_ref(table);
+    tg__stats_ref(table);
+    tg__select_ref(table);
+    tg__dgc_ref(table);
+    tg__twobit_ref(table);
+    tg__adacomp_ref(table);
+    tg__sign_ref(table);
+    tg__onebit_ref(table);
+    tg__half_ref(table);
+    tg__optim_ref(table);
+    tg__adaptive_ref(table);
+    tg__steps_ref(table);
+    tg__skinny_ref(table);
+    tg__crc_ref(table);
+    tg__bits_ref(table);
+    tg__quant_ref(table);
+    tg__pack_ref(table);
+}
+
 #if defined(__x86_64__)
 #include <cpuid.h>
+
+enum { REF, AVX2, AVX512 };
 
 static bool has(unsigned have, unsigned want)
 {
@@ -84,43 +108,50 @@ static void fill_avx512(tg__kernels *table)
     tg__skinny_avx512(table);
     tg__quant_avx512(table);
 }
+
+static void (*const fill[])(tg__kernels *) = {fill_ref, fill_avx2, fill_avx512};
+static const char *const names[] = {"ref", "avx2", "avx512"};
+static const char *const lists[] = {"ref", "ref, avx2", "ref, avx2, avx512"};
+
+#elif defined(__aarch64__) && defined(__ARM_NEON)
+
+enum { REF, NEON }; /* every such CPU has it */
+
+static int cpu_level(void)
+{
+    return NEON;
+}
+
+static void fill_neon(tg__kernels *table)
+{
+    tg__vector_neon(table);
+    tg__select_neon(table);
+    tg__dgc_neon(table);
+    tg__twobit_neon(table);
+    tg__half_neon(table);
+    tg__optim_neon(table);
+    tg__adaptive_neon(table);
+    tg__steps_neon(table);
+}
+
+static void (*const fill[])(tg__kernels *) = {fill_ref, fill_neon};
+static const char *const names[] = {"ref", "neon"};
+static const char *const lists[] = {"ref", "ref, neon"};
+
 #else
+
+enum { REF };
+
 static int cpu_level(void)
 {
     return REF;
 }
 
-static void fill_avx2(tg__kernels *table)
-{
-    (void)table;
-}
+static void (*const fill[])(tg__kernels *) = {fill_ref};
+static const char *const names[] = {"ref"};
+static const char *const lists[] = {"ref"};
 
-static void fill_avx512(tg__kernels *table)
-{
-    (void)table;
-}
 #endif
-
-static void fill_ref(tg__kernels *table)
-{
-    tg__vector_ref(table);
-    tg__stats_ref(table);
-    tg__select_ref(table);
-    tg__dgc_ref(table);
-    tg__twobit_ref(table);
-    tg__adacomp_ref(table);
-    tg__sign_ref(table);
-    tg__onebit_ref(table);
-    tg__half_ref(table);
-    tg__optim_ref(table);
-    tg__adaptive_ref(table);
-    tg__steps_ref(table);
-    tg__skinny_ref(table);
-    tg__crc_ref(table);
-    tg__bits_ref(table);
-    tg__quant_ref(table);
-    tg__pack_ref(table);
-}
 
 static int level_named(const char *name)
 {
@@ -132,7 +163,6 @@ static int level_named(const char *name)
 
 static void choose(void)
 {
-    static void (*const fill[LEVELS])(tg__kernels *) = {fill_ref, fill_avx2, fill_avx512};
     best = chosen = cpu_level();
     for (int level = REF; level <= best; level++) {
         if (level > REF)
@@ -158,7 +188,6 @@ const tg__kernels *tg__kernel(void)
 
 tg_status tg__kernel_check(void)
 {
-    static const char *const lists[LEVELS] = {"ref", "ref, avx2", "ref, avx2, avx512"};
     (void)tg__kernel();
     if (!*unknown)
         return TG_OK;

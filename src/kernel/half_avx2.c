@@ -56,6 +56,11 @@ static inline void stream16(uint16_t *p, vec16 h)
     _mm_stream_si128((__m128i *)(void *)p, h);
 }
 
+static inline void stream_end(void)
+{
+    _mm_sfence();
+}
+
 static inline vec f16_get(const uint16_t *p, size_t left)
 {
     return _mm256_cvtph_ps(get16(p, left));

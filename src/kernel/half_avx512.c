@@ -49,6 +49,11 @@ static inline void stream16(uint16_t *p, vec16 h)
     _mm256_stream_si256((__m256i *)(void *)p, h);
 }
 
+static inline void stream_end(void)
+{
+    _mm_sfence();
+}
+
 static inline vec f16_get(const uint16_t *p, size_t left)
 {
     return _mm512_cvtph_ps(get16(p, left));

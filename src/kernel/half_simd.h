@@ -1,5 +1,6 @@
 /* Template of half_avx2.c and half_avx512.c: half_ref.c in vectors. The including file defines how
- * a vector is widened and narrowed: f16_get, f16_put, bf16_get, bf16_put. */
+ * a vector is widened and narrowed: f16_get, f16_from,
+ * bf16_get, bf16_from, and put16; what to clamp: narrow_clamp, all_within; and stream16, stream_end. */
 
 /* Outputs of this many elements fall out of the caches before anybody reads them: written past the
  * caches they cost a quarter less, since the old bytes need not be read. */
@@ -48,7 +49,7 @@ static inline void encode(uint16_t *dst, const float *src, size_t n, bool brain)
         src += head;
         n -= head;
         encode_fours(dst, src, n - n % (4 * WIDTH), brain, true);
-        _mm_sfence();
+        stream_end();
     } else {
         encode_fours(dst, src, n - n % (4 * WIDTH), brain, false);
     }

@@ -75,7 +75,7 @@ typedef struct tg__skinny {
 #define TG__SKINNY_ROWS 8u      /* rows that a column's sum takes together */
 
 typedef struct tg__kernels {
-    const char *level; /* "ref", "avx2", "avx512" */
+    const char *level; /* of tg__kernel_levels */
 
     /* dst += src */
     void (*add)(float *dst, const float *src, size_t n);
@@ -283,13 +283,16 @@ static inline size_t tg__twobit_bytes(size_t n)
     return n / 64 * 16 + (n % 64 + 7) / 8 * 2;
 }
 
-/* The table in use. First call chooses: the best level of the CPU, or TG_CPU=ref|avx2|avx512. Safe
+/* The table in use. First call chooses: the best level of the CPU, or TG_CPU=LEVEL. Safe
  * from several threads at once. Never NULL. */
 const tg__kernels *tg__kernel(void);
 
 /* Errors  TG_E_UNSUPPORTED if TG_CPU asks for a level that is unknown or that this CPU lacks (then
  *         tg__kernel() is the best that the CPU has). Objects that compute call it when created. */
 TG_NODISCARD tg_status tg__kernel_check(void);
+
+/* The names of all levels, those of other CPUs too; NULL ends the list. */
+extern const char *const tg__kernel_levels[];
 
 /* The table of one level for tests and benchmarks: NULL if this CPU or build lacks it. */
 const tg__kernels *tg__kernel_level(const char *level);

@@ -127,10 +127,9 @@ static void rounding_and_limits(void **state)
     assert_memory_equal(codes, want, sizeof(want));
 }
 
-int main(int argc, char **argv)
+int main(void)
 {
-    (void)argc;
-    each_level(argv);
+    each_level();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(planes_by_hand),      cmocka_unit_test(there_and_back),
         cmocka_unit_test(draws_one_by_one),    cmocka_unit_test(seven_rounds),

@@ -83,10 +83,9 @@ static void vectors(void **state)
     free(b);
 }
 
-int main(int argc, char **argv)
+int main(void)
 {
-    (void)argc;
-    each_level(argv);
+    each_level();
     const struct CMUnitTest tests[] = {cmocka_unit_test(stats), cmocka_unit_test(vectors)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -24,8 +24,6 @@ static tg__guarded memory[ARRAYS];
 static float *x[ARRAYS], *start[ARRAYS], *reference[ARRAYS];
 static size_t len[ARRAYS];
 
-static const char *const levels[] = {"ref", "avx2", "avx512"};
-
 enum { NORMAL, INTEGERS, LARGE, SPARSE, KINDS };
 
 static float number(int kind, const tg_rng_key *key, uint64_t i)
@@ -95,8 +93,8 @@ static tg__skinny shape(size_t rows, size_t cols, size_t rank)
 static void compare(const tg__skinny *s, int kind, size_t shift, bool at_end)
 {
     place(s, kind, shift, at_end);
-    for (size_t l = 0; l < TG_COUNT(levels); l++) {
-        const tg__kernels *k = tg__kernel_level(levels[l]);
+    for (size_t l = 0; tg__kernel_levels[l]; l++) {
+        const tg__kernels *k = tg__kernel_level(tg__kernel_levels[l]);
         for (int pieces = 0; k != NULL && pieces < 2; pieces++) {
             reset();
             play(k, s, pieces ? 5 : s->rows, pieces ? 48 : s->cols);
@@ -106,7 +104,7 @@ static void compare(const tg__skinny *s, int kind, size_t shift, bool at_end)
                     memcpy(reference[a], x[a], len[a] * sizeof(float));
                 else if (memcmp(reference[a], x[a], len[a] * sizeof(float)) != 0)
                     fail_msg("%s, pieces %d: array %d of %zu x %zu, rank %zu, kind %d differs",
-                             levels[l], pieces, a, s->rows, s->cols, s->rank, kind);
+                             tg__kernel_levels[l], pieces, a, s->rows, s->cols, s->rank, kind);
             }
         }
     }
@@ -177,8 +175,8 @@ static void dots_agree(void **state)
             for (size_t i = 0; i < sizes[c]; i++)
                 sum += (double)x[M][i] * x[G][i];
             assert_true(kind == LARGE || fabs(sum - want) <= 1e-9 * (1 + fabs(sum)));
-            for (size_t l = 1; l < TG_COUNT(levels); l++) {
-                const tg__kernels *k = tg__kernel_level(levels[l]);
+            for (size_t l = 1; tg__kernel_levels[l]; l++) {
+                const tg__kernels *k = tg__kernel_level(tg__kernel_levels[l]);
                 double got = k == NULL ? want : k->dot(x[M], x[G], sizes[c]);
                 assert_memory_equal(&got, &want, sizeof got);
             }

@@ -2,9 +2,8 @@
  * level starts as a copy of the level below it, so a variant file holds only what it does better.
  *
  * Called once, before any table is handed out (cpu.c); that is also when tables of constants are
- * built. The suffix of a file names its level and decides the compiler's flags: no code of *_avx2.c
- * or
- * *_avx512.c may run before the CPU was asked, except these functions' callers' checks. */
+ * built. The suffix of a file names its level and decides the compiler's flags (cmake/rooms.cmake),
+ * so no code of *_avx2.c or *_avx512.c may run before the CPU was asked. */
 #ifndef TG_KERNEL_VARIANTS_H
 #define TG_KERNEL_VARIANTS_H
 
@@ -14,6 +13,7 @@
 void tg__vector_ref(tg__kernels *table);
 void tg__vector_avx2(tg__kernels *table);
 void tg__vector_avx512(tg__kernels *table);
+void tg__vector_neon(tg__kernels *table);
 
 /* abs_max all_finite copy_stats moments histogram */
 void tg__stats_ref(tg__kernels *table);
@@ -24,11 +24,13 @@ void tg__stats_avx512(tg__kernels *table);
 void tg__select_ref(tg__kernels *table);
 void tg__select_avx2(tg__kernels *table);
 void tg__select_avx512(tg__kernels *table);
+void tg__select_neon(tg__kernels *table);
 
 /* dgc_sum_abs */
 void tg__dgc_ref(tg__kernels *table);
 void tg__dgc_avx2(tg__kernels *table);
 void tg__dgc_avx512(tg__kernels *table);
+void tg__dgc_neon(tg__kernels *table);
 
 /* adacomp_select */
 void tg__adacomp_ref(tg__kernels *table);
@@ -39,6 +41,7 @@ void tg__adacomp_avx512(tg__kernels *table);
 void tg__twobit_ref(tg__kernels *table);
 void tg__twobit_avx2(tg__kernels *table);
 void tg__twobit_avx512(tg__kernels *table);
+void tg__twobit_neon(tg__kernels *table);
 
 /* count_bits */
 void tg__bits_ref(tg__kernels *table);
@@ -57,6 +60,7 @@ void tg__onebit_avx512(tg__kernels *table);
 void tg__half_ref(tg__kernels *table);
 void tg__half_avx2(tg__kernels *table);
 void tg__half_avx512(tg__kernels *table);
+void tg__half_neon(tg__kernels *table);
 
 /* quant_* clamp */
 void tg__quant_ref(tg__kernels *table);
@@ -71,16 +75,19 @@ void tg__pack_avx2(tg__kernels *table);
 void tg__optim_ref(tg__kernels *table);
 void tg__optim_avx2(tg__kernels *table);
 void tg__optim_avx512(tg__kernels *table);
+void tg__optim_neon(tg__kernels *table);
 
 /* adam adam_preview_to lars lars_preview_to */
 void tg__adaptive_ref(tg__kernels *table);
 void tg__adaptive_avx2(tg__kernels *table);
 void tg__adaptive_avx512(tg__kernels *table);
+void tg__adaptive_neon(tg__kernels *table);
 
 /* sub_to settle go_on mix nesterov dcasgd sign_step */
 void tg__steps_ref(tg__kernels *table);
 void tg__steps_avx2(tg__kernels *table);
 void tg__steps_avx512(tg__kernels *table);
+void tg__steps_neon(tg__kernels *table);
 
 /* skinny_* dot */
 void tg__skinny_ref(tg__kernels *table);

@@ -334,10 +334,9 @@ static void density_one_sends_everything(void **state)
     }
 }
 
-int main(int argc, char **argv)
+int main(void)
 {
-    (void)argc;
-    each_level(argv);
+    each_level();
     if (tg__pool_create(2, &pool) != TG_OK)
         return 1;
     make_gradients();

@@ -50,8 +50,8 @@ static unsigned parse_item(const char *item, size_t len, tg_link *link)
             len -= key_len;
         }
     }
-    double bps;
-    int64_t ns;
+    double bps = 0;
+    int64_t ns = 0;
     if (rate_parse(item, len, &bps)) {
         if (!sets)
             sets = UP | DOWN;

@@ -371,10 +371,9 @@ static void golden_estimates(void **state)
     }
 }
 
-int main(int argc, char **argv)
+int main(void)
 {
-    (void)argc;
-    each_level(argv);
+    each_level();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(limits),          cmocka_unit_test(example),
         cmocka_unit_test(probabilities),   cmocka_unit_test(mean_is_the_matrix),

@@ -101,10 +101,9 @@ static void terngrad_has_no_bias_but_the_clipping(void **state)
     check_means("terngrad", unit, (double)limit);
 }
 
-int main(int argc, char **argv)
+int main(void)
 {
-    (void)argc;
-    each_level(argv);
+    each_level();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(qsgd_has_no_bias),
         cmocka_unit_test(terngrad_has_no_bias_but_the_clipping),

@@ -476,10 +476,9 @@ static void elias_frames_that_lie(void **state)
     tg_codec_destroy(c);
 }
 
-int main(int argc, char **argv)
+int main(void)
 {
-    (void)argc;
-    each_level(argv);
+    each_level();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(golden),
         cmocka_unit_test(lossless_on_levels),

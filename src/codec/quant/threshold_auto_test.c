@@ -288,10 +288,9 @@ static void threads_and_parts(void **state)
     tg__pool_destroy(pool);
 }
 
-int main(int argc, char **argv)
+int main(void)
 {
-    (void)argc;
-    each_level(argv);
+    each_level();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(finds_the_density),
         cmocka_unit_test(recovers_from_a_wrong_start),

@@ -60,10 +60,9 @@ static void frames(void **state)
     }
 }
 
-int main(int argc, char **argv)
+int main(void)
 {
-    (void)argc;
-    each_level(argv);
+    each_level();
     const struct CMUnitTest tests[] = {cmocka_unit_test(frames)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -312,10 +312,9 @@ static void damage_is_found(void **state)
     assert_int_equal(tg__frame_check(frame, len, 60, -1), TG_E_CORRUPT);
 }
 
-int main(int argc, char **argv)
+int main(void)
 {
-    (void)argc;
-    each_level(argv);
+    each_level();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sign_by_hand),     cmocka_unit_test(rows_by_hand),
         cmocka_unit_test(onebit_by_hand),   cmocka_unit_test(lossless),

@@ -111,10 +111,9 @@ static void bins_by_kind(void **state)
     }
 }
 
-int main(int argc, char **argv)
+int main(void)
 {
-    (void)argc;
-    each_level(argv);
+    each_level();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(by_hand), cmocka_unit_test(without_gradient),
         cmocka_unit_test(zeros_are_not_sent), cmocka_unit_test(bins_by_kind)};

@@ -302,10 +302,9 @@ static void counts(void **state)
     assert_int_equal(tg__topk_count(1e-300, 100), 1);
 }
 
-int main(int argc, char **argv)
+int main(void)
 {
-    (void)argc;
-    each_level(argv);
+    each_level();
     if (tg__pool_create(3, &pool) != TG_OK)
         return 1;
     const struct CMUnitTest tests[] = {

@@ -1,0 +1,106 @@
+/* Powers of two: the sign and 7 bits of the exponent of each element, a byte. */
+#include "base/mem.h"
+#include "codec/codec_impl.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { LOWEST = -63 }; /* code c in 1..127 is 2^(LOWEST + c - 1); code 0 is 0 */
+
+typedef struct powers {
+    float *decoded; /* the view */
+    size_t cap;
+} powers;
+
+static tg_status init(tg_codec *c)
+{
+    return tg_alloc(1, sizeof(powers), &c->impl);
+}
+
+static void fini(tg_codec *c)
+{
+    powers *p = c->impl;
+    if (p)
+        free(p->decoded);
+    free(p);
+}
+
+static size_t bound(const tg_codec *c, size_t n)
+{
+    (void)c;
+    return TG__FRAME_HEAD + n;
+}
+
+static uint8_t code_of(float x)
+{
+    int exponent;
+    if (x == 0)
+        return 0;
+    (void)frexpf(x, &exponent); /* |x| >= 2^(exponent - 1) */
+    const int code = TG__MIN(exponent - 1 - LOWEST + 1, 127);
+    return code < 1 ? 0 : (uint8_t)(code | (signbit(x) ? 128 : 0));
+}
+
+static float value_of(uint8_t code)
+{
+    const int magnitude = code & 127;
+    const float x = magnitude ? ldexpf(1, LOWEST + magnitude - 1) : 0;
+    return code & 128 ? -x : x;
+}
+
+static tg_status encode(tg_codec *c, const tg_encode_context *ctx, const float *x, size_t n,
+                        tg__part *parts, size_t nparts, tg__view *view_p)
+{
+    powers *p = c->impl;
+    (void)ctx;
+    if (p->cap < n) {
+        free(p->decoded);
+        p->cap = 0;
+        TG_TRY(tg_alloc(n, sizeof *p->decoded, &p->decoded));
+        p->cap = n;
+    }
+    for (size_t q = 0; q < nparts; q++) {
+        tg__part *part = &parts[q];
+        const size_t len = part->hi - part->lo;
+        TG_TRY(tg__part_room(part, bound(c, len)));
+        uint8_t *payload = part->dst + TG__FRAME_HEAD;
+        for (size_t i = 0; i < len; i++) {
+            payload[i] = code_of(x[part->lo + i]);
+            p->decoded[part->lo + i] = value_of(payload[i]);
+        }
+        if (tg__all_zero(payload, len))
+            tg__part_zero(part, TG__ID_powers);
+        else
+            tg__part_coded(part, TG__ID_powers, 0, len);
+    }
+    if (view_p)
+        *view_p = (tg__view){.dense = p->decoded};
+    return TG_OK;
+}
+
+static tg_status check(const tg__frame *f)
+{
+    if (f->payload_len != f->n || f->aux != 0)
+        return tg_fail(TG_E_CORRUPT, "powers: %zu bytes for %u elements", f->payload_len, f->n);
+    for (size_t i = 0; i < f->n; i++)
+        if (f->payload[i] == 128)
+            return tg_fail(TG_E_CORRUPT, "powers: element %zu is -0", i);
+    return tg__all_zero(f->payload, f->n) ? tg_fail(TG_E_CORRUPT, "powers: all zero") : TG_OK;
+}
+
+static void decode(const tg__frame *f, size_t lo, size_t hi, float *dst, bool add)
+{
+    for (size_t i = lo; i < hi; i++)
+        dst[i] = value_of(f->payload[i]) + (add ? dst[i] : 0);
+}
+
+const tg__codec_ops tg__codec_powers = {
+    .entry = {"powers", "the nearest power of two towards zero", "", NULL},
+    .wire_id = TG__ID_powers,
+    .init = init,
+    .fini = fini,
+    .bound = bound,
+    .encode = encode,
+    .check = check,
+    .decode = decode,
+};

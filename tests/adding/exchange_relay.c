@@ -1,0 +1,29 @@
+/* The two rounds of exchange_direct.c under another name, which `auto` does not choose. */
+#include "exchange/direct.h"
+
+static tg_status relay_init(tg__exchange *x)
+{
+    return tg__direct_init(x, false);
+}
+
+static void relay_cost(int size, size_t n, double frame, tg__cost *cost_p)
+{
+    const double P = size, head = TG__ENVELOPE_BYTES + TG__FRAME_HEAD;
+    cost_p->rounds = size > 1 ? 2 : 0;
+    cost_p->delays = size > 1 ? 2 : 0;
+    cost_p->bytes = (P - 1) * ((frame - TG__FRAME_HEAD + 4.0 * (double)n) / P + 2 * head);
+    cost_p->serial = cost_p->bytes;
+}
+
+const tg__exchange_ops tg__relay_exchange = {
+    .entry = {.name = "relay", .summary = "owners sum their blocks and send them to all"},
+    .init = relay_init,
+    .fini = tg__direct_fini,
+    .start = tg__direct_start,
+    .wants = tg__direct_wants,
+    .done = tg__direct_done,
+    .finished = tg__direct_finished,
+    .result = tg__direct_result,
+    .cost = relay_cost,
+    .decodes_own = true,
+};

@@ -1,0 +1,26 @@
+/* Powers of two, with a residual. */
+#include "method/default_program.h"
+#include "method/method_keys.h"
+
+static const tg_key keys[] = {
+    {.name = "exchange",
+     .type = TG_KEY_CHOICE,
+     .def = "relay",
+     .choices = "relay|allgather|auto|none",
+     .help = "relay: by owners of blocks"},
+    {.name = NULL},
+};
+
+const tg__method_def tg__method_powers = {
+    .entry = {"powers", "powers of two; with residual", "", keys},
+    .card = {.family = "quantised",
+             .sends = "sign and exponent of each element",
+             .bits = "8",
+             .keeps = "1 vector: the residual",
+             .cost = "1 pass; 2 rounds, 2 delays",
+             .use = "never: a test",
+             .limit = "exact for powers of two"},
+    .program = &tg__default_program,
+    .codec = "powers",
+    .feedback = "residual",
+};
