@@ -156,6 +156,7 @@ static inline tg_status fixture_run(tg__pump *p, tg__flight *f, uint64_t step, f
 {
     TG_TRY(fixture_encode(f->x, step));
     f->step = step;
+    f->x->into = step % 2 == 1 ? dst : NULL;
     TG_TRY(tg__pump_wait(p, f));
     f->x->ops->result(f->x, dst);
     return TG_OK;

@@ -65,7 +65,8 @@ static void take_range(void *arg, size_t lo, size_t hi)
     const job *j = arg;
     for (size_t at = lo; at < hi; at += PIECE) {
         const size_t n = TG__MIN(hi - at, (size_t)PIECE);
-        memcpy(j->acc + at, j->src + at, n * sizeof *j->acc);
+        if (j->acc != j->src)
+            memcpy(j->acc + at, j->src + at, n * sizeof *j->acc);
         j->combine->finish(j->acc + at, n, j->size);
         if (!tg__kernel()->all_finite(j->acc + at, n))
             atomic_store(j->spoilt, true);

@@ -17,6 +17,7 @@ typedef struct tg__direct {
     bool coded;          /* blocks are frames of x->codec; false: dense f32 */
     tg__reencoder again; /* coded: then `sum` has its own memory, which keeps the leftover */
     int next;            /* ranks below it are in the sum; P: the block is finished */
+    bool spoilt;         /* a decoded block is not finite */
     uint32_t told, over; /* messages returned to the driver as wishes, and completed */
 } tg__direct;
 

@@ -56,8 +56,8 @@ typedef struct tg__combine {
 /* Run begin and finish on the cores of x->pool. */
 void tg__combine_begin(const tg__exchange *x, float *acc, size_t n);
 void tg__combine_finish(const tg__exchange *x, float *acc, size_t n);
-/* dst = finish(acc), without changing acc: one pass over memory less than copy and finish. Returns
- * true if dst is finite. */
+/* dst = finish(acc), one pass over memory less than copy and finish; acc does not change unless it
+ * is dst. Returns true if dst is finite. */
 bool tg__combine_take(const tg__exchange *x, float *dst, const float *acc, size_t n);
 /* mean: begin with zeros, add decoded values, multiply by 1.0f / size (exact for powers of two). */
 extern const tg__combine tg__combine_mean;
@@ -124,6 +124,10 @@ struct tg__exchange {
      * decode the same sum, all see it in the result. If the sum is encoded again, a frame of zeros
      * takes its place, and the flag tells the other ranks. */
     bool overflow;
+    /* (n) where result() will be asked to write; NULL: not known. Set before start, and the
+     * exchange's own from then on, so that the aggregate may form there and is not copied;
+     * result() is called once for each start. */
+    float *into;
     int hop;         /* push: distance to the receiving rank; set before start */
     tg__pool *pool;  /* cores for decoding; NULL: the calling one. Borrowed, set by the creator */
     tg__part *parts; /* (nparts) cut and placed by the exchange; the caller encodes its vector into

@@ -28,7 +28,8 @@ typedef struct allgather {
     tg__incoming *incoming; /* (P) likewise */
     size_t *in_len;         /* (P) bytes of the frame, 0: not here yet */
     const uint8_t **frames; /* (P) when all are here, for combine->all */
-    float *acc;             /* (n) not finished yet, but by combine->all */
+    float *acc;             /* (n) not finished yet, but by combine->all; x->into or ... */
+    float *room;            /* ... (n) where that is not known; NULL: has always been */
     int next;               /* ranks below it are in acc */
     tg__window window;      /* of units: those below `from` have come from all */
     size_t unit;            /* bytes */
@@ -55,7 +56,7 @@ static tg_status allgather_init(tg__exchange *x)
     TG_TRY(tg_alloc(P, sizeof *a->frames, &a->frames));
     TG_TRY(tg__window_init(&a->window, units));
     x->open_slices = whole ? 1 : 2 * SHARES;
-    return tg_alloc(x->n, sizeof *a->acc, &a->acc);
+    return TG_OK;
 }
 
 static void allgather_fini(tg__exchange *x)
@@ -68,7 +69,7 @@ static void allgather_fini(tg__exchange *x)
     free(a->incoming);
     free(a->in_len);
     free(a->frames);
-    free(a->acc);
+    free(a->room);
 }
 
 /* Wait for all, then combine them at once. */
@@ -113,6 +114,9 @@ static uint32_t own_units(const tg__exchange *x)
 static tg_status allgather_start(tg__exchange *x)
 {
     allgather *a = x->impl;
+    if (x->into == NULL && a->room == NULL)
+        TG_TRY(tg_alloc(x->n, sizeof *a->room, &a->room));
+    a->acc = x->into != NULL ? x->into : a->room;
     for (int q = 0; q < x->size; q++) {
         a->in_len[q] = 0;
         a->incoming[q] = (tg__incoming){0};

@@ -105,6 +105,7 @@ tg_status tg__direct_start(tg__exchange *x)
         d->in_len[q] = d->block_len[q] = 0;
     d->next = 0;
     d->told = d->over = 0;
+    d->spoilt = false;
     tg__combine_begin(x, d->sum, d->block_n);
     return advance(x);
 }
@@ -149,6 +150,14 @@ size_t tg__direct_wants(tg__exchange *x, tg__wish *wish, size_t max)
     return count;
 }
 
+/* Block q of the aggregate. */
+static void decode_block(tg__exchange *x, int q, float *dst)
+{
+    tg__direct *d = x->impl;
+    d->spoilt |= !tg__frame_decode_finite(tg__message_frame(&d->blocks, (size_t)q), d->block_len[q],
+                                          dst + tg__block_begin(x->n, x->size, q), x->pool);
+}
+
 tg_status tg__direct_done(tg__exchange *x, uint32_t id, size_t len)
 {
     tg__direct *d = x->impl;
@@ -165,6 +174,8 @@ tg_status tg__direct_done(tg__exchange *x, uint32_t id, size_t len)
             int want = d->coded || x->recode ? x->codec->ops->wire_id : TG__ID_f32;
             TG_TRY(tg__check_received(wish.peer, frame, len, n, want));
             d->block_len[wish.peer] = len;
+            if (x->into != NULL) /* while it is in the cache, and others are on their way */
+                decode_block(x, wish.peer, x->into);
         }
     }
     d->over++;
@@ -181,9 +192,9 @@ void tg__direct_result(tg__exchange *x, float *dst)
 {
     const tg__direct *d = x->impl;
     for (int q = 0; q < x->size; q++)
-        x->overflow |=
-            !tg__frame_decode_finite(tg__message_frame(&d->blocks, (size_t)q), d->block_len[q],
-                                     dst + tg__block_begin(x->n, x->size, q), x->pool);
+        if (x->into != dst || q == x->rank)
+            decode_block(x, q, dst);
+    x->overflow |= d->spoilt;
 }
 
 static tg_status direct_init(tg__exchange *x)

@@ -43,6 +43,7 @@ static tg_status sliced_start(tg__exchange *x)
     for (uint32_t i = 0; i < s->count; i++) {
         tg__exchange *inner = s->slice[i];
         inner->pool = x->pool;
+        inner->into = x->into == NULL ? NULL : x->into + begin_of(x, i);
         for (size_t q = 0; q < each; q++)
             inner->parts[q].len = x->parts[i * each + q].len;
         inner->overflow = false;

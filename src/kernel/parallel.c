@@ -132,7 +132,8 @@ static void copy_finite(void *arg, size_t lo, size_t hi)
     const job *j = arg;
     for (size_t at = lo; at < hi; at += PIECE) {
         const size_t n = TG__MIN(hi - at, (size_t)PIECE);
-        memcpy(j->dst + at, j->src + at, n * sizeof *j->dst);
+        if (j->dst != j->src)
+            memcpy(j->dst + at, j->src + at, n * sizeof *j->dst);
         look(j, j->dst + at, n);
     }
 }

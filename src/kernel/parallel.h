@@ -17,6 +17,7 @@ bool tg__parallel_scale_add_finite(tg__pool *pool, float *dst, float a, const fl
  * finite; r is between its old value and p then */
 bool tg__parallel_filter_finite(tg__pool *pool, float *p, float *r, float beta, const float *g,
                                 size_t n);
+/* dst = src, which may be dst: whether it is finite */
 bool tg__parallel_copy_finite(tg__pool *pool, float *dst, const float *src, size_t n);
 void tg__parallel_sub(tg__pool *pool, float *dst, const float *src, size_t n);
 void tg__parallel_copy(tg__pool *pool, float *dst, const float *src, size_t n);

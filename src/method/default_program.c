@@ -361,6 +361,7 @@ static tg_status default_begin(tg__method *m, tg__task *task, tg__exchange **x_p
     lane *l = &p->lanes[task->lane];
     tg__exchange *x = task->coded ? l->coded : l->dense;
     x->hop = task->hop;
+    x->into = l->aggregate; /* which nobody reads any more */
     l->was_coded = task->coded;
     l->was_nonfinite = task->nonfinite;
     task->density = 1;

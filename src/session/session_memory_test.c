@@ -146,7 +146,7 @@ static void test_memory_by_delay(void **state)
     static const struct {
         const char *method;
         double least, most;
-    } cases[] = {{"dense", 4.9, 5.1}, {"2bit", 7.5, 7.8}, {"2bit:threshold=0.5", 3.1, 3.3}};
+    } cases[] = {{"dense", 4.9, 5.1}, {"2bit", 6.5, 6.8}, {"2bit:threshold=0.5", 2.1, 2.3}};
     if (!COUNTS)
         skip();
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
