@@ -200,14 +200,34 @@ static line next_line(line *rest)
     return l;
 }
 
+/* The length of the name that a line begins with. */
+static size_t name_len(line l)
+{
+    size_t n = 0;
+    while (n < l.len && l.text[n] != ' ' && l.text[n] != '=')
+        n++;
+    return n;
+}
+
+static bool same_name(line a, line b)
+{
+    const size_t n = name_len(a);
+    return a.text && b.text && n == name_len(b) && memcmp(a.text, b.text, n) == 0;
+}
+
+/* True if one of the lines has the name of l. */
+static bool has_name(line rest, line l)
+{
+    line other = next_line(&rest);
+    while (other.text && !same_name(other, l))
+        other = next_line(&rest);
+    return other.text != NULL;
+}
+
 /* A line for a message. Long ones start shortly before the difference, but keep their first word.
  */
 static void show(char *dst, size_t cap, line l, size_t differs)
 {
-    if (!l.text) {
-        snprintf(dst, cap, "nothing");
-        return;
-    }
     size_t word = 0, skip = differs > 120 ? differs - 60 : 0;
     while (skip && word < l.len && word < 40 && l.text[word] != ' ')
         word++;
@@ -260,11 +280,23 @@ tg_status tg__ckpt_check(const tg__ckpt_reader *r, const char *identity, const c
         if (a.text && b.text && same == a.len && same == b.len)
             continue;
         char has[280], wants[280];
-        show(has, sizeof has, a, same);
-        show(wants, sizeof wants, b, same);
+        if (a.text)
+            show(has, sizeof has, a, same);
+        if (b.text)
+            show(wants, sizeof wants, b, same);
+        if (same_name(a, b))
+            return tg_fail(TG_E_MISMATCH,
+                           "checkpoint %s is of another job: it was saved with %s, this job has %s",
+                           r->path, has, wants);
+        if (a.text && !has_name(job, a))
+            return tg_fail(TG_E_MISMATCH,
+                           "checkpoint %s is of another job: it was saved with %s, which this job "
+                           "does not have",
+                           r->path, has);
         return tg_fail(TG_E_MISMATCH,
-                       "checkpoint %s is of another job: it was saved with %s, this job has %s",
-                       r->path, has, wants);
+                       "checkpoint %s is of another job: this job has %s, which it was not saved "
+                       "with",
+                       r->path, wants);
     }
 }
 

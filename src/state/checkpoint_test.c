@@ -242,8 +242,12 @@ static void identity_must_fit(void **state)
     assert_mismatch("model lenet5\nmethod 2bit\nworld 4\nrank 1\n",
                     "saved with \"method topk:density=0.01\", this job has \"method 2bit\"");
     assert_mismatch("model lenet5\nmethod topk:density=0.01\nworld 4\n",
-                    "saved with \"rank 1\", this job has nothing");
-    assert_mismatch(IDENTITY "seed 1\n", "saved with nothing, this job has \"seed 1\"");
+                    "saved with \"rank 1\", which this job does not have");
+    assert_mismatch(IDENTITY "seed 1\n", "this job has \"seed 1\", which it was not saved with");
+    assert_mismatch("model lenet5\nmethod topk:density=0.01\nrank 1\n",
+                    "saved with \"world 4\", which this job does not have");
+    assert_mismatch("model lenet5\nnodes=0x2\nmethod topk:density=0.01\nworld 4\nrank 1\n",
+                    "this job has \"nodes=0x2\", which it was not saved with");
     assert_mismatch("model lenet5\nmethod topk:density=0.01\nworld 40\nrank 1\n",
                     "saved with \"world 4\", this job has \"world 40\"");
 
