@@ -89,6 +89,15 @@ class Docs(unittest.TestCase):
             for name in re.findall(r"\]\(([\w./-]+)\)", document.read_text(encoding="utf-8")):
                 self.assertTrue((document.parent / name).exists(), f"{document.name} links to {name}")
 
+    def test_lines_fit(self):
+        """Prose is at most 120 columns wide; commands, code and tables may be wider."""
+        for document in documents():
+            text = document.read_text(encoding="utf-8")
+            prose = re.sub(r"^```.*?^```$", lambda code: "\n" * code[0].count("\n"), text, flags=re.S | re.M)
+            for number, line in enumerate(prose.splitlines(), 1):
+                if not line.startswith(("|", "    ")):
+                    self.assertLessEqual(len(line), 120, f"{document.relative_to(ROOT)}:{number}")
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -39,9 +39,9 @@ static void print_allowed(const tg_key *key, FILE *out)
 static void print_defaults(const char *name, FILE *out)
 {
     const char *optimizer = tg_registry_strategy_optimizer(name);
-    fprintf(out, "      method where none is named: %s\n", tg_registry_strategy_method(name));
+    fprintf(out, "      default method: %s\n", tg_registry_strategy_method(name));
     if (optimizer)
-        fprintf(out, "      optimizer where none is named: %s\n", optimizer);
+        fprintf(out, "      default optimizer: %s\n", optimizer);
 }
 
 static void print_card(int kind, const tg_entry *entry, FILE *out)

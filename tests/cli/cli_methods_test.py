@@ -63,7 +63,7 @@ class Methods(CliTest):
         own = {entry["name"]: entry["method"] for entry in self.all()["strategy"]}
         self.assertEqual({name: method for name, method in own.items() if method != "dense"},
                          {"demo": "dct", "sparseloco": "blocktopk"})
-        self.assertIn("method where none is named: dct", self.ok("strategies", "demo"))
+        self.assertIn("default method: dct", self.ok("strategies", "demo"))
         base = [*TINY, "--model", "mlp:hidden=8", "--workers", "2", "--steps", "4", "--no-eval", "--optimizer",
                 "sgd:lr=0.001", "--json"]
         for strategy in ("demo", "sparseloco:every=2"):
@@ -89,7 +89,7 @@ class Methods(CliTest):
             self.assertEqual("\n      rate   " in card, hint is not None and hint["factor"] > 0, name)
             self.assertEqual("\n      expect " in card, hint is not None and hint["expect"] is not None, name)
         self.assertIn("rate   0.02 times that of dense SGD", self.ok("methods", "signsgd"))
-        self.assertIn("optimizer where none is named: sgd:lr=0.001\n", self.ok("strategies", "demo"))
+        self.assertIn("default optimizer: sgd:lr=0.001\n", self.ok("strategies", "demo"))
 
     def test_normal_forms_of_strategies_are_accepted(self):
         for entry in self.all()["strategy"]:
