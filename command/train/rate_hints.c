@@ -40,6 +40,17 @@ static bool is_told(const struct run_options *o, const char *method)
     return false;
 }
 
+static double in_all(const struct rates *r)
+{
+    return r->momentum < 1 ? r->lr / (1 - r->momentum) : r->lr;
+}
+
+static bool in_range(const tg_rate_hint *hint, const struct rates *r)
+{
+    const double all = in_all(r), rounding = 1 + 1e-9;
+    return all * rounding >= hint->low * r->usual && all <= hint->high * r->usual * rounding;
+}
+
 static void check_method(struct run_options *o, const struct rates *r, const char *spec,
                          const char *rule)
 {
@@ -47,9 +58,8 @@ static void check_method(struct run_options *o, const struct rates *r, const cha
     char subject[80], best[64];
     if (!hint || hint->high <= 0)
         return;
-    const double in_all = r->momentum < 1 ? r->lr / (1 - r->momentum) : r->lr;
     const double low = hint->low * r->usual, high = hint->high * r->usual;
-    const bool fits = in_all >= low && in_all <= high && !(hint->plain && r->momentum > 0);
+    const bool fits = in_range(hint, r) && !(hint->plain && r->momentum > 0);
     snprintf(subject, sizeof subject, "method %.*s", (int)strcspn(spec, ":"), spec);
     if (fits || is_told(o, subject))
         return;
@@ -63,12 +73,16 @@ static void check_method(struct run_options *o, const struct rates *r, const cha
                   is_ssgd(o) ? best : "");
 }
 
-/* At its defaults, whatever the rate. */
-static tg_status caution(struct run_options *o, tg_kind kind, const char *text)
+/* At its defaults, whatever the rate; of a strategy with a range of rates outside of it. r: NULL
+ * where rates are not comparable */
+static tg_status caution(struct run_options *o, const struct rates *r, tg_kind kind,
+                         const char *text)
 {
     const tg_rate_hint *hint = tg_registry_rate_hint(kind, text);
     tg_spec *spec;
     if (!hint || !hint->expect)
+        return TG_OK;
+    if (kind == TG_KIND_STRATEGY && hint->high > 0 && (!r || in_range(hint, r)))
         return TG_OK;
     TG_TRY(tg_registry_parse(kind, text, &spec));
     if (!hint->key || !tg_spec_given(spec, hint->key))
@@ -88,6 +102,33 @@ static void check_methods(struct run_options *o, const struct rates *r)
     }
 }
 
+static bool is_dense(const char *method)
+{
+    const size_t len = strcspn(method, ":");
+    return (len == 5 && strncmp(method, "dense", 5) == 0) || strcmp(method, "f32") == 0;
+}
+
+/* A method, or one of a rule, that the strategy never uses. */
+static void check_used(struct run_options *o)
+{
+    const tg_rate_hint *hint = tg_registry_rate_hint(TG_KIND_STRATEGY, o->strategy);
+    const char *method = options_method(o), *rule = NULL;
+    if (!hint || !hint->dense)
+        return;
+    for (size_t i = 0; i < o->rule_count && !rule; i++) {
+        const char *equals = strchr(o->rules[i], '=');
+        if (equals && !is_dense(equals + 1))
+            rule = o->rules[i];
+    }
+    if (!is_dense(method) || rule)
+        run_notes_add(o, true,
+                      "strategy %.*s: all that it exchanges is dense: %s %.100s is not used; "
+                      "instead: %s",
+                      (int)strcspn(o->strategy, ":"), o->strategy,
+                      is_dense(method) ? "rule" : "method", is_dense(method) ? rule : method,
+                      hint->dense);
+}
+
 static bool methods_matter(const struct run_options *o)
 {
     const tg_rate_hint *hint = tg_registry_rate_hint(TG_KIND_STRATEGY, o->strategy);
@@ -99,18 +140,21 @@ tg_status rate_hints_check(struct run_options *o)
     tg_spec *used, *usual;
     TG_TRY(tg_registry_parse(TG_KIND_OPTIMIZER, options_optimizer(o), &used));
     tg_status status = tg_registry_parse(TG_KIND_OPTIMIZER, OPT_OPTIMIZER, &usual);
+    struct rates rates = {0};
     /* Rates of optimizers by other names are not comparable. */
-    if (status == TG_OK && strcmp(tg_spec_name(used), tg_spec_name(usual)) == 0 &&
-        methods_matter(o)) {
-        const struct rates rates = {.lr = tg_spec_real(used, "lr"),
-                                    .momentum = tg_spec_real(used, "momentum"),
-                                    .usual = tg_spec_real(usual, "lr")};
+    const bool comparable = status == TG_OK && strcmp(tg_spec_name(used), tg_spec_name(usual)) == 0;
+    if (comparable)
+        rates = (struct rates){.lr = tg_spec_real(used, "lr"),
+                               .momentum = tg_spec_real(used, "momentum"),
+                               .usual = tg_spec_real(usual, "lr")};
+    if (comparable && methods_matter(o))
         check_methods(o, &rates);
-    }
     if (status == TG_OK)
         tg_spec_free(usual);
     tg_spec_free(used);
     TG_TRY(status);
-    TG_TRY(caution(o, TG_KIND_METHOD, options_method(o)));
-    return caution(o, TG_KIND_STRATEGY, o->strategy);
+    const struct rates *r = comparable ? &rates : NULL;
+    check_used(o);
+    TG_TRY(caution(o, r, TG_KIND_METHOD, options_method(o)));
+    return caution(o, r, TG_KIND_STRATEGY, o->strategy);
 }

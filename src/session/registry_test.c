@@ -87,7 +87,8 @@ static void test_rate_hints(void **state)
             if (hint == NULL)
                 continue;
             assert_int_equal(hint->struct_size, sizeof *hint);
-            assert_true(hint->factor > 0 || hint->expect != NULL || hint->methods);
+            assert_true(hint->factor > 0 || hint->expect != NULL || hint->methods ||
+                        hint->dense != NULL);
             assert_true(hint->factor == 0 ||
                         (hint->low <= hint->factor && hint->factor <= hint->high));
             if (hint->expect != NULL)
@@ -104,6 +105,8 @@ static void test_rate_hints(void **state)
     assert_true(hint->factor == 1 && hint->plain);
     assert_true(tg_registry_rate_hint(TG_KIND_METHOD, "signsgd")->factor == 0.02);
     assert_non_null(tg_registry_rate_hint(TG_KIND_STRATEGY, "eager:every=3")->expect);
+    assert_non_null(tg_registry_rate_hint(TG_KIND_STRATEGY, "od:warmup=2")->dense);
+    assert_null(tg_registry_rate_hint(TG_KIND_STRATEGY, "cd")->dense);
     assert_null(tg_registry_rate_hint(TG_KIND_METHOD, "dense"));
     assert_null(tg_registry_rate_hint(TG_KIND_METHOD, "random"));
     assert_null(tg_registry_rate_hint(TG_KIND_METHOD, "eager"));

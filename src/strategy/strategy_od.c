@@ -11,6 +11,10 @@ static tg_status init(tg__strategy *s)
 const tg__strategy_ops tg__strategy_od = {
     .entry = {"od", "exchange while the next step computes with locally updated parameters",
               "Xu et al. 2020, arXiv:2005.06728", keys},
+    .rate =
+        &(const tg_rate_hint){.struct_size = sizeof(tg_rate_hint),
+                              .dense =
+                                  "cd, which codes, and exchanges dense gradients in some steps"},
     .init = init,
     TG__DELAYED_OPS,
 };

@@ -25,7 +25,17 @@ static void ready(tg__strategy *s, uint64_t t, uint32_t bucket, tg__actions *out
 const tg__strategy_ops tg__strategy_pipe = {
     .entry = {"pipe", "like ssgd, but averages are applied width - 1 steps late",
               "Li et al. 2018, arXiv:1811.03619", keys},
-    .rate = &(const tg_rate_hint){.struct_size = sizeof(tg_rate_hint), .methods = true},
+    .rate =
+        &(const tg_rate_hint){
+            .struct_size = sizeof(tg_rate_hint),
+            .methods = true,
+            .low = 0,
+            .high = 4,
+            .expect = "its gradients are late and nothing makes up for it (LeNet-5, an epoch of "
+                      "MNIST, 4 workers: 96 % where ssgd has 98 %)",
+            .instead = "0.4 times the rate (98 %), or dga:delay=1, which takes own steps meanwhile "
+                       "(98 %)",
+        },
     .init = init,
     .ready = ready,
     TG__SSGD_OPS,
