@@ -218,6 +218,10 @@ static tg_status run_planned(struct work *w, size_t i)
         w->rows[w->count++] = row;
         return TG_OK;
     }
+    if (status == TG_E_STOPPED) {
+        w->interrupted = true;
+        status = TG_OK;
+    }
     if (status != TG_OK)
         status = add_failed(w, &row, status);
     report_row_free(&row);

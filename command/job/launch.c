@@ -303,13 +303,14 @@ static tg_status run_mpi(const struct run_options *o, const struct rank_run *mod
     return status;
 }
 
-/* Sleeps, unless told to end by then: the rank that spoke has aborted the job. */
-static bool still_alone_after(int ms)
+/* Sleeps, unless told to end by then: the rank that spoke has aborted the job. stopped: a signal
+ * that came before says nothing. */
+static bool still_alone_after(int ms, bool stopped)
 {
     const struct timespec slice = {.tv_nsec = 10000000};
-    for (int i = 0; i < ms / 10 && !stop_signal; i++)
+    for (int i = 0; i < ms / 10 && (stopped || !stop_signal); i++)
         nanosleep(&slice, NULL);
-    return !stop_signal;
+    return stopped || !stop_signal;
 }
 #endif
 
@@ -386,9 +387,18 @@ tg_status launch_run(const struct launch *l, const struct run_options *o, const 
     return status;
 }
 
+static void say(const char *text, bool stopped)
+{
+    if (stopped)
+        console_error("interrupted by %s before the first step", stop_signal_name());
+    else
+        console_error("%s", text);
+}
+
 int launch_fail(const struct launch *l, tg_status status)
 {
-    int exit_status = cli_exit_status(status);
+    const bool stopped = status == TG_E_STOPPED;
+    int exit_status = stopped ? stop_exit_status() : cli_exit_status(status);
 #ifdef HAVE_MPI
     if (l->mpi) {
         char text[TEXT_BYTES];
@@ -397,13 +407,13 @@ int launch_fail(const struct launch *l, tg_status status)
          * others. Those that only heard that a peer is gone give the others a second. */
         int lead_ms = status == TG_E_PEER || status == TG_E_STATE ? 1000 : 0;
         int rank = l->rank < 10 ? l->rank : 10;
-        if (still_alone_after(lead_ms + 200 * rank))
-            console_error("%s", text);
+        if (still_alone_after(lead_ms + 200 * rank, stopped))
+            say(text, stopped);
         mpi_launch_abort(exit_status);
     }
 #else
     (void)l;
 #endif
-    console_error("%s", tg_error());
+    say(tg_error(), stopped);
     return exit_status;
 }

@@ -41,7 +41,8 @@ TG_NODISCARD tg_status launch_run(const struct launch *l, const struct run_optio
                                   const train_job *job, const train_data *data,
                                   const train_events *events, train_end_info *end_p);
 
-/* Print tg_error() as the reason why this process gives up. In an MPI job: the rank that found the
+/* Print tg_error() as the reason why this process gives up, or which signal did if it is
+ * TG_E_STOPPED; then the exit status is that of the signal. In an MPI job: the rank that found the
  * error speaks first and ends all others, so this does not return. Returns the exit status. */
 int launch_fail(const struct launch *l, tg_status status);
 

@@ -60,18 +60,19 @@ extern "C" {
  * reused. */
 typedef enum tg_status {
     TG_OK = 0,
-    TG_E_ARG = 1,         /* an argument is outside its allowed range */
-    TG_E_SPEC = 2,        /* a spec string: syntax, unknown name or key, value out of range */
-    TG_E_NOMEM = 3,       /* out of memory */
-    TG_E_SPACE = 4,       /* the caller's output buffer is too small */
-    TG_E_CORRUPT = 5,     /* bytes from a network or a file are damaged or foreign */
-    TG_E_VERSION = 6,     /* bytes of another format version */
-    TG_E_MISMATCH = 7,    /* ranks, or a checkpoint and a job, are set up differently */
-    TG_E_PEER = 8,        /* a rank is dead, stalled or misbehaves; the text names it */
-    TG_E_NONFINITE = 9,   /* a gradient, a sum of gradients or an initial parameter is not finite */
-    TG_E_STATE = 10,      /* wrong order of calls, or the object failed before */
-    TG_E_IO = 11,         /* a file could not be opened, read, written or renamed */
-    TG_E_UNSUPPORTED = 12 /* this build, machine or combination cannot do it; the text says why */
+    TG_E_ARG = 1,       /* an argument is outside its allowed range */
+    TG_E_SPEC = 2,      /* a spec string: syntax, unknown name or key, value out of range */
+    TG_E_NOMEM = 3,     /* out of memory */
+    TG_E_SPACE = 4,     /* the caller's output buffer is too small */
+    TG_E_CORRUPT = 5,   /* bytes from a network or a file are damaged or foreign */
+    TG_E_VERSION = 6,   /* bytes of another format version */
+    TG_E_MISMATCH = 7,  /* ranks, or a checkpoint and a job, are set up differently */
+    TG_E_PEER = 8,      /* a rank is dead, stalled or misbehaves; the text names it */
+    TG_E_NONFINITE = 9, /* a gradient, a sum of gradients or an initial parameter is not finite */
+    TG_E_STATE = 10,    /* wrong order of calls, or the object failed before */
+    TG_E_IO = 11,       /* a file could not be opened, read, written or renamed */
+    TG_E_UNSUPPORTED = 12, /* this build, machine or combination cannot do it; the text says why */
+    TG_E_STOPPED = 13      /* the caller asked to stop (tg_session_request_stop) */
 } tg_status;
 
 /* The name of a status: "TG_E_PEER" for TG_E_PEER, "TG_E_?" for an unknown number. Never NULL. */

@@ -26,6 +26,7 @@
 
 #include "telegrad/codec.h"
 #include "telegrad/transport.h"
+#include <signal.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -48,6 +49,10 @@ typedef struct tg_reducer_config {
      * is known, defaults in epochs count TG_DEFAULT_EPOCH_STEPS steps per epoch, so the warm-up of
      * dgc is 1,000 steps. */
     uint64_t total_steps;
+    /* Once *stop is nonzero, which a signal handler may set, a call that is still waiting for other
+     * ranks a second later fails with TG_E_STOPPED. This rank then leaves the transport, and the
+     * others get TG_E_PEER. Borrowed; NULL: none. */
+    const volatile sig_atomic_t *stop;
 } tg_reducer_config;
 
 /* Create a reducer. All ranks call it; it performs the handshake.
@@ -63,7 +68,7 @@ typedef struct tg_reducer_config {
  *            others get TG_E_PEER, which names it),
  *            TG_E_MISMATCH (ranks differ, or create reducers in different orders; names what
  *            differs, and the rank),
- *            TG_E_PEER, TG_E_STATE (too many share the transport) */
+ *            TG_E_PEER, TG_E_STATE (too many share the transport), TG_E_STOPPED */
 TG_API TG_NODISCARD tg_status tg_reducer_create(const char *method, tg_transport *transport,
                                                 size_t n, const tg_reducer_config *config,
                                                 tg_reducer **r_p);
@@ -80,7 +85,7 @@ TG_API void tg_reducer_destroy(tg_reducer *r);
  *                          you may go on with the next call. What finite ranks sent returns to
  *                          their memory. A memory that cannot be encoded, or then exceeds 2^100, is
  *                          reset to 0
- *          TG_E_PEER, TG_E_CORRUPT  final: destroy the reducer */
+ *          TG_E_PEER, TG_E_CORRUPT, TG_E_STOPPED  final: destroy the reducer */
 TG_API TG_NODISCARD tg_status tg_reducer_mean(tg_reducer *r, const float *g, float *mean);
 
 /* The same without blocking. start encodes and begins to send; then call test, which makes progress

@@ -19,10 +19,10 @@
  * Memory    The parameters and gradients are the caller's arrays. The session updates the
  *           parameters in place.
  * Bits      All ranks compute the same bits of the global parameters, except with exchange=none.
- * Failures  TG_E_PEER, TG_E_CORRUPT, TG_E_MISMATCH and TG_E_VERSION are final: every later call
- *           returns the same error. So is any failure of tg_session_begin or tg_session_load once
- *           ranks have begun to talk. If there is no checkpoint to load, create another session and
- *           begin it.
+ * Failures  TG_E_PEER, TG_E_CORRUPT, TG_E_MISMATCH, TG_E_VERSION and TG_E_STOPPED are final: every
+ *           later call returns the same error. So is any failure of tg_session_begin or
+ *           tg_session_load once ranks have begun to talk. If there is no checkpoint to load,
+ *           create another session and begin it.
  * Threads   One calling thread per session. tg_session_request_stop may be called from any thread
  *           and from a signal handler. */
 #ifndef TELEGRAD_SESSION_H
@@ -34,6 +34,7 @@
 #include "telegrad/transport.h"
 #include "telegrad/weights.h"
 #include "telegrad/trace.h"
+#include <signal.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -135,6 +136,9 @@ typedef struct tg_session_config {
      * NULL: tg_log warns after 10 s, 20 s, 40 s, ... of the same wait. */
     void (*on_wait)(void *arg, const tg_wait *wait);
     void *on_wait_arg;
+    /* Once *stop is nonzero, the session does as after tg_session_request_stop. A signal handler
+     * may set it. Borrowed; NULL: none. */
+    const volatile sig_atomic_t *stop;
 } tg_session_config;
 
 /* Create a session. Nothing is sent yet.
@@ -191,7 +195,7 @@ TG_API TG_NODISCARD tg_status tg_session_add(tg_session *s, const tg_tensor *t, 
  *         TG_E_ARG (config.buckets does not cover all tensors),
  *         TG_E_NONFINITE (a trained tensor of rank 0 holds NaN or infinity: on all ranks, naming
  *         the tensor; the transport stays usable),
- *         TG_E_MISMATCH, TG_E_VERSION, TG_E_PEER, TG_E_NOMEM */
+ *         TG_E_STOPPED (tg_session_request_stop), TG_E_MISMATCH, TG_E_VERSION, TG_E_PEER, TG_E_NOMEM */
 TG_API TG_NODISCARD tg_status tg_session_begin(tg_session *s);
 
 /* The normal form of the session's method (for tensors without a rule) or strategy, with the
@@ -305,6 +309,9 @@ TG_API TG_NODISCARD tg_status tg_session_eval_end(tg_session *s);
 TG_API TG_NODISCARD tg_status tg_session_sum(tg_session *s, double *x, size_t n);
 
 /* Ask all ranks to stop after the same step, which sets tg_step_info.stop.
+ * Set-up   tg_session_begin and tg_session_load go on if they are complete within a second. Else
+ *          they fail on this rank with TG_E_STOPPED. It leaves the transport, and the others get
+ *          TG_E_PEER, which names it
  * Threads  any; also signal handlers */
 TG_API void tg_session_request_stop(tg_session *s);
 

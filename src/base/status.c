@@ -38,6 +38,8 @@ const char *tg_status_name(tg_status status)
         return "TG_E_IO";
     case TG_E_UNSUPPORTED:
         return "TG_E_UNSUPPORTED";
+    case TG_E_STOPPED:
+        return "TG_E_STOPPED";
     }
     return "TG_E_?";
 }

@@ -15,8 +15,9 @@ static void names(void **state)
     assert_string_equal(tg_status_name(TG_OK), "TG_OK");
     assert_string_equal(tg_status_name(TG_E_PEER), "TG_E_PEER");
     assert_string_equal(tg_status_name(TG_E_UNSUPPORTED), "TG_E_UNSUPPORTED");
-    assert_string_equal(tg_status_name((tg_status)13), "TG_E_?");
-    for (int i = 1; i <= 12; i++)
+    assert_string_equal(tg_status_name(TG_E_STOPPED), "TG_E_STOPPED");
+    assert_string_equal(tg_status_name((tg_status)14), "TG_E_?");
+    for (int i = 1; i <= 13; i++)
         for (int j = 0; j < i; j++)
             assert_string_not_equal(tg_status_name((tg_status)i), tg_status_name((tg_status)j));
 }

@@ -197,11 +197,11 @@ typedef struct verdict { /* of one rank, sent to all */
 
 static tg_status hear(tg__engine *e, int rank, const verdict *v)
 {
-    if (v->status < TG_OK || v->status > TG_E_UNSUPPORTED ||
+    if (v->status < TG_OK || v->status > TG_E_STOPPED ||
         memchr(v->text, '\0', sizeof v->text) == NULL) {
         const tg_status status =
             tg_fail(TG_E_CORRUPT, "rank %d says that it ended with status %d: allowed: 0 to %d",
-                    rank, (int)v->status, TG_E_UNSUPPORTED);
+                    rank, (int)v->status, TG_E_STOPPED);
         tg__engine_give_up(e, status, rank);
         return status;
     }

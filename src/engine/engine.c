@@ -124,6 +124,14 @@ void tg__engine_give_up(tg__engine *e, tg_status status, int because_of)
         tg__hub_give_up(e->hub, status, because_of);
 }
 
+void tg__engine_stop_if(tg__engine *e, bool (*wants)(const void *arg), const void *arg)
+{
+    pthread_mutex_lock(&e->hub->lock);
+    e->wants_stop = wants;
+    e->stop_arg = arg;
+    pthread_mutex_unlock(&e->hub->lock);
+}
+
 void tg__engine_all_know(tg__engine *e)
 {
     e->all_know = true;

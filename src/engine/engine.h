@@ -78,6 +78,9 @@ void tg__op_release(tg__engine *e, tg__op *op);
 void tg__engine_give_up(tg__engine *e, tg_status status, int because_of);
 /* The same, because of this rank, before it has an engine. */
 void tg__leave_transport(tg_transport *t, tg_status status);
+/* From now on, end with TG_E_STOPPED an operation of e that is not over one second after wants(arg)
+ * has become true; NULL: no more. This rank then leaves the transport. */
+void tg__engine_stop_if(tg__engine *e, bool (*wants)(const void *arg), const void *arg);
 /* All ranks have agreed that they fail. This holds until something is submitted again. */
 void tg__engine_all_know(tg__engine *e);
 

@@ -182,6 +182,25 @@ void tg__hub_seize(tg__hub *h)
     h->driving = true;
 }
 
+#define STOP_AFTER_NS INT64_C(1000000000)
+
+/* Whether something is under way that was to stop a second ago. A person waits, whatever the
+ * transport's clock is. */
+static bool must_stop(const tg__hub *h)
+{
+    for (const tg__op *op = h->active; op != NULL; op = op->next) {
+        tg__engine *e = op->engine;
+        if (e->wants_stop == NULL || !e->wants_stop(e->stop_arg))
+            continue;
+        const int64_t now = tg_now_ns(tg_clock_monotonic());
+        if (e->stop_ns == 0)
+            e->stop_ns = now;
+        if (now - e->stop_ns >= STOP_AFTER_NS)
+            return true;
+    }
+    return false;
+}
+
 void tg__hub_drive(tg__hub *h, int64_t deadline_ns)
 {
     h->driving = true;
@@ -190,6 +209,10 @@ void tg__hub_drive(tg__hub *h, int64_t deadline_ns)
     pthread_mutex_lock(&h->lock);
     if (status != TG_OK)
         tg__hub_fail(h, status);
+    else if (must_stop(h))
+        tg__hub_shut(h, TG_E_STOPPED, h->transport->rank,
+                     "stopped as asked on this rank (%d), with an exchange under way",
+                     h->transport->rank);
     tg__hub_release(h);
 }
 

@@ -55,6 +55,9 @@ struct tg__engine {
     tg__channel channel; /* for the driving thread only, while something is under way */
     tg__op *given;       /* to be freed at the end */
     bool all_know;       /* for the calling thread only: see tg__engine_all_know */
+    bool (*wants_stop)(const void *arg); /* guarded by the hub's lock; NULL: it never does */
+    const void *stop_arg;
+    int64_t stop_ns; /* since when, by tg_clock_monotonic; 0: not yet. For the driving thread */
 };
 
 /* Find or create the hub of a transport, and become a member.

@@ -170,6 +170,11 @@ static tg_status make_method(tg_reducer *r, const tg_spec *spec, tg__method_setu
     return tg__method_create(tg_spec_text(spec), setup, &r->method);
 }
 
+static bool is_set(const void *flag)
+{
+    return __atomic_load_n((const volatile sig_atomic_t *)flag, __ATOMIC_RELAXED) != 0;
+}
+
 static tg_status create(tg_reducer *r, const tg_spec *spec, const tg_reducer_config *c)
 {
     int64_t timeout_ms = c->timeout_ms == 0 ? 60000 : c->timeout_ms;
@@ -183,6 +188,8 @@ static tg_status create(tg_reducer *r, const tg_spec *spec, const tg_reducer_con
                              &r->engine));
     if (r->nodes != NULL)
         tg__engine_set_near(r->engine, r->nodes->near);
+    if (c->stop != NULL)
+        tg__engine_stop_if(r->engine, is_set, (const void *)c->stop);
     TG_TRY(handshake(r, spec, c));
     tg_status status = make_setup(c, r->n, &l, &setup);
     if (status == TG_OK)

@@ -343,7 +343,9 @@ tg_status tg_session_load(tg_session *s, const char *dir, const void **extra_p, 
     TG__ARG(len_p);
     TG_TRY(tg__session_check(s));
     TG_TRY(tg__session_can_begin(s, "tg_session_load"));
+    tg__engine_stop_if(s->engine, tg__session_wants_stop, s);
     tg_status status = load(s, dir);
+    tg__engine_stop_if(s->engine, NULL, NULL);
     if (status != TG_OK)
         return tg__session_failed(s, status);
     tg__session_round_goes_on(s);

@@ -376,7 +376,9 @@ tg_status tg_session_begin(tg_session *s)
     TG__ARG(s);
     TG_TRY(tg__session_check(s));
     TG_TRY(tg__session_can_begin(s, "tg_session_begin"));
+    tg__engine_stop_if(s->engine, tg__session_wants_stop, s);
     tg_status status = begin(s);
+    tg__engine_stop_if(s->engine, NULL, NULL);
     if (status != TG_OK)
         return tg__session_failed(s, status);
     tg__session_round_goes_on(s);

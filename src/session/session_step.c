@@ -127,7 +127,7 @@ static tg_status plan_ready(tg_session *s)
     while (s->next_ready > 0 && s->bucket[s->next_ready - 1].missing == 0) {
         s->next_ready--;
         if (s->next_ready == 0)
-            s->stop_now = atomic_load(&s->stop_requested) != 0;
+            s->stop_now = tg__session_wants_stop(s);
         s->strategy->ops->ready(s->strategy, s->t, (uint32_t)s->next_ready, &s->actions);
         TG_TRY(submit_actions(s, s->next_ready == 0));
     }
@@ -208,6 +208,13 @@ void tg_session_request_stop(tg_session *s)
     if (s == NULL)
         return;
     atomic_store(&s->stop_requested, 1);
+}
+
+bool tg__session_wants_stop(const void *session)
+{
+    const tg_session *s = session;
+    return atomic_load(&s->stop_requested) != 0 ||
+           (s->config.stop != NULL && __atomic_load_n(s->config.stop, __ATOMIC_RELAXED) != 0);
 }
 
 /* ---- the step -------------------------------------------------------------------------------- */

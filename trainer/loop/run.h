@@ -67,7 +67,6 @@ typedef struct run {
     double pace;              /* of this step's computing, by simulated time: run_times.h */
     double before_s;          /* training time of the runs before, as their checkpoint has it */
     bool apart;               /* the exchange is `none`: no message carries a wish to stop */
-    bool stop_asked;
     run_traffic traffic;
     train_end_info end;
 } run;

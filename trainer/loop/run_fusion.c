@@ -103,13 +103,19 @@ static tg_status time_passes(run *r, float *params, double *ready)
 /* The least of some dense exchanges of n elements, in seconds. g: scratch (n) */
 static tg_status time_exchange(const run *r, size_t n, int times, float *g, double *least_p)
 {
-    const tg_reducer_config config = {
-        .struct_size = sizeof config, .timeout_ms = r->job->timeout_ms, .nodes = r->job->nodes};
+    const tg_reducer_config config = {.struct_size = sizeof config,
+                                      .timeout_ms = r->job->timeout_ms,
+                                      .nodes = r->job->nodes,
+                                      .stop = r->job->stop};
     tg_reducer *reducer;
     double least = 0;
     TG_TRY(tg_reducer_create("dense", r->transport, n, &config, &reducer));
     tg_status status = TG_OK;
     for (int i = 0; i < times && status == TG_OK; i++) {
+        if (r->job->stop != NULL && __atomic_load_n(r->job->stop, __ATOMIC_RELAXED) != 0) {
+            status = tg_fail(TG_E_STOPPED, "stopped as asked, while the network was measured");
+            break;
+        }
         const int64_t start = run_now(r);
         status = tg_reducer_mean(reducer, g, g);
         const double took = (double)(run_now(r) - start) / 1e9;
@@ -180,8 +186,8 @@ static tg_status weigh(const run *r, double byte, fusion_tensor *t)
  * and one number are exact, and so is whether they are above 0. */
 static tg_status share(run *r, size_t n, float *cut)
 {
-    const tg_reducer_config config = {.struct_size = sizeof config,
-                                      .timeout_ms = r->job->timeout_ms};
+    const tg_reducer_config config = {
+        .struct_size = sizeof config, .timeout_ms = r->job->timeout_ms, .stop = r->job->stop};
     tg_reducer *reducer;
     memset(cut, 0, n * sizeof *cut);
     for (size_t i = 0, at = 0; r->transport->rank == 0 && i < r->nbuckets; at += r->buckets[i++])

@@ -185,6 +185,7 @@ static tg_status make_session(run *r, const run_metadata *about)
         .samples = samples,
         .on_wait = r->all_events != NULL && r->all_events->wait != NULL ? run_on_wait : NULL,
         .on_wait_arg = r,
+        .stop = r->job->stop,
     };
     TG_TRY(tg_session_create(&config, r->transport, &r->session));
     return run_register(r->session, r->model, r->id);

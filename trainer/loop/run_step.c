@@ -151,11 +151,6 @@ tg_status run_step_once(run *r, tg_step_info *info)
             loss)) /* the step is skipped; what it left in the state must not spoil all after */
         run_clear_state(r);
     TG_TRY(run_report_gradient(r));
-    if (!r->apart && r->job->stop && !r->stop_asked &&
-        __atomic_load_n(r->job->stop, __ATOMIC_RELAXED)) {
-        tg_session_request_stop(r->session);
-        r->stop_asked = true;
-    }
     *info = (tg_step_info){.struct_size = sizeof *info, .want_residual_norm = logged(r)};
     TG_TRY(tg_session_step(r->session, info));
     const int64_t end = run_now(r);

@@ -73,8 +73,9 @@ typedef struct train_job {
     bool evaluate; /* after each epoch and at the end */
     tg_trace *trace;
     /* Once *stop is nonzero on any rank, all ranks stop after the same step, with `interrupted`.
-     * With exchange=none that step is a multiple of 16. NULL: never stop; set it on all ranks or on
-     * none. */
+     * With exchange=none that step is a multiple of 16. Set-up that is not complete a second later
+     * fails with TG_E_STOPPED (tg_session_request_stop). NULL: never stop; set it on all ranks or
+     * on none. */
     const volatile sig_atomic_t *stop;
     unsigned codec_threads;  /* cores for encoding and decoding; 0: one */
     uint64_t gradient_every; /* steps between calls of `gradient`; 0: the first of each epoch */

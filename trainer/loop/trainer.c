@@ -103,7 +103,7 @@ static tg_status loop(run *r)
             TG_TRY(close_epoch(r, job->evaluate));
         tg_step_info info;
         TG_TRY(run_step_once(r, &info));
-        r->end.interrupted = info.stop;
+        r->end.interrupted = info.stop && !r->apart; /* there it is this rank's wish alone */
         TG_TRY(run_agree_on_stop(r, &r->end.interrupted));
         if (job->save_dir && job->save_every > 0 && r->step % job->save_every == 0) {
             TG_TRY(run_save(r));

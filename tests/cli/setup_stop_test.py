@@ -1,0 +1,56 @@
+"""One signal ends a run whose parameters are still on their way to all workers."""
+import os
+import signal
+import subprocess
+import time
+import unittest
+import mpi_tool
+from cli_tool import CliTest, ENVIRONMENT, TELEGRAD, TINY
+
+# The parameters take more than a minute over this link.
+JOB = ["train", "--model", "mlp", *TINY, "--no-eval", "--steps", "1000000", "--link", "100kbit"]
+
+
+def catches(pid, number):
+    with open(f"/proc/{pid}/status") as file:
+        caught = next(line for line in file if line.startswith("SigCgt:"))
+    return int(caught.split()[1], 16) >> (number - 1) & 1
+
+
+class SetupStop(CliTest):
+    def begun(self, job, ranks, number):
+        """When all processes that `ranks` finds catch the signal, and have had a second to begin."""
+        end = time.monotonic() + 60
+        pids = []
+        while not (pids and all(catches(pid, number) for pid in pids)):
+            self.assertTrue(job.poll() is None and time.monotonic() < end)
+            time.sleep(0.05)
+            pids = ranks()
+        time.sleep(1)
+        return pids
+
+    def test_threads(self):
+        for number, status in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
+            job = subprocess.Popen([TELEGRAD, *JOB, "--workers", "2"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                   text=True, env=ENVIRONMENT)
+            self.begun(job, lambda: [job.pid], number)
+            job.send_signal(number)
+            stdout, stderr = job.communicate(timeout=30)
+            self.assertEqual((job.returncode, stdout), (status, ""))
+            self.assertIn(f"telegrad: interrupted by {number.name} before the first step\n", stderr)
+
+    @unittest.skipUnless(mpi_tool.AVAILABLE, mpi_tool.WHY)
+    def test_processes(self):
+        """A signal to all, as a terminal sends it, or to one; its status is the job's."""
+        for number, status, ranks in ((signal.SIGINT, 130, (0, 1)), (signal.SIGTERM, 143, (1,))):
+            job = mpi_tool.mpirun((2, JOB), start=True)
+            pids = self.begun(job, lambda: mpi_tool.ranks_of(job) if len(mpi_tool.ranks_of(job)) == 2 else [], number)
+            for rank in ranks:
+                os.kill(pids[rank], number)
+            output = job.communicate(timeout=30)[0]
+            self.assertEqual(job.returncode, status, output)
+            self.assertIn(f"telegrad: interrupted by {number.name} before the first step\n", output)
+
+
+if __name__ == "__main__":
+    unittest.main()
