@@ -2,6 +2,7 @@
 #include "command/train/cli_run.h"
 #include "command/output/format.h"
 #include "command/output/output.h"
+#include "command/train/resumed_specs.h"
 #include "command/train/settled_keys.h"
 #include "command/output/table.h"
 #include <inttypes.h>
@@ -17,9 +18,10 @@ struct plan {
     double bytes;
     uint32_t buckets;
     uint64_t steps, steps_per_epoch;
-    char *method, *strategy; /* normal forms */
-    json_t *settled;         /* settled_keys, as they go into the JSON */
-    uint64_t seen;           /* bit i: rule i has been looked at */
+    char *method, *strategy;      /* normal forms */
+    json_t *settled;              /* settled_keys, as they go into the JSON */
+    uint64_t seen;                /* bit i: rule i has been looked at */
+    struct resumed_specs resumed; /* with --resume */
 };
 _Static_assert(OPT_MAX_RULES <= 64, "plan.seen");
 
@@ -47,9 +49,9 @@ static tg_status on_about(void *arg, const train_plan_info *info)
     p->strategy = strdup(info->strategy);
     if (!p->method || !p->strategy)
         return no_memory();
-    TG_TRY(
-        settled_keys(TG_KIND_STRATEGY, p->options->strategy, p->strategy, p->steps, on_settled, p));
-    return settled_keys(TG_KIND_METHOD, options_method(p->options), p->method, p->steps, on_settled,
+    const uint64_t steps = p->options->resume_dir ? 0 : p->steps;
+    TG_TRY(settled_keys(TG_KIND_STRATEGY, p->options->strategy, p->strategy, steps, on_settled, p));
+    return settled_keys(TG_KIND_METHOD, options_method(p->options), p->method, steps, on_settled,
                         p);
 }
 
@@ -66,6 +68,8 @@ static tg_status settle_rule(struct plan *p, const tg_plan_tensor *t)
         return TG_OK;
     p->seen |= UINT64_C(1) << i;
     if (strcmp(o->rules[i] + len + 1, "f32") == 0) /* dense, by another name */
+        return TG_OK;
+    if (o->resume_dir) /* the checkpoint's warm-ups, which its weights do not tell of rules */
         return TG_OK;
     return settled_keys(TG_KIND_METHOD, o->rules[i] + len + 1, t->method, p->steps, on_settled, p);
 }
@@ -117,13 +121,13 @@ static tg_status on_tensor(void *arg, const tg_plan_tensor *t)
 
 static tg_status print_json(const struct plan *p, double dense)
 {
-    json_t *all =
-        json_pack("{s:O, s:I, s:i, s:f, s:f, s:f, s:i, s:I, s:I, s:s, s:s, s:s, s:O}", "tensors",
-                  p->tensors, "elements", (json_int_t)p->elements, "buckets", (int)p->buckets,
-                  "bytes", p->bytes, "bytes_dense", dense, "ratio", dense / p->bytes, "workers",
-                  p->world, "steps", (json_int_t)p->steps, "steps_per_epoch",
-                  (json_int_t)p->steps_per_epoch, "method", p->method, "strategy", p->strategy,
-                  "optimizer", options_optimizer(p->options), "settled", p->settled);
+    json_t *all = json_pack(
+        "{s:O, s:I, s:i, s:f, s:f, s:f, s:i, s:I, s:I, s:s, s:s, s:s, s:O, s:I}", "tensors",
+        p->tensors, "elements", (json_int_t)p->elements, "buckets", (int)p->buckets, "bytes",
+        p->bytes, "bytes_dense", dense, "ratio", dense / p->bytes, "workers", p->world, "steps",
+        (json_int_t)p->steps, "steps_per_epoch", (json_int_t)p->steps_per_epoch, "method",
+        p->method, "strategy", p->strategy, "optimizer", options_optimizer(p->options), "settled",
+        p->settled, "first_step", (json_int_t)p->resumed.step);
     tg_status status = jsonl_print(all);
     json_decref(all);
     return status;
@@ -136,6 +140,8 @@ static void print_run(const struct plan *p)
     printf("optimizer      %s\n", options_optimizer(p->options));
     printf("steps          %" PRIu64 ", %" PRIu64 " an epoch, with %d worker%s\n", p->steps,
            p->steps_per_epoch, p->world, p->world == 1 ? "" : "s");
+    if (p->options->resume_dir)
+        printf("goes on        from step %" PRIu64 "\n", p->resumed.step);
     size_t i;
     json_t *key;
     json_array_foreach(p->settled, i, key)
@@ -170,6 +176,7 @@ static void heading(struct table *t)
 
 static void release(struct plan *p)
 {
+    resumed_specs_free(&p->resumed);
     free(p->method);
     free(p->strategy);
     json_decref(p->settled);
@@ -179,7 +186,7 @@ static void release(struct plan *p)
 
 tg_status dry_run(const struct launch *l, const struct run_options *o)
 {
-    const train_job job = run_job_of(o, NULL);
+    train_job job = run_job_of(o, NULL);
     struct plan p = {.options = o,
                      .world = launch_world(l, o),
                      .table = table_create(7),
@@ -190,7 +197,13 @@ tg_status dry_run(const struct launch *l, const struct run_options *o)
         return no_memory();
     }
     heading(p.table);
-    tg_status status = train_plan(&job, run_data_name(o), p.world, on_about, on_tensor, &p);
+    tg_status status = o->resume_dir ? resumed_specs_read(o, &p.resumed) : TG_OK;
+    if (status == TG_OK && o->resume_dir) {
+        job.method = p.resumed.method;
+        job.strategy = p.resumed.strategy;
+    }
+    if (status == TG_OK)
+        status = train_plan(&job, run_data_name(o), p.world, on_about, on_tensor, &p);
     double dense = 4 * (double)p.elements;
     if (status == TG_OK)
         status = o->json ? print_json(&p, dense) : print_table(&p, dense);

@@ -20,7 +20,9 @@ static bool describe_warm_up(const tg_key *key, const tg_spec *written, const tg
         return false;
     const tg_duration d = tg_spec_duration(settled, key->name);
     snprintf(t->value, sizeof t->value, "%.9g%s", d.count, d.epochs ? "ep" : "");
-    if (same(d, tg_spec_duration(written, key->name)))
+    if (steps == 0)
+        snprintf(t->why, sizeof t->why, "the checkpoint's");
+    else if (same(d, tg_spec_duration(written, key->name)))
         snprintf(t->why, sizeof t->why,
                  "the default: the run's %" PRIu64 " steps are enough for it", steps);
     else

@@ -13,7 +13,8 @@ typedef struct settled_key {
 } settled_key;
 
 /* Call each(arg, key) for such keys of a spec: written, as on the command line, and settled, as a
- * session has it in a run of `steps` (tg_session_spec). Texts live as long as the call.
+ * session has it in a run of `steps` (tg_session_spec); 0: one that goes on from a checkpoint, which
+ * has the warm-ups. Texts live as long as the call.
  * Errors TG_E_SPEC, those of each */
 TG_NODISCARD tg_status settled_keys(tg_kind kind, const char *written, const char *settled,
                                     uint64_t steps,

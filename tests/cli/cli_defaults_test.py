@@ -147,6 +147,22 @@ class Defaults(CliTest):
             self.assertEqual(resumed[-1]["params_hash"], records(out)[-1]["params_hash"])
             self.ok("train", *given, "--steps", "50", "--resume", folder)  # in so many words it is the same
 
+    def test_the_plan_of_a_resumed_run_has_the_checkpoints_warm_ups(self):
+        job = ["train", *TINY, "--model", "mlp:hidden=16", "--workers", "2", "--no-eval"]
+        for way, line in ((["--method", "dgc"], "dgc            warmup=4: the checkpoint's\n"),
+                          (["--method", "2bit", "--strategy", "cd:k=2"], "cd             warmup=4: the checkpoint's\n")):
+            folder = self.path(way[1])
+            self.ok(*job, *way, "--steps", "20", "--save", folder)
+            plan = self.ok(*job, *way, "--steps", "50", "--resume", folder, "--dry-run")
+            self.assertIn(line, plan)
+            self.assertIn("goes on        from step 20\n", plan)
+            self.assertNotIn("warmup=10", plan)
+            self.assertIn("warmup=10", self.ok(*job, *way, "--steps", "50", "--dry-run"))
+            given = [word + {"dgc": ":warmup=4", "cd:k=2": ",warmup=4"}.get(word, "") for word in way]
+            self.assertNotIn("checkpoint's", self.ok(*job, *given, "--steps", "50", "--resume", folder, "--dry-run"))
+            self.refused(1, [folder, "the checkpoint has", "this run"], *job, "--method", "topk", "--steps", "50", "--resume", folder, "--dry-run")
+        self.refused(1, [self.path("none")], *job, "--resume", self.path("none"), "--dry-run")
+
     def test_local_steps_follow_the_momentum(self):
         def hash_of(strategy, *optimizer):
             out = self.path("run.jsonl")
