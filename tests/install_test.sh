@@ -17,6 +17,10 @@ echo "C by pkg-config: $(./codec)"
 
 share=$dir/usr/share
 for file in README.md docs/methods.md examples/reduce.c; do [ -s "$share/doc/telegrad/$file" ] || { echo "no $file"; exit 1; }; done
+# What the README links to is there.
+links=$(grep -o '](\([^)#:]*\)[)#]' "$share/doc/telegrad/README.md" | sed 's/^](//; s/[)#]$//')
+[ -n "$links" ]
+for file in $links; do [ -e "$share/doc/telegrad/$file" ] || { echo "README.md links to $file, which is not installed"; exit 1; }; done
 if [ -x "$dir/usr/bin/telegrad" ]; then
     for command in train compare eval methods models data bench advise report; do
         grep -qi "^\.SH TELEGRAD $command" "$share/man/man1/telegrad.1" || { echo "the manual page lacks $command"; exit 1; }
