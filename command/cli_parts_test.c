@@ -42,9 +42,11 @@ static void test_seconds(void **state)
     static const struct {
         double seconds;
         const char *text;
-    } cases[] = {{0, "0.00 ms"},    {0.0123, "12.3 ms"}, {0.9994, "999 ms"}, {0.9996, "1.0 s"},
-                 {99.94, "99.9 s"}, {99.96, "1:40"},     {754, "12:34"},     {3599.6, "1:00:00"},
-                 {7540, "2:05:40"}, {(double)NAN, "-"}};
+    } cases[] = {{0, "0.00 ms"},          {0.0123, "12.3 ms"},  {0.9994, "999 ms"},
+                 {0.9996, "1.0 s"},       {99.94, "99.9 s"},    {99.96, "1:40"},
+                 {754, "12:34"},          {3599.6, "1:00:00"},  {7540, "2:05:40"},
+                 {359999, "99:59:59"},    {360000, "4.17 d"},   {24154920, "280 d"},
+                 {86400 * 1e3, "2.74 y"}, {1e20, "3.17e+12 y"}, {(double)NAN, "-"}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         assert_string_equal(format_seconds(cases[i].seconds).text, cases[i].text);
 }
@@ -55,6 +57,8 @@ static void test_ratio(void **state)
     assert_string_equal(format_ratio(3.14159, "x").text, "3.14x");
     assert_string_equal(format_ratio(9.996, "x").text, "10.0x");
     assert_string_equal(format_ratio(812.4, "x").text, "812x");
+    assert_string_equal(format_ratio(987654, "x").text, "987654x");
+    assert_string_equal(format_ratio(1207746000, "").text, "1.21e+09");
     assert_string_equal(format_ratio((double)NAN, "x").text, "-");
 }
 

@@ -1,6 +1,7 @@
 /* The answer of telegrad advise as text and as JSON. */
 #include "command/advise/advise.h"
 #include "command/advise/advise_known.h"
+#include "command/output/console.h"
 #include "command/output/format.h"
 #include "command/output/output.h"
 #include "command/output/jsonl.h"
@@ -26,7 +27,11 @@ static format_text scaled_text(double value, const char *const units[4])
 static format_text rate_text(double bps)
 {
     static const char *const units[] = {"kbit/s", "Mbit/s", "Gbit/s", "Tbit/s"};
-    return scaled_text(bps / 1e3, units);
+    format_text t;
+    if (bps >= 999.5)
+        return scaled_text(bps / 1e3, units);
+    snprintf(t.text, sizeof t.text, "%.3g bit/s", bps);
+    return t;
 }
 
 static format_text delay_text(double seconds)
@@ -139,6 +144,7 @@ static tg_status print_table(const struct advise_answer *a)
     size_t shown = 0;
     if (!t)
         return tg_fail(TG_E_NOMEM, "out of memory for a table");
+    table_fit(t, (size_t)console_out_columns());
     table_row(t);
     for (size_t i = 0; i < columns; i++)
         table_cell(t, titles[i]);

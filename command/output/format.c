@@ -53,13 +53,19 @@ format_text format_seconds(double seconds)
         snprintf(f.text, sizeof f.text, "%.*f ms", digits_after(ms), ms);
     } else if (seconds < 99.95) {
         snprintf(f.text, sizeof f.text, "%.1f s", seconds);
-    } else if (seconds < 1e15) {
+    } else if (seconds < 359999.5) {
         uint64_t whole = (uint64_t)(seconds + 0.5);
         if (whole < 3600)
             snprintf(f.text, sizeof f.text, "%" PRIu64 ":%02" PRIu64, whole / 60, whole % 60);
         else
             snprintf(f.text, sizeof f.text, "%" PRIu64 ":%02" PRIu64 ":%02" PRIu64, whole / 3600,
                      whole / 60 % 60, whole % 60);
+    } else {
+        const double days = seconds / 86400, years = days / 365.25;
+        if (days < 999.5)
+            snprintf(f.text, sizeof f.text, "%.*f d", digits_after(days), days);
+        else
+            snprintf(f.text, sizeof f.text, "%.3g y", years);
     }
     return f;
 }
@@ -67,7 +73,9 @@ format_text format_seconds(double seconds)
 format_text format_ratio(double ratio, const char *suffix)
 {
     format_text f = {"-"};
-    if (isfinite(ratio))
+    if (isfinite(ratio) && fabs(ratio) >= 1e6)
+        snprintf(f.text, sizeof f.text, "%.3g%s", ratio, suffix);
+    else if (isfinite(ratio))
         snprintf(f.text, sizeof f.text, "%.*f%s", digits_after(ratio), ratio, suffix);
     return f;
 }

@@ -16,11 +16,12 @@ format_text format_bytes(double bytes);
 /* Whole bytes with separators: 1724320 -> "1,724,320". */
 format_text format_count(uint64_t n);
 
-/* 0.0123 -> "12 ms", 12.34 -> "12.3 s", 754 -> "12:34", 7540 -> "2:05:40"; "-" if not finite. */
+/* 0.0123 -> "12 ms", 12.34 -> "12.3 s", 754 -> "12:34", 7540 -> "2:05:40", from 100 hours on
+ * "4.17 d" and "12.3 y"; "-" if not finite. */
 format_text format_seconds(double seconds);
 
-/* Three significant digits and a suffix: 812.4, "x" -> "812x", 3.14159 -> "3.14x"; "-" if not
- * finite. */
+/* Three significant digits, all of them before the point from 100 to a million, and a suffix: 812.4,
+ * "x" -> "812x", 3.14159 -> "3.14x"; "-" if not finite. */
 format_text format_ratio(double ratio, const char *suffix);
 
 /* Whether text is UTF-8 (RFC 3629: nothing overlong, no surrogates). */

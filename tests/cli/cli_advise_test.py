@@ -27,6 +27,17 @@ class Advise(CliTest):
         self.assertEqual(len(lines) % 2, 0)
         self.assertGreaterEqual(len(lines), 8)
 
+    def test_absurd_links_and_narrow_terminals(self):
+        """Columns stay columns: of the times on top, and of the table."""
+        text = self.ok(*ADVISE, "--link", "1bit,1000s", "--workers", "8")
+        for name in ("tau", "phi", "psi", "delta", "alpha", "beta"):
+            self.assertRegex(text, rf"(?m)^{name:5}  (?=.{{9}}  ) *\S+( \S+)?  \S")
+        self.assertRegex(text, r"(?m)^phi +[\d.]+ d  dense exchange")
+        self.assertIn("pays between 1 bit/s and ", text)
+        for columns in "100", "60":
+            lines = self.ok(*ADVISE, "--link", "1bit,1000s", "--workers", "8", COLUMNS=columns).split("\n\n")[2].splitlines()
+            self.assertLessEqual(max(len(line) for line in lines if line.startswith(("strategy", "-", "local", "ssgd"))), int(columns))
+
     def test_json(self):
         a = self.answer("--link", "20mbit,50ms", "--workers", "4")
         model, ways = a["time_model"], a["ways"]
