@@ -92,7 +92,8 @@ TG_API TG_NODISCARD tg_status tg_reducer_mean(tg_reducer *r, const float *g, flo
  * and never blocks, or wait. Each of these calls makes progress on all reducers and sessions of the
  * transport. A reducer has one operation at a time.
  * g, mean  the caller must not touch them until the operation is done
- * on_done  called by the call on this reducer that finds the operation done; NULL: none
+ * on_done  called by the call on this reducer that finds the operation done; NULL: none. It must
+ *          not destroy the reducer
  * Errors   as for tg_reducer_mean; TG_E_STATE (an operation is under way) */
 TG_API TG_NODISCARD tg_status tg_reducer_start(tg_reducer *r, const float *g, float *mean,
                                                void (*on_done)(void *arg, tg_status status),

@@ -180,7 +180,7 @@ typedef struct tg_tensor {
 
 /* Add a tensor, before tg_session_begin.
  * id_p    [out] the number that the calls below take
- * Errors  TG_E_ARG (name taken, shape, a gradient in its parameter's memory),
+ * Errors  TG_E_ARG (name taken, shape, alignment, a gradient in its parameter's memory),
  *         TG_E_STATE (after begin),
  *         TG_E_UNSUPPORTED (device memory, a type other than f32), TG_E_NOMEM */
 TG_API TG_NODISCARD tg_status tg_session_add(tg_session *s, const tg_tensor *t, uint32_t *id_p);
@@ -192,7 +192,8 @@ TG_API TG_NODISCARD tg_status tg_session_add(tg_session *s, const tg_tensor *t, 
  *    for all, and tg_log is told (TG_LOG_INFO).
  * 3. All ranks get rank 0's tensors.
  * Errors  TG_E_SPEC (a rule that matches no tensor, rules that exclude each other),
- *         TG_E_ARG (config.buckets does not cover all tensors),
+ *         TG_E_ARG (config.buckets does not cover all tensors; parameters of two tensors, or one's
+ *         gradient and another's parameters, share memory),
  *         TG_E_NONFINITE (a trained tensor of rank 0 holds NaN or infinity: on all ranks, naming
  *         the tensor; the transport stays usable),
  *         TG_E_STOPPED (tg_session_request_stop), TG_E_MISMATCH, TG_E_VERSION, TG_E_PEER, TG_E_NOMEM */

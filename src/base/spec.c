@@ -364,7 +364,8 @@ tg_status tg__spec_settle(const tg_spec *spec, const char *text, uint64_t total_
             continue;
         const double epoch = steps_per_epoch > 0 ? (double)steps_per_epoch : TG_DEFAULT_EPOCH_STEPS;
         const double usual = round(d.epochs ? d.count * epoch : d.count);
-        const double most = total_steps > 0 ? floor((double)total_steps * key->share) : usual;
+        const double share = fmin(floor((double)total_steps * key->share), key->max);
+        const double most = total_steps > 0 ? share : usual;
         if (usual <= most && (!d.epochs || steps_per_epoch > 0))
             continue; /* as it is written: an epoch is a stage */
         ok = fprintf(file, "%c%s=%.0f", before, key->name, usual < most ? usual : most) > 0;

@@ -489,6 +489,7 @@ static void durations_of_runs(void **state)
     settled("a", 468, 0, "a:warmup=93");
     settled("a", 0, 468, "a");
     settled("a", 0, 0, "a:warmup=1000");
+    settled("a", UINT64_MAX, UINT64_MAX, "a:warmup=1000000000"); /* no more than is allowed */
     settled("a:after=3", 40, 468, "a:after=3,warmup=8,start=20");
     settled("a:warmup=4ep", 40, 0, "a:warmup=4ep,start=20");
     settled("a:start=9,warmup=0", 40, 468, "a:start=9,warmup=0");

@@ -229,6 +229,9 @@ tg_status tg_reducer_create(const char *method, tg_transport *transport, size_t 
     if (c->timeout_ms < 0 || c->timeout_ms > TG__TIMEOUT_MS_MAX)
         return tg_fail(TG_E_ARG, "tg_reducer_create: timeout_ms=%lld: allowed: 0 to %lld",
                        (long long)c->timeout_ms, (long long)TG__TIMEOUT_MS_MAX);
+    if (c->codec_threads > TG__POOL_MAX)
+        return tg_fail(TG_E_ARG, "tg_reducer_create: codec_threads=%u: allowed: 0 to %u",
+                       c->codec_threads, TG__POOL_MAX);
     if (c->segments != NULL && (c->nsegments == 0 || c->nsegments > n))
         return tg_fail(TG_E_ARG, "tg_reducer_create: nsegments=%zu: allowed: 1 to n, which is %zu",
                        c->nsegments, n);
@@ -307,12 +310,11 @@ static tg_status conclude(tg_reducer *r, tg_status status)
     return status;
 }
 
-static tg_status start(tg_reducer *r, const float *g, float *mean,
+static tg_status start(const char *call, tg_reducer *r, const float *g, float *mean,
                        void (*on_done)(void *arg, tg_status status), void *arg)
 {
     if (r->running)
-        return tg_fail(TG_E_STATE,
-                       "tg_reducer_start: an operation is under way: wait for it first");
+        return tg_fail(TG_E_STATE, "%s: an operation is under way: wait for it first", call);
     tg__stats stats;
     tg__parallel_copy_stats(r->pool, NULL, g, r->n, &stats);
     r->op.method = r->method;
@@ -335,7 +337,7 @@ tg_status tg_reducer_start(tg_reducer *r, const float *g, float *mean,
     TG__ARG(r);
     TG__ARG(g);
     TG__ARG(mean);
-    TG_TRY(start(r, g, mean, on_done, arg));
+    TG_TRY(start("tg_reducer_start", r, g, mean, on_done, arg));
     /* It has started: if this fails, test or wait say so. */
     const tg_status moved = tg__engine_progress(r->engine);
     (void)moved;
@@ -374,7 +376,7 @@ tg_status tg_reducer_mean(tg_reducer *r, const float *g, float *mean)
     TG__ARG(r);
     TG__ARG(g);
     TG__ARG(mean);
-    TG_TRY(start(r, g, mean, NULL, NULL));
+    TG_TRY(start("tg_reducer_mean", r, g, mean, NULL, NULL));
     return tg_reducer_wait(r);
 }
 

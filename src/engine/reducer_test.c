@@ -46,6 +46,9 @@ static tg_status reduce(rank *r, tg_reducer *reducer, const float *g)
     TG_TRY(tg_reducer_start(reducer, g, r->mean, on_done, r));
     if (tg_reducer_start(reducer, g, r->mean, NULL, NULL) != TG_E_STATE)
         return tg_fail(TG_E_STATE, "a second start was accepted");
+    if (tg_reducer_mean(reducer, g, r->mean) != TG_E_STATE ||
+        strstr(tg_error(), "tg_reducer_mean: an operation is under way") == NULL)
+        return tg_fail(TG_E_STATE, "a mean meanwhile: %s", tg_error());
     while (!done)
         TG_TRY(tg_reducer_test(reducer, &done));
     return TG_OK;

@@ -184,8 +184,8 @@ static void test_tensor_arguments(void **state)
         tg_tensor t;
         tg_status status;
         const char *says;
-    } wrong[14];
-    for (size_t i = 0; i < 14; i++) {
+    } wrong[15];
+    for (size_t i = 0; i < TG_COUNT(wrong); i++) {
         wrong[i].t = good;
         wrong[i].status = TG_E_ARG;
     }
@@ -204,6 +204,7 @@ static void test_tensor_arguments(void **state)
     wrong[10].status = wrong[11].status = TG_E_UNSUPPORTED;
     wrong[12].t.grad.data = w, wrong[12].says = "lies in its parameter's memory";
     wrong[13].t.param.data = g + 11, wrong[13].says = "lies in its parameter's memory";
+    wrong[14].t.param.data = (char *)w + 2, wrong[14].says = "aligned to 4 bytes";
 
     tg_transport *t;
     tg_session *s;
@@ -211,7 +212,7 @@ static void test_tensor_arguments(void **state)
     uint32_t id = 77;
     assert_int_equal(tg_transport_inproc(1, &t), TG_OK);
     assert_int_equal(tg_session_create(&config, t, &s), TG_OK);
-    for (size_t i = 0; i < 14; i++) {
+    for (size_t i = 0; i < TG_COUNT(wrong); i++) {
         if (tg_session_add(s, &wrong[i].t, &id) != wrong[i].status ||
             strstr(tg_error(), wrong[i].says) == NULL)
             fail_msg("%zu: %s", i, tg_error());
@@ -221,6 +222,44 @@ static void test_tensor_arguments(void **state)
     assert_int_equal(id, 0);
     tg_session_destroy(s);
     tg_transport_destroy(t);
+}
+
+/* Tensors that share memory would be updated twice, or overwrite each other's gradients. */
+static void test_shared_memory(void **state)
+{
+    static float w[2][3], g[2][3];
+    static const size_t n = 3;
+    const struct {
+        float *param, *grad; /* of the second tensor */
+        const char *says;    /* NULL: fine */
+    } second[] = {{w[0], g[1], "tensors \"a\" and \"b\": their parameters share memory"},
+                  {w[0] + 2, g[1], "tensors \"a\" and \"b\": their parameters share memory"},
+                  {w[1], w[0], "the gradient of tensor \"b\" lies in the parameters of \"a\""},
+                  {g[0], g[1], "the gradient of tensor \"a\" lies in the parameters of \"b\""},
+                  {w[1], g[0], NULL}}; /* one after the other in the same place */
+    (void)state;
+    for (size_t i = 0; i < TG_COUNT(second); i++) {
+        const tg_session_config config = {.struct_size = sizeof config};
+        tg_transport *t;
+        tg_session *s;
+        assert_int_equal(tg_transport_inproc(1, &t), TG_OK);
+        assert_int_equal(tg_session_create(&config, t, &s), TG_OK);
+        for (int k = 0; k < 2; k++) {
+            uint32_t id;
+            const tg_tensor one = {.struct_size = sizeof one,
+                                   .name = k == 0 ? "a" : "b",
+                                   .shape = &n,
+                                   .ndim = 1,
+                                   .param = tg_array_f32(k == 0 ? w[0] : second[i].param, n),
+                                   .grad = tg_array_f32(k == 0 ? g[0] : second[i].grad, n)};
+            assert_int_equal(tg_session_add(s, &one, &id), TG_OK);
+        }
+        assert_int_equal(tg_session_begin(s), second[i].says == NULL ? TG_OK : TG_E_ARG);
+        if (second[i].says != NULL && strstr(tg_error(), second[i].says) == NULL)
+            fail_msg("%zu: %s", i, tg_error());
+        tg_session_destroy(s);
+        tg_transport_destroy(t);
+    }
 }
 
 /* Who wants to begin without a checkpoint makes another session. */
@@ -331,10 +370,10 @@ static void test_statistics(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_order_of_calls),     cmocka_unit_test(test_unready_is_zero),
-        cmocka_unit_test(test_too_many_exchanges), cmocka_unit_test(test_arguments),
-        cmocka_unit_test(test_tensor_arguments),   cmocka_unit_test(test_failed_load_is_final),
-        cmocka_unit_test(test_statistics),
+        cmocka_unit_test(test_order_of_calls),       cmocka_unit_test(test_unready_is_zero),
+        cmocka_unit_test(test_too_many_exchanges),   cmocka_unit_test(test_arguments),
+        cmocka_unit_test(test_tensor_arguments),     cmocka_unit_test(test_shared_memory),
+        cmocka_unit_test(test_failed_load_is_final), cmocka_unit_test(test_statistics),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -279,6 +279,9 @@ TG_NODISCARD tg_status tg__session_take_costs(const char *what, tg_session *s,
 /* *own becomes the caller's config, from which `what` is made. Errors: TG_E_ARG (session_setup.c) */
 TG_NODISCARD tg_status tg__session_take_config(const char *what, const tg_session_config *from,
                                                tg_session_config *own);
+/* That no tensor's memory is another one's. (session_tensors.c)
+ * Errors  TG_E_ARG */
+TG_NODISCARD tg_status tg__session_check_memory(const tg_session *s);
 /* Whether this rank's caller has asked to stop. (session_step.c) */
 bool tg__session_wants_stop(const void *session);
 /* Send rank 0's data (n) to all ranks. (session_setup.c) */

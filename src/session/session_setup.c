@@ -76,6 +76,9 @@ static tg_status copy_config(tg_session *s, const tg_session_config *config)
         return tg_fail(TG_E_ARG, "timeout_ms=%lld: allowed: 1 to %lld, or 0 for %d",
                        (long long)config->timeout_ms, (long long)TG__TIMEOUT_MS_MAX,
                        DEFAULT_TIMEOUT_MS);
+    if (config->codec_threads > TG__POOL_MAX)
+        return tg_fail(TG_E_ARG, "codec_threads=%u: allowed: 0 to %u", config->codec_threads,
+                       TG__POOL_MAX);
     TG_TRY(check_choice("driver", (int)config->driver, TG_DRIVER_INLINE));
     TG_TRY(check_choice("on_nonfinite", (int)config->on_nonfinite, TG_NONFINITE_FAIL));
     TG_TRY(check_choice("on_unready", (int)config->on_unready, TG_UNREADY_ZERO));
@@ -367,7 +370,7 @@ tg_status tg__session_can_begin(const tg_session *s, const char *call)
         return tg_fail(TG_E_STATE, "%s: the session has begun already", call);
     for (size_t i = 0; i < s->ntensors; i++)
         if (s->tensor[i].kind == TG_TENSOR_TRAINED)
-            return TG_OK;
+            return tg__session_check_memory(s);
     return tg_fail(TG_E_STATE, "%s: no tensor to train is registered", call);
 }
 

@@ -17,6 +17,9 @@ static tg_status check_array(const char *name, const char *what, const tg_array 
     if (a->data == NULL || a->n != n)
         return tg_fail(TG_E_ARG, "tensor \"%s\": its %s has %zu elements at %p: needed: %zu", name,
                        what, a->n, a->data, n);
+    if ((uintptr_t)a->data % sizeof(float) != 0)
+        return tg_fail(TG_E_ARG, "tensor \"%s\": its %s at %p must be aligned to %zu bytes", name,
+                       what, a->data, sizeof(float));
     if (a->dtype != TG_F32)
         return tg_fail(TG_E_UNSUPPORTED,
                        "tensor \"%s\": its %s has dtype=%d: this build has TG_F32", name, what,
@@ -40,6 +43,37 @@ static tg_status check_apart(const tg_tensor *t, size_t n)
                          "tensor \"%s\": its gradient at %p lies in its parameter's memory at %p: "
                          "allowed: memory of its own",
                          t->name, t->grad.data, t->param.data);
+}
+
+static bool overlap(const float *a, size_t n, const float *b, size_t m)
+{
+    return a != NULL && b != NULL && (uintptr_t)a < (uintptr_t)(b + m) &&
+           (uintptr_t)b < (uintptr_t)(a + n);
+}
+
+/* Gradients may share memory, if one is made ready after the other. */
+static tg_status check_pair(const tensor *a, const tensor *b)
+{
+    if (overlap(a->param, a->n, b->param, b->n))
+        return tg_fail(TG_E_ARG,
+                       "tensors \"%s\" and \"%s\": their parameters share memory, so they would be "
+                       "updated twice: allowed: one tensor, whose gradient is the sum",
+                       a->name, b->name);
+    const bool first = overlap(a->grad, a->n, b->param, b->n);
+    if (first || overlap(b->grad, b->n, a->param, a->n))
+        return tg_fail(TG_E_ARG,
+                       "the gradient of tensor \"%s\" lies in the parameters of \"%s\": allowed: "
+                       "memory of its own",
+                       first ? a->name : b->name, first ? b->name : a->name);
+    return TG_OK;
+}
+
+tg_status tg__session_check_memory(const tg_session *s)
+{
+    for (size_t i = 0; i < s->ntensors; i++)
+        for (size_t k = 0; k < i; k++)
+            TG_TRY(check_pair(&s->tensor[k], &s->tensor[i]));
+    return TG_OK;
 }
 
 static tg_status check_name(const tg_session *s, const char *name)
