@@ -10,7 +10,7 @@ extern "C" {
 #endif
 
 /* Create a transport over an MPI communicator. All ranks of comm call it.
- * comm      duplicated; gives ranks and size. MPI must be initialised
+ * comm      duplicated; gives ranks and size. Not an intercommunicator. MPI must be initialised
  * Threads   with MPI_THREAD_MULTIPLE a session may use its communication thread; with a lower level
  *           it runs inline
  * Messages  at most 2^31 - 1 bytes (TG_E_ARG)

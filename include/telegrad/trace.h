@@ -38,7 +38,7 @@ TG_API TG_NODISCARD tg_status tg_trace_name(tg_trace *trace, const char *text, c
 
 /* Record a span [begin_ns, end_ns).
  * trace         may be NULL: nothing happens
- * name          must outlive the trace: a literal, or made by tg_trace_name
+ * name          must outlive the trace: a literal, or made by tg_trace_name. UTF-8
  * step, bucket  shown as the span's arguments
  * Threads       any number at once, without locks */
 TG_API void tg_trace_span(tg_trace *trace, int rank, tg_trace_row row, const char *name,

@@ -4,6 +4,7 @@
  * moment, the one that comes late is dropped. Nobody ever waits. */
 #include "base/mem.h"
 #include "base/arg.h"
+#include "telegrad/tools.h"
 #include "telegrad/trace.h"
 #include <inttypes.h>
 #include <stdatomic.h>
@@ -122,17 +123,23 @@ void tg_trace_span(tg_trace *trace, int rank, tg_trace_row row, const char *name
     atomic_store_explicit(&s->busy, false, memory_order_release);
 }
 
+/* As JSON, which is UTF-8: bytes that are none become U+FFFD. */
 static void print_text(FILE *file, const char *text)
 {
     fputc('"', file);
-    for (; *text; text++) {
-        unsigned char c = (unsigned char)*text;
-        if (c == '"' || c == '\\')
+    for (size_t left = strlen(text), len; left > 0; text += len, left -= len) {
+        const unsigned char c = (unsigned char)*text;
+        len = tg_utf8_decode(text, left, NULL);
+        if (len == 0) {
+            fputs("\\ufffd", file);
+            len = 1;
+        } else if (c == '"' || c == '\\') {
             fprintf(file, "\\%c", c);
-        else if (c < 0x20)
+        } else if (c < 0x20) {
             fprintf(file, "\\u%04x", c);
-        else
-            fputc(c, file);
+        } else {
+            fwrite(text, 1, len, file);
+        }
     }
     fputc('"', file);
 }

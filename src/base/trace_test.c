@@ -341,6 +341,19 @@ static void test_names(void **state)
     tg_trace_destroy(trace);
 }
 
+/* JSON is UTF-8, whatever a name is. */
+static void names_of_any_bytes(void **state)
+{
+    (void)state;
+    tg_trace *trace;
+    assert_int_equal(tg_trace_create(4, &trace), TG_OK);
+    tg_trace_span(trace, 0, TG_ROW_WAIT, "caf\xe9 \xc3\xa9\xc3", 0, 1, 0, 0);
+    char *text = written(trace);
+    assert_non_null(strstr(text, "\"caf\\ufffd \xc3\xa9\\ufffd\""));
+    free(text);
+    tg_trace_destroy(trace);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -348,6 +361,7 @@ int main(void)
         cmocka_unit_test(oldest_are_dropped),   cmocka_unit_test(layers_drive_out_no_others),
         cmocka_unit_test(exchanges_have_lanes), cmocka_unit_test(refuses),
         cmocka_unit_test(threads_lose_nothing), cmocka_unit_test(threads_meet),
+        cmocka_unit_test(names_of_any_bytes),
     };
     return cmocka_run_group_tests(tests, make_path, remove_path);
 }

@@ -360,6 +360,10 @@ tg_status tg_transport_mpi(MPI_Comm comm, tg_transport **t_p)
     if (!tg__mpi_is_up())
         return tg_fail(TG_E_STATE,
                        "tg_transport_mpi: MPI is not initialised, or finalised already");
+    int inter = 0;
+    if (MPI_Comm_test_inter(comm, &inter) == MPI_SUCCESS && inter)
+        return tg_fail(TG_E_ARG, "tg_transport_mpi: comm is an intercommunicator: allowed: an "
+                                 "intracommunicator (MPI_Intercomm_merge makes one)");
     tg__mpi_sweep();
     mpi_impl *m = calloc(1, sizeof *m);
     if (!m)

@@ -147,6 +147,19 @@ static int run_nodes(void)
     return failures + check(tg_transport_mpi_nodes(MPI_COMM_NULL, nodes) == TG_E_ARG, "nodes", "");
 }
 
+/* The ranks of an intercommunicator are those of another group. */
+static int run_inter(void)
+{
+    MPI_Comm half, inter;
+    tg_transport *t = NULL;
+    MPI_Comm_split(MPI_COMM_WORLD, world_rank > 0, world_rank, &half);
+    MPI_Intercomm_create(half, 0, MPI_COMM_WORLD, world_rank > 0 ? 0 : 1, 1, &inter);
+    const bool refused = tg_transport_mpi(inter, &t) == TG_E_ARG;
+    MPI_Comm_free(&inter);
+    MPI_Comm_free(&half);
+    return check(refused && strstr(tg_error(), "intercommunicator"), "inter", tg_error());
+}
+
 int main(int argc, char **argv)
 {
     tg_transport *t = NULL;
@@ -164,6 +177,7 @@ int main(int argc, char **argv)
     failures += run_released();
     failures += run_refused();
     failures += run_nodes();
+    failures += run_inter();
     t = create(NULL, NULL);
     if (t) {
         failures += check(t->any_thread == (level == MPI_THREAD_MULTIPLE), "any_thread", "wrong");
