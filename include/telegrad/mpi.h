@@ -18,8 +18,8 @@ extern "C" {
  *           it get TG_E_PEER; a rank that dies cannot. MPI cannot cancel sends: after `shut` posted
  *           buffers stay in use until the process ends
  * Destroy   before MPI_Finalize, on every rank, in any order. The duplicate of comm is freed when
- *           all ranks have destroyed theirs, by a later call on this rank, and never if a rank
- *           failed
+ *           all ranks have destroyed theirs, by a later call on this rank or in MPI_Finalize, and
+ *           never if a rank failed
  * Errors    TG_E_ARG, TG_E_STATE (MPI not initialised, or finalised), TG_E_NOMEM, TG_E_PEER,
  *           TG_E_UNSUPPORTED (an MPI whose tags have fewer than 26 bits) */
 TG_API TG_NODISCARD tg_status tg_transport_mpi(MPI_Comm comm, tg_transport **t_p);

@@ -365,6 +365,7 @@ tg_status tg_transport_mpi(MPI_Comm comm, tg_transport **t_p)
         return tg_fail(TG_E_ARG, "tg_transport_mpi: comm is an intercommunicator: allowed: an "
                                  "intracommunicator (MPI_Intercomm_merge makes one)");
     tg__mpi_sweep();
+    tg__mpi_watch_finalize();
     mpi_impl *m = calloc(1, sizeof *m);
     if (!m)
         return tg_fail(TG_E_NOMEM, "out of memory: MPI transport");

@@ -49,6 +49,8 @@ tg_status tg__mpi_fail(const char *call, int peer, int error);
 tg_status tg__mpi_hear_goodbyes(mpi_impl *m, bool *heard_p);
 /* Free what was destroyed earlier and waited for the goodbyes of others. */
 void tg__mpi_sweep(void);
+/* Do so in MPI_Finalize, too. */
+void tg__mpi_watch_finalize(void);
 
 /* Members of the table. */
 bool tg__mpi_shut(tg_transport *t);

@@ -8,7 +8,8 @@
  * A goodbye is the last message of its rank. So a communicator is freed when those of all have come:
  * before, a message might find a later communicator that got the same number. Until then a
  * transport that was destroyed stays in a list, which is looked through when one is made or
- * destroyed. If a rank gave up, the communicator is left to the process's end. */
+ * destroyed, and when MPI is finalised. If a rank gave up, the communicator is left to the process's
+ * end. */
 #include "transport/mpi_impl.h"
 #include <pthread.h>
 #include <stdlib.h>
@@ -162,6 +163,34 @@ void tg__mpi_sweep(void)
             *link = next;
         else
             link = &m->next;
+    }
+    pthread_mutex_unlock(&list_lock);
+}
+
+/* For as long in MPI_Finalize, which waits for all ranks anyway, the last goodbyes are received. */
+#define FINAL_WAIT_NS INT64_C(1000000000)
+
+static int at_finalize(MPI_Comm comm, int keyval, void *attribute, void *extra)
+{
+    const tg_clock *clock = tg_clock_monotonic();
+    const int64_t end = tg_now_ns(clock) + FINAL_WAIT_NS;
+    (void)comm, (void)keyval, (void)attribute, (void)extra;
+    for (tg__mpi_sweep(); destroyed != NULL && tg_now_ns(clock) < end; tg__mpi_sweep())
+        clock->sleep_until_ns(clock->arg, tg_now_ns(clock) + 100000);
+    return MPI_SUCCESS;
+}
+
+/* Attributes of MPI_COMM_SELF are deleted first in MPI_Finalize. Without it the goodbyes are only
+ * lost. */
+void tg__mpi_watch_finalize(void)
+{
+    static bool watches;
+    int keyval;
+    pthread_mutex_lock(&list_lock);
+    if (!watches &&
+        MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, at_finalize, &keyval, NULL) == MPI_SUCCESS) {
+        watches = MPI_Comm_set_attr(MPI_COMM_SELF, keyval, NULL) == MPI_SUCCESS;
+        (void)MPI_Comm_free_keyval(&keyval);
     }
     pthread_mutex_unlock(&list_lock);
 }
