@@ -124,6 +124,33 @@ static void test_refused(void **state)
     }
 }
 
+/* It tries again with the right one, for which the others have waited. */
+static tg_status retried(job *j)
+{
+    tg_reducer *r[2] = {NULL};
+    float g = (float)j->rank;
+    tg_status status = make(j, "dense", 1, &r[0]);
+    if (status == TG_OK && j->rank == 2 && make(j, "topk:density=7", 1, &r[1]) != TG_E_SPEC)
+        status = tg_fail(TG_E_STATE, "a wrong spec was accepted");
+    if (status == TG_OK)
+        status = make(j, "topk", 1, &r[1]);
+    for (int i = 0; status == TG_OK && i < 2; i++)
+        status = tg_reducer_mean(r[i], &g, &g);
+    if (status == TG_OK && g != 1)
+        status = tg_fail(TG_E_STATE, "the mean is %g", (double)g);
+    for (int i = 0; i < 2; i++)
+        tg_reducer_destroy(r[i]);
+    return status;
+}
+
+static void test_retried(void **state)
+{
+    (void)state;
+    job jobs[3];
+    run_ranks(3, retried, NULL, -1, NULL, jobs);
+    all_ok(jobs, 3);
+}
+
 /* ---- a pause is long for one and short for another ------------------------------------------- */
 
 typedef struct timed_rank {
@@ -207,6 +234,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_silent), cmocka_unit_test(test_destroyed),
-        cmocka_unit_test(test_refused), cmocka_unit_test(test_pause)};
+        cmocka_unit_test(test_refused), cmocka_unit_test(test_retried),
+        cmocka_unit_test(test_pause)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
