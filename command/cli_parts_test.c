@@ -51,6 +51,18 @@ static void test_seconds(void **state)
         assert_string_equal(format_seconds(cases[i].seconds).text, cases[i].text);
 }
 
+static void test_shell(void **state)
+{
+    (void)state;
+    static const char *const cases[][2] = {
+        {"ck/a-b_1.x", "ck/a-b_1.x"}, {"", "''"}, {"a b", "'a b'"}, {"it's $x", "'it'\\''s $x'"}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char *word = format_shell(cases[i][0]);
+        assert_string_equal(word, cases[i][1]);
+        free(word);
+    }
+}
+
 static void test_ratio(void **state)
 {
     (void)state;
@@ -287,12 +299,13 @@ static void test_heartbeat(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bytes),      cmocka_unit_test(test_count),
-        cmocka_unit_test(test_seconds),    cmocka_unit_test(test_ratio),
-        cmocka_unit_test(test_table_rest), cmocka_unit_test(test_utf8),
-        cmocka_unit_test(test_shorten),    cmocka_unit_test(test_table),
-        cmocka_unit_test(test_table_fit),  cmocka_unit_test(test_median),
-        cmocka_unit_test(test_fit),        cmocka_unit_test(test_heartbeat),
+        cmocka_unit_test(test_bytes),     cmocka_unit_test(test_count),
+        cmocka_unit_test(test_seconds),   cmocka_unit_test(test_ratio),
+        cmocka_unit_test(test_shell),     cmocka_unit_test(test_table_rest),
+        cmocka_unit_test(test_utf8),      cmocka_unit_test(test_shorten),
+        cmocka_unit_test(test_table),     cmocka_unit_test(test_table_fit),
+        cmocka_unit_test(test_median),    cmocka_unit_test(test_fit),
+        cmocka_unit_test(test_heartbeat),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -47,6 +47,7 @@ static tg_status list_table(void)
     struct table *t = table_create(4);
     if (t == NULL)
         return no_memory();
+    table_fit(t, (size_t)console_out_columns());
     table_row(t);
     table_cell(t, "data set");
     table_cell(t, "of");
@@ -131,6 +132,7 @@ static tg_status show_counts(const struct data_options *o, const train_data *d,
     char text[32];
     if (t == NULL)
         return no_memory();
+    table_fit(t, (size_t)console_out_columns());
     table_row(t);
     table_cell(t, o->common.shard ? "rank" : "class");
     for (size_t c = 0; c < classes; c++) {
@@ -233,6 +235,21 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     return ARGP_ERR_UNKNOWN;
 }
 
+/* What the list, or data that are not sharded, would leave unsaid. */
+static tg_status check(const struct data_options *o)
+{
+    static const char *const names[] = {"shard", "holdout", "workers", "seed"};
+    for (size_t i = 0; i < TG_COUNT(names); i++)
+        if (o->count == 0 && options_given(&o->common, names[i]))
+            return tg_fail(TG_E_SPEC,
+                           "--%s without a data set: allowed: telegrad data SPEC --%s ...",
+                           names[i], names[i]);
+    for (size_t i = 2; i < TG_COUNT(names); i++)
+        if (!o->common.shard && options_given(&o->common, names[i]))
+            return tg_fail(TG_E_SPEC, "--%s without --shard: allowed: with --shard SPEC", names[i]);
+    return TG_OK;
+}
+
 int cmd_data(int argc, char **argv)
 {
     static const struct argp_option list[] = {{.name = "json", .key = JSON},
@@ -247,8 +264,8 @@ int cmd_data(int argc, char **argv)
     int parsed = options_parse(&parser, "data", help_data, argc, argv, &o);
     if (parsed >= 0)
         return parsed;
-    tg_status status = TG_OK;
-    if (o.count == 0)
+    tg_status status = check(&o);
+    if (o.count == 0 && status == TG_OK)
         status = o.json ? list_json() : list_table();
     for (size_t i = 0; i < o.count && status == TG_OK; i++)
         status = show(&o, o.specs[i]);

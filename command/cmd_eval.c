@@ -203,8 +203,10 @@ enum { WEIGHTS = OPTIONS_KEY, LOGITS, SAMPLES };
 static tg_status set(struct eval_options *o, int key, const char *arg)
 {
     char *end = NULL;
+    static const char *const names[] = {"weights", "logits", "samples"};
     if (!*arg)
-        return tg_fail(TG_E_SPEC, "an option has no value: see telegrad eval --help");
+        return tg_fail(TG_E_SPEC, "--%s has no value; see telegrad eval --help",
+                       names[key - WEIGHTS]);
     if (key == WEIGHTS)
         o->weights = arg;
     if (key == LOGITS)

@@ -86,6 +86,13 @@ static tg_status check_apart(const char *out, const char *in)
                    out, in);
 }
 
+static tg_status check_once(const char *before, const char *path)
+{
+    if (!outfile_same(before, path))
+        return TG_OK;
+    return tg_fail(TG_E_SPEC, "\"%.64s\" is given twice: allowed: each file once", path);
+}
+
 static tg_status make_timeline(struct report_options *o, report_timeline_job *job)
 {
     if (o->count > 0)
@@ -122,9 +129,7 @@ static tg_status check(const struct report_options *o)
     for (size_t i = 0; i < o->count; i++) {
         TG_TRY(check_apart(o->out, o->paths[i]));
         for (size_t k = 0; k < i; k++)
-            if (outfile_same(o->paths[k], o->paths[i]))
-                return tg_fail(TG_E_SPEC, "\"%.64s\" is given twice: allowed: each file once",
-                               o->paths[i]);
+            TG_TRY(check_once(o->paths[k], o->paths[i]));
     }
     return o->timeline ? TG_OK : check_page(o);
 }
@@ -134,6 +139,7 @@ static tg_status report(struct report_options *o)
     tg_newfile *file;
     TG_TRY(launch_check_one("report"));
     TG_TRY(check(o));
+    TG_TRY(outfile_check("-o", o->out, false));
     TG_TRY(outfile_open("-o", o->out, &file));
     tg_status status = write_report(o, tg_newfile_stream(file));
     if (status != TG_OK) {

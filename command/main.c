@@ -59,7 +59,11 @@ static const struct command *find(const char *name)
     static const char *const others[] = {"help", "--help", "--version"};
     for (size_t i = 0; i < TG_COUNT(others); i++)
         tg_nearest_offer(&near, others[i], strlen(others[i]));
-    if (!name)
+    if (name && name[0] == '-' && !near.word[0])
+        console_error("\"%.64s\" before a command: allowed: telegrad COMMAND [OPTION]..., -h or "
+                      "--version; see telegrad --help",
+                      name);
+    else if (!name)
         console_error("no command: allowed: %s; see telegrad --help", list);
     else
         console_error("unknown command \"%.64s\": %sallowed: %s; see telegrad --help", name,

@@ -3,27 +3,18 @@
 #include "command/advise/advise.h"
 #include "command/advise/advise_known.h"
 #include "command/job/options.h"
+#include "command/output/format.h"
 #include "telegrad/transport.h"
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-/* A word as a shell takes it. */
 static void put_word(FILE *f, const char *word)
 {
-    static const char safe[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-                               "_-./:,=+@%";
-    if (*word && strspn(word, safe) == strlen(word)) {
-        fputs(word, f);
-        return;
-    }
-    fputc('\'', f);
-    for (; *word; word++)
-        if (*word == '\'')
-            fputs("'\\''", f);
-        else
-            fputc(*word, f);
-    fputc('\'', f);
+    char *quoted = format_shell(word);
+    fputs(quoted ? quoted : word, f);
+    free(quoted);
 }
 
 static void put_option(FILE *f, const char *name, const char *value)

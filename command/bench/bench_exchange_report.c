@@ -84,10 +84,10 @@ static tg_status head(struct bench_exchange_report *r, const bench_exchange_row 
     r->table = table_create(3 + count);
     if (!r->table)
         return tg_fail(TG_E_NOMEM, "out of memory: a table");
-    printf("%s elements in %zu tensors; wire: predicted; codec: with the network off; ratio: "
+    printf("%s elements in %zu tensor%s; wire: predicted; codec: with the network off; ratio: "
            "measured / (wire + codec);\n"
            "bound: one one-way delay + bytes sent / rate + codec\n",
-           format_count(row->elements).text, row->tensors);
+           format_count(row->elements).text, row->tensors, row->tensors == 1 ? "" : "s");
     if (strcmp(r->transport, "mpi") == 0)
         printf("workers are processes of an MPI job; bytes are those handed to MPI\n");
     else

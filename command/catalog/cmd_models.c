@@ -253,6 +253,9 @@ static tg_status print(const struct models_options *o)
     bool later = false;
     if (o->json && o->markdown)
         return tg_fail(TG_E_SPEC, "--json with --markdown: allowed: one of the two");
+    if (o->input.classes && !o->count && !o->json && !o->markdown)
+        return tg_fail(TG_E_SPEC, "--input without a model: allowed: telegrad models SPEC --input "
+                                  "INPUT");
     if (o->json)
         return print_json(o);
     if (o->markdown) {

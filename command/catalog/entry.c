@@ -76,7 +76,10 @@ tg_status entry_unknown(int kind, const char *name)
             return tg_fail(TG_E_SPEC, "\"%.64s\" is %s %s, no %s: telegrad %s %.64s", name,
                            article(other), names[other].one, names[kind].one, names[other].all,
                            name);
-    tg_nearest_begin(&near, name);
+    char bare[64]; /* of a spec string its name */
+    snprintf(bare, sizeof bare, "%.*s", (int)(strcspn(name, ":") < 63 ? strcspn(name, ":") : 63),
+             name);
+    tg_nearest_begin(&near, bare);
     offer_kind(&near, kind);
     if (near.word[0])
         return tg_fail(TG_E_SPEC, "unknown %s \"%.64s\": %sallowed: those that telegrad %s lists",

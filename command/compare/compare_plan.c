@@ -63,6 +63,8 @@ static tg_status set_word(struct planned_run *run, char *word)
         run->options.rule_count = 0;
         run->own_rules = true;
     }
+    if (strcmp(key, "rule") != 0 && strcmp(key, "name") != 0 && options_given(&run->options, key))
+        return tg_fail(TG_E_SPEC, "%.64s=%.64s: it is given twice: allowed: once", key, value);
     if (strcmp(key, "name") != 0)
         return options_set(&run->options, OPT_RUN, key, value);
     if (!*value || run->name)
@@ -106,6 +108,8 @@ static tg_status resolve(struct compare_plan *plan, size_t i, bool mpi)
 {
     struct planned_run *run = &plan->runs[i];
     char *rest = run->text;
+    const uint64_t given = run->options.given; /* for all runs: what is given twice is this one's */
+    run->options.given = 0;
     while (rest) {
         char *word = rest;
         rest = strchr(rest, ';');
@@ -115,6 +119,7 @@ static tg_status resolve(struct compare_plan *plan, size_t i, bool mpi)
         if (*word)
             TG_TRY(set_word(run, word));
     }
+    run->options.given |= given;
     if (!run->name)
         TG_TRY(make_name(run));
     if (!format_is_utf8(run->name))

@@ -80,7 +80,7 @@ static const struct option_def table[] = {
     {"steps", "N", EVERY, FORM_COUNT, AT(steps), TG_KIND_COUNT, 1, 1e12},
     {"epochs", "N", BOTH, FORM_COUNT, AT(epochs), TG_KIND_COUNT, 0, 1e9},
     {"batch", "N", BOTH | OPT_EVAL, FORM_COUNT, AT(batch), TG_KIND_COUNT, 1, 1e6},
-    {"seed", "N", BOTH, FORM_COUNT, AT(seed), TG_KIND_COUNT, 0, INFINITY},
+    {"seed", "N", BOTH, FORM_COUNT, AT(seed), TG_KIND_COUNT, 0, (double)INT64_MAX},
     {"log-every", "N", BOTH, FORM_COUNT, AT(log_every), TG_KIND_COUNT, 1, 1e12},
     {"timeout", "SECONDS", BOTH, FORM_SECONDS, AT(timeout), TG_KIND_COUNT, 0.001, MAX_TIMEOUT},
     {"driver", "auto|thread|inline", BOTH, FORM_DRIVER, AT(driver), TG_KIND_COUNT, 0, 0},

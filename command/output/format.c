@@ -116,6 +116,25 @@ char *format_utf8(const char *text)
     return copy;
 }
 
+char *format_shell(const char *text)
+{
+    static const char safe[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                               "_-./:,=+@%";
+    if (*text && strspn(text, safe) == strlen(text))
+        return strdup(text);
+    char *copy = malloc(4 * strlen(text) + 3), *out = copy;
+    if (!copy)
+        return NULL;
+    *out++ = '\'';
+    for (; *text; text++)
+        if (*text == '\'')
+            out = stpcpy(out, "'\\''");
+        else
+            *out++ = *text;
+    stpcpy(out, "'");
+    return copy;
+}
+
 void format_shorten(char *text, size_t most)
 {
     char *cut = text;

@@ -31,6 +31,10 @@ bool format_is_utf8(const char *text);
  * memory. */
 char *format_utf8(const char *text);
 
+/* text as a word for a shell, in quotes where it needs them. Released by free(); NULL: out of memory.
+ */
+char *format_shell(const char *text);
+
 /* Shorten UTF-8 text in place to at most `most` (>= 4) characters, the last three "..." if any were
  * cut. */
 void format_shorten(char *text, size_t most);

@@ -82,7 +82,9 @@ static void print_saved(const struct run_options *o, const train_end_info *end)
     if (!o->save_dir)
         return;
     save_folder_checkpoint(o->save_dir, end->steps, path);
-    char *shown = format_utf8(path), *folder = format_utf8(o->save_dir);
+    char *word = format_shell(o->save_dir);
+    char *shown = format_utf8(path), *folder = word ? format_utf8(word) : NULL;
+    free(word);
     if (shown && folder)
         printf("saved          %s; to go on: --resume %s\n", shown, folder);
     free(shown);
@@ -94,12 +96,14 @@ static void say_interrupted(const struct run_options *o, const struct run_result
 {
     char path[PATH_MAX];
     const train_end_info *end = &result->end;
+    char *word = o->save_dir ? format_shell(o->save_dir) : NULL;
     if (o->save_dir)
         save_folder_checkpoint(o->save_dir, end->steps, path);
     console_note("interrupted by %s after step %" PRIu64 " of %" PRIu64 "; %s%s%s%s",
                  stop_signal_name(), end->steps, result->steps_planned,
                  o->save_dir ? "saved: " : "not saved: no --save", o->save_dir ? path : "",
-                 o->save_dir ? "; to go on: --resume " : "", o->save_dir ? o->save_dir : "");
+                 word ? "; to go on: --resume " : "", word ? word : "");
+    free(word);
 }
 
 static void print_result(const struct run_about *about, const struct run_result *result)

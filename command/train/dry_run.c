@@ -1,5 +1,6 @@
 #include "command/train/dry_run.h"
 #include "command/train/cli_run.h"
+#include "command/output/console.h"
 #include "command/output/format.h"
 #include "command/output/output.h"
 #include "command/train/resumed_specs.h"
@@ -196,6 +197,7 @@ tg_status dry_run(const struct launch *l, const struct run_options *o)
         release(&p);
         return no_memory();
     }
+    table_fit(p.table, (size_t)console_out_columns());
     heading(p.table);
     tg_status status = o->resume_dir ? resumed_specs_read(o, &p.resumed) : TG_OK;
     if (status == TG_OK && o->resume_dir) {

@@ -327,6 +327,9 @@ class Train(CliTest):
         self.assertTrue(os.path.isdir(self.path("saved/step-000000000003")))
         self.assertIn(f"saved          {self.path('saved/step-000000000003')}; to go on: --resume {self.path('saved/')}\n", text)
         self.assertEqual(lines[-1]["saved"], self.path("saved/step-000000000003"))
+        text, lines = self.train("--steps", "3", "--save", self.path("it's here"))  # as a shell takes it
+        quoted = self.path("it's here").replace("'", "'\\''")
+        self.assertIn(f"; to go on: --resume '{quoted}'\n", text)
         text, lines = self.train("--steps", "3")
         self.assertNotIn("saved", text)
         self.assertIsNone(lines[-1]["saved"])

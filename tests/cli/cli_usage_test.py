@@ -22,7 +22,7 @@ TRAIN = [
     (["--steps", "0"], ["--steps=0", "allowed: 1 <= steps"]),
     (["--log-every", "0"], ["--log-every=0", "allowed: 1 <="]),
     (["--save-every", "0"], ["--save-every=0", "allowed: 1 <="]),
-    (["--seed", "-1"], ["--seed=-1", "allowed: seed >= 0"]),
+    (["--seed", "-1"], ["--seed=-1", "allowed: 0 <= seed <= 9.2233"]),
     (["--seed", "99999999999999999999"], ["not a whole number of 64 bits"]),
     (["--timeout", "0"], ["--timeout=0", "allowed: 0.001 <= timeout"]),
     (["--timeout", "soon"], ['--timeout "soon"', "allowed: a number of seconds, or a time as 500ms"]),
@@ -109,6 +109,7 @@ COMPARE = [
     (["--run", "method=dense", "--run", "method=magic"], ["--run 2", 'unknown method "magic"']),
     (["--run", "name=a", "--run", "name=a;method=topk"], ["--run 2", 'name "a"', "--run 1"]),
     (["--run", "name=a;name=b"], ["--run 1", "allowed: one name"]),
+    (["--method", "dense", "--run", "method=dgc;steps=3;method=topk"], ["--run 1", "method=topk: it is given twice", "allowed: once"]),
     (["--dense-timed", "0", "--run", "name=a"], ['--dense-timed "0"', "allowed: 1 to"]),
     (["--save", "x", "--run", "name=a"], ["unrecognized option '--save'"]),
     (["--steps", "5", "--epochs", "3", "--run", "name=a"], ["--steps 5 with --epochs 3", "allowed: one of the two"]),
@@ -156,6 +157,16 @@ class Usage(CliTest):
         self.refused(2, ['unknown name "magic"'], "methods", "magic")
         for command in "methods", "models":
             self.refused(2, ["--json with --markdown: allowed: one of the two"], command, "--json", "--markdown")
+
+    def test_what_would_be_passed_over(self):
+        self.refused(2, ["--input without a model"], "models", "--input", "28x28x1:10")
+        for option, value in ("--shard", "iid"), ("--holdout", "5"), ("--workers", "3"), ("--seed", "3"):
+            self.refused(2, [f"{option} without a data set: allowed: telegrad data SPEC {option}"], "data", option, value)
+        self.refused(2, ["--workers without --shard"], "data", "glyphs:train=20,test=5", "--workers", "3")
+        for option in "-q", "-v", "--json":
+            self.refused(2, [f'"{option}" before a command: allowed: telegrad COMMAND [OPTION]'], option, "methods")
+        self.refused(2, ["--weights has no value"], "eval", "--weights", "")
+        self.refused(2, ['did you mean "dgc"?'], "methods", "dgc:density=0.1")
 
     def test_no_short_options(self):
         """But -h, -q and -v, which all commands have: each would be a second name that nobody can take away again."""

@@ -350,6 +350,7 @@ class Report(CliTest):
         for twice in run, self.path("./run.jsonl"), self.path("link"):
             self.refused(2, ["is given twice"], "report", run, twice, "-o", out)
         os.unlink(self.path("link"))
+        self.refused(1, ["-o: cannot write in", "none"], "report", run, "-o", self.path("none/x.html"))
         self.refused(1, ["nowhere", "No such file"], "report", self.path("nowhere"), "-o", out)
         self.refused(1, ["-o"], "report", run, "-o", self.path("no/such/folder.html"))
         self.assertEqual(sorted(os.listdir(self.folder)), ["other", "run.jsonl"])
