@@ -33,11 +33,17 @@ if(TARGET telegrad_mpi_static)
     target_link_libraries(telegrad PRIVATE telegrad_mpi_static)
 endif()
 target_link_libraries(telegrad PRIVATE telegrad_static)
-if(NOT CMAKE_CROSSCOMPILING AND NOT TG_SANITIZE) # its manual page is what it says of itself
-    add_custom_command(OUTPUT ${PROJECT_BINARY_DIR}/telegrad.1 DEPENDS telegrad cmake/man.cmake VERBATIM
-        COMMAND ${CMAKE_COMMAND} -DTELEGRAD=$<TARGET_FILE:telegrad> -DVERSION=${PROJECT_VERSION}
-                -DOUT=${PROJECT_BINARY_DIR}/telegrad.1 -P ${PROJECT_SOURCE_DIR}/cmake/man.cmake)
-    add_custom_target(telegrad_man ALL DEPENDS ${PROJECT_BINARY_DIR}/telegrad.1)
+if(NOT CMAKE_CROSSCOMPILING AND NOT TG_SANITIZE) # it prints its manual page and its completion itself
+    function(telegrad_prints file arguments)
+        add_custom_command(OUTPUT ${PROJECT_BINARY_DIR}/${file} DEPENDS telegrad cmake/print.cmake VERBATIM
+            COMMAND ${CMAKE_COMMAND} -DTELEGRAD=$<TARGET_FILE:telegrad> "-DARGUMENTS=${arguments}"
+                    -DOUT=${PROJECT_BINARY_DIR}/${file} -P ${PROJECT_SOURCE_DIR}/cmake/print.cmake)
+    endfunction()
+    telegrad_prints(telegrad.1 "help;--man")
+    telegrad_prints(telegrad.bash "help;--completion;bash")
+    telegrad_prints(_telegrad "help;--completion;zsh")
+    add_custom_target(telegrad_printed ALL DEPENDS ${PROJECT_BINARY_DIR}/telegrad.1 ${PROJECT_BINARY_DIR}/telegrad.bash
+        ${PROJECT_BINARY_DIR}/_telegrad)
 endif()
 
 if(NOT TG_TESTS)

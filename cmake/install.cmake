@@ -1,5 +1,5 @@
 # What an installation holds: headers, libraries, pkg-config files, a CMake package, docs and examples; the command with its manual
-# page and its completion for bash.
+# page and its completion for bash and zsh.
 include(CMakePackageConfigHelpers)
 set(cmake_dir ${CMAKE_INSTALL_LIBDIR}/cmake/telegrad)
 
@@ -15,10 +15,12 @@ if(TG_HAVE_MPI)
 endif()
 if(TARGET telegrad)
     install(TARGETS telegrad RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
-    install(FILES command/telegrad.bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME telegrad)
 endif()
-if(TARGET telegrad_man)
+if(TARGET telegrad_printed)
     install(FILES ${PROJECT_BINARY_DIR}/telegrad.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+    install(FILES ${PROJECT_BINARY_DIR}/telegrad.bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions
+        RENAME telegrad)
+    install(FILES ${PROJECT_BINARY_DIR}/_telegrad DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions)
 endif()
 install(FILES README.md CHANGELOG.md CONTRIBUTING.md LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(DIRECTORY docs examples DESTINATION ${CMAKE_INSTALL_DOCDIR})

@@ -250,18 +250,23 @@ static tg_status check(const struct data_options *o)
     return TG_OK;
 }
 
-int cmd_data(int argc, char **argv)
+static const struct cli_option options[] = {
+    {.help = "What each worker would train on"},
+    {"shard", SHARD, "SPEC", NULL, "iid|dirichlet|label|contiguous",
+     "how workers share the training data: iid, dirichlet:alpha=0.5, label:classes=2, contiguous"},
+    {"workers", WORKERS, "N", "4", NULL, "number of workers; requires --shard"},
+    {"seed", SEED, "N", "1", NULL, "seed of the shares that are drawn; requires --shard"},
+    {"holdout", HOLDOUT, "N", NULL, NULL,
+     "test on the last N training images instead of the test set"},
+    {.help = "Output"},
+    {"json", JSON, NULL, NULL, NULL, "print JSON"},
+    {0}};
+
+static int cmd_data(int argc, char **argv)
 {
-    static const struct argp_option list[] = {{.name = "json", .key = JSON},
-                                              {.name = "holdout", .key = HOLDOUT, .arg = "N"},
-                                              {.name = "workers", .key = WORKERS, .arg = "N"},
-                                              {.name = "seed", .key = SEED, .arg = "N"},
-                                              {.name = "shard", .key = SHARD, .arg = "SPEC"},
-                                              {0}};
-    const struct argp parser = {.options = list, .parser = parse};
     struct data_options o = {.json = false};
     options_defaults(&o.common, 4);
-    int parsed = options_parse(&parser, "data", help_data, argc, argv, &o);
+    int parsed = options_parse(&command_data, argc, argv, &o);
     if (parsed >= 0)
         return parsed;
     tg_status status = check(&o);
@@ -275,3 +280,23 @@ int cmd_data(int argc, char **argv)
         console_error("%s", tg_error());
     return cli_exit_status(status);
 }
+
+const struct cli_command command_data = {
+    .name = "data",
+    .run = cmd_data,
+    .lists = true,
+    .summary = "list what can be trained on, and where it was found",
+    .usage = "[OPTION]... [SPEC]...",
+    .about =
+        "List the data sets and where their files were found; with SPECs, say what is in them. "
+        "SPEC is NAME, NAME:PATH or NAME:key=value,... as in telegrad train --data. Files are "
+        "looked for in $TELEGRAD_DATA, then in ./data, plain or as .gz or .xz.",
+    .operands = "data",
+    .options = options,
+    .parse = parse,
+    .notes = "mnist, fashion-mnist, cifar10: images; dir=, augment=none|crop-flip\n"
+             "cifar10:train=1-4,test=5: by batches; test=test is test_batch.bin\n"
+             "glyphs:train=60000,test=10000,seed=1: generated digits\n"
+             "text:FILE, shakespeare: characters; file=, split=0.9, unit=bytes\n"
+             "words:DIR, wikitext-2: words; dir=, eval=test|valid",
+    .examples = "telegrad data cifar10:train=1-4,test=5 --shard dirichlet:alpha=0.1"};

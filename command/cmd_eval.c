@@ -198,15 +198,55 @@ static tg_status open_and_evaluate(struct eval_options *o)
 
 /* ---- arguments ------------------------------------------------------------------------------- */
 
-enum { WEIGHTS = OPTIONS_KEY, LOGITS, SAMPLES };
+enum {
+    RESUME = OPTIONS_KEY,
+    WEIGHTS,
+    MODEL,
+    DATA,
+    HOLDOUT,
+    CONTEXT,
+    BATCH,
+    PRECISION,
+    SAMPLES,
+    LOGITS,
+    JSON
+};
+
+static const struct cli_option own[] = {
+    {.help = "Weights"},
+    {"resume", RESUME, "DIR", NULL, NULL, "those of the newest checkpoint of a folder"},
+    {"weights", WEIGHTS, "FILE", NULL, NULL,
+     "those of a .safetensors file, from telegrad or elsewhere"},
+    {.help = "Model and data (default: what the weights say)"},
+    {"model", MODEL, "SPEC", NULL, "models", "network: see telegrad models"},
+    {"data", DATA, "SPEC", NULL, "data", "data set: see telegrad data"},
+    {"holdout", HOLDOUT, "N", NULL, NULL,
+     "test on the last N training images instead of the test set"},
+    {"context", CONTEXT, "N", NULL, NULL, "tokens in each sample of a text"},
+    {"batch", BATCH, "N", NULL, NULL, "samples that are tested at a time"},
+    {"precision", PRECISION, "fp32|bf16", NULL, NULL, "number format of the forward pass"},
+    {.help = "Output"},
+    {"samples", SAMPLES, "N", NULL, NULL, "test only the first N samples"},
+    {"logits", LOGITS, "FILE", NULL, NULL,
+     "write the outputs for images as a .npy file of (samples, classes) f32"},
+    {"json", JSON, NULL, NULL, NULL, "print the result as a JSON object"},
+    {0}};
+
+static const char *name_of(int key)
+{
+    const struct cli_option *option = own;
+    while (option->key != key)
+        option++;
+    return option->name;
+}
 
 static tg_status set(struct eval_options *o, int key, const char *arg)
 {
     char *end = NULL;
-    static const char *const names[] = {"weights", "logits", "samples"};
+    if (key != WEIGHTS && key != LOGITS && key != SAMPLES)
+        return options_set(&o->common, OPT_EVAL, name_of(key), arg);
     if (!*arg)
-        return tg_fail(TG_E_SPEC, "--%s has no value; see telegrad eval --help",
-                       names[key - WEIGHTS]);
+        return tg_fail(TG_E_SPEC, "--%s has no value; see telegrad eval --help", name_of(key));
     if (key == WEIGHTS)
         o->weights = arg;
     if (key == LOGITS)
@@ -222,11 +262,7 @@ static tg_status set(struct eval_options *o, int key, const char *arg)
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
     struct eval_options *o = state->input;
-    if (key == ARGP_KEY_INIT)
-        state->child_inputs[0] = &o->common;
-    if (key == ARGP_KEY_INIT)
-        return 0;
-    if (key != WEIGHTS && key != LOGITS && key != SAMPLES)
+    if (key < RESUME || key > JSON)
         return ARGP_ERR_UNKNOWN;
     if (set(o, key, arg) == TG_OK)
         return 0;
@@ -234,17 +270,11 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     return EINVAL;
 }
 
-int cmd_eval(int argc, char **argv)
+static int cmd_eval(int argc, char **argv)
 {
-    static const struct argp_option list[] = {{.name = "weights", .key = WEIGHTS, .arg = "FILE"},
-                                              {.name = "logits", .key = LOGITS, .arg = "FILE"},
-                                              {.name = "samples", .key = SAMPLES, .arg = "N"},
-                                              {0}};
-    const struct argp_child children[] = {{.argp = options_argp(OPT_EVAL)}, {0}};
-    const struct argp parser = {.options = list, .parser = parse, .children = children};
     struct eval_options o = {0};
     options_defaults(&o.common, 1);
-    const int parsed = options_parse(&parser, "eval", help_eval, argc, argv, &o);
+    const int parsed = options_parse(&command_eval, argc, argv, &o);
     if (parsed >= 0)
         return parsed;
     stop_install();
@@ -258,3 +288,14 @@ int cmd_eval(int argc, char **argv)
     console_error("%s", tg_error());
     return cli_exit_status(status);
 }
+
+const struct cli_command command_eval = {
+    .name = "eval",
+    .run = cmd_eval,
+    .summary = "test the weights of a checkpoint or of a file",
+    .usage = "[OPTION]... --resume DIR\n[OPTION]... --weights FILE",
+    .about = "Test weights on the test set, as telegrad train does.",
+    .options = own,
+    .parse = parse,
+    .examples = "telegrad eval --resume checkpoints\n"
+                "telegrad eval --weights lenet.safetensors --model lenet5 --data mnist"};

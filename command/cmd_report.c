@@ -187,16 +187,22 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     return ARGP_ERR_UNKNOWN;
 }
 
-int cmd_report(int argc, char **argv)
+static const struct cli_option options[] = {
+    {.help = "Options"},
+    {"out", OUT, "FILE", NULL, NULL, "what to write: .html, or .svg with --timeline; required"},
+    {"timeline", TIMELINE, "FILE,..", NULL, NULL,
+     "draw up to 4 traces of train --trace, one above the other on one time axis: what each rank "
+     "did when"},
+    {"steps", STEPS, "A-B", "five after the first", NULL,
+     "steps of the traces to draw, counted from 0"},
+    {"title", TITLE, "TEXT", NULL, NULL,
+     "title of the page; with --timeline of a trace, repeatable, in their order"},
+    {0}};
+
+static int cmd_report(int argc, char **argv)
 {
-    static const struct argp_option list[] = {{.name = "out", .key = OUT, .arg = "FILE"},
-                                              {.name = "timeline", .key = TIMELINE, .arg = "FILES"},
-                                              {.name = "steps", .key = STEPS, .arg = "A-B"},
-                                              {.name = "title", .key = TITLE, .arg = "TEXT"},
-                                              {0}};
-    const struct argp parser = {.options = list, .parser = parse};
     struct report_options o = {0};
-    const int parsed = options_parse(&parser, "report", help_report, argc, argv, &o);
+    const int parsed = options_parse(&command_report, argc, argv, &o);
     if (parsed >= 0)
         return parsed;
     stop_install();
@@ -206,3 +212,21 @@ int cmd_report(int argc, char **argv)
     console_error("%s", tg_error());
     return cli_exit_status(status);
 }
+
+const struct cli_command command_report = {
+    .name = "report",
+    .run = cmd_report,
+    .summary = "draw a page of charts from records, or a picture from traces",
+    .usage = "RECORDS... -o PAGE.html\n--timeline TRACE[,TRACE]... -o PICTURE.svg",
+    .about =
+        "Draw what runs wrote; the files may be compressed (.gz). RECORDS are the files of train "
+        "--out and compare --out. The page has a table that sorts, and charts of accuracy, loss, "
+        "density, ratio and residuals over steps, samples, time and bytes; it needs no network. "
+        "Runs that differ only in their seed share a color. Of long runs the extremes are drawn. "
+        "An incomplete last line is left out.",
+    .operands = "FILE",
+    .options = options,
+    .parse = parse,
+    .examples = "telegrad train --workers 2 --steps 40 --out run.jsonl --trace trace.json\n"
+                "telegrad report run.jsonl -o report.html\n"
+                "telegrad report --timeline trace.json --steps 10-14 -o timeline.svg"};

@@ -1,4 +1,6 @@
 /* telegrad: the command. */
+#include "command/help/help_text.h"
+#include "command/help_option.h"
 #include "command/output/cli.h"
 #include "telegrad/tools.h"
 #include "command/output/console.h"
@@ -8,21 +10,11 @@
 #include <stdio.h>
 #include <string.h>
 
-/* lists: prints what there is, which under mpirun rank 0 does alone. */
-static const struct command {
-    const char *name;
-    int (*run)(int argc, char **argv);
-    bool lists;
-} commands[] = {{"train", cmd_train, false},       {"compare", cmd_compare, false},
-                {"eval", cmd_eval, false},         {"methods", cmd_methods, true},
-                {"strategies", cmd_methods, true}, {"exchanges", cmd_methods, true},
-                {"codecs", cmd_methods, true},     {"feedbacks", cmd_methods, true},
-                {"optimizers", cmd_methods, true}, {"lr-schedules", cmd_methods, true},
-                {"models", cmd_models, true},      {"data", cmd_data, true},
-                {"bench", cmd_bench, false},       {"advise", cmd_advise, false},
-                {"report", cmd_report, false}};
-
-#define COMMANDS (sizeof commands / sizeof commands[0])
+static const struct cli_command *const commands[] = {
+    &command_train,      &command_compare,      &command_eval,   &command_methods,
+    &command_strategies, &command_exchanges,    &command_codecs, &command_feedbacks,
+    &command_optimizers, &command_lr_schedules, &command_models, &command_data,
+    &command_bench,      &command_advise,       &command_report, NULL};
 
 int cli_exit_status(tg_status status)
 {
@@ -38,23 +30,18 @@ int cli_exit_status(tg_status status)
     }
 }
 
-static int print(const char *text)
-{
-    return fputs(text, stdout) < 0 ? CLI_FAILED : CLI_OK;
-}
-
 /* The command of that name; NULL: said that there is none. */
-static const struct command *find(const char *name)
+static const struct cli_command *find(const char *name)
 {
     char list[256] = "";
     tg_nearest near;
     tg_nearest_begin(&near, name ? name : "");
-    for (size_t i = 0; i < COMMANDS; i++) {
-        if (name && strcmp(name, commands[i].name) == 0)
-            return &commands[i];
-        tg_nearest_offer(&near, commands[i].name, strlen(commands[i].name));
+    for (size_t i = 0; commands[i]; i++) {
+        if (name && strcmp(name, commands[i]->name) == 0)
+            return commands[i];
+        tg_nearest_offer(&near, commands[i]->name, strlen(commands[i]->name));
         snprintf(list + strlen(list), sizeof list - strlen(list), "%s%s", i ? ", " : "",
-                 commands[i].name);
+                 commands[i]->name);
     }
     static const char *const others[] = {"help", "--help", "--version"};
     for (size_t i = 0; i < TG_COUNT(others); i++)
@@ -71,6 +58,8 @@ static const struct command *find(const char *name)
     return NULL;
 }
 
+static const char *const helps[] = {"-h", "--help", "--usage", NULL};
+
 static bool is_any(const char *text, const char *const *of)
 {
     while (*of && strcmp(text, *of) != 0)
@@ -78,13 +67,16 @@ static bool is_any(const char *text, const char *const *of)
     return *of != NULL;
 }
 
-/* "help COMMAND..." is "COMMAND... --help". argv[0] is "help". follows: another rank prints it. */
+/* "help --man" and the like print what an installation needs; "help COMMAND..." is "COMMAND...
+ * --help". argv[0] is "help". follows: another rank prints it. */
 static int help(int argc, char **argv, bool follows)
 {
     static char option[] = "--help";
-    if (argc < 2 || strcmp(argv[1], "help") == 0)
-        return follows ? CLI_OK : print(help_main);
-    const struct command *command = find(argv[1]);
+    if (argc < 2 || strcmp(argv[1], "help") == 0 || is_any(argv[1], helps))
+        return follows ? CLI_OK : help_text_main(commands);
+    if (help_option_is(argv[1]))
+        return follows ? CLI_OK : help_option(commands, argc - 1, argv + 1);
+    const struct cli_command *command = find(argv[1]);
     if (!command)
         return CLI_USAGE;
     memmove(argv, argv + 1, (size_t)(argc - 1) * sizeof *argv);
@@ -94,7 +86,6 @@ static int help(int argc, char **argv, bool follows)
 
 static int run(int argc, char **argv)
 {
-    static const char *const helps[] = {"-h", "--help", "--usage", NULL};
     static const char *const versions[] = {"--version", "-V", NULL};
     int rank;
     const bool follows = launch_under_mpi(&rank) && rank > 0;
@@ -103,14 +94,14 @@ static int run(int argc, char **argv)
         console_errors_wait(true);
     }
     if (argc > 1 && is_any(argv[1], helps))
-        return follows ? CLI_OK : print(help_main);
+        return follows ? CLI_OK : help_text_main(commands);
     if (argc > 1 && is_any(argv[1], versions)) {
         version_print();
         return CLI_OK;
     }
     if (argc > 1 && strcmp(argv[1], "help") == 0)
         return help(argc - 1, argv + 1, follows);
-    const struct command *command = find(argc > 1 ? argv[1] : NULL);
+    const struct cli_command *command = find(argc > 1 ? argv[1] : NULL);
     if (!command)
         return CLI_USAGE;
     return follows && command->lists ? CLI_OK : command->run(argc - 1, argv + 1);

@@ -25,10 +25,16 @@ if [ -x "$dir/usr/bin/telegrad" ]; then
     for command in train compare eval methods models data bench advise report; do
         grep -qi "^\.SH TELEGRAD $command" "$share/man/man1/telegrad.1" || { echo "the manual page lacks $command"; exit 1; }
     done
+    for file in bash-completion/completions/telegrad zsh/site-functions/_telegrad; do
+        [ -s "$share/$file" ] || { echo "no $file"; exit 1; }
+    done
     if command -v bash >/dev/null; then
         bash -n "$share/bash-completion/completions/telegrad"
     fi
-    echo "share: docs, examples, manual page, completion"
+    if command -v zsh >/dev/null; then
+        zsh -n "$share/zsh/site-functions/_telegrad"
+    fi
+    echo "share: docs, examples, manual page, completion for bash and zsh"
 fi
 
 # Each header alone, for the oldest languages that can read them. mpi.h includes MPI's, whose C++ part has warnings.

@@ -32,23 +32,38 @@ enum {
     MEASURE
 };
 
-static const struct argp_option options[] = {{.name = "model", .key = MODEL, .arg = "SPEC"},
-                                             {.name = "link", .key = LINK, .arg = "LINK"},
-                                             {.name = "workers", .key = WORKERS, .arg = "N"},
-                                             {.name = "batch", .key = BATCH, .arg = "N"},
-                                             {.name = "precision", .key = PRECISION, .arg = "P"},
-                                             {.name = "tau", .key = TAU, .arg = "measured|TIME"},
-                                             {.name = "driver", .key = DRIVER, .arg = "D"},
-                                             {.name = "data", .key = DATA, .arg = "SPEC"},
-                                             {.name = "json", .key = JSON},
-                                             {.name = "svg", .key = SVG, .arg = "FILE"},
-                                             {.name = "measure", .key = MEASURE},
-                                             {0}};
+static const struct cli_option options[] = {
+    {.help = "What is trained"},
+    {"model", MODEL, "SPEC", "lenet5", "models", "network: see telegrad models"},
+    {"workers", WORKERS, "N", "4", NULL, "workers, up to 1000000"},
+    {"batch", BATCH, "N", "32", NULL, "samples per worker in each step"},
+    {"precision", PRECISION, "fp32|bf16", "fp32", NULL,
+     "number format of forward and backward passes"},
+    {.help = "Network and computing time"},
+    {"link", LINK, "LINK", NULL, NULL,
+     "rate and delay: 100mbit,20ms or up=5mbit,down=50mbit,delay=9ms"},
+    {"tau", TAU, "measured|TIME", "measured", NULL,
+     "computing time of a step: measured here on one core, or a time as 150ms"},
+    {"driver", DRIVER, "auto|thread|inline", "auto", NULL,
+     "whether compression has a core of its own, or shares that of the training (inline)"},
+    {"measure", MEASURE, NULL, NULL, NULL,
+     "measure computing and network first, between the workers of mpirun, or between threads over "
+     "the link given; --link may be left out"},
+    {"data", DATA, "SPEC", "mnist if found, else glyphs", "data",
+     "with --measure: data to train on"},
+    {.help = "Output"},
+    {"svg", SVG, "FILE.svg", NULL, NULL,
+     "draw the step time over the rate and over the delay of the link"},
+    {"json", JSON, NULL, NULL, NULL, "print all of it as one JSON object"},
+    {0}};
 
 /* As train takes them, but for what it allows and advise does not. */
 static tg_status set_common(struct run_options *o, int key, const char *arg)
 {
-    const tg_status status = options_set(o, OPT_TRAIN, options[key - MODEL].name, arg);
+    const struct cli_option *option = options;
+    while (option->key != key)
+        option++;
+    const tg_status status = options_set(o, OPT_TRAIN, option->name, arg);
     if (key == WORKERS && status != TG_OK)
         return tg_fail(TG_E_SPEC, "--workers \"%.64s\": allowed: 2 to %d", arg, TG_SIM_WORLD_MAX);
     if (key == TAU && (status != TG_OK || (o->tau && o->tau_ns == 0)))
@@ -165,13 +180,12 @@ static tg_status run(struct command *c)
     return c->launch.rank == 0 ? advise(c, &measured) : TG_OK;
 }
 
-int cmd_advise(int argc, char **argv)
+static int cmd_advise(int argc, char **argv)
 {
-    const struct argp parser = {.options = options, .parser = parse};
     struct command c = {.json = false};
     int rank;
     options_defaults(&c.o, 4);
-    const int result = options_parse(&parser, "advise", help_advise, argc, argv, &c);
+    const int result = options_parse(&command_advise, argc, argv, &c);
     if (result >= 0)
         return result;
     tg_status status = check(&c, launch_under_mpi(&rank));
@@ -187,3 +201,16 @@ int cmd_advise(int argc, char **argv)
     launch_close(&c.launch);
     return CLI_OK;
 }
+
+const struct cli_command command_advise = {
+    .name = "advise",
+    .run = cmd_advise,
+    .summary = "say which strategy and method pay over a network, and why",
+    .usage = "--link LINK [OPTION]...\n--measure [OPTION]...",
+    .about = "Say which strategy and method to train with over a network, and why: predicted step "
+             "times and bytes, the time model of CD-SGD, and where the choice changes. The answer "
+             "ends with the command to paste, and with what the choice cost in accuracy in the "
+             "runs of docs/results, if they have it.",
+    .options = options,
+    .parse = parse,
+    .examples = "telegrad advise --model resnet20 --link 100mbit,20ms --workers 8"};

@@ -6,6 +6,7 @@
 #include "command/output/cli.h"
 #include "command/output/console.h"
 #include "command/output/format.h"
+#include "command/help/help_text.h"
 #include "command/job/launch.h"
 #include "command/job/options.h"
 #include <errno.h>
@@ -108,16 +109,22 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     return EINVAL;
 }
 
-static const struct argp_option options[] = {
-    {.name = "json", .key = JSON},
-    {.name = "n", .key = SIZES, .arg = "N,.."},
-    {.name = "level", .key = LEVELS, .arg = "LEVEL,.."},
-    {.name = "filter", .key = FILTER, .arg = "NAME"},
-    {.name = "gradients", .key = GRADIENTS, .arg = "FILE.npy"},
-    {.name = "threads", .key = THREADS, .arg = "N"},
-    {.name = "compare", .key = COMPARE, .arg = "torch"},
-    {.name = "python", .key = PYTHON, .arg = "PATH"},
-    {.name = "seconds", .key = SECONDS, .arg = "S"},
+static const struct cli_option options[] = {
+    {.help = "What is measured"},
+    {"n", SIZES, "N,..", "25600000,1000000,100000", NULL, "elements of the vector"},
+    {"filter", FILTER, "NAME", NULL, "target|method|index|kernel",
+     "only rows whose name contains NAME, or of that group: target, method, index, kernel"},
+    {"level", LEVELS, "LEVEL,..", "the best", NULL, "instruction sets: avx512, avx2, neon, ref"},
+    {"gradients", GRADIENTS, "FILE.npy", NULL, NULL,
+     "f32 values to compress, repeated or cut to N: see telegrad train --dump-gradients"},
+    {"threads", THREADS, "N", "1", NULL, "threads of the codecs; the yardsticks have one"},
+    {"seconds", SECONDS, "S", "0.5", NULL, "time per row, or a few calls if they take longer"},
+    {.help = "Comparison"},
+    {"compare", COMPARE, "torch", NULL, NULL,
+     "measure the same work in PyTorch on the same core beside it, instead"},
+    {"python", PYTHON, "PATH", "python3", NULL, "Python that has PyTorch"},
+    {.help = "Output"},
+    {"json", JSON, NULL, NULL, NULL, "print JSON lines"},
     {0}};
 
 /* ---- measuring ------------------------------------------------------------------------------- */
@@ -212,12 +219,11 @@ static int run_levels(const struct bench_command *c, int argc, char **argv)
     return worst;
 }
 
-static int bench_command(int argc, char **argv)
+static int cmd_bench_codec(int argc, char **argv)
 {
-    const struct argp parser = {.options = options, .parser = parse};
     struct bench_command c = {
         .n = {25600000, 1000000, 100000}, .sizes = 3, .seconds = 0.5, .threads = 1};
-    int parsed = options_parse(&parser, "bench codec", help_bench, argc, argv, &c);
+    int parsed = options_parse(&command_bench_codec, argc, argv, &c);
     if (parsed >= 0)
         return parsed;
     if (c.python && !c.compare) {
@@ -236,25 +242,39 @@ static int bench_command(int argc, char **argv)
     return cli_exit_status(status);
 }
 
+const struct cli_command command_bench_codec = {
+    .name = "bench codec",
+    .run = cmd_bench_codec,
+    .summary = "codecs, methods, index codings and kernels",
+    .usage = "[OPTION]...",
+    .about =
+        "Time codecs, methods, index codings and kernels on one core, each between two yardsticks: "
+        "axpy (r += g, 12 bytes per element) and memcpy of the same vector.\n\n"
+        "limit: the bytes that must be touched over those of axpy. over it: the time over that "
+        "limit. bits: per element. error: relative, in the 2-norm. target: the time allowed, in "
+        "multiples of axpy or memcpy.",
+    .options = options,
+    .parse = parse,
+    .examples = "telegrad bench codec --n 25600000 --level avx512,avx2 --filter target"};
+
+static const struct cli_command *const parts[] = {&command_bench_codec, &command_bench_train,
+                                                  &command_bench_exchange, &command_bench_strategy,
+                                                  NULL};
+
 static bool asks_for_help(const char *word)
 {
     return strcmp(word, "-h") == 0 || strcmp(word, "--help") == 0 || strcmp(word, "--usage") == 0;
 }
 
-int cmd_bench(int argc, char **argv)
+static int cmd_bench(int argc, char **argv)
 {
     const char *what = argc > 1 ? argv[1] : "";
     tg_nearest near;
     if (asks_for_help(what))
-        return fputs(help_bench, stdout) < 0 ? CLI_FAILED : CLI_OK;
-    if (strcmp(what, "train") == 0)
-        return cmd_bench_train(argc - 1, argv + 1);
-    if (strcmp(what, "exchange") == 0)
-        return cmd_bench_exchange(argc - 1, argv + 1);
-    if (strcmp(what, "strategy") == 0)
-        return cmd_bench_strategy(argc - 1, argv + 1);
-    if (strcmp(what, "codec") == 0)
-        return bench_command(argc - 1, argv + 1);
+        return help_text(&command_bench);
+    for (size_t i = 0; parts[i]; i++)
+        if (strcmp(what, strchr(parts[i]->name, ' ') + 1) == 0)
+            return parts[i]->run(argc - 1, argv + 1);
     tg_nearest_begin(&near, what);
     tg_nearest_offer_list(&near, "codec|train|exchange|strategy");
     console_error("bench %.64s: %sallowed: telegrad bench codec, telegrad bench train, telegrad "
@@ -262,3 +282,13 @@ int cmd_bench(int argc, char **argv)
                   argc < 2 ? "of nothing" : what, tg_nearest_hint(&near));
     return CLI_USAGE;
 }
+
+const struct cli_command command_bench = {
+    .name = "bench",
+    .run = cmd_bench,
+    .summary = "measure codecs, training steps, exchanges or strategies",
+    .usage = "codec|train|exchange|strategy [OPTION]...",
+    .about = "Measure how fast this machine does parts of the work, beside what it should take. "
+             "telegrad bench codec --help and so on explain the options.",
+    .parts = parts,
+    .examples = "telegrad bench codec --filter topk"};

@@ -118,15 +118,22 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     return EINVAL;
 }
 
-static const struct argp_option options[] = {{.name = "json", .key = JSON},
-                                             {.name = "workers", .key = WORKERS_KEY, .arg = "N,.."},
-                                             {.name = "link", .key = LINK, .arg = "LINK"},
-                                             {.name = "real-link", .key = REAL_LINK, .arg = "LINK"},
-                                             {.name = "elements", .key = ELEMENTS_KEY, .arg = "N"},
-                                             {.name = "model", .key = MODEL, .arg = "SPEC"},
-                                             {.name = "behind", .key = BEHIND, .arg = "N"},
-                                             {.name = "seconds", .key = SECONDS, .arg = "S"},
-                                             {0}};
+static const struct cli_option options[] = {
+    {.help = "Workers and network"},
+    {"workers", WORKERS_KEY, "N,..", "4", NULL, "threads of this process; not under mpirun"},
+    {"link", LINK, "LINK", "none", NULL,
+     "emulate a link: 100mbit,20ms; none is memory; repeatable"},
+    {"real-link", REAL_LINK, "LINK", NULL, NULL,
+     "under mpirun: what the links really are, to predict from"},
+    {.help = "What is exchanged"},
+    {"elements", ELEMENTS_KEY, "N", "1000000", NULL, "elements of the gradient, in matrices"},
+    {"model", MODEL, "SPEC", NULL, "models", "the tensors of a model, instead of --elements"},
+    {"behind", BEHIND, "N", NULL, NULL,
+     "launch N more urgent elements behind it, and measure their time"},
+    {"seconds", SECONDS, "S", "1", NULL, "time per row, or one step if it takes longer"},
+    {.help = "Output"},
+    {"json", JSON, NULL, NULL, NULL, "print JSON lines"},
+    {0}};
 
 /* What options together must fulfil. */
 static tg_status check(const struct command *c, bool mpi)
@@ -255,12 +262,11 @@ static tg_status measure(struct command *c)
                : status;
 }
 
-int cmd_bench_exchange(int argc, char **argv)
+static int cmd_bench_exchange(int argc, char **argv)
 {
-    const struct argp parser = {.options = options, .parser = parse};
     struct command c = {.o = {.seconds = 1}};
     int rank;
-    int result = options_parse(&parser, "bench exchange", help_bench_exchange, argc, argv, &c);
+    int result = options_parse(&command_bench_exchange, argc, argv, &c);
     if (result >= 0)
         return result;
     tg_status status = check(&c, launch_under_mpi(&rank));
@@ -278,3 +284,20 @@ int cmd_bench_exchange(int argc, char **argv)
     launch_close(&c.launch);
     return CLI_OK;
 }
+
+const struct cli_command command_bench_exchange = {
+    .name = "bench exchange",
+    .run = cmd_bench_exchange,
+    .summary = "exchanges between workers",
+    .usage = "[OPTION]... [METHOD]...\nmpirun -n N telegrad bench exchange [OPTION]... [METHOD]...",
+    .about =
+        "Time exchanges of gradients, with nothing else to do, beside what they should take. "
+        "METHODs are spec strings (default: a choice of them): see telegrad methods. Times are "
+        "medians of the slowest worker.\n\n"
+        "wire: one-way delays, and bytes in sequence over the rate. codec: time of compression, "
+        "from the same steps with the network off. bound: one one-way delay, bytes sent over the "
+        "rate, and codec; no exchange can be faster.",
+    .operands = "methods",
+    .options = options,
+    .parse = parse,
+    .examples = "telegrad bench exchange dgc --link 100mbit --link 20mbit,50ms --model resnet18"};

@@ -50,11 +50,15 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     return EINVAL;
 }
 
-static const struct argp_option options[] = {{.name = "json", .key = JSON},
-                                             {.name = "n", .key = SIZE, .arg = "N"},
-                                             {.name = "filter", .key = FILTER, .arg = "NAME"},
-                                             {.name = "seconds", .key = SECONDS, .arg = "S"},
-                                             {0}};
+static const struct cli_option options[] = {
+    {.help = "Options"},
+    {"n", SIZE, "N", "10000000", NULL,
+     "elements of the model; it takes the memory of up to 20 vectors of N f32"},
+    {"filter", FILTER, "NAME", NULL, "strategies",
+     "only rows whose strategy or optimizer contains NAME"},
+    {"seconds", SECONDS, "S", "0.5", NULL, "time per row, or a few rounds if they take longer"},
+    {"json", JSON, NULL, NULL, NULL, "print JSON lines"},
+    {0}};
 
 /* ---- what is printed ------------------------------------------------------------------------- */
 
@@ -150,11 +154,10 @@ static tg_status measure(struct command *c)
                : TG_OK;
 }
 
-int cmd_bench_strategy(int argc, char **argv)
+static int cmd_bench_strategy(int argc, char **argv)
 {
-    const struct argp parser = {.options = options, .parser = parse};
     struct command c = {.o = {.n = 10000000, .seconds = 0.5, .begin = begin, .row = row}};
-    int result = options_parse(&parser, "bench strategy", help_bench_strategy, argc, argv, &c);
+    int result = options_parse(&command_bench_strategy, argc, argv, &c);
     if (result < 0) {
         tg_status status = launch_check_one("bench strategy");
         if (status == TG_OK)
@@ -166,3 +169,19 @@ int cmd_bench_strategy(int argc, char **argv)
     table_destroy(c.table);
     return result;
 }
+
+const struct cli_command command_bench_strategy = {
+    .name = "bench strategy",
+    .run = cmd_bench_strategy,
+    .summary = "the arithmetic of strategies",
+    .usage = "[OPTION]...",
+    .about =
+        "Time the arithmetic of each strategy with each optimizer on one core, over plain arrays: "
+        "nothing is exchanged, and no gradient is computed. Strategies with rounds are timed over "
+        "whole rounds of 4 steps (gossip: 8).\n\n"
+        "passes: the vectors of N elements that a step must read or write, each at most read once "
+        "and written once. ratio: the time over that of as many bytes at the speed of axpy "
+        "(r += g), measured in turn: median, minimum, maximum. 1 is as fast as memory.",
+    .options = options,
+    .parse = parse,
+    .examples = "telegrad bench strategy --n 1000000 --seconds 0.05 --filter dga"};

@@ -99,15 +99,24 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     return EINVAL;
 }
 
-static const struct argp_option options[] = {
-    {.name = "json", .key = JSON},
-    {.name = "models", .key = MODELS, .arg = "SPEC,.."},
-    {.name = "batch", .key = BATCH, .arg = "N,.."},
-    {.name = "seconds", .key = SECONDS, .arg = "S"},
-    {.name = "compare", .key = COMPARE, .arg = "torch"},
-    {.name = "python", .key = PYTHON, .arg = "PATH"},
-    {.name = "workers", .key = WORKERS, .arg = "N,.."},
-    {.name = "precision", .key = PRECISION, .arg = "fp32|bf16"},
+static const struct cli_option options[] = {
+    {.help = "What is measured"},
+    {"models", MODELS, "SPEC,..", "all", "models", "networks, as resnet20,lstm:layers=1"},
+    {"batch", BATCH, "N,..", "32,128; for lstm and gpt those of the papers", NULL,
+     "samples per step"},
+    {"precision", PRECISION, "fp32|bf16", "fp32", NULL,
+     "number format of forward and backward passes"},
+    {"seconds", SECONDS, "S", "2", NULL, "time per row"},
+    {"workers", WORKERS, "N,..", NULL, NULL,
+     "measure that many workers of one process that exchange dense gradients, beside one alone, by "
+     "wall-clock time, instead"},
+    {.help = "Comparison"},
+    {"compare", COMPARE, "torch", NULL, NULL,
+     "measure the same steps in PyTorch too, in turn on the same core, in its faster memory "
+     "format; ratio is our time over PyTorch's"},
+    {"python", PYTHON, "PATH", "python3", NULL, "Python that has PyTorch"},
+    {.help = "Output"},
+    {"json", JSON, NULL, NULL, NULL, "print JSON lines"},
     {0}};
 
 /* What options together must fulfil; the default values of those not given. */
@@ -175,11 +184,10 @@ static tg_status measure(struct command *c)
                : TG_OK;
 }
 
-int cmd_bench_train(int argc, char **argv)
+static int cmd_bench_train(int argc, char **argv)
 {
-    const struct argp parser = {.options = options, .parser = parse};
     struct command c = {.o = {.seconds = 2, .begin = begin, .torch = torch, .row = row}};
-    int result = options_parse(&parser, "bench train", help_bench_train, argc, argv, &c);
+    int result = options_parse(&command_bench_train, argc, argv, &c);
     if (result < 0) {
         tg_status status = launch_check_one("bench train");
         if (status == TG_OK)
@@ -191,3 +199,15 @@ int cmd_bench_train(int argc, char **argv)
     free(c.models);
     return result;
 }
+
+const struct cli_command command_bench_train = {
+    .name = "bench train",
+    .run = cmd_bench_train,
+    .summary = "training steps",
+    .usage = "[OPTION]...",
+    .about = "Time training steps on one core: forward and backward passes and SGD with momentum, "
+             "with the batch in memory. Median, minimum and maximum of the processor time; GFLOP/s "
+             "counts a step as three forward passes.",
+    .options = options,
+    .parse = parse,
+    .examples = "telegrad bench train --models lenet5,mlp --batch 32 --seconds 0.1"};

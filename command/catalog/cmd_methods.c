@@ -140,18 +140,31 @@ static tg_status print(const struct methods_options *o)
     return output_flush();
 }
 
-int cmd_methods(int argc, char **argv)
+static const struct cli_option methods[] = {
+    {.help = "Options"},
+    {"json", JSON, NULL, NULL, NULL,
+     "print all of it as one JSON object, with strategies, codecs and so on; NAMEs may be of any "
+     "kind, or kinds (strategy)"},
+    {"markdown", MARKDOWN, NULL, NULL, NULL, "print the table of docs/methods.md"},
+    {0}};
+static const struct cli_option others[] = {
+    {.help = "Options"}, {"json", JSON, NULL, NULL, NULL, "print one JSON object"}, {0}};
+
+static const struct cli_command *command_of(int kind)
 {
-    /* --markdown is methods' alone. */
-    static const struct argp_option methods[] = {{.name = "json", .key = JSON},
-                                                 {.name = "markdown", .key = MARKDOWN},
-                                                 {0}},
-                                    others[] = {{.name = "json", .key = JSON}, {0}};
+    const struct cli_command *const all[] = {
+        &command_methods,   &command_strategies, &command_exchanges,   &command_codecs,
+        &command_feedbacks, &command_optimizers, &command_lr_schedules};
+    size_t i = 0;
+    while (strcmp(all[i]->name, entry_kinds(kind)) != 0)
+        i++;
+    return all[i];
+}
+
+static int cmd_methods(int argc, char **argv)
+{
     struct methods_options o = {.kind = entry_kind_find(argv[0])};
-    const bool is_methods = o.kind == TG_KIND_METHOD;
-    const struct argp parser = {.options = is_methods ? methods : others, .parser = parse};
-    const int parsed = options_parse(&parser, entry_kinds(o.kind),
-                                     is_methods ? help_methods : help_kinds, argc, argv, &o);
+    const int parsed = options_parse(command_of(o.kind), argc, argv, &o);
     if (parsed >= 0)
         return parsed;
     const tg_status status = print(&o);
@@ -159,3 +172,46 @@ int cmd_methods(int argc, char **argv)
         console_error("%s", tg_error());
     return cli_exit_status(status);
 }
+
+#define SPEC_STRINGS                                                                            \
+    "A spec string is a name and keys: NAME:key=value,key=value. Durations are steps (200) or " \
+    "epochs (4ep); 1% is 0.01."
+
+const struct cli_command command_methods = {
+    .name = "methods",
+    .run = cmd_methods,
+    .lists = true,
+    .summary = "list the methods of compression, with their keys and papers",
+    .usage = "[--json | --markdown] [NAME]...",
+    .about = "List the methods of compression, one per line; with NAMEs, all that is known of "
+             "each: what it sends and keeps, bits per element, cost, when to use it, the algorithm "
+             "that it becomes in the limit, keys with defaults and ranges, and its "
+             "paper.\n\n" SPEC_STRINGS,
+    .operands = "methods",
+    .options = methods,
+    .parse = parse,
+    .notes = "See also: telegrad strategies, exchanges, codecs, feedbacks, optimizers, "
+             "lr-schedules, models.",
+    .examples = "telegrad methods dgc"};
+
+#define KIND(identifier, kinds, what, example)                                                   \
+    const struct cli_command identifier = {                                                      \
+        .name = kinds,                                                                           \
+        .run = cmd_methods,                                                                      \
+        .lists = true,                                                                           \
+        .summary = "list the " what,                                                             \
+        .usage = "[--json] [NAME]...",                                                           \
+        .about = "List the " what ", one per line; with NAMEs, the keys of each, with defaults " \
+                 "and ranges, and its paper.\n\n" SPEC_STRINGS,                                  \
+        .operands = kinds,                                                                       \
+        .options = others,                                                                       \
+        .parse = parse,                                                                          \
+        .examples = "telegrad " kinds " " example}
+
+KIND(command_strategies, "strategies", "strategies (when workers exchange, what they apply)", "cd");
+KIND(command_exchanges, "exchanges", "exchanges (how the messages of all ranks are combined)",
+     "allgather");
+KIND(command_codecs, "codecs", "codecs (how a vector becomes a message)", "topk");
+KIND(command_feedbacks, "feedbacks", "feedbacks (what is kept of what was not sent)", "residual");
+KIND(command_optimizers, "optimizers", "optimizers", "adamw");
+KIND(command_lr_schedules, "lr-schedules", "schedules of the learning rate", "cosine");

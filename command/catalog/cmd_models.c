@@ -270,15 +270,19 @@ static tg_status print(const struct models_options *o)
     return TG_OK;
 }
 
-int cmd_models(int argc, char **argv)
+static const struct cli_option options[] = {
+    {.help = "Options"},
+    {"input", INPUT, "INPUT", "that of the model's papers", NULL,
+     "HxWxC:N for images of that height, width and number of channels in N classes, or T:N for "
+     "samples of T tokens out of N"},
+    {"json", JSON, NULL, NULL, NULL, "print all of it as one JSON object"},
+    {"markdown", MARKDOWN, NULL, NULL, NULL, "print the table of docs/models.md"},
+    {0}};
+
+static int cmd_models(int argc, char **argv)
 {
-    static const struct argp_option list[] = {{.name = "json", .key = JSON},
-                                              {.name = "markdown", .key = MARKDOWN},
-                                              {.name = "input", .key = INPUT, .arg = "INPUT"},
-                                              {0}};
-    const struct argp parser = {.options = list, .parser = parse};
     struct models_options o = {.json = false};
-    const int parsed = options_parse(&parser, "models", help_models, argc, argv, &o);
+    const int parsed = options_parse(&command_models, argc, argv, &o);
     if (parsed >= 0)
         return parsed;
     tg_status status = print(&o);
@@ -288,3 +292,17 @@ int cmd_models(int argc, char **argv)
         console_error("%s", tg_error());
     return cli_exit_status(status);
 }
+
+const struct cli_command command_models = {
+    .name = "models",
+    .run = cmd_models,
+    .lists = true,
+    .summary = "list the networks",
+    .usage = "[OPTION]... [SPEC]...",
+    .about = "List the networks that can be trained; with SPECs, their tensors, parameters and "
+             "operations (of the forward pass of a sample; a multiplication and its addition are "
+             "two). SPEC is NAME or NAME:key=value,... as in telegrad train --model.",
+    .operands = "models",
+    .options = options,
+    .parse = parse,
+    .examples = "telegrad models resnet20 vgg11:bn=no --input 32x32x3:100"};

@@ -312,21 +312,44 @@ static int run_compare(struct compare_options *o)
     return exit_status;
 }
 
-int cmd_compare(int argc, char **argv)
+static const struct cli_option own[] = {
+    {.help = "What is compared"},
+    {"run", RUN, "RUN", NULL, NULL,
+     "a run, as 'name=DGC;method=dgc:density=0.001;strategy=cd:k=5'; repeatable"},
+    {"spec", SPEC, "FILE", NULL, NULL,
+     "read runs from a file: one per line, as 'DGC: method=dgc;steps=200'; a line such as "
+     "'--batch 32' is an option of all runs, and # starts a comment"},
+    {"dense-timed", DENSE_TIMED, "N", NULL, NULL,
+     "train dense S-SGD without the link, and time only N steps over it"},
+    {"json", JSON, NULL, NULL, NULL, "print the table as JSON lines"},
+    {0}};
+
+static int cmd_compare(int argc, char **argv)
 {
-    static const struct argp_option list[] = {
-        {.name = "run", .key = RUN, .arg = "RUN"},
-        {.name = "spec", .key = SPEC, .arg = "FILE"},
-        {.name = "dense-timed", .key = DENSE_TIMED, .arg = "N"},
-        {.name = "json", .key = JSON},
-        {0}};
-    const struct argp_child children[] = {{.argp = options_argp(OPT_COMPARE)}, {0}};
-    const struct argp parser = {.options = list, .parser = parse, .children = children};
     struct compare_options o = {0};
     options_defaults(&o.common, 4);
-    int exit_status = options_parse(&parser, "compare", help_compare, argc, argv, &o);
+    int exit_status = options_parse(&command_compare, argc, argv, &o);
     if (exit_status < 0)
         exit_status = run_compare(&o);
     plan_free(&o.plan);
     return exit_status;
 }
+
+const struct cli_command command_compare = {
+    .name = "compare",
+    .run = cmd_compare,
+    .summary = "train the same network several ways; print one table",
+    .usage = "[OPTION]... --run RUN [--run RUN]...\n[OPTION]... --spec FILE",
+    .about =
+        "Train the same network several ways on the same samples, and print one table.\n\n"
+        "A RUN is a list of key=value pairs separated by semicolons. Each key is optional: name, "
+        "method, rule, strategy, optimizer, lr, lr-schedule, lr-scale, accumulate, precision, "
+        "link, overlap, fusion, nodes, steps. They mean what the options of that name mean, which "
+        "hold for runs without that key.",
+    .options = own,
+    .parse = parse,
+    .shared = options_of_compare,
+    .shared_parse = options_parse_shared,
+    .examples = "telegrad compare --link 20mbit,10ms --steps 300 --dense-timed 20 \\\n"
+                "  --run 'name=dense' --run 'name=CD-SGD;method=2bit;strategy=cd:k=5' \\\n"
+                "  --run 'name=DGC 0.1 %;method=dgc:density=0.001,warmup=100'"};

@@ -3,7 +3,7 @@
 #ifndef TG_CLI_OPTIONS_H
 #define TG_CLI_OPTIONS_H
 
-#include <argp.h>
+#include "command/help/command.h"
 #include "trainer/loop/train.h"
 
 /* Where an option may stand (a set). */
@@ -102,19 +102,20 @@ const char *options_optimizer(const struct run_options *o);
 const char *options_driver_name(tg_driver driver);
 const char *options_overlap_name(tg_overlap overlap);
 
-/* The argp parser of those options that may stand in `where` (OPT_TRAIN, OPT_COMPARE or OPT_EVAL);
- * a child of the subcommand's parser, its input is the struct run_options. It prints what is wrong
- * and returns EINVAL. */
-const struct argp *options_argp(int where);
+/* The options that train and compare share, as cli_command.shared and shared_parse. The input of the
+ * latter is the struct run_options. It prints what is wrong and returns EINVAL. */
+const struct cli_option *options_of_train(void);
+const struct cli_option *options_of_compare(void);
+error_t options_parse_shared(int key, char *arg, struct argp_state *state);
 
 /* Keys of a subcommand's own options begin here: argp makes a short option of a key that is a
  * character. */
 #define OPTIONS_KEY 0x100
 
-/* Parse a subcommand's arguments: -h, --help and --usage print `help` and nothing else is done; -q
+/* Parse a subcommand's arguments: -h, --help and --usage print its help and nothing else is done; -q
  * and -v make the console quiet and verbose.
+ * input    of command->parse; of options_parse_shared, if the command has no parser of its own
  * Returns -1: go on; otherwise the exit status to return */
-int options_parse(const struct argp *parser, const char *command, const char *help, int argc,
-                  char **argv, void *input);
+int options_parse(const struct cli_command *command, int argc, char **argv, void *input);
 
 #endif

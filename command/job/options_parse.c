@@ -1,20 +1,18 @@
 #include "command/output/cli.h"
 #include "command/output/console.h"
-#include "command/job/option_scan.h"
+#include "command/help/help_text.h"
 #include "command/job/launch.h"
+#include "command/job/option_scan.h"
 #include "command/job/options.h"
 #include <errno.h>
 
-/* Around a subcommand's parser: what every command has. The screens of help are laid out by hand,
- * argp's would not fit one. */
+/* Around a subcommand's parser: what every command has. */
 struct outer {
     void *input;
     bool helped;
     const struct argp *parser;
     const char *command;
 };
-
-enum { HELP = 'h', QUIET = 'q', VERBOSE = 'v', USAGE = 0x200 };
 
 static error_t parse_outer(int key, char *arg, struct argp_state *state)
 {
@@ -25,14 +23,14 @@ static error_t parse_outer(int key, char *arg, struct argp_state *state)
         state->child_inputs[0] = outer->input;
         state->child_inputs[1] = outer;
         return 0;
-    case QUIET:
+    case CLI_QUIET:
         console_silent();
         return 0;
-    case VERBOSE:
+    case CLI_VERBOSE:
         console_verbose();
         return 0;
-    case HELP:
-    case USAGE:
+    case CLI_HELP:
+    case CLI_USAGE_KEY:
         outer->helped = true;
         state->next = state->argc; /* what follows does not matter */
         return 0;
@@ -52,25 +50,35 @@ static error_t parse_surplus(int key, char *arg, struct argp_state *state)
     return EINVAL;
 }
 
-int options_parse(const struct argp *parser, const char *command, const char *help, int argc,
-                  char **argv, void *input)
+enum { OWN_MAX = 32, SHARED_MAX = 65 };
+
+/* The named ones, for argp, up to one that is empty. */
+static void for_argp(const struct cli_option *from, struct argp_option *list, size_t room)
 {
-    static const struct argp_option common[] = {{.name = "help", .key = HELP},
-                                                {.name = "usage", .key = USAGE},
-                                                {.name = "quiet", .key = QUIET},
-                                                {.name = "verbose", .key = VERBOSE},
-                                                {0}};
+    size_t n = 0;
+    for (; from && (from->name || from->help); from++)
+        if (from->name && n + 1 < room)
+            list[n++] =
+                (struct argp_option){.name = from->name, .key = from->key, .arg = from->arg};
+    list[n] = (struct argp_option){0};
+}
+
+static int parse_all(const struct cli_command *command, const struct argp *parser, int argc,
+                     char **argv, void *input)
+{
     static const struct argp surplus = {.parser = parse_surplus};
     const struct argp_child children[] = {{.argp = parser}, {.argp = &surplus}, {0}};
+    struct argp_option common[OWN_MAX];
     const struct argp outer_parser = {
         .options = common, .parser = parse_outer, .children = children};
-    struct outer outer = {input, false, &outer_parser, command};
+    struct outer outer = {input, false, &outer_parser, command->name};
     char name[64];
-    if (option_scan(&outer_parser, command, argc, argv) != TG_OK) {
+    for_argp(cli_common, common, OWN_MAX);
+    if (option_scan(&outer_parser, command->name, argc, argv) != TG_OK) {
         console_error("%s", tg_error());
         return CLI_USAGE;
     }
-    snprintf(name, sizeof name, "telegrad %s", command);
+    snprintf(name, sizeof name, "telegrad %s", command->name);
     argv[0] = name;
     argp_err_exit_status = CLI_USAGE;
     error_t error =
@@ -80,8 +88,20 @@ int options_parse(const struct argp *parser, const char *command, const char *he
     if (outer.helped && launch_under_mpi(&rank) && rank > 0) /* rank 0 prints it */
         return CLI_OK;
     if (outer.helped)
-        return fputs(help, stdout) < 0 ? CLI_FAILED : CLI_OK;
+        return help_text(command);
     if (error && !console_has_spoken())
-        console_error("wrong arguments; see telegrad %s --help", command);
+        console_error("wrong arguments; see telegrad %s --help", command->name);
     return error ? CLI_USAGE : -1;
+}
+
+int options_parse(const struct cli_command *command, int argc, char **argv, void *input)
+{
+    struct argp_option own[OWN_MAX], shared[SHARED_MAX];
+    const struct argp sharing = {.options = shared, .parser = command->shared_parse};
+    const struct argp_child children[] = {{.argp = &sharing}, {0}};
+    const struct argp parser = {
+        .options = own, .parser = command->parse, .children = command->shared ? children : NULL};
+    for_argp(command->options, own, OWN_MAX);
+    for_argp(command->shared ? command->shared() : NULL, shared, SHARED_MAX);
+    return parse_all(command, command->parse ? &parser : &sharing, argc, argv, input);
 }

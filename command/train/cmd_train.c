@@ -233,13 +233,13 @@ static tg_status open_and_train(const struct launch *l, const struct run_options
     return status;
 }
 
-int cmd_train(int argc, char **argv)
+static int cmd_train(int argc, char **argv)
 {
     struct run_options o;
     struct launch launch = {0};
     int rank, exit_status = CLI_OK;
     options_defaults(&o, 1);
-    int parsed = options_parse(options_argp(OPT_TRAIN), "train", help_train, argc, argv, &o);
+    int parsed = options_parse(&command_train, argc, argv, &o);
     if (parsed >= 0)
         return parsed;
     tg_status status = options_check_length(&o);
@@ -267,3 +267,15 @@ int cmd_train(int argc, char **argv)
     launch_close(&launch);
     return exit_status;
 }
+
+const struct cli_command command_train = {
+    .name = "train",
+    .run = cmd_train,
+    .summary = "train a network; print the result and write records of the run",
+    .usage = "[OPTION]...\nmpirun -n N telegrad train [OPTION]...",
+    .about = "Train a network on workers that exchange gradients.",
+    .shared = options_of_train,
+    .shared_parse = options_parse_shared,
+    .notes = "Interrupt a run once to stop it after the step (it saves, if --save is given), twice "
+             "to stop it at once.",
+    .examples = "telegrad train --workers 4 --method dgc:density=0.001 --link 20mbit,10ms"};

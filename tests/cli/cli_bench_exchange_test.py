@@ -42,9 +42,6 @@ class BenchExchange(CliTest):
         for args, words in REFUSED:
             with self.subTest(args=args):
                 self.refused(2, words, "bench", "exchange", *args)
-        text = self.ok("bench", "exchange", "--help")
-        self.assertLessEqual(len(text.splitlines()), 24)
-        self.assertLessEqual(max(map(len, text.splitlines())), 80)
 
     def test_rows(self):
         """Bytes are those predicted, to 5 %; over a link a step takes no less than its delays and bytes."""

@@ -49,7 +49,6 @@ class Bench(CliTest):
         for args, words in REFUSED:
             with self.subTest(args=args):
                 self.refused(2, words, "bench", "codec", *args)
-        self.assertEqual(self.ok("bench", "--help"), self.ok("bench", "codec", "--help"))
 
     def test_table(self):
         text = self.ok("bench", "codec", *QUICK, "--filter", "fp16 encode")

@@ -11,7 +11,8 @@ TRAIN = ["bench", "train", "--model", "mlp:hidden=16", "--batch", "8", "--second
 ADVISE = ["advise", "--model", "mlp:hidden=16", "--workers", "2", "--link", "1gbit,1ms", "--tau", "10ms"]
 KINDS = ["methods", "strategies", "exchanges", "codecs", "feedbacks", "optimizers", "lr-schedules", "models", "data"]
 COMMANDS = [
-    ["--help"], ["--usage"], ["--version"], ["help"], ["help", "train"],
+    ["--help"], ["--usage"], ["--version"], ["help"], ["help", "train"], ["help", "--man"], ["help", "--completion", "bash"],
+    ["help", "--completion", "zsh"], ["help", "--names", "methods"],
     *([name, "--help"] for name in ("train", "compare", "eval", "bench", "advise", "report", *KINDS)),
     ["bench", "train", "--help"], ["bench", "exchange", "--help"],
     *([name] for name in KINDS), *([name, "--json"] for name in KINDS),
