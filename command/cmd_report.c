@@ -205,7 +205,7 @@ static int cmd_report(int argc, char **argv)
     const int parsed = options_parse(&command_report, argc, argv, &o);
     if (parsed >= 0)
         return parsed;
-    stop_install();
+    stop_install_at_once();
     tg_status status = report(&o);
     if (status == TG_OK)
         return CLI_OK;

@@ -5,12 +5,12 @@
 #include <unistd.h>
 
 volatile sig_atomic_t stop_signal;
-static volatile sig_atomic_t guarded;
+static volatile sig_atomic_t guarded, at_once;
 static char guarded_path[PATH_MAX];
 
 static void on_signal(int signal_number)
 {
-    if (stop_signal) {
+    if (stop_signal || at_once) {
         if (guarded)
             (void)unlink(guarded_path);
         _exit(128 + signal_number);
@@ -26,6 +26,12 @@ void stop_install(void)
     sigaddset(&action.sa_mask, SIGTERM);
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
+}
+
+void stop_install_at_once(void)
+{
+    at_once = 1;
+    stop_install();
 }
 
 void stop_guard_file(const char *path)

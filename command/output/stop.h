@@ -9,8 +9,10 @@
 extern volatile sig_atomic_t stop_signal;
 
 void stop_install(void);
+/* Where there is nothing to finish: the first signal ends the process. */
+void stop_install_at_once(void);
 
-/* Remove this file (copied; at most PATH_MAX bytes) if a second signal ends the process; NULL:
+/* Remove this file (copied; at most PATH_MAX bytes) if a signal ends the process; NULL:
  * none. */
 void stop_guard_file(const char *path);
 

@@ -5,10 +5,11 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import unittest
 import xml.dom.minidom
-from cli_tool import CliTest, ENVIRONMENT, TELEGRAD, TINY
+from cli_tool import CliTest, ENVIRONMENT, TELEGRAD, TINY, start
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome"))), None)
 STRANGE = "</script><img src=x onerror=alert(1)> & \"quotes\" <!-- \u2028 \u00e9"
@@ -313,6 +314,18 @@ class Report(CliTest):
         with open(page, encoding="utf-8") as file:
             self.assertIn('"name":"standard input"', file.read())
         self.refused(2, ["is given twice"], "report", "-", "-", "-o", page)
+
+    def test_interrupt(self):
+        """Ends it at once, and nothing is left."""
+        records = self.path("pipe")
+        os.mkfifo(records)
+        for number in signal.SIGINT, signal.SIGTERM:
+            process = start("report", records, "-o", self.path("page.html"))
+            writer = os.open(records, os.O_WRONLY)  # it has begun to read
+            process.send_signal(number)
+            process.communicate(timeout=60)
+            os.close(writer)
+            self.assertEqual((process.returncode, os.listdir(self.folder)), (128 + number, ["pipe"]))
 
     def test_refused(self):
         run, out, other = write_run(self.path("run.jsonl")), self.path("out.html"), self.path("other")
