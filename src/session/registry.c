@@ -1,4 +1,4 @@
-/* What exists, collected from the rooms. */
+/* Lists of the methods, strategies, optimizers and other kinds, collected from their rooms. */
 #include "telegrad/registry.h"
 #include "base/arg.h"
 #include "base/spec_value.h"
@@ -80,7 +80,7 @@ static bool has(tg_kind kind, const char *name, size_t len)
     return false;
 }
 
-/* The failure to find `text` among its kind; said otherwise if it names something of another. */
+/* Report that `text` is not found among its kind. If it names something of another kind, say so. */
 static tg_status of_another_kind(tg_kind kind, const char *text, tg_status status)
 {
     const size_t len = strcspn(text, ":");

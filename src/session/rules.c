@@ -1,4 +1,4 @@
-/* Rules by name patterns. `f32` is what many call the method `dense`. */
+/* Rules by name patterns. `f32` is a common alias of the method `dense`. */
 #include "session/rules.h"
 #include "base/mem.h"
 #include "base/spec_value.h"
@@ -20,7 +20,7 @@ static void find_same(const tg__rules *r, tg__rule *rule)
 {
     rule->same = 0;
     while (strcmp(tg_spec_text(r->rule[rule->same].spec), tg_spec_text(rule->spec)) != 0)
-        rule->same++; /* at the latest it is found itself */
+        rule->same++; /* it finds itself at the latest */
 }
 
 static tg_status set_method(tg__rules *r, tg__rule *rule, const char *method)
@@ -49,7 +49,7 @@ static tg_status read_rule(tg__rules *r, tg__rule *rule, const char *text)
     return TG_OK;
 }
 
-/* Ranks that exchange nothing of some tensors could not agree on when to stop or skip. */
+/* Ranks that do not exchange some tensors cannot agree on when to stop or skip. */
 static tg_status check_exchanges(const tg__rules *r)
 {
     const tg__rule *other = tg__rules_default(r);
@@ -81,7 +81,7 @@ bool tg__rules_are_open(const tg__rules *r)
     return any;
 }
 
-/* Takes text over. */
+/* Takes ownership of text. */
 static tg_status replace_method(tg__rule *rule, char *text)
 {
     tg_spec *spec;
@@ -104,7 +104,8 @@ static tg_status settle(tg__rule *rule, uint64_t total_steps, uint64_t steps_per
     return replace_method(rule, text);
 }
 
-/* key=value behind what the method is written with, unless it names the key itself or has none. */
+/* Append key=value to the method's spec, unless the spec sets the key or the method has no such
+ * key. */
 static tg_status add_key(tg__rule *rule, const char *key, const char *value)
 {
     char *text;
@@ -125,7 +126,7 @@ tg_status tg__rules_take_momentum(tg__rules *r, double momentum, int nesterov)
         tg_real_text(isnan(momentum) ? 0 : momentum, value);
         if (!isnan(momentum))
             TG_TRY(add_key(&r->rule[i], "momentum", value));
-        if (!isnan(momentum) && nesterov >= 0) /* as method.c takes them: together */
+        if (!isnan(momentum) && nesterov >= 0) /* method.c accepts both or neither */
             TG_TRY(add_key(&r->rule[i], "nesterov", nesterov ? "yes" : "no"));
     }
     for (size_t i = 0; i < r->count; i++)

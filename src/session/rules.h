@@ -8,10 +8,10 @@
 
 typedef struct tg__rule {
     char *pattern; /* NULL: matches every name */
-    char *method;  /* the spec as written, which methods are created from */
+    char *method;  /* the spec as written; methods are created from it */
     tg_spec *spec;
     const tg__method_def *def;
-    size_t same; /* the first entry with an equal spec; their tensors share buckets */
+    size_t same; /* index of the first entry with an equal spec; tensors of both share buckets */
 } tg__rule;
 
 typedef struct tg__rules {
@@ -30,7 +30,7 @@ void tg__rules_free(tg__rules *r);
  * Errors  TG_E_NOMEM */
 TG_NODISCARD tg_status tg__rules_settle(tg__rules *r, uint64_t total_steps,
                                         uint64_t steps_per_epoch);
-/* Give the optimizer's momentum to methods that own momentum and do not set it.
+/* Pass the optimizer's momentum to methods that own momentum and do not set it.
  * momentum  NaN: the optimizer sets none
  * nesterov  0, 1; -1: the optimizer does not set it
  * Errors    TG_E_NOMEM */

@@ -1,5 +1,5 @@
-/* Buckets whose method says exchange=auto: rank 0 chooses, by what was measured or by what the
- * checkpoint holds, and all ranks take it. */
+/* Buckets whose method says exchange=auto. Rank 0 chooses from measurements or takes the choice
+ * from the checkpoint; all ranks use it. */
 #include "session/session_impl.h"
 #include "base/mem.h"
 #include "method/auto_exchange.h"
@@ -9,14 +9,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char section[] = "exchanges"; /* of a checkpoint: names, a line a bucket */
+static const char section[] =
+    "exchanges"; /* a checkpoint's section: one exchange name per line, one line per bucket */
 
 static bool is_auto(const tg_session *s, const bucket *b)
 {
     return tg__method_is_auto(s->rules.rule[b->rule].spec);
 }
 
-/* Alone there is nothing to choose by. */
+/* A single rank has nothing to choose. */
 static bool any_auto(const tg_session *s)
 {
     bool any = false;
@@ -40,8 +41,8 @@ static tg_status choose(void *arg, const char *text, const tg__method_setup *set
     return TG_OK;
 }
 
-/* Rank 0's choices, by measuring. The others wait, and hear of it before it has looked at more than
- * so many elements: a rank that says nothing for too long counts as dead. */
+/* Rank 0 measures and chooses. It reports to the waiting ranks after at most TG__AUTO_ELEMENTS
+ * elements, because a rank that is silent for too long counts as dead. */
 static tg_status choose_all(tg_session *s, uint8_t *number)
 {
     tg__network net;
@@ -67,7 +68,7 @@ static tg_status choose_all(tg_session *s, uint8_t *number)
     return tg__agree(s->engine, status);
 }
 
-/* Of the text (len) take the line of each bucket. */
+/* Read the line of each bucket from text (len). */
 static tg_status read_lines(const tg_session *s, const char *text, size_t len, uint8_t *number)
 {
     for (size_t b = 0; b < s->nbuckets; b++) {
@@ -94,7 +95,7 @@ static tg_status read_saved(tg_session *s, uint8_t *number)
     return read_lines(s, bytes, len, number);
 }
 
-/* What other ranks chose was for as many as they were. */
+/* A saved choice holds only for the same number of ranks; otherwise choose again. */
 static tg_status agree_on_choices(tg_session *s, uint8_t *number)
 {
     if (s->from.ranks != s->transport->size)

@@ -1,4 +1,4 @@
-/* From tensors to buckets: who is exchanged with whom, by which method, with which memory. */
+/* Groups tensors into buckets, and gives each bucket its method and memory. */
 #include "session/session_impl.h"
 #include "base/mem.h"
 #include "telegrad/spec.h"
@@ -12,16 +12,16 @@ static tensor *trained(const tg_session *s, size_t i)
     return &s->tensor[s->trained[i]];
 }
 
-/* Whether so many more elements, of this span, belong into the bucket. */
+/* True if n more elements of this span fit into the bucket. */
 static bool has_room(const tg_session *s, const bucket *b, size_t n, size_t span)
 {
     return s->config.buckets != NULL ? b->span == span
                                      : (b->n + n) * sizeof(float) <= s->config.bucket_bytes;
 }
 
-/* Trained tensors of one method, up to bucket_bytes together (a larger tensor is alone), or as
- * config.buckets says. Buckets are numbered by their first tensor, so that the last is complete
- * first in a backward pass. */
+/* Group trained tensors of one method into buckets of up to bucket_bytes (a larger tensor is
+ * alone), or as config.buckets says. Buckets are numbered by their first tensor, so that a backward
+ * pass completes the last bucket first. */
 static void assign(tg_session *s, const size_t *rule)
 {
     size_t span = 0, end = s->config.buckets == NULL ? SIZE_MAX : s->config.buckets[0];
@@ -29,7 +29,7 @@ static void assign(tg_session *s, const size_t *rule)
         tensor *t = trained(s, i);
         if (i == end)
             end += s->config.buckets[++span];
-        size_t b = s->nbuckets; /* the newest bucket of this method, if there is room in it */
+        size_t b = s->nbuckets; /* the newest bucket of this method, if it has room */
         while (b > 0 && s->bucket[b - 1].rule != rule[i])
             b--;
         if (b == 0 || !has_room(s, &s->bucket[b - 1], t->n, span)) {
@@ -71,7 +71,7 @@ static tg_status check_layout(const tg_session *s)
     return TG_OK;
 }
 
-/* Which rule each trained tensor falls under, then the buckets. */
+/* Find the rule of each trained tensor, then make the buckets. */
 static tg_status make_buckets(tg_session *s)
 {
     TG_TRY(check_layout(s));
@@ -98,7 +98,7 @@ static tg_status make_buckets(tg_session *s)
     return status;
 }
 
-/* Gradients side by side need no copy, unless something is folded into them. */
+/* Adjacent gradients need no copy, unless weight decay is folded into them. */
 static tg_status place_gradients(tg_session *s, bucket *b)
 {
     const float *base = trained(s, b->member[0])->grad;
@@ -192,7 +192,7 @@ static tg_status make_method(tg_session *s, uint32_t index)
     return tg__session_method(s, b, index, setup, &b->method);
 }
 
-/* The strategy's vectors: one block a name, sliced by tensor, a bucket's tensors side by side. */
+/* The strategy's vectors: one block per name, sliced by tensor; a bucket's tensors are adjacent. */
 static tg_status make_slots(tg_session *s)
 {
     const char **name;
@@ -239,7 +239,8 @@ static tg_status list_trained(tg_session *s)
 
 static tg_status make_strategy(tg_session *s)
 {
-    const tg_optimizer *most = s->plain; /* the one with the most slots that some tensor has */
+    const tg_optimizer *most =
+        s->plain; /* the one with the most slots, among those that some tensor uses */
     TG_TRY(tg_alloc(s->ntrained, sizeof *s->wtensor, &s->wtensor));
     for (size_t i = 0; i < s->ntrained; i++) {
         const tensor *t = trained(s, i);
@@ -279,8 +280,8 @@ static bool is_separable(const tg_session *s)
     return s->strategy->ops->by_bucket && !s->optimizer->needs_all;
 }
 
-/* All ranks are to fail in the same step: sums may leave f32's range in any bucket, so they wait
- * for all buckets if that is an error. */
+/* All ranks must fail in the same step. A sum can overflow f32 in any bucket, so if that is an
+ * error, all buckets are waited for. */
 static bool may_be_early(const tg_session *s)
 {
     return s->separable && s->config.overlap == TG_OVERLAP_FULL &&

@@ -19,8 +19,8 @@ typedef struct tg__counters {
     int32_t world, rank;
 } tg__counters;
 
-#define TG__SECTION_EPOCHS "epoch_shift" /* int64_t, tg__epochs; only if it is not 0 */
-#define TG__LINE_NODES "nodes="          /* of the identity: with two levels */
+#define TG__SECTION_EPOCHS "epoch_shift" /* int64_t, tg__epochs; only if not 0 */
+#define TG__LINE_NODES "nodes="          /* part of the identity, if there are two levels */
 
 /* The text that a checkpoint and a job must have in common; release it with free(). World and rank
  * are compared separately. NULL: out of memory. */

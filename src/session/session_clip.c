@@ -1,11 +1,14 @@
-/* Clipping by the global norm: g * min(1, clip / (|g| + 1e-6)), g the averaged gradient of all
- * trained tensors together.
+/* Clipping by the global norm: g * min(1, clip / (|g| + 1e-6)), where g is the averaged gradient
+ * of
+ * all trained tensors together.
  *
- * The norm is the root of the tensors' sums of squares, f64 in the kernels' fixed order and added
- * in the order of the tensors: the same on all ranks, however tensors are bucketed.
+ * The norm is the root of the tensors' sums of squares. Each sum is f64 in the kernels' fixed
+ * order;
+ * they are added in the order of the tensors. All ranks get the same norm, whatever the buckets
+ * are.
  *
- * Source: Pascanu et al. 2013, arXiv:1211.5063, sec. 3.2, in the form of PyTorch's clip_grad_norm_
- */
+ * Source: Pascanu et al. 2013, arXiv:1211.5063, sec. 3.2, in the form of PyTorch's
+ * clip_grad_norm_ */
 #include "session/session_impl.h"
 #include "base/mem.h"
 #include "kernel/parallel.h"
@@ -28,7 +31,7 @@ const float *tg__session_aggregate(const tg_session *s, const lane_op *o)
     return o->loaded ? o->inbox : b->method->def->program->aggregate(b->method, &o->op.task);
 }
 
-/* The exchange of bucket b that brings step of_step; NULL: none waits. */
+/* The exchange of bucket b that delivers step of_step; NULL: none is waiting. */
 static const lane_op *brings(const tg_session *s, size_t b, uint64_t of_step)
 {
     for (size_t l = 0; l < s->lanes; l++)
@@ -38,14 +41,14 @@ static const lane_op *brings(const tg_session *s, size_t b, uint64_t of_step)
     return NULL;
 }
 
-/* The factor for a gradient of that norm. */
+/* The clipping factor for a gradient of this norm. */
 static float factor_of(const tg_session *s, double norm)
 {
     const double factor = s->optimizer->clip / (norm + 1e-6);
-    return factor < 1 ? (float)factor : 1; /* also for a mean that overflowed */
+    return factor < 1 ? (float)factor : 1; /* also if the mean overflowed */
 }
 
-/* Where both are clipped, the mean is what is told of. */
+/* If both the mean and the own gradient are clipped, report the mean. */
 static void tell(tg_session *s, double norm)
 {
     if (s->since.mean_norm != 0)

@@ -1,7 +1,7 @@
-/* What the session's own work takes, for clocks of simulated time: measured by methods like the
- * buckets' own, alone in the world, at a step after every warm-up; an optimizer's update on vectors
- * of its own. Of some repetitions the median; by the processor time of the calling thread, or the
- * clock on the wall where codecs have several threads. */
+/* The costs of the session's own work, for simulated clocks. They are measured with methods set up
+ * like the buckets' own for a world of one rank, at a step after every warm-up; an optimizer's
+ * update is measured on vectors of its own. The result is the median of some repetitions, in
+ * processor time of the calling thread, or in wall-clock time if codecs use several threads. */
 #include "session/session_impl.h"
 #include "base/arg.h"
 #include "base/mem.h"
@@ -12,7 +12,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { REPEATS = 5 }; /* after the first one, which is slower */
+enum { REPEATS = 5 }; /* not counting the first, which is slower */
 
 static int64_t work_ns(const tg_session *s)
 {
@@ -37,12 +37,12 @@ static int64_t median(int64_t *v)
 /* One operation, as the engine runs it. */
 typedef struct times {
     int64_t encode, start, finish; /* start: with the own frames decoded ... */
-    int64_t decode;                /* ... which takes so much of it */
-    double frames;                 /* bytes of these */
+    int64_t decode;                /* the part of `start` that decodes them */
+    double frames;                 /* their size in bytes */
     int64_t rounds;
 } times;
 
-/* Decode the frames of x once more, to see how long that takes. sum (x->n): scratch */
+/* Decode the frames of x once more, and measure the time. sum (x->n): scratch */
 static int64_t time_decoding(const tg_session *s, const tg__exchange *x, float *sum, double *frames)
 {
     const int64_t since = work_ns(s);
@@ -67,7 +67,7 @@ static tg_status play(const tg_session *s, tg__method *m, const float *g, bool c
     for (; x != NULL; t->rounds++) {
         t->decode += x->n > m->n ? 0 : time_decoding(s, x, sum, &t->frames);
         since = work_ns(s);
-        TG_TRY(x->ops->start(x)); /* one rank: it is over */
+        TG_TRY(x->ops->start(x)); /* with one rank, this completes it */
         t->start += work_ns(s) - since;
         task.round++;
         since = work_ns(s);

@@ -1,20 +1,21 @@
-/* Aggregates reach the strategy: wait for what is due, see whether any rank flagged a step, apply
- * or drop it.
+/* Delivery of aggregates to the strategy: wait for what is due, check whether any rank flagged the
+ * step, apply or drop it.
  *
- * With `early` the step's last exchange, which is the first layers' and carries the flags of all
- * ranks, decides: if nobody flagged the step, the other buckets are applied one by one, each when
- * its parameters are needed or its gradients are complete again. If somebody did, all are waited
- * for, and dropped together.
+ * With `early`, the step's last exchange decides: it belongs to the first layers and carries the
+ * flags of all ranks. If no rank flagged the step, the other buckets are applied one by one, each
+ * when its parameters are needed or its gradients are complete again. Otherwise all are waited for
+ * and dropped together.
  *
- * A sum that leaves f32's range, over ranks, over a node, or of a gradient and what is remembered,
- * is known only when its bucket is exchanged, maybe after others were applied. So where buckets are
- * separable it is dropped alone, whatever the overlap, which ranks may differ in; but if it is the
- * bucket that closes the step, all are. */
+ * A sum over ranks or over a node, or the sum of a gradient and the memory, can overflow f32. This
+ * is
+ * known only after the bucket's exchange, perhaps after other buckets were applied. If buckets are
+ * separable, only that bucket is dropped. This does not depend on the overlap, which can differ
+ * between ranks. If it is the bucket that closes the step, all are dropped. */
 #include "session/session_impl.h"
 #include "telegrad/clock.h"
 #include "telegrad/trace.h"
 
-/* The undelivered exchange submitted first, of those due. */
+/* Of the undelivered exchanges that are due, the one submitted first. */
 static lane_op *next_due(tg_session *s, uint64_t due, uint64_t from_order)
 {
     lane_op *first = NULL;
@@ -54,8 +55,8 @@ static tg_status await(tg_session *s, lane_op *o)
     return TG_OK;
 }
 
-/* Wait for all that is due; which steps were flagged by any rank, in any bucket, is known only
- * then. */
+/* Wait for everything that is due. Only then is it known which steps some rank flagged, in any
+ * bucket. */
 static tg_status await_due(tg_session *s, uint64_t due)
 {
     int64_t begin = tg_now_ns(s->transport->clock);
@@ -77,7 +78,7 @@ bool tg__session_was_pushed(const tg_session *s, const lane_op *o)
     return s->strategy->pushes && o->update && !o->op.task.coded;
 }
 
-/* Whether all that waits of that step is to be dropped. */
+/* True if everything that waits of this step must be dropped. */
 static bool step_flagged(const tg_session *s, uint64_t of_step)
 {
     for (size_t b = 0; b < s->nbuckets; b++)
@@ -92,7 +93,8 @@ static bool step_flagged(const tg_session *s, uint64_t of_step)
     return false;
 }
 
-/* All ranks are to hear of it: none may leave while others wait for what it has begun. */
+/* All ranks must learn of the failure: none may leave while others wait for exchanges it has
+ * begun. */
 static tg_status refuse(tg_session *s, uint64_t of_step)
 {
     bool own = false;
@@ -117,8 +119,8 @@ static tg_status refuse(tg_session *s, uint64_t of_step)
                    (unsigned long long)of_step, own ? " (this rank's is)" : "");
 }
 
-/* After a bucket's part of a step was dropped: what is remembered must not make the next one leave
- * the range of f32 again. A program of several rounds uses its memory until it is done. */
+/* Called after a bucket's part of a step was dropped: its memory must not make the next step
+ * overflow f32 again. A program of several rounds uses its memory until it is done. */
 static tg_status heal(tg_session *s, const lane_op *o)
 {
     const bucket *b = &s->bucket[o->op.bucket];
@@ -137,7 +139,7 @@ static tg_status heal(tg_session *s, const lane_op *o)
     return TG_OK;
 }
 
-/* What a checkpoint said. */
+/* Pay what the exchange owes the method's memory, as loaded from a checkpoint. */
 static void repay(const tg_session *s, lane_op *o)
 {
     if (o->owes)
@@ -145,14 +147,14 @@ static void repay(const tg_session *s, lane_op *o)
     o->owes = false;
 }
 
-/* Some rank's gradient was not finite, or a sum of them: nothing of it is applied. only: this one;
- * NULL: all that waits of that step. */
+/* Drop a step in which some rank's gradient, or a sum of gradients, was not finite. only: drop just
+ * this exchange; NULL: all that waits of that step. */
 static tg_status drop(tg_session *s, uint64_t of_step, const lane_op *only)
 {
     const bool alone = only != NULL && tg__session_was_pushed(s, only);
     if (s->config.on_nonfinite == TG_NONFINITE_FAIL && !alone)
         return refuse(s, of_step);
-    for (size_t b = 0; b < s->nbuckets; b++) /* no begin() may be running beside undo() */
+    for (size_t b = 0; b < s->nbuckets; b++) /* no begin() may run beside undo() */
         for (size_t l = 0; l < s->lanes; l++)
             if (!s->bucket[b].lane[l].loaded && (only == NULL || only->op.bucket == b))
                 TG_TRY(tg__engine_wait_encoded(s->engine, &s->bucket[b].lane[l].op));
@@ -171,7 +173,7 @@ static tg_status drop(tg_session *s, uint64_t of_step, const lane_op *only)
                 .of_step = of_step, .bucket = (uint32_t)b, .tag = o->tag, .lr = o->lr};
             s->strategy->ops->result(s->strategy, &dropped);
         }
-    if (alone) { /* all hear of it with the next mean */
+    if (alone) { /* all ranks are informed with the next mean */
         s->lost = s->lost || (only->op.flags & TG__FLAG_NONFINITE) != 0;
         return TG_OK;
     }
@@ -187,7 +189,7 @@ tg_status tg__session_absorb(tg_session *s, lane_op *o)
     const tg__program_ops *program = b->method->def->program;
     if (program->absorb == NULL || o->absorbed || (o->loaded && !o->owes))
         return TG_OK;
-    for (size_t l = 0; l < s->lanes; l++) /* no begin() may be running beside it */
+    for (size_t l = 0; l < s->lanes; l++) /* no begin() may run beside it */
         if (!b->lane[l].loaded)
             TG_TRY(tg__engine_wait_encoded(s->engine, &b->lane[l].op));
     if (o->loaded)
@@ -198,7 +200,8 @@ tg_status tg__session_absorb(tg_session *s, lane_op *o)
     return TG_OK;
 }
 
-/* The turn that o's result comes with: s->turn, if it is the bucket's last before that. */
+/* The turn that delivers o's result: s->turn, if o is the bucket's last delivery before that
+ * turn. */
 static const tg__turn *turn_of(const tg_session *s, const lane_op *o)
 {
     const bucket *b = &s->bucket[o->op.bucket];
@@ -219,10 +222,10 @@ static void apply(tg_session *s, lane_op *o)
                           .lr = o->lr,
                           .turn = turn_of(s, o)};
     o->waiting = false;
-    if (!tg__session_was_pushed(s, o)) /* which is an addition, no update */
+    if (!tg__session_was_pushed(s, o)) /* a push is an addition, not an update */
         tg_clock_work(s->transport->clock, s->bucket[o->op.bucket].cost.apply_ns);
     s->strategy->ops->result(s->strategy, &r);
-    (void)tg_now_ns(s->transport->clock); /* that work is over */
+    (void)tg_now_ns(s->transport->clock); /* ends the work measured by the clock */
 }
 
 tg_status tg__session_deliver(tg_session *s, uint64_t due)
@@ -251,7 +254,7 @@ tg_status tg__session_deliver(tg_session *s, uint64_t due)
     return TG_OK;
 }
 
-/* The exchange that closes this step. */
+/* The exchange that closes the step. */
 static lane_op *closing(tg_session *s)
 {
     for (size_t b = 0; b < s->nbuckets; b++)
@@ -263,7 +266,7 @@ static lane_op *closing(tg_session *s)
     return NULL;
 }
 
-/* Wait for one exchange alone. */
+/* Wait for a single exchange. */
 static tg_status await_one(tg_session *s, lane_op *o)
 {
     int64_t begin = tg_now_ns(s->transport->clock);

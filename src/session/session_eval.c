@@ -1,4 +1,4 @@
-/* Global weights for evaluation, sums of metrics, hashes, the end. */
+/* Global weights for evaluation, sums of metrics, hashes, and the end of the session. */
 #include "session/session_impl.h"
 #include "base/arg.h"
 #include "base/mem.h"
@@ -28,12 +28,12 @@ tg_status tg__session_between_steps(tg_session *s, const char *call)
     return TG_OK;
 }
 
-/* An element of the averaged tensors, which are taken one behind the other. */
+/* A position among the averaged tensors, taken as one sequence of elements. */
 typedef struct place {
     size_t tensor, at;
 } place;
 
-/* The element at *p, which moves on; NULL: there is none. */
+/* Return the element at *p and advance; NULL: at the end. */
 static float *next_averaged(const tg_session *s, place *p)
 {
     for (; p->tensor < s->ntensors; *p = (place){.tensor = p->tensor + 1}) {
@@ -44,8 +44,8 @@ static float *next_averaged(const tg_session *s, place *p)
     return NULL;
 }
 
-/* All averaged tensors become their mean over ranks, each as it counted in the last step: as many
- * of them in one sum as go into it. */
+/* Replace all averaged tensors by their mean over ranks, weighted as in the last step. Each sum
+ * carries as many elements as fit. */
 static tg_status average(tg_session *s)
 {
     const double weight = s->t == 0 ? 1 : tg__session_weight(s, s->t - 1);

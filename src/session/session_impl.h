@@ -19,54 +19,55 @@ typedef struct tensor {
     size_t shape[8], ndim, n, rows, cols;
     tg_tensor_kind kind;
     float *param, *grad;
-    uint32_t bucket; /* TRAINED: its bucket ... */
-    size_t offset;   /* ... and its place there */
+    uint32_t bucket; /* TRAINED: its bucket */
+    size_t offset;   /* TRAINED: its offset in the bucket */
     size_t trained;  /* TRAINED: its index among the trained tensors */
     float *kept;     /* others: this rank's value, during an evaluation */
     bool ready;
 } tensor;
 
-/* One exchange of a bucket on its way, from submit to delivery. */
+/* One exchange of a bucket, from submission to delivery. */
 typedef struct lane_op {
     tg__op op;
     bool waiting;  /* submitted (or loaded), not delivered */
     bool counted;  /* in s->since */
-    bool undone;   /* its payload was taken back already (at a save) */
-    bool absorbed; /* what this rank dropped from its sums is in the memory already */
+    bool undone;   /* its payload was already taken back (when saving) */
+    bool absorbed; /* the memory has already absorbed what this rank dropped from its sums */
     bool loaded;   /* the aggregate came from a checkpoint: `inbox` */
     float *inbox;  /* (n) */
-    bool owes;     /* ... and at its delivery the memory is owed: */
+    bool owes;     /* at delivery, `owed` is added to the memory */
     float *owed;   /* (n) */
     uint64_t due, order;
     uint32_t tag;
-    bool update; /* not a gradient, but a buffer of the strategy's */
+    bool update; /* carries a buffer of the strategy, not a gradient */
     double lr;
-    double norm_sq; /* of what was handed in */
+    double norm_sq; /* of the vector handed in */
 } lane_op;
 
 /* A bucket: trained tensors of one method that are exchanged together. */
 typedef struct bucket {
-    const uint32_t *member; /* (count) numbers among the trained tensors, ascending */
+    const uint32_t *member; /* (count) indices among the trained tensors, ascending */
     uint32_t count;
-    size_t n, rule;       /* rule: the entry that all of them share */
-    size_t span;          /* which of config.buckets it is (a part of) */
-    const char *exchange; /* what its method's exchange=auto is; NULL: it says no such thing */
-    double fold_decay; /* weight decay that goes into the local gradient (method owns momentum) */
-    float *staging;    /* (n) copy of the gradients; NULL: they lie side by side already */
+    size_t n, rule; /* rule: the entry that all of them share */
+    size_t span;    /* the entry of config.buckets that it belongs to */
+    const char *
+        exchange; /* the exchange that exchange=auto stands for; NULL: the method does not say auto */
+    double fold_decay; /* weight decay added to the local gradient (the method owns the momentum) */
+    float *staging;    /* (n) copy of the gradients; NULL: they are adjacent already */
     const float *g;    /* (n) staging or the first tensor's gradient */
     tg__method *method;
     size_t missing;      /* tensors not ready yet in this step */
-    double grad_sq;      /* of those that are */
-    size_t group;        /* which method of the session it goes by */
+    double grad_sq;      /* sum of squares of the tensors that are ready */
+    size_t group;        /* index of its method in the session's list */
     lane_op *lane;       /* (lanes) */
-    tg_bucket_cost cost; /* by simulated time */
+    tg_bucket_cost cost; /* for simulated time */
 } bucket;
 
 /* The buckets of one method, for step info and warnings. */
 typedef struct method_group {
     double norm_sq, residual_sq; /* of this step */
     uint64_t fallen;             /* elements of the buckets whose coded form was dense */
-    bool coded, due;             /* this step was coded; its residual is to be looked at */
+    bool coded, due;             /* this step was coded; its residual must be examined */
     bool remembers, has_threshold;
     tg__watch watch;
 } method_group;
@@ -85,7 +86,7 @@ struct tg_session {
     tg_optimizer *plain;     /* without momentum, for methods that own it; NULL: none does */
     tg__rules rules;
     tg__strategy *strategy;
-    uint64_t *samples; /* (size) of all ranks; NULL: as many on all */
+    uint64_t *samples; /* (size) samples of each rank; NULL: equal on all ranks */
     tg__state *state;
     tensor *tensor;
     size_t ntensors, cap;
@@ -93,14 +94,14 @@ struct tg_session {
     size_t ntrained;
     tg__wtensor *wtensor; /* (ntrained) */
     bucket *bucket;
-    uint32_t *member;          /* (ntrained) of the buckets, one after the other */
+    uint32_t *member;          /* (ntrained) members of all buckets, one bucket after another */
     size_t nbuckets, lanes, n; /* n: trained elements */
-    method_group *group;       /* (nmethods) and what of them is told in tg_step_info */
+    method_group *group;       /* (nmethods) and what tg_step_info reports of them */
     tg_method_info *method_info;
     size_t nmethods;
-    tg_method_info *method_told;        /* (nmethods) as the last tg_session_step told them ... */
-    const tg_method_info **method_list; /* ... and where they are */
-    tg_step_info since; /* its fields (*), of what was delivered since the last tg_session_step */
+    tg_method_info *method_told;        /* (nmethods) as reported by the last tg_session_step */
+    const tg_method_info **method_list; /* pointers to them */
+    tg_step_info since; /* its fields (*), for deliveries since the last tg_session_step */
     size_t delivered;   /* elements, likewise */
     time_span
         *under_way; /* (nspans of room nbuckets * (lanes + 1)) likewise: when exchanges were */
@@ -113,17 +114,18 @@ struct tg_session {
     uint64_t t, skipped, order;
     uint64_t dropped; /* 1 + the step counted last in `skipped`; 0: none */
     double lr;
-    size_t next_ready;    /* buckets are planned from the last to the first: how many are left */
-    size_t unready;       /* tensors whose gradient of this step is not complete */
-    bool nonfinite;       /* this rank's gradient of this step */
-    const tg__turn *turn; /* of the strategy's step, while what is due before it is delivered */
-    bool lost;            /* ... or of an own step that was not taken */
-    /* This rank's time in steps of the strategy's round; since when more of it counts; whether that
-     * is past the deadline: it sits out the rest of the round. */
+    size_t next_ready; /* buckets are planned from last to first: the number left */
+    size_t unready;    /* tensors whose gradient of this step is not complete */
+    bool nonfinite;    /* this rank's gradient of this step */
+    const tg__turn
+        *turn; /* of the strategy's step, while what is due before it is delivered; else NULL */
+    bool lost; /* this rank lost an own step, and has not reported it yet */
+    /* This rank's time in the steps of the strategy's round; the time from which more counts; and
+     * whether the deadline has passed, so that this rank sits out the rest of the round. */
     int64_t round_ns, counts_from_ns;
     bool late;
     atomic_int stop_requested; /* set from any thread, and from signal handlers */
-    bool stop_now;             /* what the closing envelopes of this step say */
+    bool stop_now;             /* the envelopes of this step say so */
     int64_t apply_ns, wait_ns; /* since the last tg_session_step */
     uint64_t bytes_reported, near_reported;
     float *clipped;    /* (n of the largest bucket) a scaled aggregate; NULL: never clipped */
@@ -131,18 +133,19 @@ struct tg_session {
     float **eval_kept; /* (ntrained) the caller's parameters during an evaluation */
     struct tg__length {
         uint64_t total_steps, steps_per_epoch;
-    } length; /* what warm-ups were settled by: session_length.c */
+    } length; /* the length that warm-ups were settled with: session_length.c */
     struct {
-        int ranks; /* that saved the checkpoint it goes on from; 0: from none */
+        int ranks; /* number of ranks that saved the checkpoint; 0: started without one */
         uint64_t step, steps_per_epoch;
         struct tg__length length;
-        tg__ckpt_reader *own; /* until it is loaded: this rank's file, if `ranks` are as many */
-        char anew[256];       /* of another number of ranks: what could not be taken over */
+        tg__ckpt_reader
+            *own;       /* until loaded: this rank's file, if the number of ranks is the same */
+        char anew[256]; /* loaded with another number of ranks: what could not be taken over */
     } from;
     int64_t epoch_shift; /* tg__epochs */
     uint8_t *ckpt_bytes;
     size_t ckpt_len;
-    char *strategy_text; /* normal form, settled; NULL before */
+    char *strategy_text; /* normal form, settled; NULL before it is settled */
     char **metadata;     /* (nmetadata) of saved weights: session_weights.h */
     size_t nmetadata;
     tg_status status; /* final failure */
@@ -167,60 +170,62 @@ TG_NODISCARD tg_status tg__session_layout(tg_session *s);
 /* Check that the strategy supports the method of the rule. (session_takes.c)
  * Errors  TG_E_UNSUPPORTED (with the reason) */
 TG_NODISCARD tg_status tg__session_takes(const tg_session *s, const tg__rule *rule);
-/* Create buckets, strategy and slots; then, when buckets have their exchange, methods.
+/* Create buckets, strategy and slots; and, once every bucket has its exchange, the methods.
  * (session_buckets.c) */
 TG_NODISCARD tg_status tg__session_build(tg_session *s);
 TG_NODISCARD tg_status tg__session_build_methods(tg_session *s);
 void tg__session_unbuild(tg_session *s);
-/* The momentum of the optimizer's spec; NAN: it has none. */
+/* The momentum in the optimizer's spec; NAN: it sets none. */
 double tg__session_momentum(const tg_session *s);
 int tg__session_nesterov(const tg_session *s); /* 1, 0; -1: the spec has no such key */
-/* Complete the setup of the method for the tensors of b, as bucket `index`, and call `use` with it.
- * Its arrays are valid during that call. (session_buckets.c)
+/* Complete the method's setup for the tensors of b, as bucket `index`, and call `use` with it. The
+ * setup's arrays are valid during that call only. (session_buckets.c)
  * setup  the members that do not follow from b */
 typedef tg_status tg__setup_use(void *arg, const char *text, const tg__method_setup *setup);
 TG_NODISCARD tg_status tg__session_with_setup(const tg_session *s, const bucket *b, uint32_t index,
                                               tg__method_setup setup, tg__setup_use *use,
                                               void *arg);
-/* The same, to create the method. */
+/* The same, but create the method. */
 TG_NODISCARD tg_status tg__session_method(const tg_session *s, const bucket *b, uint32_t index,
                                           tg__method_setup setup, tg__method **m_p);
-/* Print the rules as lines "rule=PATTERN=METHOD", for texts that must agree. (session_setup.c) */
+/* Print the rules as lines "rule=PATTERN=METHOD", for texts that all ranks must share.
+ * (session_setup.c) */
 void tg__session_print_rules(const tg_session *s, FILE *f);
-void tg__session_print_buckets(const tg_session *s, FILE *f); /* the same: "bucket_bytes=..." */
+void tg__session_print_buckets(const tg_session *s,
+                               FILE *f); /* the same for buckets: "bucket_bytes=..." */
 /* Handshake: compare everything that must be equal on all ranks, and create the methods.
  * (session_setup.c)
- * start  "begin" or "load", which is compared, too
+ * start  "begin" or "load"; compared as well
  * dir    find the newest checkpoint there; NULL: none */
 TG_NODISCARD tg_status tg__session_handshake(tg_session *s, const char *start, const char *dir);
 /* Default warm-ups (session_length.c).
- *     settle      fix those of strategy and rules by the length of the run, or by the length that
- *                 is in the checkpoint that this rank has found
+ *     settle      fix those of strategy and rules by the length of the run, or by the length stored
+ *                 in the checkpoint that this rank has found
  *     put_length  save that length
  *     get_length  read it into s->from */
 TG_NODISCARD tg_status tg__session_settle(tg_session *s);
 TG_NODISCARD tg_status tg__session_put_length(const tg_session *s, tg__ckpt_writer *w);
 TG_NODISCARD tg_status tg__session_get_length(tg_session *s, tg__ckpt_reader *r);
-/* What exchange=auto stands for in each bucket (session_auto.c): choose, the same on all ranks, or
- * take the choice of the checkpoint that all ranks have found; and save it. */
+/* What exchange=auto stands for in each bucket (session_auto.c): choose the exchanges, the same on
+ * all ranks, or take them from the checkpoint that all ranks have found; and save them. */
 TG_NODISCARD tg_status tg__session_choose_exchanges(tg_session *s);
 TG_NODISCARD tg_status tg__session_put_exchanges(const tg_session *s, tg__ckpt_writer *w);
-/* Checkpoints to load (session_load.c).
+/* Find the checkpoint to load (session_load.c).
  *     look         find the newest one in dir and set s->from and epoch_shift, before anything is
- *                  created that depends on them. It is not compared with the job yet
+ *                  created that depends on them. It is not yet compared with the job
  *     found_alike  check that all ranks have found the same one, and that it belongs to this job.
  *                  own: the result of look on this rank
  * Errors  those of tg_session_load */
 TG_NODISCARD tg_status tg__session_look(tg_session *s, const char *dir);
 TG_NODISCARD tg_status tg__session_found_alike(tg_session *s, tg_status own, const char *why);
-/* True if the checkpoint is from another number of ranks. */
+/* True if the checkpoint was saved by another number of ranks. */
 bool tg__session_taken_over(const tg_session *s);
 /* Delivery (session_deliver.c): wait for exchanges, pass their aggregates to the strategy, and
  * count them in s->since.
  *     deliver         every exchange due at or before step `due`, in the order submitted
  *     deliver_step    what tg_session_step must wait for: everything due in this step; with
  *                     `early`, and if no rank flagged the step, only the bucket that closes it
- *     deliver_bucket  what is left of an earlier step, for one bucket
+ *     deliver_bucket  the remaining exchange of an earlier step, for one bucket
  *     deliver_early   the same for all buckets, before parameters are read */
 TG_NODISCARD tg_status tg__session_deliver(tg_session *s, uint64_t due);
 TG_NODISCARD tg_status tg__session_deliver_step(tg_session *s);
@@ -239,14 +244,14 @@ TG_NODISCARD tg_status tg__session_absorb(tg_session *s, lane_op *o);
 TG_NODISCARD tg_status tg__session_clip_make(tg_session *s);
 void tg__session_clip_measure(tg_session *s, uint64_t of_step);
 const float *tg__session_clip(tg_session *s, const float *aggregate, size_t n);
-/* The same for this rank's gradient, for strategies that apply it by itself: before results come
- * with the turn; and what is told of it, after that of the mean. */
+/* The same for this rank's gradient, for strategies that apply it themselves. clip_own: before the
+ * turn's results arrive; clip_own_told: report its norm, after that of the mean. */
 void tg__session_clip_own(tg_session *s, double norm);
 void tg__session_clip_own_told(tg_session *s, double norm);
 /* The aggregate (n of its bucket) of an exchange that has arrived. */
 const float *tg__session_aggregate(const tg_session *s, const lane_op *o);
-/* Submit what the strategy requested when all gradients were ready. And: true if anything waits for
- * delivery. */
+/* Submit what the strategy requested when all gradients were ready; return true if anything waits
+ * for delivery. */
 TG_NODISCARD tg_status tg__session_submit(tg_session *s);
 bool tg__session_waiting(const tg_session *s);
 /* Figures and warnings of a step, by method (session_report.c).
@@ -258,8 +263,8 @@ void tg__session_report_free(tg_session *s);
 void tg__session_report_op(tg_session *s, const lane_op *o);
 TG_NODISCARD tg_status tg__session_report_end(tg_session *s, tg_step_info *info);
 /* The strategy's deadline (session_round.c).
- *     step      a step is over
- *     goes_on   time spent outside of steps up to here does not count
+ *     step      call it at the end of a step
+ *     goes_on   exclude the time since the last step, which was spent outside of steps
  *     put, get  save and load it */
 void tg__session_round_step(tg_session *s);
 void tg__session_round_goes_on(tg_session *s);
@@ -270,19 +275,20 @@ double tg__session_weight(const tg_session *s, uint64_t t);
 /* Set the params of AVERAGED tensors to their mean over ranks, and those of RANK0 to rank 0's.
  * (session_eval.c) */
 TG_NODISCARD tg_status tg__session_sync_statistics(tg_session *s);
-/* For a session that has buckets and a strategy: tg_session_measure and tg_session_set_costs.
+/* tg_session_measure and tg_session_set_costs, for a session that has buckets and a strategy.
  * `what` names the caller's array. (session_costs.c) */
 TG_NODISCARD tg_status tg__session_tell_costs(const char *what, const tg_session *s, size_t room,
                                               tg_bucket_cost *cost, size_t *count_p);
 TG_NODISCARD tg_status tg__session_take_costs(const char *what, tg_session *s,
                                               const tg_bucket_cost *cost);
-/* *own becomes the caller's config, from which `what` is made. Errors: TG_E_ARG (session_setup.c) */
+/* Copy the caller's config, from which `what` is made, to *own. Errors: TG_E_ARG
+ * (session_setup.c) */
 TG_NODISCARD tg_status tg__session_take_config(const char *what, const tg_session_config *from,
                                                tg_session_config *own);
-/* That no tensor's memory is another one's. (session_tensors.c)
+/* Check that no two tensors share memory. (session_tensors.c)
  * Errors  TG_E_ARG */
 TG_NODISCARD tg_status tg__session_check_memory(const tg_session *s);
-/* Whether this rank's caller has asked to stop. (session_step.c) */
+/* True if this rank's caller has asked to stop. (session_step.c) */
 bool tg__session_wants_stop(const void *session);
 /* Send rank 0's data (n) to all ranks. (session_setup.c) */
 TG_NODISCARD tg_status tg__session_broadcast(tg_session *s, float *data, size_t n);

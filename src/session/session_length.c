@@ -1,6 +1,6 @@
-/* Warm-ups that were left open are settled by the length of the run: once, before anything is made
- * of method and strategy. A checkpoint holds that length, and a session that is loaded from it goes
- * by it, whatever its own is: so a run that is extended does not change its warm-ups. */
+/* Default warm-ups depend on the length of the run. They are settled once, before method and
+ * strategy are created. A checkpoint holds that length, and a session loaded from it uses the
+ * stored length instead of its own: extending a run does not change its warm-ups. */
 #include "session/session_impl.h"
 #include "base/spec_value.h"
 #include "telegrad/spec.h"
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char section[] = "length"; /* of a checkpoint; those of before have none */
+static const char section[] = "length"; /* of a checkpoint; older checkpoints have none */
 
 tg_status tg__session_get_length(tg_session *s, tg__ckpt_reader *r)
 {

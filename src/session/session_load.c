@@ -1,5 +1,5 @@
-/* Loading checkpoints: the newest one is found before anything is made that depends on it, and read
- * when all ranks have found the same. */
+/* Loading checkpoints. The newest one is found before anything that depends on it is created, and
+ * is read once all ranks have found the same. */
 #include "session/session_ckpt.h"
 #include "base/arg.h"
 #include "base/mem.h"
@@ -15,7 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* ---- which it is ----------------------------------------------------------------------------- */
+/* ---- finding it ------------------------------------------------------------------------------ */
 
 static tg_status open_rank(const tg_session *s, const char *dir, int rank, tg__ckpt_reader **r_p)
 {
@@ -31,8 +31,8 @@ static bool has_file(const tg_session *s, const char *dir, int rank)
            access(path, F_OK) == 0;
 }
 
-/* Epochs of other steps: it goes on at the same share of the epoch under way, rounded down to whole
- * steps. */
+/* The length of an epoch has changed: continue at the same fraction of the current epoch, rounded
+ * down to whole steps. */
 static tg_status shift_epochs(tg_session *s, uint64_t t, uint64_t steps)
 {
     const uint64_t now = s->config.steps_per_epoch;
@@ -74,15 +74,15 @@ bool tg__session_taken_over(const tg_session *s)
     return s->from.ranks != 0 && s->from.ranks != s->transport->size;
 }
 
-/* This rank's own file says it all if as many ranks saved it. Of more ranks than these some have
- * none. */
+/* If the number of ranks is the same, this rank's own file is enough. If there are more ranks than
+ * before, some have no file. */
 tg_status tg__session_look(tg_session *s, const char *dir)
 {
     tg__weights_mark mark;
     tg__ckpt_reader *r;
     const int rank = s->transport->rank;
     TG_TRY(tg__ckpt_dir_latest(dir, &s->from.step));
-    TG_TRY(tg__ckpt_dir_mark(dir, s->from.step, &mark)); /* says whether its format is ours */
+    TG_TRY(tg__ckpt_dir_mark(dir, s->from.step, &mark)); /* checks the format's version */
     const bool own = rank == 0 || has_file(s, dir, rank);
     TG_TRY(open_rank(s, dir, own ? rank : 0, &r));
     tg_status status = look_into(s, r);
@@ -91,14 +91,14 @@ tg_status tg__session_look(tg_session *s, const char *dir)
     else
         tg__ckpt_close(r);
     if (status == TG_OK && !tg__session_taken_over(s) && !own)
-        status = open_rank(s, dir, rank, &s->from.own); /* says which is missing */
+        status = open_rank(s, dir, rank, &s->from.own); /* names the missing one */
     return status;
 }
 
 static tg_status is_ours(const tg_session *s)
 {
     if (tg__session_taken_over(s))
-        return TG_OK; /* each file is looked at when it is read */
+        return TG_OK; /* each file is checked when it is read */
     char *text = tg__session_identity(s);
     if (text == NULL)
         return tg_fail(TG_E_NOMEM, "out of memory for a checkpoint");
@@ -254,7 +254,7 @@ static tg_status get_all(tg_session *s, tg__ckpt_reader *r, const tg_weights *w)
         return tg_fail(
             TG_E_MISMATCH, "the checkpoint was saved with steps_per_epoch=%llu, this job has %llu",
             (unsigned long long)c.steps_per_epoch, (unsigned long long)s->config.steps_per_epoch);
-    for (size_t i = 0; i < s->ntensors; i++) { /* all of them are checked before any is changed */
+    for (size_t i = 0; i < s->ntensors; i++) { /* check all of them before changing any */
         char name[512];
         if (!tg__session_is_own(s, &s->tensor[i]))
             continue;
@@ -291,7 +291,8 @@ static tg_status read_checkpoint(tg_session *s, const char *dir)
     return status;
 }
 
-/* Pushes are a rank's own: they are taken in now, and what was one rank's may change hands. */
+/* Pushes belong to single ranks: deliver them now. Then the state of single ranks may change
+ * hands. */
 static tg_status settle_takeover(tg_session *s)
 {
     const char *anew = NULL;

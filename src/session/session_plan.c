@@ -1,8 +1,10 @@
-/* What each tensor costs: a random gradient (normal, of deviation 1) encoded by the methods
- * themselves, alone in the world.
+/* What each tensor costs. A random gradient (normal, standard deviation 1) is encoded by the
+ * methods
+ * themselves, as a single rank.
  *
- * A bucket's bytes are measured; its tensors share them by what each would take alone, or where
- * tensors compete for what is sent (sparsifiers), by their sizes. */
+ * A bucket's bytes are measured. Its tensors share them in proportion to what each would take
+ * alone,
+ * or, if tensors compete for what is sent (sparsifiers), to their sizes. */
 #include "session/session_impl.h"
 #include "base/arg.h"
 #include "base/mem.h"
@@ -12,7 +14,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { DRAWS = 16 }; /* steps that are averaged where they differ (ATOMO's number of atoms) */
+enum { DRAWS = 16 }; /* steps averaged, if their sizes differ (ATOMO's number of atoms) */
 
 static tg_status play_some(tg__method *m, const float *g, double eta, double *bytes_p)
 {
@@ -32,7 +34,7 @@ static tg_status play_some(tg__method *m, const float *g, double eta, double *by
     return TG_OK;
 }
 
-/* Bytes of the frames of b's tensors as one bucket. */
+/* The bytes of the frames of b's tensors, as one bucket. */
 static tg_status measure(const tg_session *s, const bucket *b, double *bytes_p)
 {
     tg__method_setup setup = {.size = 1, .lanes = 1};
@@ -50,7 +52,7 @@ static tg_status measure(const tg_session *s, const bucket *b, double *bytes_p)
     return status;
 }
 
-/* bytes (ntrained) of the bucket's members. */
+/* bytes (ntrained): set the shares of the bucket's members. */
 static tg_status share(const tg_session *s, const bucket *b, double *bytes)
 {
     const bool competes = (s->rules.rule[b->rule].def->properties & TG__SPARSIFIES) != 0;

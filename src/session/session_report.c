@@ -1,4 +1,4 @@
-/* What a step's exchanges did, by method: figures for the caller, and warnings for the log. */
+/* Reports on a step's exchanges, by method: figures for the caller and warnings for the log. */
 #include "session/session_impl.h"
 #include "base/mem.h"
 #include "telegrad/spec.h"
@@ -43,7 +43,7 @@ void tg__session_report_free(tg_session *s)
     free(s->under_way);
 }
 
-/* Nothing has been delivered yet. */
+/* Start a new count. */
 static void count_anew(tg_session *s)
 {
     for (size_t i = 0; i < s->nmethods; i++) {
@@ -58,8 +58,8 @@ static void count_anew(tg_session *s)
     s->since = (tg_step_info){0};
 }
 
-/* Unite the span with those that it touches; they are disjoint, in no order. Without room it counts
- * by itself: then more was delivered than a step delivers. */
+/* Merge the span with those it overlaps. The spans are disjoint and in no order. If there is no
+ * room, count it separately; that happens only if more was delivered than one step delivers. */
 static void add_span(tg_session *s, time_span add)
 {
     for (size_t i = 0; i < s->nspans;) {
@@ -79,7 +79,7 @@ static void add_span(tg_session *s, time_span add)
         s->since.exchange_ns += add.end_ns - add.begin_ns;
 }
 
-/* Some frames of tiny parts may be dense without harm. */
+/* True if the frames were dense. Frames of tiny parts may be dense without harm. */
 static bool fell_back(const tg__task *task, size_t n)
 {
     return task->fell_back && task->coded_bytes >= n * sizeof(float) / 2;
@@ -94,10 +94,10 @@ void tg__session_report_op(tg_session *s, const lane_op *o)
     tg_method_info *m = &s->method_info[s->bucket[op->bucket].group];
     m->bytes += op->task.coded_bytes + TG__ENVELOPE_BYTES;
     info->coded_bytes += op->task.coded_bytes + TG__ENVELOPE_BYTES;
-    info->density += op->task.density * (double)n; /* a sum until the end */
+    info->density += op->task.density * (double)n; /* divided at the end */
     s->delivered += n;
     info->coded = op->task.coded || tg__session_was_pushed(s, o);
-    if (o->loaded) /* from a checkpoint, which does not tell more */
+    if (o->loaded) /* the checkpoint holds no more than this */
         return;
     m->n += n;
     m->kept += op->task.kept;
@@ -118,7 +118,7 @@ void tg__session_report_op(tg_session *s, const lane_op *o)
     }
 }
 
-/* A program of one lane may change what it remembers in each of its rounds. */
+/* A program of one lane may change its memory in each of its rounds. */
 static tg_status wait_residual(tg_session *s, bucket *b, size_t lane)
 {
     tg__op *op = &b->lane[lane].op;
@@ -126,7 +126,7 @@ static tg_status wait_residual(tg_session *s, bucket *b, size_t lane)
                                                    : tg__engine_wait_encoded(s->engine, op);
 }
 
-/* Norms of what was not sent yet; no begin() may be running beside this. */
+/* Compute the norms of what is not yet sent. No begin() may run beside this. */
 static tg_status look_at_residuals(tg_session *s)
 {
     for (size_t b = 0; b < s->nbuckets; b++) {
@@ -160,11 +160,11 @@ static void warn_growth(const tg_session *s, size_t i)
                             : "let it send more, or lower the learning rate");
 }
 
-/* Watch the methods, look at residuals if somebody wants to know them. */
+/* Watch the methods, and compute the residuals' norms if wanted. */
 static tg_status look(tg_session *s, bool wanted)
 {
     bool any_due = false;
-    for (size_t i = 0; s->transport->rank == 0 && i < s->nmethods; i++) { /* who speaks for all */
+    for (size_t i = 0; s->transport->rank == 0 && i < s->nmethods; i++) { /* rank 0 warns for all */
         method_group *g = &s->group[i];
         const tg_method_info *m = &s->method_info[i];
         g->due =
@@ -184,7 +184,7 @@ static tg_status look(tg_session *s, bool wanted)
         if (!wanted)
             continue;
         s->method_info[i].residual_norm = sqrt(g->residual_sq);
-        s->since.residual_norm += g->residual_sq; /* a sum until the end */
+        s->since.residual_norm += g->residual_sq; /* the root is taken at the end */
     }
     s->since.residual_norm = sqrt(s->since.residual_norm);
     return TG_OK;

@@ -1,4 +1,4 @@
-/* Rounds with a deadline: how long this rank has been at the steps of one. */
+/* Rounds with a deadline: measures the time that this rank has spent in the steps of a round. */
 #include "session/session_impl.h"
 #include "telegrad/clock.h"
 

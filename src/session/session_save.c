@@ -1,6 +1,6 @@
-/* Checkpoints: every slot, the caller's parameters, counters, and what is in flight, finished but
- * unapplied. Parameters that are the same on all ranks are not in the ranks' files: they are in
- * model.safetensors, once. */
+/* Checkpoints: every slot, the caller's parameters, counters, and the exchanges in flight, finished
+ * but not applied. Parameters that are the same on all ranks are stored once, in model.safetensors,
+ * not in the ranks' files. */
 #include "session/session_impl.h"
 #include "base/arg.h"
 #include "base/mem.h"
@@ -40,7 +40,7 @@ char *tg__session_identity(const tg_session *s)
 
 /* ---- saving ---------------------------------------------------------------------------------- */
 
-/* Whether the step of o will be dropped at its delivery: what is under way is in. */
+/* True if the step of o will be dropped at its delivery. All exchanges in flight are complete. */
 static bool will_drop(const tg_session *s, const lane_op *o)
 {
     for (size_t c = 0; c < s->nbuckets; c++)
@@ -53,9 +53,9 @@ static bool will_drop(const tg_session *s, const lane_op *o)
     return false;
 }
 
-/* What a dropped step will give back to the memory, or what was dropped from the sums of another,
- * goes there now: where one exchange is under way at a time nothing is encoded before its delivery.
- */
+/* With one exchange in flight at a time, nothing is encoded before its delivery. So the memory
+ * already gets back what a dropped step returns to it, or what was dropped from the sums of any
+ * other step. */
 static tg_status settle_op(tg_session *s, lane_op *o)
 {
     const bucket *b = &s->bucket[o->op.bucket];
@@ -67,7 +67,7 @@ static tg_status settle_op(tg_session *s, lane_op *o)
     return TG_OK;
 }
 
-/* Finish what is in flight, early parameters first. */
+/* Complete what is in flight, early parameters first. */
 static tg_status settle(tg_session *s)
 {
     TG_TRY(tg__session_deliver_early(s));
@@ -81,7 +81,8 @@ static tg_status settle(tg_session *s)
     return TG_OK;
 }
 
-/* With several under way, encoding goes on between: what each will owe the memory is stored. */
+/* With several exchanges in flight, encoding continues in between, so store what each will owe the
+ * memory. */
 static tg_status find_owed(tg_session *s, lane_op *o)
 {
     const bucket *b = &s->bucket[o->op.bucket];
@@ -109,7 +110,7 @@ static tg_status put_inbox(tg_session *s, tg__ckpt_writer *w, uint64_t *count_p)
                                    .density = o->op.task.density,
                                    .bucket = b,
                                    .lane = l,
-                                   /* not STOP: whoever resumes does not want to stop again */
+                                   /* not STOP: a resumed run must not stop again */
                                    .flags = (o->op.flags | o->op.flags_in) & TG__FLAG_NONFINITE,
                                    .coded = o->op.task.coded,
                                    .tag = o->tag,
@@ -180,8 +181,8 @@ static tg_status write_own(tg_session *s, const char *dir, const void *extra, si
     return tg__ckpt_commit(w);
 }
 
-/* The weights as an evaluation sees them, by rank 0. own: how it went so far; whatever it is, this
- * rank takes part in averaging statistics. */
+/* Write the weights as an evaluation sees them, on rank 0. own: this rank's status so far; even
+ * after a failure it takes part in averaging statistics. */
 static tg_status write_weights(tg_session *s, const char *dir, tg_status own,
                                tg__weights_mark *mark_p)
 {

@@ -1,4 +1,4 @@
-/* Creating a session, the handshake. */
+/* Creating a session, and its handshake. */
 #include "session/session_impl.h"
 #include "base/arg.h"
 #include "base/mem.h"
@@ -17,14 +17,14 @@
 
 #define DEFAULT_BUCKET_BYTES ((size_t)25 << 20)
 #define DEFAULT_TIMEOUT_MS 60000
-#define AT_ONCE 512 /* exchanges under way; more wait for each other */
+#define AT_ONCE 512 /* exchanges in flight; further ones wait */
 
 tg_status tg__session_failed(tg_session *s, tg_status status)
 {
     if (s->status == TG_OK) {
         s->status = status;
         strncpy(s->error, tg_error(), sizeof s->error - 1);
-        if (status == TG_E_NOMEM) /* of this rank alone: the others would wait for it */
+        if (status == TG_E_NOMEM) /* only this rank fails: the others would wait for it */
             tg__engine_give_up(s->engine, status, s->transport->rank);
     }
     return status;
@@ -95,7 +95,8 @@ static bool owns_momentum(const tg__rule *rule)
     return (rule->def->properties & TG__OWNS_MOMENTUM) != 0;
 }
 
-/* What only an optimizer can do whose gradients are averages of gradients. */
+/* A method that owns the momentum exchanges velocities. Adaptive optimizers and clipping need
+ * averaged gradients. */
 static tg_status check_owned(const tg_session *s, const char *method)
 {
     const char *optimizer = tg_spec_name(tg_optimizer_spec(s->optimizer));
@@ -115,8 +116,8 @@ static tg_status check_owned(const tg_session *s, const char *method)
     return TG_OK;
 }
 
-/* Where velocity feedback owns the momentum, the optimizer applies neither momentum nor coupled
- * weight decay: that goes into the local gradient before it is accumulated (Lin et al. 2018). */
+/* If velocity feedback owns the momentum, the optimizer applies neither momentum nor coupled weight
+ * decay; the decay is added to the local gradient before it is accumulated (Lin et al. 2018). */
 static tg_status split_optimizer(tg_session *s)
 {
     bool owned = false;
@@ -148,7 +149,7 @@ static tg_status create(tg_session *s, const tg_session_config *config, tg_trans
     TG_TRY(tg__session_copy_metadata(s, config));
     TG_TRY(tg__transport_check("tg_session_create", "transport", transport));
     TG_TRY(tg__nodes_create(config->nodes, transport->rank, transport->size, &s->nodes));
-    s->config.rules = s->config.metadata = NULL; /* the caller's may go */
+    s->config.rules = s->config.metadata = NULL; /* the caller may free its arrays */
     s->config.nodes = NULL;
     TG_TRY(tg_optimizer_create(s->config.optimizer, &s->optimizer));
     TG_TRY(split_optimizer(s));
@@ -156,7 +157,7 @@ static tg_status create(tg_session *s, const tg_session_config *config, tg_trans
     size_t count;
     const tg_entry *const *entries = tg__strategy_entries(&count);
     TG_TRY(tg_spec_parse("strategy", entries, count, s->config.strategy, &strategy));
-    tg_spec_free(strategy); /* made when the tensors are known */
+    tg_spec_free(strategy); /* created again when the tensors are known */
     s->lr = tg_spec_real(tg_optimizer_spec(s->optimizer), "lr");
     TG_TRY(tg__state_create(&s->state));
     TG_TRY(tg__pool_create(TG__MAX(config->codec_threads, 1u), &s->pool));
@@ -201,8 +202,7 @@ void tg_session_destroy(tg_session *s)
 {
     if (s == NULL)
         return;
-    /* Message buffers that the transport still holds must outlive it: then they are left to the
-     * process's end. */
+    /* Message buffers that the transport still holds must outlive it, so they are never freed. */
     if (tg__engine_destroy(s->engine)) {
         tg__session_unbuild(s);
         tg__nodes_destroy(s->nodes);
@@ -244,7 +244,7 @@ void tg__session_print_buckets(const tg_session *s, FILE *f)
     fputc('\n', f);
 }
 
-/* The text that all ranks must share, a line a setting. */
+/* The text that all ranks must share, one line per setting. */
 static char *describe(const tg_session *s, const char *start)
 {
     char *text = NULL;
@@ -336,7 +336,8 @@ tg_status tg__session_broadcast(tg_session *s, float *data, size_t n)
     return status;
 }
 
-/* Every rank has the same bits, so all find the same. A statistic may be anything. */
+/* Check that the initial parameters are finite. Every rank has rank 0's bits, so all ranks find the
+ * same. Statistics may be any value. */
 static tg_status check_initial(const tg_session *s, const tensor *t)
 {
     tg__stats stats;

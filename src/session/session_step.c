@@ -1,4 +1,4 @@
-/* One step: gradients come in, exchanges go out, aggregates are delivered to the strategy. */
+/* One step: takes gradients in, sends exchanges out, delivers aggregates to the strategy. */
 #include "session/session_impl.h"
 #include "base/arg.h"
 #include "base/sized.h"
@@ -28,7 +28,7 @@ static tg_status trained_tensor(tg_session *s, uint32_t id, const char *call, te
     return TG_OK;
 }
 
-/* A lane that is free: at most `lanes` exchanges of a bucket wait for delivery, as the strategy
+/* Return a free lane. At most `lanes` exchanges of a bucket wait for delivery, as the strategy
  * promised. */
 static lane_op *free_lane(bucket *b, size_t lanes, size_t *lane_p)
 {
@@ -48,7 +48,7 @@ static tg_status submit(tg_session *s, const tg__action *a, bool closes)
     if (l == NULL)
         return tg_fail(TG_E_STATE, "strategy \"%s\" has more than %zu exchanges in flight",
                        s->config.strategy, s->lanes);
-    /* The flag speaks of what is exchanged: the gradient, or the strategy's own buffer. */
+    /* The flag describes what is exchanged: the gradient, or the strategy's own buffer. */
     const bool update = a->buffer != NULL;
     bool nonfinite = s->nonfinite && !a->absent;
     l->norm_sq = a->absent ? 0 : b->grad_sq;
@@ -77,7 +77,7 @@ static tg_status submit(tg_session *s, const tg__action *a, bool closes)
     op->bucket = (uint16_t)a->bucket;
     op->priority = a->priority;
     op->flags = nonfinite ? TG__FLAG_NONFINITE : 0;
-    if (closes && a->hop == 0) /* what all ranks hear */
+    if (closes && a->hop == 0) /* all ranks receive these flags */
         op->flags |= TG__FLAG_CLOSES | (s->stop_now ? TG__FLAG_STOP : 0);
     l->waiting = true;
     l->counted = l->undone = l->loaded = l->absorbed = l->owes = false;
@@ -89,7 +89,7 @@ static tg_status submit(tg_session *s, const tg__action *a, bool closes)
     return tg__engine_submit(s->engine, op);
 }
 
-/* Submit what the strategy asked for. final: all gradients of this step are in, so the last one
+/* Submit the strategy's actions. final: all gradients of this step are in, so the last action
  * closes it. */
 static tg_status submit_actions(tg_session *s, bool final)
 {
@@ -100,7 +100,7 @@ static tg_status submit_actions(tg_session *s, bool final)
         TG_TRY(submit(s, &s->actions.item[i], final && i + 1 == s->actions.count));
     }
     s->actions.count = 0;
-    s->lost = s->lost && !updates; /* it has been told of */
+    s->lost = s->lost && !updates; /* it has been reported */
     return TG_OK;
 }
 
@@ -118,8 +118,8 @@ bool tg__session_waiting(const tg_session *s)
     return false;
 }
 
-/* Tell the strategy of complete buckets, always from the last to the first, whatever order
- * gradients came in: so all ranks submit alike. */
+/* Report complete buckets to the strategy, always from last to first, whatever the order of the
+ * gradients, so that all ranks submit in the same order. */
 static tg_status plan_ready(tg_session *s)
 {
     if (s->config.overlap == TG_OVERLAP_NONE && s->unready > 0)
@@ -138,9 +138,10 @@ static tg_status take_gradient(tg_session *s, tensor *t)
 {
     bucket *b = &s->bucket[t->bucket];
     tg__stats stats;
-    TG_TRY(tg__session_deliver_bucket(s, b)); /* parameters that nobody read before */
+    TG_TRY(
+        tg__session_deliver_bucket(s, b)); /* of the last step, if nobody has read its parameters */
     float *staged = b->staging == NULL ? NULL : b->staging + t->offset;
-    if (staged != NULL) /* the last step's may not have been read yet */
+    if (staged != NULL) /* the last step's copy may still be unread */
         for (size_t l = 0; l < s->lanes; l++)
             TG_TRY(tg__engine_wait_begun(s->engine, &b->lane[l].op));
     tg__parallel_copy_stats(s->pool, staged, t->grad, t->n, &stats);
@@ -231,7 +232,7 @@ bool tg_session_idle(const tg_session *s)
     return s->begun && (s->late || tg__session_weight(s, s->t) == 0);
 }
 
-/* Not final: the caller may make it ready and call tg_session_step again. */
+/* Not a final failure: the caller may make the tensor ready and call tg_session_step again. */
 static tg_status check_ready(const tg_session *s)
 {
     const bool error = s->config.on_unready == TG_UNREADY_ERROR && !tg_session_idle(s);
@@ -242,7 +243,7 @@ static tg_status check_ready(const tg_session *s)
     return TG_OK;
 }
 
-/* A tensor that was never made ready counts as zero; of a rank that is idle all of them. */
+/* A tensor that was never made ready counts as zero; on an idle rank, all tensors do. */
 static tg_status complete_gradients(tg_session *s)
 {
     for (size_t i = s->ntrained; i-- > 0;) {
@@ -250,7 +251,7 @@ static tg_status complete_gradients(tg_session *s)
         bucket *b = &s->bucket[t->bucket];
         if (t->ready)
             continue;
-        for (size_t l = 0; l < s->lanes; l++) /* the last step's may not have been read yet */
+        for (size_t l = 0; l < s->lanes; l++) /* the last step's copy may still be unread */
             TG_TRY(tg__engine_wait_begun(s->engine, &b->lane[l].op));
         memset(t->grad, 0, t->n * sizeof *t->grad);
         TG_TRY(take_gradient(s, t));
@@ -258,7 +259,8 @@ static tg_status complete_gradients(tg_session *s)
     return TG_OK;
 }
 
-/* The rate set by now is that of the whole step, also for buckets that were exchanged early. */
+/* The rate set at this point holds for the whole step, including buckets that were exchanged
+ * early. */
 static void rate_step(tg_session *s)
 {
     for (size_t b = 0; b < s->nbuckets; b++)
@@ -308,7 +310,8 @@ static void open_step(tg_session *s)
     s->apply_ns = s->wait_ns = 0;
 }
 
-/* An own step that this rank cannot take. Nobody else hears of it: what it exchanges is finite. */
+/* Count an own step that this rank cannot take. Other ranks need not know: what this rank exchanges
+ * is finite. */
 static void count_lost(tg_session *s)
 {
     if (!s->strategy->sends_updates || !s->nonfinite || s->dropped == s->t + 1)
@@ -318,7 +321,7 @@ static void count_lost(tg_session *s)
     s->lost = true;
 }
 
-/* What is due comes with the turn of the strategy's step. */
+/* Deliver what is due, with the turn of the strategy's step. */
 static tg_status deliver_due(tg_session *s, const tg__turn *turn)
 {
     tg__session_clip_own(s, grad_norm(s));
@@ -328,8 +331,8 @@ static tg_status deliver_due(tg_session *s, const tg__turn *turn)
     return status;
 }
 
-/* The strategy's own part of the step; what it wants exchanged before the next one is waited for.
- */
+/* Run the strategy's own part of the step, and wait for what it wants exchanged before the next
+ * one. */
 static tg_status step_strategy(tg_session *s, const tg__turn *turn)
 {
     bool now = false;
@@ -344,7 +347,7 @@ static tg_status step_strategy(tg_session *s, const tg__turn *turn)
     for (size_t i = 0; i < s->actions.count; i++)
         now = now || s->actions.item[i].due <= s->t;
     if (!now)
-        return TG_OK; /* what this step delivered is told before more is submitted */
+        return TG_OK; /* report this step's deliveries before submitting more */
     TG_TRY(submit_actions(s, true));
     return tg__session_deliver(s, s->t);
 }

@@ -1,6 +1,6 @@
-/* A checkpoint of another number of ranks: each takes over a stretch of the old ones
- * (state/takeover.h). Their files are read one after the other, those that have something for this
- * rank; what all have alike comes from rank 0's. */
+/* Loading a checkpoint of another number of ranks. Each rank takes over a range of the old ones
+ * (state/takeover.h). It reads, one after another, the files that hold something for it; what all
+ * ranks share comes from rank 0's file. */
 #include "session/session_ckpt.h"
 #include "base/mem.h"
 #include "session/session_weights.h"
@@ -17,20 +17,21 @@
 typedef struct from {
     tg_session *s;
     tg__heir ranks, leaders; /* leaders.size 0: this rank has no method */
-    int *node;               /* (ranks.old) that it led, -1: none; NULL: one level */
+    int *node;               /* (ranks.old) the node that it led, -1: none; NULL: one level */
     char *identity;
     tg__takeover *slots;
     tg__counters c; /* rank 0's */
     bool lost;
     tg__blend *param; /* (ntensors) */
-    float **value;    /* (ntensors) of those that are not the global ones */
-    tg__blend *inbox; /* (nbuckets * lanes) of pushes */
+    float **value;    /* (ntensors) those that are not global */
+    tg__blend *inbox; /* (nbuckets * lanes) of pushes only */
     tg__blend *owed;  /* (nbuckets * lanes) */
 } from;
 
-/* ---- who is who ------------------------------------------------------------------------------ */
+/* ---- old and new ranks ----------------------------------------------------------------------- */
 
-/* "nodes=0x2 1x1": ranks 0 and 1 of one node, 2 of another; NULL: each of its own. */
+/* Parse "nodes=0x2 1x1": ranks 0 and 1 share a node, rank 2 has another. NULL: each rank has its
+ * own. */
 static tg_status read_nodes(from *f, const char *line, size_t len)
 {
     char text[65536];
@@ -68,7 +69,7 @@ static void place(from *f)
     }
 }
 
-/* What this rank takes of that old rank's memory of the method. */
+/* The weight of an old rank's method memory in this rank's. */
 static int leader_weight(const from *f, int rank)
 {
     const int node = f->node == NULL ? rank : f->node[rank];
@@ -82,7 +83,8 @@ static bool is_push(const tg_session *s, const lane_op *o)
     return tg__session_was_pushed(s, o);
 }
 
-/* From rank 0's file: the same on all ranks, but for pushes and what is owed to a rank's memory. */
+/* Read rank 0's file: all ranks have the same, except for pushes and what is owed to a rank's
+ * memory. */
 static tg_status begin_inbox(from *f, tg__ckpt_reader *r)
 {
     tg_session *s = f->s;
@@ -138,7 +140,7 @@ static tg_status add_exchange(from *f, tg__ckpt_reader *r, int rank, uint64_t nu
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
-/* Parameters that are not the global ones, and statistics. */
+/* Parameters that are not global, and statistics. */
 static tg_status add_params(from *f, tg__ckpt_reader *r, int rank)
 {
     const tg_session *s = f->s;
@@ -203,7 +205,7 @@ static tg_status add_file(from *f, tg__ckpt_reader *r, int rank)
     return tg__takeover_add(f->slots, r, rank);
 }
 
-/* All must be there, also those that other ranks read: named before long work. */
+/* Check that all files exist, including those that only other ranks read, before the long work. */
 static tg_status check_files(const from *f, const char *dir)
 {
     char path[PATH_MAX];
@@ -235,7 +237,7 @@ static tg_status read_files(from *f, const char *dir)
     return tg__takeover_end(f->slots);
 }
 
-/* ---- all of it ------------------------------------------------------------------------------- */
+/* ---- the whole checkpoint -------------------------------------------------------------------- */
 
 static tg_status take_over(from *f, const char *dir, const tg_weights *w)
 {

@@ -1,10 +1,10 @@
-/* Which methods go with the strategy, and why not. */
+/* Checks whether the strategy supports a method, and says why not. */
 #include "session/session_impl.h"
 #include "telegrad/spec.h"
 
 #include <string.h>
 
-/* Changes of parameters are averaged as they are: they are no gradients. */
+/* Parameter changes are averaged as they are: they are not gradients. */
 static tg_status takes_updates(const tg_session *s, const tg__rule *rule)
 {
     if (!s->strategy->sends_updates)
@@ -42,7 +42,7 @@ static tg_status takes_updates(const tg_session *s, const tg__rule *rule)
     return TG_OK;
 }
 
-/* Norms tell who is out of line only if all count alike. */
+/* Norms identify an outlier only if all ranks have the same weight. */
 static tg_status takes_weights(const tg_session *s, const tg__rule *rule)
 {
     const uint64_t *samples = s->strategy->samples;
@@ -58,7 +58,7 @@ static tg_status takes_weights(const tg_session *s, const tg__rule *rule)
                    s->config.strategy, rule->method);
 }
 
-/* A method that owns the momentum has weight decay in it, but for decoupled=yes. */
+/* A method that owns the momentum includes the weight decay, unless decoupled=yes. */
 static tg_status takes_decay(const tg_session *s, const tg__rule *rule)
 {
     if (!s->strategy->decays_apart || !(rule->def->properties & TG__OWNS_MOMENTUM) ||
@@ -87,7 +87,7 @@ static tg_status takes_pushes(const tg_session *s, const tg__rule *rule)
     return TG_OK;
 }
 
-/* Some methods remember what one exchange did until the next. */
+/* Some methods keep state from one exchange to the next. */
 static tg_status takes_lanes(const tg_session *s, const tg__rule *rule)
 {
     const tg__strategy *y = s->strategy;

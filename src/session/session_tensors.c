@@ -1,4 +1,4 @@
-/* The tensors of a session, as the caller adds them. */
+/* The session's tensors, as the caller registers them. */
 #include "base/arg.h"
 #include "base/sized.h"
 #include "session/session_impl.h"
@@ -32,7 +32,7 @@ static tg_status check_array(const char *name, const char *what, const tg_array 
     return TG_OK;
 }
 
-/* Updates of the parameters would change gradients that are yet to be sent. */
+/* Parameters and gradients must not overlap: an update would change gradients not yet sent. */
 static tg_status check_apart(const tg_tensor *t, size_t n)
 {
     const uintptr_t param = (uintptr_t)t->param.data, grad = (uintptr_t)t->grad.data;
@@ -51,7 +51,7 @@ static bool overlap(const float *a, size_t n, const float *b, size_t m)
            (uintptr_t)b < (uintptr_t)(a + n);
 }
 
-/* Gradients may share memory, if one is made ready after the other. */
+/* Gradients may share memory if they are made ready one after the other. */
 static tg_status check_pair(const tensor *a, const tensor *b)
 {
     if (overlap(a->param, a->n, b->param, b->n))

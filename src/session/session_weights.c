@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What the session itself says in a file of weights. */
+/* Names that the session itself writes into a weights file. */
 static const char *const own_names[] = {"format", "producer", "step",
                                         "method", "strategy", "optimizer"};
 enum { OWN = TG_COUNT(own_names) };
@@ -21,7 +21,8 @@ bool tg__session_is_global(const tg_session *s, const tensor *t)
 
 bool tg__session_is_own(const tg_session *s, const tensor *t)
 {
-    const tg_spec *spec = tg__rules_default(&s->rules)->spec; /* alike in all, as rules.c says */
+    const tg_spec *spec =
+        tg__rules_default(&s->rules)->spec; /* the same in all rules, as rules.c ensures */
     return !tg__session_is_global(s, t) ||
            (s->transport->size > 1 && strcmp(tg_spec_word(spec, "exchange"), "none") == 0);
 }
@@ -44,7 +45,7 @@ static tg_status list(const tg_session *s, bool all, tg_weights_tensor **tensors
     return TG_OK;
 }
 
-/* The session's own pairs, then the caller's. */
+/* Write the session's own pairs, then the caller's. */
 static tg_status write_all(const tg_session *s, const char *path, const tg_weights_tensor *tensors,
                            size_t count, tg__weights_mark *mark_p)
 {
@@ -103,7 +104,7 @@ static bool taken(const tg_session *s, const char *name)
     return false;
 }
 
-/* As two strings, one after the other: NAME, TEXT. */
+/* Store each pair as two consecutive strings: NAME, TEXT. */
 tg_status tg__session_copy_metadata(tg_session *s, const tg_session_config *config)
 {
     TG_TRY(tg_alloc(config->nmetadata, sizeof *s->metadata, &s->metadata));

@@ -7,7 +7,7 @@
 
 /* True if the caller's array holds the global weights of t, not this rank's own. */
 bool tg__session_is_global(const tg_session *s, const tensor *t);
-/* True if t differs from rank to rank, so that each rank's file holds it: if it is not global, and
+/* True if t differs between ranks, so that each rank's file holds it: if it is not global, and
  * always with exchange=none. */
 bool tg__session_is_own(const tg_session *s, const tensor *t);
 /* Write all tensors into the checkpoint that is being saved in dir. One rank calls it, during an
