@@ -1,4 +1,4 @@
-/* A small exchange that is more urgent than the large one it comes behind. */
+/* A small, urgent exchange that is launched behind a large one. */
 #include "base/mem.h"
 #include "bench/exchange/exchange_impl.h"
 #include <stdlib.h>

@@ -1,11 +1,11 @@
-/* From what ranks say of their steps to the figures of a row. */
+/* Computes the figures of a row from what the ranks report about their steps. */
 #include "bench/exchange/exchange_impl.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#define RANK_VECTORS 7.0 /* (n) f32 that a rank has, about: gradients, memories, own messages */
+#define RANK_VECTORS 7.0 /* (n) f32 per rank, about: gradients, memories, messages */
 #define TARGET 1.3       /* of DGC over the bound, see bench_exchange_row */
 
 double bench_frame_bytes(const tg__exchange *x)
@@ -18,7 +18,7 @@ double bench_frame_bytes(const tg__exchange *x)
     return sum;
 }
 
-/* The largest: where frames differ (one rank leads), links wait for that one. */
+/* The largest frame. Where frames differ (one rank leads), the links wait for the largest. */
 static double largest_frame(const step_figures *ranks, int size, size_t round)
 {
     double most = 0;
@@ -65,7 +65,7 @@ static bench_ratio summary(const double *x, size_t n)
     return bench_summary(sorted, n);
 }
 
-/* ms of bytes that leave one after the other; both ends have a rate, the slower one counts. */
+/* ms to send these bytes one after the other; the slower end of the link sets the rate. */
 static double serial_ms(const tg_link *link, double bytes)
 {
     const double rate = link->up_bps == 0     ? link->down_bps
@@ -107,7 +107,7 @@ void bench_step_row(const step_samples *s, const step_samples *without, bench_ex
 tg_status bench_check_memory(const bench_exchange_options *o, size_t workers, double received)
 {
     const double have = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
-    const double here = o->connect ? 1 : (double)workers; /* other processes may be elsewhere */
+    const double here = o->connect ? 1 : (double)workers; /* others may run elsewhere */
     const double need = here * (RANK_VECTORS * 4 * (double)o->n + received);
     return need < have ? TG_OK
                        : tg_fail(TG_E_ARG,

@@ -1,5 +1,4 @@
-/* One rank of the job: gradients, its method, step after step over one transport after the other.
- */
+/* One rank of the job: gradients and a method, step after step over one transport after another. */
 #include "base/mem.h"
 #include "bench/exchange/exchange_impl.h"
 #include "telegrad/clock.h"
@@ -10,9 +9,9 @@
 #include <string.h>
 #include <time.h>
 
-/* Beyond every warm-up of a density. */
+/* A step past every warm-up of a density. */
 #define FIRST_STEP UINT64_C(1000000)
-/* One number less than there are: the last one is that of a turn's messages. */
+/* SEQUENCES is one less than there are: the last sequence carries the messages between steps. */
 enum { WARM_UP = 2, SAMPLES_MIN = 3, LATE = 4, SEQUENCES = TG__SEQUENCES - 1 };
 
 typedef struct lane { /* one transport */
@@ -57,7 +56,7 @@ static tg_status note_round(rank *r, const tg__exchange *x, step_figures *f)
     if (i == BENCH_ROUNDS)
         return tg_fail(TG_E_UNSUPPORTED, "%.64s: more than %d exchanges a step", r->job->method,
                        BENCH_ROUNDS);
-    /* Blocks that are coded again are no f32, as cost() of `direct` has them. */
+    /* Blocks that are encoded again are not f32, which the cost() of `direct` assumes. */
     r->rounds[i].ops = x->recode ? tg__exchange_find("reducescatter") : x->ops;
     r->rounds[i].n = x->n;
     f->frame[i] = bench_frame_bytes(x);
@@ -118,15 +117,15 @@ static tg_status take_step(rank *r, lane *l, step_figures *f)
 
 /* ---- a run over one transport ---------------------------------------------------------------- */
 
-/* Enough steps, or out of time. */
+/* Whether there are enough steps, or the time is up. */
 static bool over(const step_samples *s, double spent, double seconds)
 {
     return s->count == BENCH_SAMPLES || (s->count >= SAMPLES_MIN && spent > seconds) ||
            (s->count >= 1 && spent > LATE * seconds);
 }
 
-/* A step of all ranks over a lane, if rank 0 says so: rank 0's *more_p, which the others get. Rank
- * 0 adds it to s, which may be NULL. */
+/* One step of all ranks over a lane, if rank 0 wants one: *more_p is rank 0's decision, which the
+ * other ranks receive. Rank 0 adds the step to s, which may be NULL. */
 static tg_status together(rank *r, lane *l, bool *more_p, step_samples *s)
 {
     step_figures mine;
@@ -140,8 +139,8 @@ static tg_status together(rank *r, lane *l, bool *more_p, step_samples *s)
     return TG_OK;
 }
 
-/* Steps over a lane, and as many with the network off in turn with them (off, NULL: none), so that
- * what else the machine does hits both alike. The first, if they are quick, only warm up. */
+/* Take steps over a lane, alternating with as many with the network off (off; NULL: none), so that
+ * other load on the machine affects both alike. If steps are quick, the first ones only warm up. */
 static tg_status take_steps(rank *r, lane *l, step_samples *s, lane *off, step_samples *without)
 {
     const double begin = now_ns(l), seconds = r->job->o->seconds;
@@ -190,7 +189,7 @@ static tg_status run(rank *r, size_t i)
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-/* Here exchanges are compared: which one auto is has no part in it. */
+/* `auto` is refused: this benchmark compares the exchanges that `auto` chooses from. */
 static tg_status check_method(const char *text)
 {
     tg_spec *spec;
@@ -211,7 +210,7 @@ static tg_status make_method(rank *r)
     return tg__method_create(r->job->method, &setup, &r->m);
 }
 
-/* A message that is alone on a slow link may take minutes. */
+/* A single message on a slow link may take minutes. */
 #define PATIENCE_NS (INT64_C(600) * 1000000000)
 
 static tg_status open_lanes(rank *r)
@@ -238,7 +237,7 @@ static tg_status open_rank(rank *r)
     return open_lanes(r);
 }
 
-/* After a failure all transports are given up; whether all memory was let go of. */
+/* After a failure, give up all transports. Returns whether all of them let go of the memory. */
 static bool let_go(rank_job *job, tg_status status)
 {
     bool released = true;
@@ -260,7 +259,7 @@ tg_status bench_rank(rank_job *job)
         status = run(r, i);
     job->held = !let_go(job, status);
     if (job->held)
-        return status; /* the transport may write to this memory until the process ends */
+        return status; /* a transport may write to this memory until the process ends */
     for (size_t i = 0; r->lane && i < job->runs; i++) {
         turn_close(r->lane[i].u);
         tg__pump_fini(&r->lane[i].pump);

@@ -11,13 +11,13 @@ typedef struct crew {
     const bench *layout;
     const char *method;
     bench_link *run;             /* (runs) */
-    size_t runs, first, workers; /* first: see rank_job */
+    size_t runs, first, workers; /* first: as in rank_job */
 } crew;
 
 /* ---- transports ------------------------------------------------------------------------------ */
 
-/* t (size) ends of one run, shaped if it has an emulated link. Ends that were made are there after
- * a failure, too. */
+/* Shape the ends t (size) of one run if its link is emulated. After a failure, too, t holds the
+ * ends that were made. */
 static tg_status shape(const bench_link *run, tg_transport **t, size_t size)
 {
     if (!run->text || run->real)
@@ -52,7 +52,7 @@ static void *work(void *arg)
     return NULL;
 }
 
-/* The first failure that is not about another rank's. */
+/* The first failure that was not caused by another rank. */
 static tg_status failure(const member *m, size_t n)
 {
     const member *first = NULL;
@@ -72,7 +72,7 @@ static tg_status run_members(member *m, size_t n)
     }
     if (status == TG_OK)
         work(&m[0]);
-    for (size_t i = 0; i < n && status != TG_OK; i++) /* nobody waits for those that are not */
+    for (size_t i = 0; i < n && status != TG_OK; i++) /* the others would wait for missing ranks */
         for (size_t k = 0; k < m[i].job.runs; k++)
             (void)m[i].job.t[k]->ops->shut(m[i].job.t[k]);
     for (size_t i = 1; i < n; i++)
@@ -81,7 +81,7 @@ static tg_status run_members(member *m, size_t n)
     return status == TG_OK ? failure(m, n) : status;
 }
 
-/* ends (runs x workers) -> each member's own (workers x runs). */
+/* Hand each member its own ends: ends (runs x workers) -> own (workers x runs). */
 static tg_status run_threads_over(const crew *c, tg_transport **ends, tg_transport **own, member *m)
 {
     for (size_t k = 0; k < c->runs; k++) {
@@ -144,7 +144,7 @@ static tg_status run_process(const crew *c)
     bool held = false;
     TG_TRY(tg_alloc(c->runs, sizeof(tg_transport *), &t));
     const tg_status status = run_process_over(c, t, &held);
-    if (!held) /* else what the medium still holds must stay */
+    if (!held) /* else the transport still uses this memory */
         destroy_all(t, c->runs);
     free(t);
     return status;
@@ -172,7 +172,7 @@ static tg_status one_crew(const crew *c)
     return c->o->row(c->o->arg, &row);
 }
 
-/* The runs: without a network first, unless the transport has real links. */
+/* The runs: first the one without a network, unless the transport has real links. */
 static tg_status measure(bench_exchange_options *o, const bench *layout)
 {
     const bool ready = o->links > 0 && (!o->link[0].text || o->link[0].real);

@@ -1,20 +1,20 @@
-/* Between steps: all ranks tell rank 0, rank 0 tells all. */
+/* Between steps: all ranks report to rank 0, then rank 0 tells all of them how to go on. */
 #include "base/mem.h"
 #include "bench/exchange/exchange_impl.h"
 #include "telegrad/clock.h"
 #include <math.h>
 #include <stdlib.h>
 
-#define TAG (TG_TAG_LIMIT - 1)                  /* of sequence 4095, which no exchange has here */
-#define PATIENCE_NS (INT64_C(600) * 1000000000) /* for a step of another rank */
-#define EMPTY_TURNS 4                           /* to know the round trip */
+#define TAG (TG_TAG_LIMIT - 1)                  /* of sequence 4095, which no exchange uses here */
+#define PATIENCE_NS (INT64_C(600) * 1000000000) /* how long to wait for another rank's step */
+#define EMPTY_TURNS 4                           /* to measure the round trip */
 
 struct turn {
     tg_transport *t;
     step_figures mine, *theirs; /* (size) */
     tg_request *request;        /* (size) */
     uint64_t more;
-    int64_t lead_ns; /* of rank 0's word */
+    int64_t lead_ns; /* travel time of rank 0's message */
 };
 
 static tg_status wait_for(turn *u, int peer, size_t want)
@@ -90,7 +90,7 @@ tg_status turn_begin(turn *u, bool *more_p)
     return TG_OK;
 }
 
-/* Half of the shortest of a few round trips to all ranks. */
+/* Half the shortest of a few round trips to all ranks. */
 static tg_status measure_lead(turn *u)
 {
     const step_figures nothing = {0};

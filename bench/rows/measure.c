@@ -1,4 +1,4 @@
-/* Samples in turn: yardstick, work, yardstick, until the row's time is up. */
+/* Samples alternate: yardstick, work, yardstick, until the time of the row is up. */
 #include "bench/rows/bench_impl.h"
 #include "base/mem.h"
 #include "telegrad/clock.h"
@@ -19,8 +19,8 @@ static int64_t wall(void)
     return tg_now_ns(tg_clock_monotonic());
 }
 
-/* One thread's work is timed by the processor time that the thread had, so that other programs
- * count as little as they can. */
+/* The work of one thread is timed by that thread's processor time, so that other programs affect it
+ * as little as possible. */
 int64_t bench_now(const bench *b)
 {
     struct timespec t;
@@ -67,7 +67,7 @@ static tg_status copy(void *arg, int64_t *ns_p)
     return TG_OK;
 }
 
-/* Nanoseconds of a call, out of `repeats`. */
+/* Nanoseconds per call, over `repeats` calls. */
 static tg_status sample(bench_fn *fn, void *arg, size_t repeats, double *ns_p)
 {
     int64_t ns = 0;
@@ -79,8 +79,8 @@ static tg_status sample(bench_fn *fn, void *arg, size_t repeats, double *ns_p)
     return TG_OK;
 }
 
-/* Run it till hints have settled, and see how often one sample needs it; a call that takes the
- * whole time of a row is warm enough after one. */
+/* Run it until its hints have settled, and find how many calls one sample needs. If a single call
+ * takes the time of the whole row, one is enough. */
 static tg_status warm_up(const bench *b, bench_fn *fn, void *arg, size_t *repeats_p)
 {
     double ns = 0;
@@ -92,7 +92,7 @@ static tg_status warm_up(const bench *b, bench_fn *fn, void *arg, size_t *repeat
     return TG_OK;
 }
 
-/* Enough samples, or out of time. */
+/* Whether there are enough samples, or the time is up. */
 static bool over(const bench *b, size_t count, int64_t begin)
 {
     double seconds = (double)(wall() - begin) / 1e9;

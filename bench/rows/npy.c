@@ -63,7 +63,7 @@ static tg_status unreadable(const char *path)
     return tg_fail(TG_E_IO, "cannot read %s: %s", path, errno ? strerror(errno) : "it ends early");
 }
 
-/* The text of the head: a Python dictionary. */
+/* Read the text of the header, a Python dictionary. */
 static tg_status read_head(FILE *file, const char *path, char *head)
 {
     uint8_t prefix[PREFIX + 2];
@@ -87,7 +87,7 @@ static tg_status read_head(FILE *file, const char *path, char *head)
     return TG_OK;
 }
 
-/* What follows `'key':` in the head; NULL if it is not there. */
+/* What follows `'key':` in the header; NULL if the key is missing. */
 static const char *value_of(const char *head, const char *key)
 {
     const char *at = strstr(head, key);

@@ -1,4 +1,4 @@
-/* Codings of index lists: nanoseconds an index, and the size beside the least there is. */
+/* Index codings: nanoseconds per index, and the size compared with the entropy. */
 #include "base/mem.h"
 #include "bench/rows/bench_impl.h"
 #include "wire/index.h"
@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* By number; a coding that comes later needs a name here. */
+/* Names by number of the coding; a new coding needs a name here. */
 static const char *const names[] = {"raw", "bitmap", "rice", "ef"};
 _Static_assert(TG__INDEX_CODINGS <= TG_COUNT(names), "a coding has no name");
 
@@ -24,7 +24,7 @@ typedef struct indices {
     uint8_t *code;
 } indices;
 
-/* A set drawn at random, of one at least: gaps of a geometric distribution. */
+/* Draw a random set of at least one index: the gaps have a geometric distribution. */
 static void draw(indices *x, double density)
 {
     const tg_rng_key key = {.seed = 1, .purpose = TG_PURPOSE_TEST};

@@ -1,4 +1,4 @@
-/* The loops over elements, one by one. */
+/* The kernels: loops over elements, one by one. */
 #include "base/mem.h"
 #include "bench/rows/bench_impl.h"
 #include <stdlib.h>
@@ -11,7 +11,7 @@ typedef struct vectors {
     float *minus;         /* (n) -g */
     uint16_t *half;       /* (n) */
     uint8_t *bytes;       /* 2-bit planes of g */
-    uint32_t *idx, *hist; /* (cap) of g; (2048) */
+    uint32_t *idx, *hist; /* idx (cap) of g; hist (2048) */
     float *val;           /* (cap) */
     size_t n, cap;
     float threshold, tau;
@@ -21,7 +21,7 @@ typedef struct vectors {
 
 typedef void call(const tg__kernels *k, vectors *v);
 
-/* By turns the gradient and its negative, so that what it is added to stays as it is. */
+/* The gradient and its negative in turn, so that the vector they are added to stays bounded. */
 static const float *next(vectors *v)
 {
     return v->turn++ % 2 == 0 ? v->b->g[0] : v->minus;
@@ -69,7 +69,7 @@ KERNEL(adam, static const tg__adam a = {1, 0, 0.9f, 0.1f, 0.999f, 0.001f, 1e-3f,
 KERNEL(lars, k->lars(v->out, v->u, g, v->n, 1e-3f, 0.9f, 1e-4f))
 KERNEL(crc32c, v->sink = k->crc32c(0, g, v->n * sizeof *g))
 
-/* Bytes an element that each must touch. */
+/* `bytes`: what the kernel must touch per element. */
 #define ROW(name, bytes)         \
     {                            \
 #name, do_##name, bytes, \
@@ -128,7 +128,7 @@ static tg_status vectors_open(vectors *v, bench *b)
     v->tau = bench_threshold(b, b->g[0], 0.05);
     const tg__kernels *k = tg__kernel();
     k->sub(v->minus, b->g[0], v->n);
-    k->add(v->r, b->g[0], v->n); /* as if a step had gone before */
+    k->add(v->r, b->g[0], v->n); /* the state after an earlier step */
     k->f16_encode(v->half, b->g[0], v->n);
     k->twobit_encode(b->g[0], v->n, v->tau, v->bytes);
     (void)k->select(b->g[0], v->n, v->threshold, v->idx, v->val, v->cap);

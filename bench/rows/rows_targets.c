@@ -13,8 +13,8 @@ enum kind { SELECT, THRESHOLD, CODEC, ENCODE, DECODE, CYCLE };
 static const struct target {
     const char *name;
     enum kind kind;
-    const char *spec;          /* CODEC: a codec's; ENCODE, DECODE, CYCLE: a method's */
-    double avx512[2], avx2[2]; /* over axpy and memcpy */
+    const char *spec;          /* of a codec for CODEC; of a method for ENCODE, DECODE, CYCLE */
+    double avx512[2], avx2[2]; /* targets, as ratios to axpy and memcpy */
 } targets[] = {
     {"threshold + compact", SELECT, "", {0.45, 0.40}, {0.55, 0.50}},
     {"exact top 0.1 %",
@@ -91,7 +91,8 @@ static tg_status select_only(void *arg, int64_t *ns_p)
     return TG_OK;
 }
 
-/* r += g; send what reaches the threshold; take it off r. The threshold follows the density. */
+/* r += g; send the elements that reach the threshold; subtract them from r. The threshold adapts to
+ * the density. */
 static tg_status select_and_send(void *arg, int64_t *ns_p)
 {
     selection *s = arg;
@@ -154,7 +155,7 @@ static tg_status measure_method(bench *b, enum kind kind, const char *spec, benc
     tg_status status = work_method_open(&w, b, spec);
     if (status == TG_OK)
         status = bench_measure(b, run, &w, row);
-    if (status == TG_OK && kind == CYCLE) /* memory read and written, read again; the aggregate */
+    if (status == TG_OK && kind == CYCLE) /* state read, written and read again; the aggregate */
         bench_row_bytes(row, work_method_encode_bytes(&w) + 8 * (double)b->n);
     else if (status == TG_OK)
         bench_row_bytes(row, kind == DECODE ? work_method_decode_bytes(&w)

@@ -1,4 +1,4 @@
-/* What is measured on: gradients, and a network's tensors to lay them out. */
+/* The data that is measured on: gradients, and tensors of a network to lay them out. */
 #include "bench/rows/bench_impl.h"
 #include "base/mem.h"
 #include "bench/rows/npy.h"
@@ -10,8 +10,8 @@
 
 /* ---- gradients ------------------------------------------------------------------------------- */
 
-/* Pools of normal numbers, read in another order in every block: quick, and as good here. A tenth
- * of a unit large, so that thresholds that are absolute by default find something. */
+/* Reads pools of normal numbers in a different order in every block: fast, and good enough here.
+ * The values are about a tenth, so that thresholds with absolute defaults select some of them. */
 tg_status bench_draw(float *x, size_t n, uint32_t number)
 {
     enum { BLOCK = 4096, POOL = 1 << 16 };
@@ -29,7 +29,7 @@ tg_status bench_draw(float *x, size_t n, uint32_t number)
     return TG_OK;
 }
 
-/* Two gradients: the file's, and the same from its middle on. */
+/* Two gradients: the file's vector, and the same vector started at its middle. */
 static void tile(bench *b, const float *x, size_t have)
 {
     for (size_t which = 0; which < 2; which++)
@@ -88,7 +88,8 @@ float bench_threshold(bench *b, const float *x, double density)
 
 /* ---- tensors --------------------------------------------------------------------------------- */
 
-/* ResNet-50's matrices, rows x columns, and how many of each; its vectors are collected in one. */
+/* The matrices of ResNet-50, rows x columns, and how many of each. All its vectors are one
+ * entry. */
 static const struct shape {
     size_t rows, cols, times;
 } shapes[] = {

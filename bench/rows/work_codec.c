@@ -1,4 +1,4 @@
-/* A codec alone: no memory of what was not sent. */
+/* A codec alone, without error feedback. */
 #include "bench/rows/bench_impl.h"
 #include "base/mem.h"
 #include "telegrad/random.h"

@@ -1,11 +1,11 @@
-/* A method as one rank alone runs it: everything but the network. */
+/* A method as a single rank runs it: everything but the network. */
 #include "bench/rows/bench_impl.h"
 #include "base/mem.h"
 #include "telegrad/spec.h"
 #include <math.h>
 #include <string.h>
 
-/* Beyond every warm-up. */
+/* A step past every warm-up. */
 #define FIRST_STEP UINT64_C(1000000)
 
 double bench_error_norm(const float *x, const float *y, size_t n)
@@ -19,7 +19,7 @@ double bench_error_norm(const float *x, const float *y, size_t n)
     return sqrt(lost / all);
 }
 
-/* Whether the name in front of a spec's keys is in the list. */
+/* Whether the name at the start of a spec is in the list. */
 static bool named(const char *spec, const tg_entry *const *list, size_t count)
 {
     size_t len = strcspn(spec, ":");
@@ -43,7 +43,7 @@ bool work_codec_exists(const char *spec)
     return named(spec, list, count);
 }
 
-/* One step; *ns_p += begin, and every round but the last exchange's decoding. */
+/* One step. *ns_p grows by its time, without decoding and combining in the last round. */
 static tg_status step(work_method *w, int64_t *ns_p)
 {
     const tg__program_ops *program = w->m->def->program;
@@ -65,7 +65,7 @@ static tg_status step(work_method *w, int64_t *ns_p)
             w->combined_ns = bench_now(w->b) - encoded;
             return TG_OK;
         }
-        begin = encoded; /* another round: what it took to get there counts */
+        begin = encoded; /* another round follows: the time so far counts */
     }
 }
 
@@ -110,7 +110,8 @@ tg_status work_method_cycle(void *arg, int64_t *ns_p)
     return TG_OK;
 }
 
-/* A frame of the whole vector; the values of a shared support are combined by the program. */
+/* Whether there is a frame of the whole vector. A program combines the values of a shared
+ * support. */
 static bool has_frame(const work_method *w)
 {
     return w->last->n == w->b->n;
@@ -133,13 +134,14 @@ tg_status work_method_decode(void *arg, int64_t *ns_p)
     return TG_OK;
 }
 
-/* The gradient is read, each vector of feedback read and written, the frame written. */
+/* The gradient is read, each vector of error feedback is read and written, the frame is written. */
 double work_method_encode_bytes(const work_method *w)
 {
     return (4 + 8 * (double)w->vectors) * (double)w->b->n + (double)w->task.coded_bytes;
 }
 
-/* The frame is read; a line is read and written for every element kept, at most all. */
+/* The frame is read. For every kept element one cache line is read and written, at most all
+ * lines. */
 double work_method_decode_bytes(const work_method *w)
 {
     return TG__MIN(8 * (double)w->b->n, 128 * (double)w->task.kept) + (double)w->task.coded_bytes;

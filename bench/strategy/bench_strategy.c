@@ -8,15 +8,15 @@
 
 enum { TENSORS = 16, BUCKETS = 4, RANKS = 4, FLIGHTS = 64, PERIODS = 3 };
 
-/* Vectors that a step touches, each counted once if it is read or written, twice if both. Of local
- * optimizer steps: parameters (2), gradient or aggregate (1), and 2 for each vector that the
- * optimizer remembers. */
+/* The vectors that a step touches: each counts once if it is read or written, twice if both. A
+ * local optimizer step touches the parameters (2), the gradient or aggregate (1), and each vector
+ * of the optimizer's state (2). */
 typedef struct kind {
     const char *strategy;
-    unsigned step;     /* a step, without what optimizers remember */
-    unsigned memories; /* how many times the optimizer's memory exists */
-    unsigned updates;  /* optimizer steps, previews included */
-    unsigned round;    /* more, every `every` steps */
+    unsigned step;     /* per step, without the optimizer's state */
+    unsigned memories; /* copies of the optimizer's state */
+    unsigned updates;  /* optimizer steps per step, previews included */
+    unsigned round;    /* in addition, once every `every` steps */
     unsigned every;
 } kind;
 
@@ -31,15 +31,15 @@ static const kind kinds[] = {
     {"dga:delay=4", 9, 2, 2, 0, 1},
     /* gradient, parameters (2), pending (2), block (2); aggregate, global (2), own (2) */
     {"dga:delay=4,every=4", 7, 1, 1, 5, 4},
-    /* a round: aggregate, global (2), sent; velocity (2) */
+    /* per round: aggregate, global (2), sent; velocity (2) */
     {"local:every=4", 3, 1, 1, 4, 4},
     {"fedavg:every=4", 3, 1, 1, 4, 4},
     {"sparseloco:every=4", 3, 1, 1, 4, 4},
     {"diloco:every=4", 3, 1, 1, 6, 4},
     {"streaming:every=4", 3, 1, 1, 6, 4},
-    /* a round: aggregate, sent (2), rest (2), and own, global and the velocity of each (8) */
+    /* per round: aggregate, sent (2), rest (2), and own, global and the velocity of each (8) */
     {"eager:every=4", 3, 1, 1, 13, 4},
-    /* aggregate and sent in each step; a mean: global */
+    /* aggregate and sent in each step; for a mean: global */
     {"gossip:mean=8", 5, 1, 1, 1, 8},
 };
 
@@ -48,7 +48,7 @@ static const char *const optimizers[] = {"sgd",  "sgd:momentum=0.9", "adam", "ad
 
 /* ---- how many bytes -------------------------------------------------------------------------- */
 
-/* DeMo has an optimizer of its own kind. */
+/* Whether the two work together. DeMo only works with its own optimizer. */
 static bool goes_with(const kind *k, const char *optimizer)
 {
     return (strcmp(k->strategy, "demo") == 0) == (strcmp(optimizer, "sgd:lr=0.001") == 0);
@@ -56,7 +56,7 @@ static bool goes_with(const kind *k, const char *optimizer)
 
 static double passes(const kind *k, const tg_optimizer *o)
 {
-    /* LARS reads parameters and gradient once more, for their norms. */
+    /* LARS reads parameters and gradient a second time, for their norms. */
     const bool norms = strcmp(tg_spec_name(tg_optimizer_spec(o)), "lars") == 0;
     return k->step + 2.0 * k->memories * (double)tg_optimizer_slots(o) +
            (norms ? 2.0 * k->updates : 0) + (double)k->round / k->every;
@@ -88,7 +88,7 @@ typedef struct play {
     tg_optimizer *optimizer;
     tg__strategy *s;
     tg__wtensor tensor[TENSORS];
-    size_t begin[BUCKETS]; /* of a bucket in the aggregate */
+    size_t begin[BUCKETS]; /* first element of each bucket in the aggregate */
     float *w, **slot;      /* slot: (nslots) */
     uint64_t updates[TG__MEMORIES][TENSORS];
     tg__action *item;
@@ -178,7 +178,7 @@ static tg_status take(play *p, const tg__actions *list)
     return TG_OK;
 }
 
-/* turn: of the step that follows, or NULL */
+/* turn: that of the following step, or NULL */
 static void deliver(play *p, const tg__turn *turn)
 {
     size_t kept = 0;
@@ -211,12 +211,12 @@ static tg_status one_step(play *p)
     tg__actions out = {.item = p->item, .cap = p->room};
     p->s->ops->step(p->s, p->t, true, p->lr, &out);
     TG_TRY(take(p, &out));
-    deliver(p, NULL); /* what is due at once */
+    deliver(p, NULL); /* results that are due at once */
     p->t++;
     return TG_OK;
 }
 
-/* bench_fn: the steps of a round. */
+/* A bench_fn that runs the steps of one round. */
 static tg_status one_round(void *arg, int64_t *ns_p)
 {
     play *p = arg;
@@ -234,7 +234,7 @@ static tg_status measure(bench *b, const kind *k, const char *optimizer, bench_s
     play p = {.b = b, .kind = k};
     bench_row figures = bench_row_of(b, "strategy", k->strategy);
     tg_status status = open_play(&p, optimizer);
-    /* Every result has come at least once before the first sample. */
+    /* Before the first sample, every result has been delivered at least once. */
     for (int i = 0; status == TG_OK && i < 2 * RANKS; i++)
         status = one_step(&p);
     while (status == TG_OK && p.t % k->every != 0)

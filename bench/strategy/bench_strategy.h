@@ -1,9 +1,9 @@
-/* How long a strategy's own arithmetic takes: `telegrad bench strategy`.
+/* Measures a strategy's own arithmetic: `telegrad bench strategy`.
  *
- * A strategy is played over plain arrays as one rank of four. Nothing is exchanged: each result is
- * the same vector. The time is compared with that of touching, at the speed of axpy (`r += g`, 12
- * bytes an element), the bytes which the strategy must touch: each of its vectors once a step, two
- * times if it is read and written. */
+ * A strategy runs over plain arrays as one rank of four. Nothing is exchanged: every result is the
+ * same vector. Its time is compared with the time to touch, at the speed of axpy (`r += g`, 12
+ * bytes per element), the bytes that the strategy must touch: each of its vectors once per step,
+ * twice if it is both read and written. */
 #ifndef TG_BENCH_STRATEGY_H
 #define TG_BENCH_STRATEGY_H
 
@@ -11,15 +11,15 @@
 
 typedef struct bench_strategy_row {
     const char *strategy, *optimizer; /* spec strings */
-    const char *error;                /* NULL; else what is wrong, and there are no figures */
+    const char *error;                /* NULL: success; else the message, and no figure is set */
     size_t n, samples;
-    double passes;     /* bytes a step must touch / (4 n) */
-    double ms;         /* a step, median */
-    bench_ratio ratio; /* time / time of those bytes at the axpy's speed */
+    double passes;     /* bytes that a step must touch / (4 n) */
+    double ms;         /* median time of a step */
+    bench_ratio ratio; /* time / time of those bytes at axpy's speed */
 } bench_strategy_row;
 
 typedef struct bench_strategy_options {
-    size_t n;           /* elements; from 1000 */
+    size_t n;           /* elements, at least 1000 */
     const char *filter; /* only strategies or optimizers whose spec contains it; NULL: all */
     double seconds;     /* for each row */
     void *arg;
@@ -27,12 +27,13 @@ typedef struct bench_strategy_options {
     tg_status (*row)(void *arg, const bench_strategy_row *row);
 } bench_strategy_options;
 
-/* Measure all strategies with all optimizers that they work with. Pins the calling thread to its
- * core. A row that fails is a row with an error.
+/* Measure every strategy with every optimizer that it works with. The calling thread is pinned to
+ * its core. A row that fails is reported with its error.
  * Errors TG_E_ARG, TG_E_NOMEM; those of `row` */
 TG_NODISCARD tg_status bench_strategy(const bench_strategy_options *o);
 
-/* Bytes / (4 n) that a step of a strategy must touch, with an optimizer; 0: not a row. */
+/* Bytes / (4 n) that a step of the strategy must touch with the optimizer; 0: there is no such
+ * row. */
 double bench_strategy_passes(const char *strategy, const char *optimizer);
 
 #endif

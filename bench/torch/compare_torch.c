@@ -1,5 +1,5 @@
-/* PyTorch's side runs in a Python process of its own, on the same core, and waits while ours does:
- * the rows are measured in turn. It gets the vector as a file and one operation a line. */
+/* PyTorch runs in a Python process of its own on the same core and waits while ours runs, so the
+ * two sides alternate. It reads the vector from a file and gets one operation per line. */
 #include "base/mem.h"
 #include "bench/rows/bench_impl.h"
 #include "bench/torch/torch_peer.h"
@@ -9,11 +9,11 @@
 #include <string.h>
 #include <unistd.h>
 
-extern const char bench_torch_script[]; /* torch_codec.py, carried in by cmake/bench.cmake */
+extern const char bench_torch_script[]; /* torch_codec.py, embedded by cmake/bench.cmake */
 
 static const struct pair {
     const char *name, *theirs, *method;
-    bool cycle; /* the whole step of one rank, not encoding alone */
+    bool cycle; /* true: the whole step of one rank; false: encoding alone */
 } pairs[] = {
     {"top-k 0.1 %", "topk", NULL, false}, /* a codec alone */
     {"DGC 0.1 %", "dgc", "dgc:density=0.001,warmup=0", false},
@@ -29,7 +29,7 @@ static const struct pair {
 
 typedef struct peer {
     torch_peer torch;
-    char file[64]; /* the vector; "": none */
+    char file[64]; /* file of the vector; "": none */
 } peer;
 
 static tg_status write_vector(peer *p, const float *x, size_t n)

@@ -10,7 +10,7 @@ extern char **environ;
 
 enum { ARGUMENTS_MAX = 12 };
 
-/* A line of it, without its end; NULL: it says nothing more. */
+/* Read one line, without its newline; NULL at the end of its output. */
 static char *listen_to(torch_peer *p, char *line, size_t room)
 {
     if (!fgets(line, (int)room, p->in))
@@ -84,5 +84,5 @@ void torch_peer_close(torch_peer *p)
     else if (p->fd >= 0)
         close(p->fd);
     if (p->pid > 0)
-        waitpid(p->pid, NULL, 0); /* it ends with its input */
+        waitpid(p->pid, NULL, 0); /* it ends when its input is closed */
 }
