@@ -1,4 +1,4 @@
-/* A gradient to bytes and back, without any network:  ./codec */
+/* Encode a gradient into bytes and decode it, without a network:  ./codec */
 #include <math.h>
 #include <stdio.h>
 #include <telegrad/telegrad.h>

@@ -1,4 +1,4 @@
-/* A compressed mean in the place of MPI_Allreduce:  mpirun -n 4 ./reduce */
+/* A compressed mean in place of MPI_Allreduce:  mpirun -n 4 ./reduce */
 #include <math.h>
 #include <stdio.h>
 #include <telegrad/mpi.h>

@@ -1,4 +1,5 @@
-/* A training loop with a session: logistic regression on points that each rank draws for itself.
+/* A training loop with a session: logistic regression on random points, which each rank draws for
+ * itself.
  *   mpirun -n 4 ./session [METHOD]        METHOD: see `telegrad methods`; topk:density=0.02 */
 #include <math.h>
 #include <stdio.h>
@@ -10,15 +11,15 @@
 enum { N = 1000, POINTS = 64, STEPS = 300 };
 static float w[N], bias[1], grad_w[N], grad_bias[1]; /* the same w and bias on all ranks */
 
-/* Number `counter` of this rank, in [-1, 1). */
+/* Random number `counter` of this rank, in [-1, 1). */
 static float draw(int rank, uint64_t counter)
 {
     const tg_rng_key key = {.seed = 7, .purpose = TG_PURPOSE_TEST, .rank = (uint32_t)rank};
     return (float)(2 * tg_rng_uniform(&key, counter) - 1);
 }
 
-/* The mean loss of a batch and its gradient. A point's class is the sign of the sum of its first
- * ten coordinates. */
+/* Compute the gradient of a batch and return the mean loss. A point's class is the sign of the sum
+ * of its first ten coordinates. */
 static double loss_and_gradient(int rank, int step)
 {
     double loss = 0;

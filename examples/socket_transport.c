@@ -1,6 +1,7 @@
-/* A message is 16 bytes of head (tag and length, little endian) and its payload. A connection gives
- * messages one after the other, receivers ask for them by tag: one that nobody asked for yet is
- * kept aside, up to EARLY_MAX bytes a peer; then its connection is not read until somebody asks. */
+/* A message is a header of 16 bytes (tag and length, little-endian) and its payload. A connection
+ * delivers messages in order, but receivers ask for them by tag. A message that nobody has asked
+ * for yet is kept aside, up to EARLY_MAX bytes per peer; beyond that its connection is not read
+ * until somebody asks. */
 #define _POSIX_C_SOURCE 200809L
 #include "socket_transport.h"
 #include <errno.h>
@@ -18,17 +19,17 @@
 #include <unistd.h>
 
 #define EARLY_MAX ((size_t)64 << 20)
-#define TAG_MAX ((uint32_t)1 << 26) /* two bits for decorators */
+#define TAG_MAX ((uint32_t)1 << 26) /* two more bits are for decorators */
 enum { HEAD = 16, HELLO = 12, MAGIC = 0x736b7467 };
 
 enum op_state { OVER, WAITING, DONE, TOO_LONG };
 
-/* What a tg_request holds. */
+/* What a tg_request points to. */
 typedef struct op {
     struct op *next;
     uint8_t *buf;
-    size_t len;  /* to send; most that may come, then what came */
-    size_t done; /* sent: bytes that have left, the head among them; TOO_LONG: what came */
+    size_t len;  /* sending: bytes; receiving: room, then bytes received */
+    size_t done; /* sending: bytes sent, header included; TOO_LONG: bytes received */
     uint32_t tag;
     int peer;
     bool send;
@@ -36,7 +37,7 @@ typedef struct op {
 } op;
 _Static_assert(sizeof(op) <= sizeof(tg_request), "an operation fits into a request");
 
-/* A message that came before anybody asked for it. */
+/* A message that arrived before anybody asked for it. */
 typedef struct early {
     struct early *next;
     size_t len;
@@ -49,24 +50,24 @@ typedef struct list { /* FIFO of operations */
 } list;
 
 typedef struct peer {
-    int fd; /* -1: gone, or this rank itself */
+    int fd; /* -1: closed, or this rank itself */
     list sends, receives;
     early *kept, **kept_end;
     size_t kept_bytes;
-    /* The message that is coming in. */
+    /* The message that is arriving. */
     uint8_t head[HEAD];
-    size_t got; /* bytes of head and payload */
+    size_t got; /* bytes of header and payload received so far */
     size_t len; /* of the payload */
     uint32_t tag;
-    op *into;     /* who asked for it ... */
-    early *aside; /* ... or nobody yet */
-    bool placed;  /* it has a place (a message too long for `into` is read and thrown away) */
-    char why[96]; /* it is gone */
+    op *into;     /* the operation that asked for it ... */
+    early *aside; /* ... or a place aside, if nobody has yet */
+    bool placed;  /* it has a place (if too long for `into`, it is read and discarded) */
+    char why[96]; /* why the connection is closed */
 } peer;
 
 typedef struct sockets {
-    tg_transport base; /* first: the address is the transport's */
-    int wake[2];       /* a pipe */
+    tg_transport base; /* must be first: both have the same address */
+    int wake[2];       /* a pipe that ends a wait */
     bool shut;
     struct pollfd *polled; /* (size + 1) */
     peer peers[];          /* (size) */
@@ -114,7 +115,7 @@ static void lose(peer *p, const char *why)
 
 /* ---- receiving ------------------------------------------------------------------------------- */
 
-/* A place for the message whose head has come. False: there is none now. */
+/* Find a place for the message whose header has arrived. Returns false if there is none now. */
 static bool place(peer *p)
 {
     for (op *o = p->receives.first; o; o = o->next) {
@@ -152,7 +153,7 @@ static void delivered(peer *p)
     p->aside = NULL;
 }
 
-/* Where the next bytes go, and how many are wanted. */
+/* Where the next bytes go, and how many are needed. */
 static uint8_t *target(peer *p, uint8_t *waste, size_t waste_len, size_t *want)
 {
     if (p->got < HEAD) {
@@ -169,7 +170,7 @@ static uint8_t *target(peer *p, uint8_t *waste, size_t waste_len, size_t *want)
     return waste;
 }
 
-/* As much as there is. True: something has come. */
+/* Receive as much as there is. Returns true if anything arrived. */
 static bool pull(peer *p)
 {
     uint8_t waste[4096];
@@ -204,7 +205,7 @@ static bool pull(peer *p)
 
 /* ---- sending --------------------------------------------------------------------------------- */
 
-/* As much as the connection takes. True: something has left. */
+/* Send as much as the connection accepts. Returns true if anything was sent. */
 static bool push(peer *p)
 {
     bool moved = false;
@@ -228,7 +229,7 @@ static bool push(peer *p)
             return moved;
         if (n < 0) {
             const int error = errno;
-            (void)pull(p); /* what it said before it went */
+            (void)pull(p); /* what it sent before it closed */
             if (p->fd >= 0)
                 lose(p, strerror(error));
             return true;
@@ -272,7 +273,7 @@ static tg_status post_send(tg_transport *t, int to, uint32_t tag, const void *bu
     return post((sockets *)t, true, to, tag, (void *)buf, len, req);
 }
 
-/* A message kept aside for o: true, and o is over. */
+/* Complete o with a message that was kept aside. Returns whether there was one. */
 static bool take_kept(peer *p, op *o)
 {
     for (early **link = &p->kept; *link; link = &(*link)->next) {
@@ -306,7 +307,7 @@ static tg_status post_recv(tg_transport *t, int from, uint32_t tag, void *buf, s
         return status;
     peer *p = &s->peers[from];
     op *o = (op *)req;
-    /* What is coming in with this tag began after what is kept, and before what others ask for. */
+    /* The arriving message with this tag comes after those kept aside and before any other. */
     if (!take_kept(p, o) && p->aside && p->tag == tag) {
         take_out(&p->receives, o);
         const size_t have = p->got - HEAD;
@@ -354,7 +355,7 @@ static bool move(sockets *s)
         peer *p = &s->peers[i];
         moved |= p->fd >= 0 && push(p);
         moved |= p->fd >= 0 && pull(p);
-        if (p->fd < 0 && p->placed) { /* its last message is not complete */
+        if (p->fd < 0 && p->placed) { /* its last message is incomplete */
             free(p->aside);
             p->aside = NULL;
             if (p->into)
@@ -396,7 +397,7 @@ static void wake(tg_transport *t)
 {
     const int saved = errno;
     ssize_t n = write(((sockets *)t)->wake[1], "", 1);
-    (void)n; /* a full pipe wakes as well */
+    (void)n; /* a full pipe also ends the wait */
     errno = saved;
 }
 
@@ -407,7 +408,7 @@ static bool shut(tg_transport *t)
     for (int i = 0; i < t->size; i++)
         if (s->peers[i].fd >= 0)
             lose(&s->peers[i], "shut");
-    return true; /* nothing of the callers' memory is in use any more */
+    return true; /* the callers' memory is no longer in use */
 }
 
 static void destroy(tg_transport *t)
@@ -440,7 +441,7 @@ static const tg_transport_ops ops = {.struct_size = sizeof ops,
 
 /* ---- connecting ------------------------------------------------------------------------------ */
 
-/* A socket for an address: bound and listening, or connected. -1 with errno */
+/* Open a socket for an address, listening or connected. Returns -1 with errno on failure. */
 static int open_socket(const char *address, bool listens)
 {
     char host[256];
@@ -478,7 +479,7 @@ static bool greet(int fd, int rank, int size)
     return send(fd, hello, sizeof hello, MSG_NOSIGNAL) == HELLO;
 }
 
-/* Who called; -1: not one of ours. */
+/* The rank that has connected; -1: not a rank of this job. */
 static int greeted(int fd, int size)
 {
     uint8_t hello[HELLO];
@@ -492,7 +493,7 @@ static int greeted(int fd, int size)
 
 static bool take_over(sockets *s, int from, int fd)
 {
-    if (from <= s->base.rank || s->peers[from].fd >= 0) /* ranks call those below them, once */
+    if (from <= s->base.rank || s->peers[from].fd >= 0) /* higher ranks connect to lower, once */
         return false;
     s->peers[from].fd = fd;
     return true;

@@ -1,4 +1,4 @@
-/* A compressed mean over a transport of one's own, here plain TCP. One process a rank:
+/* A compressed mean over a transport of your own, here plain TCP. One process per rank:
  *
  *     ./sockets 0 localhost:7000 localhost:7001 &
  *     ./sockets 1 localhost:7000 localhost:7001 */
