@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char section[] =
-    "exchanges"; /* a checkpoint's section: one exchange name per line, one line per bucket */
+/* a checkpoint's section: one exchange name per line, one line per bucket */
+static const char section[] = "exchanges";
 
 static bool is_auto(const tg_session *s, const bucket *b)
 {

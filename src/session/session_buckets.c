@@ -239,8 +239,8 @@ static tg_status list_trained(tg_session *s)
 
 static tg_status make_strategy(tg_session *s)
 {
-    const tg_optimizer *most =
-        s->plain; /* the one with the most slots, among those that some tensor uses */
+    /* the one with the most slots, among those that some tensor uses */
+    const tg_optimizer *most = s->plain;
     TG_TRY(tg_alloc(s->ntrained, sizeof *s->wtensor, &s->wtensor));
     for (size_t i = 0; i < s->ntrained; i++) {
         const tensor *t = trained(s, i);

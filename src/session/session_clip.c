@@ -1,11 +1,9 @@
 /* Clipping by the global norm: g * min(1, clip / (|g| + 1e-6)), where g is the averaged gradient
- * of
- * all trained tensors together.
+ * of all trained tensors together.
  *
  * The norm is the root of the tensors' sums of squares. Each sum is f64 in the kernels' fixed
- * order;
- * they are added in the order of the tensors. All ranks get the same norm, whatever the buckets
- * are.
+ * order; they are added in the order of the tensors. All ranks get the same norm, whatever the
+ * buckets are.
  *
  * Source: Pascanu et al. 2013, arXiv:1211.5063, sec. 3.2, in the form of PyTorch's
  * clip_grad_norm_ */

@@ -7,9 +7,8 @@
  * and dropped together.
  *
  * A sum over ranks or over a node, or the sum of a gradient and the memory, can overflow f32. This
- * is
- * known only after the bucket's exchange, perhaps after other buckets were applied. If buckets are
- * separable, only that bucket is dropped. This does not depend on the overlap, which can differ
+ * is known only after the bucket's exchange, perhaps after other buckets were applied. If buckets
+ * are separable, only that bucket is dropped. This does not depend on the overlap, which can differ
  * between ranks. If it is the bucket that closes the step, all are dropped. */
 #include "session/session_impl.h"
 #include "telegrad/clock.h"

@@ -50,8 +50,8 @@ typedef struct bucket {
     uint32_t count;
     size_t n, rule; /* rule: the entry that all of them share */
     size_t span;    /* the entry of config.buckets that it belongs to */
-    const char *
-        exchange; /* the exchange that exchange=auto stands for; NULL: the method does not say auto */
+    /* the exchange that exchange=auto stands for; NULL: the method does not say auto */
+    const char *exchange;
     double fold_decay; /* weight decay added to the local gradient (the method owns the momentum) */
     float *staging;    /* (n) copy of the gradients; NULL: they are adjacent already */
     const float *g;    /* (n) staging or the first tensor's gradient */
@@ -117,8 +117,8 @@ struct tg_session {
     size_t next_ready; /* buckets are planned from last to first: the number left */
     size_t unready;    /* tensors whose gradient of this step is not complete */
     bool nonfinite;    /* this rank's gradient of this step */
-    const tg__turn
-        *turn; /* of the strategy's step, while what is due before it is delivered; else NULL */
+    /* of the strategy's step, while what is due before it is delivered; else NULL */
+    const tg__turn *turn;
     bool lost; /* this rank lost an own step, and has not reported it yet */
     /* This rank's time in the steps of the strategy's round; the time from which more counts; and
      * whether the deadline has passed, so that this rank sits out the rest of the round. */
@@ -138,9 +138,10 @@ struct tg_session {
         int ranks; /* number of ranks that saved the checkpoint; 0: started without one */
         uint64_t step, steps_per_epoch;
         struct tg__length length;
-        tg__ckpt_reader
-            *own;       /* until loaded: this rank's file, if the number of ranks is the same */
-        char anew[256]; /* loaded with another number of ranks: what could not be taken over */
+        /* until loaded: this rank's file, if the number of ranks is the same */
+        tg__ckpt_reader *own;
+        /* loaded with another number of ranks: what could not be taken over */
+        char anew[256];
     } from;
     int64_t epoch_shift; /* tg__epochs */
     uint8_t *ckpt_bytes;
@@ -191,8 +192,8 @@ TG_NODISCARD tg_status tg__session_method(const tg_session *s, const bucket *b, 
 /* Print the rules as lines "rule=PATTERN=METHOD", for texts that all ranks must share.
  * (session_setup.c) */
 void tg__session_print_rules(const tg_session *s, FILE *f);
-void tg__session_print_buckets(const tg_session *s,
-                               FILE *f); /* the same for buckets: "bucket_bytes=..." */
+/* the same for buckets: "bucket_bytes=..." */
+void tg__session_print_buckets(const tg_session *s, FILE *f);
 /* Handshake: compare everything that must be equal on all ranks, and create the methods.
  * (session_setup.c)
  * start  "begin" or "load"; compared as well

@@ -1,10 +1,8 @@
 /* What each tensor costs. A random gradient (normal, standard deviation 1) is encoded by the
- * methods
- * themselves, as a single rank.
+ * methods themselves, as a single rank.
  *
  * A bucket's bytes are measured. Its tensors share them in proportion to what each would take
- * alone,
- * or, if tensors compete for what is sent (sparsifiers), to their sizes. */
+ * alone, or, if tensors compete for what is sent (sparsifiers), to their sizes. */
 #include "session/session_impl.h"
 #include "base/arg.h"
 #include "base/mem.h"

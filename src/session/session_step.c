@@ -138,8 +138,8 @@ static tg_status take_gradient(tg_session *s, tensor *t)
 {
     bucket *b = &s->bucket[t->bucket];
     tg__stats stats;
-    TG_TRY(
-        tg__session_deliver_bucket(s, b)); /* of the last step, if nobody has read its parameters */
+    /* of the last step, if nobody has read its parameters */
+    TG_TRY(tg__session_deliver_bucket(s, b));
     float *staged = b->staging == NULL ? NULL : b->staging + t->offset;
     if (staged != NULL) /* the last step's copy may still be unread */
         for (size_t l = 0; l < s->lanes; l++)

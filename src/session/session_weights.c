@@ -21,8 +21,8 @@ bool tg__session_is_global(const tg_session *s, const tensor *t)
 
 bool tg__session_is_own(const tg_session *s, const tensor *t)
 {
-    const tg_spec *spec =
-        tg__rules_default(&s->rules)->spec; /* the same in all rules, as rules.c ensures */
+    /* the same in all rules, as rules.c ensures */
+    const tg_spec *spec = tg__rules_default(&s->rules)->spec;
     return !tg__session_is_global(s, t) ||
            (s->transport->size > 1 && strcmp(tg_spec_word(spec, "exchange"), "none") == 0);
 }

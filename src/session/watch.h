@@ -3,19 +3,17 @@
  * arithmetic on the figures of each step.
  *
  * A residual may grow for a long time: under top-k until every element has been sent once, and
- * under
- * noise like sqrt(t), as a random walk. So time is counted in turnovers: the sum over the steps of
- * kept / n, which is how often an element has been sent on average. With R the residual's norm and
- * G
- * the norm of what was handed in, a window of at least 50 steps and 4 turnovers is bad if both
+ * under noise like sqrt(t), as a random walk. So time is counted in turnovers: the sum over the
+ * steps of kept / n, which is how often an element has been sent on average. With R the residual's
+ * norm and G the norm of what was handed in, a window of at least 50 steps and 4 turnovers is bad
+ * if both
  *
  *     R^2 - R_before^2 >= 4 * sum of (gain G)^2           it grows faster than a random walk
  *     R >= 8 * gain * (largest mean G so far) / (kept/n)  it holds more than 8 turnovers' gradients
  *
  * and three bad windows in a row are reported. A codec that removes a fixed share of its input, as
  * top-k removes at least k/n of the squared norm, stays below the second bound. A codec that sends
- * at
- * most +-threshold per element exceeds both if the gradient is larger.
+ * at most +-threshold per element exceeds both if the gradient is larger.
  *
  * gain is 1 / (1 - momentum) if the feedback accumulates velocities. */
 #ifndef TG_WATCH_H
