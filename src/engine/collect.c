@@ -1,12 +1,12 @@
-/* Ranks go different ways if one of them tells them different things, and then blame each other.
- * Rank k's note about r is the hash of what r said to k, and about itself of what it said. All
- * ranks have all notes. If one rank lies, be it in what it says or in its notes, then
+/* If a rank tells other ranks different things, they go different ways and then blame each other.
+ * Rank k's note about r is the hash of what r said to k; its note about itself is the hash of what
+ * it said. All ranks have all notes. If a single rank lies, in what it says or in its notes, then
  *
  *     k's note about this rank is wrong: k lies;
- *     k's note about itself is not what it said to this rank: k lies;
- *     k's note about r is not this rank's: r has told the two different things, or k lies.
+ *     k's note about itself differs from what it said to this rank: k lies;
+ *     k's note about r differs from this rank's: r told the two different things, or k lies.
  *
- * Hashes are no proof against a rank that makes others collide. */
+ * The hashes do not protect against a rank that produces collisions on purpose. */
 #include "engine/collect.h"
 #include "base/mem.h"
 #include "exchange/gather.h"
@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NOTE = 8 }; /* bytes: 4096 ranks' are what tg__gather_all can carry */
+enum { NOTE = 8 }; /* bytes; tg__gather_all can carry 4096 ranks' notes */
 
 static tg_status run(tg__engine *e, const tg__speech *s, tg__op *op)
 {
@@ -29,7 +29,7 @@ static tg_status run(tg__engine *e, const tg__speech *s, tg__op *op)
     return tg__engine_wait(e, op);
 }
 
-/* Out of memory here means that the others wait. */
+/* If memory ran out on this rank alone, leave the transport, because the others would wait. */
 static tg_status alone(tg__engine *e, tg_status status)
 {
     if (status == TG_E_NOMEM)
@@ -54,7 +54,7 @@ tg_status tg__collect(tg__engine *e, const tg__speech *s, tg__op **op_p)
 /* ---- notes ----------------------------------------------------------------------------------- */
 
 typedef struct notes {
-    const uint8_t *all; /* (size, size) of NOTE bytes: rank k's about rank r */
+    const uint8_t *all; /* (size, size) of NOTE bytes: rank k's note about rank r */
     int size, rank;
     const char *what;
 } notes;
@@ -77,7 +77,7 @@ static bool differ(const notes *n, int k, int about)
     return memcmp(n->all + (size_t)k * row + at, n->all + (size_t)n->rank * row + at, NOTE) != 0;
 }
 
-/* Who certainly lies. */
+/* Find a rank that certainly lies. */
 static tg_status find_liar(const notes *n, int *liar_p)
 {
     for (int k = 0; k < n->size; k++) {
@@ -95,7 +95,7 @@ static tg_status find_liar(const notes *n, int *liar_p)
     return TG_OK;
 }
 
-/* Who may lie: one of two, so neither is blamed. */
+/* Find two ranks of which one lies. Neither is blamed. */
 static tg_status find_suspects(const notes *n)
 {
     for (int r = 0; r < n->size; r++)
@@ -144,7 +144,7 @@ tg_status tg__collect_alike(tg__engine *e, const char *what, const tg__speech *s
     return status;
 }
 
-/* ---- what others call ------------------------------------------------------------------------ */
+/* ---- public functions ------------------------------------------------------------------------ */
 
 static void copy_out(tg__engine *e, tg__op *op, void *all)
 {
@@ -190,7 +190,7 @@ tg_status tg__share(tg__engine *e, const char *what, void *data, size_t len)
     return TG_OK;
 }
 
-typedef struct verdict { /* of one rank, sent to all */
+typedef struct verdict { /* one rank's result, sent to all */
     int32_t status;
     char text[476];
 } verdict;

@@ -1,12 +1,13 @@
-/* Small exchanges between all ranks, for setting up. All ranks call them at the same point; they
- * block.
+/* Small blocking exchanges between all ranks, for setup. All ranks call them at the same point.
  *
- * Alike  If a rank told ranks different things, they would go different ways. After the exchanges
- *        that are marked "alike" the ranks exchange hashes of what they heard, 8 bytes for each
- *        rank. So all ranks continue with the same bytes, or this rank leaves the transport with
- *        TG_E_CORRUPT. The error names the rank that differs; `what` stands in its text ("the
+ * Alike  If a rank told other ranks different things, they would go different ways. After the
+ *        exchanges marked "alike", the ranks exchange hashes of what they received, 8 bytes for
+ *        each
+ *        rank. Either all ranks continue with the same bytes, or this rank leaves the transport
+ *        with
+ *        TG_E_CORRUPT. The error names the rank that differs; `what` appears in its text ("the
  *        handshake").
- * A rank that runs out of memory here leaves the transport, too. */
+ * A rank that runs out of memory here leaves the transport as well. */
 #ifndef TG_COLLECT_H
 #define TG_COLLECT_H
 
@@ -16,7 +17,7 @@
 typedef struct tg__speech {
     const void *own;        /* (len) */
     size_t len, cap;        /* cap: most bytes of any rank */
-    int full;               /* ranks below this say cap bytes */
+    int full;               /* ranks below this one send exactly cap bytes */
     const tg__group *group; /* all ranks, with its patience; NULL: one timeout */
 } tg__speech;
 

@@ -34,7 +34,7 @@ tg_status tg__engine_create(tg_transport *transport, tg_driver driver, int64_t t
     TG_TRY(tg_alloc(1, sizeof *e, &e));
     e->trace = trace;
     e->channel.timeout_ns = timeout_ns;
-    e->at_once = TG__BLOCK; /* of the first block, until it has joined */
+    e->at_once = TG__BLOCK; /* tags of the first block, until it has joined */
     tg_status status = tg__waits_create(transport->size, &e->channel.waits);
     if (status == TG_OK)
         status = tg__hub_enter(transport, &e->hub);
@@ -52,7 +52,7 @@ tg_status tg__engine_create(tg_transport *transport, tg_driver driver, int64_t t
     return TG_OK;
 }
 
-/* ---- the end --------------------------------------------------------------------------------- */
+/* ---- destroying ------------------------------------------------------------------------------ */
 
 void tg__engine_close(tg__op *op)
 {
@@ -70,7 +70,7 @@ static void take_out(tg__op **list, const tg__op *op)
         }
 }
 
-/* It will not be finished any more, by anybody. */
+/* Remove op: nobody will complete it. */
 static void withdraw(tg__hub *h, tg__op *op)
 {
     take_out(&h->queue, op);
@@ -78,7 +78,7 @@ static void withdraw(tg__hub *h, tg__op *op)
     tg__engine_close(op);
 }
 
-/* The engine has failed with op not done: keep it for as long as the transport may write to it. */
+/* The engine failed before op was done: keep it while the transport may write to it. */
 static void keep(tg__engine *e, tg__op *op)
 {
     tg__hub *h = e->hub;
@@ -102,7 +102,7 @@ void tg__op_release(tg__engine *e, tg__op *op)
     free(op);
 }
 
-/* With the lock held. tg_error() stays. */
+/* Call with the lock held. tg_error() does not change. */
 static void abandon(tg__engine *e)
 {
     tg__hub *h = e->hub;
@@ -319,7 +319,7 @@ bool tg__engine_is_done(tg__engine *e, const tg__op *op)
     return done;
 }
 
-/* ---- numbers --------------------------------------------------------------------------------- */
+/* ---- figures --------------------------------------------------------------------------------- */
 
 uint64_t tg__engine_bytes(tg__engine *e)
 {

@@ -19,8 +19,9 @@
 typedef enum tg__op_state {
     TG__OP_IDLE,
     TG__OP_QUEUED,
-    TG__OP_BEGUN,   /* its buffer has been read */
-    TG__OP_ENCODED, /* and the method's memory is updated; the same moment, unless it defers that */
+    TG__OP_BEGUN, /* its buffer has been read */
+    /* ... and the method's memory is updated: at the same time, unless the method defers that */
+    TG__OP_ENCODED,
     TG__OP_DONE
 } tg__op_state;
 
@@ -33,7 +34,7 @@ typedef struct tg__op {
     uint64_t step;
     uint16_t bucket, flags; /* flags of the envelopes */
     int priority;           /* smaller is taken up first; FIFO among equals */
-    /* Costs on a simulated clock: of begin; of starting and finishing a round; of a byte of
+    /* Costs on a simulated clock: of begin; of starting and of finishing a round; per byte of
      * received frames (picoseconds). */
     int64_t encode_cost_ns, start_cost_ns, finish_cost_ns, decode_cost_ps;
     /* [out] final once DONE (encode_ns and task once ENCODED) */
@@ -64,38 +65,37 @@ TG_NODISCARD tg_status tg__engine_create(tg_transport *transport, tg_driver driv
  *          a failure): then they must live until the process ends */
 bool tg__engine_destroy(tg__engine *e);
 
-/* Free op and its bare exchange, both allocated by malloc. op is DONE, was never submitted, or the
- * engine failed with it: then the transport may still write to the buffers, and the engine keeps
- * them until they can be freed. */
+/* Free op and its bare exchange, both allocated by malloc. op is DONE, was never submitted, or was
+ * in flight when the engine failed. In the last case the transport may still write to the buffers,
+ * and the engine keeps them until they can be freed. */
 void tg__op_release(tg__engine *e, tg__op *op);
 
-/* This rank cannot go on, and the other ranks do not know (status and tg_error(), which stays). It
- * leaves the transport, with all its channels, so that no rank waits for it.
- * because_of  the rank that the others name: this one (out of memory), or one that sent what cannot
- *             be; -1: nobody in particular
+/* Give up: this rank cannot go on (status and tg_error(), which does not change), and the other
+ * ranks do not know. It leaves the transport, with all its channels, so that no rank waits for it.
+ * because_of  the rank that the others name: this one (out of memory), or one that sent something
+ *             invalid; -1: no particular rank
  * Does nothing if the transport has failed already, if all ranks know, or on a thread that may not
  * use the transport. */
 void tg__engine_give_up(tg__engine *e, tg_status status, int because_of);
-/* The same, because of this rank, before it has an engine. */
+/* The same for a rank that has no engine yet; the others name this rank. */
 void tg__leave_transport(tg_transport *t, tg_status status);
-/* From now on, end with TG_E_STOPPED an operation of e that is not over one second after wants(arg)
- * has become true; NULL: no more. This rank then leaves the transport. */
+/* From now on, if an operation of e is still in flight one second after wants(arg) became true, end
+ * it with TG_E_STOPPED and leave the transport. NULL: stop doing so. */
 void tg__engine_stop_if(tg__engine *e, bool (*wants)(const void *arg), const void *arg);
-/* All ranks have agreed that they fail. This holds until something is submitted again. */
+/* Record that all ranks have agreed that they fail. This holds until something is submitted. */
 void tg__engine_all_know(tg__engine *e);
 
-/* How an engine becomes a channel. All ranks take part, for one engine of the transport after the
- * other:
- * 1. begin_setup waits until no other thread's engine is between begin_setup and end_setup.
- * 2. The ranks exchange their claims: the tags that they have given away.
- * 3. join gives the engine a channel number and tags, the same on all ranks. It is left out if the
- *    ranks do not match.
+/* How an engine becomes a channel. All ranks take part, for one engine of the transport at a time:
+ * 1. begin_setup waits until no other thread's engine is between begin_setup and end_setup. 2. The
+ * ranks exchange their claims: the tags that they have given away. 3. join gives the engine a
+ * channel number and tags, the same on all ranks. It is omitted if the
+ *    ranks' settings differ.
  * 4. end_setup lets the next engine in. */
 void tg__engine_begin_setup(tg__engine *e);
 void tg__engine_claim(tg__engine *e, uint8_t claim[TG__CLAIM_BYTES]);
 /* claims   of all ranks, merged by tg__claim_merge
  * hash     envelopes carry it from now on
- * at_once  exchanges that should be able to be under way at once (others wait); a power of two
+ * at_once  exchanges that can be in flight at once (others wait); a power of two
  * Errors   TG_E_STATE (too many channels) */
 TG_NODISCARD tg_status tg__engine_join(tg__engine *e, const uint8_t claims[TG__CLAIM_BYTES],
                                        uint64_t hash, uint32_t at_once);
@@ -108,7 +108,7 @@ TG_NODISCARD tg_status tg__engine_submit(tg__engine *e, tg__op *op);
  *     wait_begun    its buffer has been read (BEGUN or later)
  *     wait_encoded  no begin of its method is due or running (ENCODED or DONE)
  *     wait          its result is complete (DONE)
- * Errors  the transport's failure, for good, whichever engine met it */
+ * Errors  the transport's failure, which is final, whichever engine it occurred on */
 TG_NODISCARD tg_status tg__engine_wait_begun(tg__engine *e, tg__op *op);
 TG_NODISCARD tg_status tg__engine_wait_encoded(tg__engine *e, tg__op *op);
 TG_NODISCARD tg_status tg__engine_wait(tg__engine *e, tg__op *op);

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TEXT_CAP 65536u /* longer texts end in a hash of the rest */
+#define TEXT_CAP 65536u /* longer texts are cut and end in a hash of the rest */
 
 static size_t line_length(const char *text, size_t len)
 {
@@ -36,7 +36,7 @@ static tg_status compare(const char *own, size_t own_len, const char *other, siz
     return TG_OK;
 }
 
-/* A claim, then the text; *len_p: bytes of both. */
+/* The claim followed by the text; *len_p: bytes of both. */
 static char *full_text(const char *text, size_t *len_p)
 {
     size_t len = strlen(text) + 128;
@@ -56,7 +56,7 @@ static char *full_text(const char *text, size_t *len_p)
     return claim;
 }
 
-/* What all ranks said is of a form that an honest rank says. */
+/* Check that every rank's message is well-formed, as any honest rank's is. */
 static tg_status check(const tg__exchange *x, int *liar_p)
 {
     for (int rank = 0; rank < x->size; rank++) {
@@ -74,8 +74,8 @@ static tg_status check(const tg__exchange *x, int *liar_p)
     return TG_OK;
 }
 
-/* Look at what all ranks said; claims becomes theirs, merged. *fullest_p: the rank that has most
- * blocks taken. */
+/* Examine what all ranks sent. claims: set to theirs, merged. *fullest_p: the rank with the most
+ * taken blocks. */
 static tg_status judge(const tg__exchange *x, const char *own, size_t len,
                        uint8_t claims[TG__CLAIM_BYTES], int *fullest_p)
 {

@@ -1,5 +1,5 @@
-/* Handshake: before anything else the ranks compare their settings, and the engine becomes a
- * channel of the transport. */
+/* Handshake: first of all, the ranks compare their settings, and the engine becomes a channel of
+ * the transport. */
 #ifndef TG_HANDSHAKE_H
 #define TG_HANDSHAKE_H
 

@@ -28,7 +28,7 @@ static tg_status make(tg_transport *t, tg__hub **h_p)
     return TG_OK;
 }
 
-/* With the list's lock held. NULL: there is none. */
+/* Call with the list's lock held. NULL: there is none. */
 static tg__hub *find(const tg_transport *t)
 {
     tg__hub *h = hubs;
@@ -37,7 +37,7 @@ static tg__hub *find(const tg_transport *t)
     return h;
 }
 
-/* The transport is destroyed while engines use it: they fail, and the last one destroys it. */
+/* If the transport is destroyed while engines use it, they fail, and the last one destroys it. */
 static bool keep_orphan(tg_transport *t)
 {
     pthread_mutex_lock(&list_lock);
@@ -130,7 +130,7 @@ void tg__hub_fail(tg__hub *h, tg_status status)
     tg__hub_shut(h, status, status == TG_E_NOMEM ? h->transport->rank : -1, "%s", tg_error());
 }
 
-/* A failed pump has told whom it blames, and shut the transport. */
+/* A failed pump has already reported whom it blames, and shut the transport. */
 void tg__hub_shut(tg__hub *h, tg_status status, int because_of, const char *format, ...)
 {
     tg_transport *t = h->transport;
@@ -184,8 +184,8 @@ void tg__hub_seize(tg__hub *h)
 
 #define STOP_AFTER_NS INT64_C(1000000000)
 
-/* Whether something is under way that was to stop a second ago. A person waits, whatever the
- * transport's clock is. */
+/* True if an operation in flight should have stopped at least a second ago. This uses real time,
+ * whatever the transport's clock, because a person is waiting. */
 static bool must_stop(const tg__hub *h)
 {
     for (const tg__op *op = h->active; op != NULL; op = op->next) {
@@ -233,7 +233,7 @@ void tg__hub_give_up(tg__hub *h, tg_status status, int because_of)
     (void)tg_fail(status, "%s", why);
 }
 
-/* No engine of this transport is there, nor comes while the list is locked. */
+/* Shut a transport that has no engine. None can be created while the list is locked. */
 static void shut_alone(tg_transport *t)
 {
     if (t->ops->blame != NULL)

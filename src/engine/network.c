@@ -1,9 +1,9 @@
-/* An exchange in which each of P ranks sends m bytes to each of P-1 others takes
+/* If each of P ranks sends m bytes to each of the P-1 others, the exchange takes
  *
  *     T(m) = delay + (P-1) (m + envelope) byte
  *
- * so two sizes give both. The larger one grows until its bytes take longer than what disturbs the
- * measuring: jitter, which is some part of the delay, and other work on the same cores. */
+ * so two sizes determine both. The larger size grows until its bytes take longer than the
+ * disturbances: jitter, which is a fraction of the delay, and other work on the same cores. */
 #include "engine/network.h"
 #include "base/mem.h"
 #include "engine/collect.h"
@@ -15,26 +15,27 @@
 #include <string.h>
 
 enum {
-    SMALL = 8,      /* bytes a message */
-    FIRST = 16384,  /* bytes a rank sends: ... */
-    LAST = 1048576, /* ... the most; each step in between is GROWTH times the one before */
+    SMALL = 8,      /* bytes per message */
+    FIRST = 16384,  /* bytes that a rank sends: at first, */
+    LAST = 1048576, /* at most; each step is GROWTH times the one before */
     GROWTH = 8,
-    SMALL_RUN = 2, /* exchanges in a row, each beginning when the one before is over ... */
+    SMALL_RUN = 2, /* consecutive exchanges; each begins when the one before is complete */
     LARGE_RUN = 1,
-    SMALL_RUNS = 4, /* ... so often, of which the shortest counts */
+    SMALL_RUNS = 4, /* repetitions; the shortest counts */
     LARGE_RUNS = 3
 };
 
-/* Seconds: */
-static const double long_enough = 0.02, longest = 1e9; /* that make sense */
+/* In seconds; `longest`: the largest plausible measurement. */
+static const double long_enough = 0.02, longest = 1e9;
 
-/* Who measures: all ranks, or the leaders of nodes. */
+/* The ranks that measure: all, or the leaders of nodes. */
 typedef struct talkers {
     tg__engine *engine;
-    int count, rank;   /* of them; rank: this one's among them, 0 if it does not talk */
-    bool talks;        /* this rank is one of them */
-    tg__group leaders; /* rank NULL: all */
-    int *all;          /* (size) 0, 1, ..: a group of all ranks */
+    /* count: of the measuring ranks; rank: this rank's number among them, 0 if it is not one */
+    int count, rank;
+    bool talks;        /* this rank measures */
+    tg__group leaders; /* rank NULL: all ranks */
+    int *all;          /* (size) 0, 1, ...: the group of all ranks */
 } talkers;
 
 static tg_status once(tg__engine *e, tg__op *op)
@@ -48,7 +49,7 @@ static tg_status time_runs(tg__engine *e, tg__op *op, int run, int runs, double 
 {
     const tg_clock *clock = tg__engine_transport(e)->clock;
     double least = INFINITY;
-    TG_TRY(once(e, op)); /* all are here now, and buffers and connections are warm */
+    TG_TRY(once(e, op)); /* all ranks are here now; buffers and connections are warm */
     for (int i = 0; i < runs; i++) {
         const int64_t begin_ns = tg_now_ns(clock);
         for (int k = 0; k < run; k++)
@@ -59,7 +60,7 @@ static tg_status time_runs(tg__engine *e, tg__op *op, int run, int runs, double 
     return TG_OK;
 }
 
-/* An exchange of its own, between group: x is taken over. */
+/* Create an operation for exchange x within group. Takes ownership of x. */
 static tg_status own_op(tg__exchange *x, const tg__group *group, tg__op **op_p)
 {
     const tg_status status = tg_alloc(1, sizeof **op_p, op_p);
@@ -72,8 +73,8 @@ static tg_status own_op(tg__exchange *x, const tg__group *group, tg__op **op_p)
     return TG_OK;
 }
 
-/* The seconds of this rank's exchanges of m bytes with the other talkers. A rank that does not talk
- * runs as many exchanges of nothing, so that all ranks count alike. */
+/* Seconds of this rank's exchanges of m bytes with the other measuring ranks. Other ranks run as
+ * many empty exchanges, so that all ranks count alike. */
 static tg_status time_own(const talkers *k, size_t m, int run, int runs, double *seconds_p)
 {
     tg__exchange *x;
@@ -108,8 +109,8 @@ static tg_status largest(tg__engine *e, const tg__exchange *x, double *seconds_p
     return TG_OK;
 }
 
-/* The longest of all ranks' seconds, for messages of m bytes. Who does not talk has waited for the
- * others' exchanges since the last one of all. */
+/* The longest time of all ranks in seconds, for messages of m bytes. Ranks that do not measure have
+ * waited since the last common exchange. */
 static tg_status time_messages(const talkers *k, size_t m, int run, int runs, double *seconds_p)
 {
     const tg__group all = {.rank = k->all, .patience = k->talks ? 1 : 2 + (unsigned)(run * runs)};

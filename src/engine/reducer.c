@@ -1,4 +1,4 @@
-/* The one-call reducer: one method over one bucket, driven inline by whoever calls. */
+/* The one-call reducer: one method and one bucket, driven inline by the calling thread. */
 #include "telegrad/reducer.h"
 #include "base/arg.h"
 #include "base/mem.h"
@@ -35,7 +35,7 @@ struct tg_reducer {
     void *arg;
 };
 
-typedef struct layout { /* the vector's tensors, as a method wants them */
+typedef struct layout { /* the vector's tensors, in the form that methods need */
     const char **name;
     size_t *len, *rows, *cols, *dims;
     char *names;
@@ -80,8 +80,7 @@ static tg_status make_layout(layout *l, const tg_segment *segments, size_t count
     return at == n ? TG_OK : tg_fail(TG_E_ARG, "the segments cover %zu of %zu elements", at, n);
 }
 
-/* Of the reducer's method, in every part that follows from the configuration; the arrays are l's.
- */
+/* Fill in the method's setup, as far as it follows from the configuration; l holds its arrays. */
 static tg_status make_setup(const tg_reducer_config *c, size_t n, layout *l,
                             tg__method_setup *setup)
 {
@@ -103,7 +102,7 @@ static tg_status make_setup(const tg_reducer_config *c, size_t n, layout *l,
     return TG_OK;
 }
 
-/* What exchange=auto is: rank 0's choice. */
+/* Find what exchange=auto stands for: rank 0 chooses. */
 static tg_status choose_exchange(const tg_reducer *r, const char *text, tg__method_setup setup,
                                  const char **name_p)
 {
@@ -198,7 +197,7 @@ static tg_status create(tg_reducer *r, const tg_spec *spec, const tg_reducer_con
     return status;
 }
 
-/* The method with the warm-up that it has in this run. */
+/* Parse the method's spec and settle its warm-up for this run. */
 static tg_status parse(const char *method, const tg_reducer_config *c, tg_spec **spec_p)
 {
     tg_spec *spec;
@@ -267,7 +266,7 @@ void tg_reducer_destroy(tg_reducer *r)
 {
     if (r == NULL)
         return;
-    if (tg__engine_destroy(r->engine)) { /* else the transport still holds message buffers */
+    if (tg__engine_destroy(r->engine)) { /* otherwise the transport still holds message buffers */
         tg__flight_fini(&r->op.flight);
         tg__method_destroy(r->method);
         tg__state_destroy(r->state);
@@ -287,7 +286,7 @@ static tg_status refuse_nonfinite(const tg_reducer *r)
                    r->op.flags & TG__FLAG_NONFINITE ? "this rank" : "another rank");
 }
 
-/* The operation is over with this status: take the result, tell the caller. */
+/* The operation ended with this status: take the result and report it to the caller. */
 static tg_status conclude(tg_reducer *r, tg_status status)
 {
     r->running = false;
@@ -338,7 +337,7 @@ tg_status tg_reducer_start(tg_reducer *r, const float *g, float *mean,
     TG__ARG(g);
     TG__ARG(mean);
     TG_TRY(start("tg_reducer_start", r, g, mean, on_done, arg));
-    /* It has started: if this fails, test or wait say so. */
+    /* The exchange has started; if this fails, test or wait reports it. */
     const tg_status moved = tg__engine_progress(r->engine);
     (void)moved;
     return TG_OK;
@@ -358,7 +357,7 @@ tg_status tg_reducer_test(tg_reducer *r, bool *done_p)
         }
         TG_TRY(conclude(r, TG_OK));
     }
-    TG_TRY(tg__engine_progress(r->engine)); /* says it again if the reducer is dead */
+    TG_TRY(tg__engine_progress(r->engine)); /* fails again if the reducer is dead */
     *done_p = true;
     return TG_OK;
 }

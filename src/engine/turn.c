@@ -1,4 +1,4 @@
-/* A turn of the driving thread: operations of all engines are taken up, moved, finished. */
+/* A turn of the driving thread: takes up, moves and finishes the operations of all engines. */
 #include "engine/hub.h"
 
 #include "base/mem.h"
@@ -66,7 +66,7 @@ static tg_status take_up(tg__hub *h, tg__op *op)
     return TG_OK;
 }
 
-/* op's exchange finished: the next round, or done. */
+/* op's exchange has finished: start the next round, or complete op. */
 static tg_status advance(tg__hub *h, tg__op *op, bool *done_p)
 {
     const tg_clock *clock = h->transport->clock;
@@ -103,8 +103,8 @@ static tg_status advance(tg__hub *h, tg__op *op, bool *done_p)
     return TG_OK;
 }
 
-/* A memory must see its tasks in the order submitted, also where it is updated after the first
- * round: that one waits for those of the same method before it. */
+/* A method's memory must see its tasks in the order submitted. If it is updated only after the
+ * first round, op waits for the method's earlier tasks. */
 static bool has_turn(const tg__hub *h, const tg__op *op)
 {
     if (!defers(op) || op->flight.program_round > 0)
@@ -116,7 +116,7 @@ static bool has_turn(const tg__hub *h, const tg__op *op)
     return true;
 }
 
-/* *any_p: whether some exchange was done. */
+/* *any_p: set if an exchange was completed. */
 static tg_status finish_done(tg__hub *h, bool *any_p)
 {
     bool any;
@@ -131,21 +131,21 @@ static tg_status finish_done(tg__hub *h, bool *any_p)
                 any = true;
             }
             if (done) {
-                *link = op->next; /* before DONE: then the op is the caller's again */
+                *link = op->next; /* before DONE: from then on the caller owns op */
                 set_state(h, op, TG__OP_DONE);
             } else {
                 link = &op->next;
             }
         }
         *any_p = *any_p || any;
-    } while (any); /* whose turn it is now */
+    } while (any); /* another op may have its turn now */
     return TG_OK;
 }
 
-/* Whether op's tags are free, here and on every rank. They are where its engine's oldest open
- * operation is so near that tags differ. Another that had the same tags is over here, but may be
- * under way elsewhere; what it is sent from here was sent before, and messages with the same tag
- * arrive in order, so it gets its own. With the lock held. */
+/* True if op's tags are free on every rank: if the oldest open operation of its engine is close
+ * enough for the tags to differ. An earlier operation with the same tags is complete here, but may
+ * be in flight elsewhere. This rank sent its messages before, and messages with the same tag arrive
+ * in order, so that operation gets its own. Call with the lock held. */
 static bool tags_are_free(const tg__op *op)
 {
     const tg__engine *e = op->engine;
@@ -174,8 +174,8 @@ static tg_status take_up_queued(tg__hub *h)
     return TG_OK;
 }
 
-/* An exchange without messages (a leader's who is alone in its node) is done when it is launched:
- * then what comes next, or whoever waits for it, must not wait for messages of others. */
+/* An exchange without messages (a leader alone in its node) is complete when launched. Neither what
+ * follows it nor its waiter may wait for messages of other exchanges. */
 tg_status tg__turn(tg__hub *h, int64_t deadline_ns)
 {
     bool any;
