@@ -25,13 +25,13 @@ static void mean_finish(float *acc, size_t n, int size)
     tg__kernel()->scale(acc, 1.0f / (float)size, n);
 }
 
-/* A vector shared by the cores of a pool. */
+/* A vector that the cores of a pool share. */
 typedef struct job {
     const tg__combine *combine;
     float *acc;
     const float *src;
     int size;
-    atomic_bool *spoilt; /* [out] something is not finite */
+    atomic_bool *spoilt; /* [out] some element is not finite */
 } job;
 
 static void begin_range(void *arg, size_t lo, size_t hi)
@@ -58,7 +58,7 @@ void tg__combine_finish(const tg__exchange *x, float *acc, size_t n)
     tg__pool_chunks(x->pool, n, TG__CHUNK, finish_range, &j);
 }
 
-/* A piece at a time, so that finish finds it in the cache. */
+/* Work in small pieces, so that finish finds each one in the cache. */
 static void take_range(void *arg, size_t lo, size_t hi)
 {
     enum { PIECE = 8192 };

@@ -1,14 +1,14 @@
-/* Median-clipped mean: before the mean, what a rank says of a tensor is cut to the median, over the
- * ranks that say anything of it, of its norms:
+/* Median-clipped mean: before averaging, each rank's part of a tensor is scaled down to the median
+ * of the norms that the ranks have for this tensor. Ranks with norm 0 do not count for the median:
  *
  *     result = 1/P sum over j of x_j min(1, median / |x_j|)
  *
- * so that a rank whose update is far too large counts for no more than the others. Of an even
- * number of ranks the lower of the two in the middle is the median. Sums in rank order. A frame of
- * blocks is read element by element, any other decoded to a vector.
+ * So a rank with far too large an update has no more influence than the others. For an even number
+ * of ranks, the median is the lower of the two middle values. Sums are in rank order. A frame of
+ * blocks is read element by element; any other frame is decoded into a vector.
  *
- * Source: Sarfi et al. 2025, arXiv:2508.15706, in the form of the authors' code, which bounds the
- * median besides */
+ * Source: Sarfi et al. 2025, arXiv:2508.15706, in the form of the authors' code, which also bounds
+ * the median */
 #include "base/mem.h"
 #include "codec/block/block_frame.h"
 #include "exchange/exchange.h"
@@ -35,7 +35,7 @@ static void finish(float *acc, size_t n, int size)
     tg__kernel()->scale(acc, 1.0f / (float)size, n);
 }
 
-/* The norms (tensors, size), those of one tensor in order of size, a vector (n). */
+/* Bytes for the norms (tensors, size), one tensor's norms in sorted order, and a vector (n). */
 static size_t room(size_t n, size_t tensors, int size)
 {
     return (TG__MAX(tensors, (size_t)1) + 1) * (size_t)size * sizeof(double) + n * sizeof(float);
@@ -52,7 +52,7 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Of the norms that are above 0; 0 if there is none. */
+/* The median of the norms above 0; 0 if there are none. */
 static double median(const double *norm, int size, double *sorted)
 {
     size_t count = 0;
@@ -63,7 +63,7 @@ static double median(const double *norm, int size, double *sorted)
     return count == 0 ? 0 : sorted[(count - 1) / 2];
 }
 
-/* Whether the frame is one of blocks of the exchange's tensors. */
+/* True if the frame holds blocks of the exchange's tensors. */
 static bool of_blocks(const tg__exchange *x, const uint8_t *frame, size_t len, tg__frame *f)
 {
     return x->segments != NULL && tg__frame_split(frame, len, x->n, f) == TG_OK &&
@@ -71,7 +71,7 @@ static bool of_blocks(const tg__exchange *x, const uint8_t *frame, size_t len, t
            tg__block_tensors_are(f, x->segments, x->nsegments);
 }
 
-/* What a rank says: its norm or factor for tensor i at norm[i * stride]. */
+/* What one rank sent. Its norm, later its factor, for tensor i is at norm[i * stride]. */
 typedef struct share {
     double *norm;
     size_t stride;
@@ -138,7 +138,7 @@ static void all(const tg__exchange *x, float *acc, const uint8_t **frames, const
     float *own = (float *)(void *)(sorted + P);
     for (size_t q = 0; q < P; q++)
         take_norms(x, frames[q], lens[q], own, (share){.norm = norm + q, .stride = P});
-    for (size_t i = 0; i < tensors; i++) { /* norms become factors */
+    for (size_t i = 0; i < tensors; i++) { /* replace norms by factors */
         const double limit = median(norm + i * P, x->size, sorted);
         for (size_t q = 0; q < P; q++)
             norm[i * P + q] = norm[i * P + q] > limit ? limit / norm[i * P + q] : 1;

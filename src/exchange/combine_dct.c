@@ -1,6 +1,6 @@
-/* mean = (back(y[0] + y[1] + ... + y[P-1]) + x[q] + ...) * (1 / P), in f32: the coefficients y of
- * the frames that have some, in rank order, transformed back once; then, in rank order, the vectors
- * of those that carry a vector. */
+/* mean = (back(y[0] + y[1] + ... + y[P-1]) + x[q] + ...) * (1 / P), in f32. The coefficients y of
+ * frames that hold coefficients are added in rank order and transformed back once. Then the vectors
+ * x of the other frames are added in rank order. */
 #include "exchange/combine_dct.h"
 #include "codec/block/codec_dct.h"
 #include "kernel/kernel.h"

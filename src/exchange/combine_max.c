@@ -1,5 +1,5 @@
-/* max = the largest of what the ranks sent, at least 0: for scalers to agree on. Frames are f32
- * (dense or zero); a NaN does not count. */
+/* max = the largest of the ranks' values, at least 0; used to agree on scalers. Frames are f32
+ * (dense or zero). NaNs are ignored. */
 #include "base/mem.h"
 #include "exchange/exchange.h"
 #include <string.h>

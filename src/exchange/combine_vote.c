@@ -1,8 +1,9 @@
 /* Majority vote: the sign of the sum of the ranks' signs; a tie gives 0. Votes are frames of codec
- * sign without scales; a rank with any other frame (zero: its gradient was not finite) abstains.
+ * sign without scales. A rank that sends any other frame (zero: its gradient was not finite)
+ * abstains.
  *
- * One frame at a time the votes are added up, exactly, since they are small integers; all at hand
- * are counted as bits.
+ * Frame by frame, votes are added up; this is exact because they are small integers. If all frames
+ * are at hand, they are counted as bits.
  *
  * Source: Bernstein et al. 2018, arXiv:1802.04434, alg. 3; 2019, arXiv:1810.05291 */
 #include "base/mem.h"

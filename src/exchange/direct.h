@@ -1,5 +1,5 @@
-/* The two rounds that exchanges direct and reducescatter share: parts go to the owners of blocks,
- * and finished blocks go to all. The two differ in how a block is finished. */
+/* The two rounds that the exchanges direct and reducescatter share: first, parts go to the owners
+ * of blocks; then, finished blocks go to all. The two differ in how a block is finished. */
 #ifndef TG_EXCHANGE_DIRECT_H
 #define TG_EXCHANGE_DIRECT_H
 
@@ -8,17 +8,17 @@
 
 typedef struct tg__direct {
     tg__messages parts;  /* (P) own parts, to send */
-    tg__messages in;     /* (P) all ranks' parts of this rank's block; its own is unused */
+    tg__messages in;     /* (P) the ranks' parts of this rank's block; its own entry is unused */
     tg__messages blocks; /* (P) finished blocks */
     size_t *in_len;      /* (P) bytes of each part's frame; 0: not arrived */
     size_t *block_len;   /* (P) the same for blocks */
     size_t block_n;      /* elements of this rank's block */
     float *sum;          /* (block_n) its sum */
     bool coded;          /* blocks are frames of x->codec; false: dense f32 */
-    tg__reencoder again; /* coded: then `sum` has its own memory, which keeps the leftover */
-    int next;            /* ranks below it are in the sum; P: the block is finished */
+    tg__reencoder again; /* coded: `sum` then has its own memory and keeps the leftover */
+    int next;            /* the parts of ranks below it are in the sum; P: the block is finished */
     bool spoilt;         /* a decoded block is not finite */
-    uint32_t told, over; /* messages returned to the driver as wishes, and completed */
+    uint32_t told, over; /* messages returned as wishes, and completed */
 } tg__direct;
 
 /* Members of tg__exchange_ops. */

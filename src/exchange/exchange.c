@@ -1,4 +1,4 @@
-/* The list of exchanges and what they have in common. */
+/* The list of exchanges, and what they share. */
 #include "exchange/exchange.h"
 #include "base/mem.h"
 #include "exchange/sliced.h"

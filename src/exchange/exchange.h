@@ -1,6 +1,6 @@
 /* An exchange is a state machine without I/O. It turns the ranks' encoded vectors into their
- * aggregate. It never waits, never looks at a clock, and knows no step. A driver (pump.h, or a
- * simulator) runs it:
+ * aggregate. It never waits, never reads a clock, and has no notion of steps. A driver (pump.h, or
+ * a simulator) runs it:
  *
  *     x->ops->start(x)               the parts have been encoded
  *     while (!x->ops->finished(x)):
@@ -11,14 +11,14 @@
  *     result(x, dst)                 the aggregate
  *
  * Wishes    Receives come before sends that depend on nothing. If a msg goes to several peers, its
- *           wishes come one after the other, so the driver seals it once.
+ *           wishes are consecutive, so that the driver seals it once.
  * Lifetime  An object is created once per (bucket, lane), with all its buffers, and started any
- *           number of times. Several objects may be under way at once.
+ *           number of times. Several objects may be in flight at once.
  * Adding    An exchange is one file and one line in exchanges.def. broadcast (sets parameters),
  *           reduce (sums within a node) and push (gossip) cannot be chosen by a spec.
  *
- * For a small dense vector in one delay use allgather with codec f32: every rank sends it all to
- * all others, and each sums in rank order. */
+ * A small dense vector is exchanged in one delay by allgather with codec f32: every rank sends its
+ * whole vector to all others, and each sums in rank order. */
 #ifndef TG_EXCHANGE_H
 #define TG_EXCHANGE_H
 
@@ -67,8 +67,8 @@ extern const tg__combine tg__combine_vote;
 extern const tg__combine tg__combine_clipped;
 
 /* For two-way methods: encode a finished block of exchange direct, with x->recode_arg. mean
- * occupies the memory of the frame's payload, so read all of it before writing the frame. If a
- * value leaves the range of f32, write a frame of zeros and set x->overflow. */
+ * overlaps the memory of the frame's payload, so read all of it before writing the frame. If a
+ * value overflows f32, write a frame of zeros and set x->overflow. */
 typedef tg_status tg__recode(tg__exchange *x, const float *mean, uint8_t *frame, size_t cap,
                              size_t *len_p);
 
@@ -80,9 +80,10 @@ typedef struct tg__cost {
     unsigned rounds;
     double delays; /* one-way delays in sequence */
     double bytes;  /* sent by the rank that sends most, envelopes included */
-    double serial; /* bytes that leave one after the other, from any rank: over equal links an
-                    * exchange takes delays * delay + serial / rate. Exceeds bytes if a rank waits
-                    * for another one's before it sends its own */
+    /* bytes sent one after another on the critical path, by any ranks: over equal links an exchange
+     * takes delays * delay + serial / rate. Larger than bytes if a rank waits for another rank's
+     * bytes before it sends its own */
+    double serial;
 } tg__cost;
 
 typedef struct tg__exchange_ops {
@@ -105,9 +106,10 @@ typedef struct tg__exchange_ops {
      * all ranks, what was sent is size * aggregate + leftover. Called when finished, before the
      * next start; any thread. NULL: the exchange does not encode sums again. */
     void (*leftover)(tg__exchange *x, float scale, float *r);
-    bool sliceable; /* may be cut into slices (sliced.h): it has no slices of its own, and gives the
-                     * same for any cut of the vector */
-    bool automatic; /* exchange=auto may choose it */
+    /* may be cut into slices (sliced.h): it has no slices of its own, and gives the same result for
+     * any cut of the vector */
+    bool sliceable;
+    bool automatic;   /* exchange=auto may choose it */
     bool decodes_own; /* the result contains this rank's own decoded values (not broadcast, push) */
 } tg__exchange_ops;
 
@@ -115,34 +117,38 @@ struct tg__exchange {
     const tg__exchange_ops *ops;
     int rank, size;
     size_t n;
-    int64_t now_ns; /* the time, set by a driver that knows it before start and done; else 0. It may
-                     * change when something is wanted, never a result */
-    tg_codec *codec; /* bounds and re-encodes; borrowed */
+    /* the time, set before start and done by a driver that knows it; else 0. It may affect when
+     * something is wanted, but never a result */
+    int64_t now_ns;
+    tg_codec *codec; /* for bounds and for encoding sums again; borrowed */
     const tg__combine *combine;
-    /* [out] by start, done and result: a sum or a mean left the range of f32. The driver sets it to
-     * false before start. What the exchange sends from then on carries NONFINITE. If all ranks
-     * decode the same sum, all see it in the result. If the sum is encoded again, a frame of zeros
-     * takes its place, and the flag tells the other ranks. */
+    /* [out] by start, done and result: a sum or a mean overflowed f32. The driver sets it to false
+     * before start. From then on, what the exchange sends carries NONFINITE. If all ranks decode
+     * the same sum, all see the overflow in the result. If the sum is encoded again, a frame of
+     * zeros replaces it, and the flag tells the other ranks. */
     bool overflow;
-    /* (n) where result() will be asked to write; NULL: not known. Set before start, and the
-     * exchange's own from then on, so that the aggregate may form there and is not copied;
-     * result() is called once for each start. */
+    /* (n) where result() will be asked to write; NULL: not known. Set before start; from then on it
+     * belongs to the exchange, which can form the aggregate there without a copy. result() is
+     * called once for each start. */
     float *into;
-    int hop;         /* push: distance to the receiving rank; set before start */
-    tg__pool *pool;  /* cores for decoding; NULL: the calling one. Borrowed, set by the creator */
-    tg__part *parts; /* (nparts) cut and placed by the exchange; the caller encodes its vector into
-                      * them before start */
+    int hop;        /* push: distance to the receiving rank; set before start */
+    tg__pool *pool; /* cores for decoding; NULL: the calling one. Borrowed, set by the creator */
+    /* (nparts) the exchange cuts and places them; the caller encodes its vector into them before
+     * start */
+    tg__part *parts;
     size_t nparts;
-    unsigned open_slices; /* slices under way at once, each with at most 4 messages a rank; 0: 1 */
-    /* direct only: encodes finished blocks; NULL: they go out as dense f32. Set by the creator. */
+    /* slices in flight at once, each with at most 4 messages per rank; 0: 1 */
+    unsigned open_slices;
+    /* direct only: encodes finished blocks; NULL: they are sent as dense f32. Set by the
+     * creator. */
     tg__recode *recode;
     void *recode_arg;
-    /* For combines that use them: (nsegments) the tensors, NULL: one; and room for the combine.
-     * Borrowed, set by the creator. */
+    /* For combines that use them: (nsegments) the tensors, NULL: one; and working memory for the
+     * combine. Borrowed, set by the creator. */
     const tg_segment *segments;
     size_t nsegments;
     void *room;
-    /* With ops->leftover: what encoding sums depends on, with a random stream of its own. Set
+    /* With ops->leftover: the context for encoding sums, with a random stream of its own. Set
      * before each start; its segments are those of the vector, or none. */
     tg_encode_context context;
     void *impl;
@@ -150,7 +156,8 @@ struct tg__exchange {
 
 const tg__exchange_ops *const *tg__exchanges(size_t *count_p);
 const tg_entry *const *tg__exchange_entries(size_t *count_p);
-/* By its name, also "broadcast", "reduce" and "push"; NULL if there is none. */
+/* Find an exchange by its name, including "broadcast", "reduce" and "push"; NULL if there is
+ * none. */
 const tg__exchange_ops *tg__exchange_find(const char *name);
 
 /* Create an exchange of n elements for one rank.

@@ -1,13 +1,15 @@
 /* Coded all-gather: every rank sends its one frame to all others at once. Each rank decodes and
- * combines all P frames in rank order, each as soon as it and those before it have arrived.
+ * combines all P frames in rank order; it processes each frame as soon as that frame and all before
+ * it have arrived.
  *
  *   result = combine(decode(frame of rank 0), ..., decode(frame of rank P-1))
  *
- * A window limits how much of a long frame is under way (send_window.h, stream.h). It needs no
+ * A window limits how much of a long frame is in flight (send_window.h, stream.h). It needs no
  * acknowledgements: the frames that arrive from the peers serve as such.
  *
- * Cost     1 round, 1 delay; each rank sends (P-1) frames. The fewest rounds: for small frames and
- *          few ranks
+ * Cost     1 round, 1 delay; each rank sends (P-1) frames. It has the fewest rounds, and suits
+ *          small
+ *          frames and few ranks
  * Source   the all-gather of Lin et al. 2018 (arXiv:1712.01887), sec. 3, with direct messages in
  *          place of a ring */
 #include "exchange/message.h"
@@ -17,25 +19,26 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Messages of an own frame under way: a share of the window each, so that some come while others
- * leave. */
+/* Messages of the own frame in flight. Each takes a share of the window, so that some arrive while
+ * others leave. */
 #define SHARES 4u
 
 typedef struct allgather {
-    tg__messages own;       /* (1) */
-    tg__messages cut;       /* (1) the own frame with room before each unit, unless it goes whole */
-    tg__messages in;        /* (P); own unused */
+    tg__messages own; /* (1) */
+    /* (1) the own frame with room before each unit, unless it is sent whole */
+    tg__messages cut;
+    tg__messages in;        /* (P); this rank's entry is unused */
     tg__incoming *incoming; /* (P) likewise */
-    size_t *in_len;         /* (P) bytes of the frame, 0: not here yet */
-    const uint8_t **frames; /* (P) when all are here, for combine->all */
-    float *acc;             /* (n) not finished yet, but by combine->all; x->into or ... */
-    float *room;            /* ... (n) where that is not known; NULL: has always been */
+    size_t *in_len;         /* (P) bytes of the frame; 0: not arrived */
+    const uint8_t **frames; /* (P) once all have arrived, for combine->all */
+    float *acc;             /* (n) not finished yet, except by combine->all; x->into or `room` */
+    float *room;            /* (n) used if x->into is not known; NULL: it always has been */
     int next;               /* ranks below it are in acc */
-    tg__window window;      /* of units: those below `from` have come from all */
+    tg__window window;      /* of units: those below `from` have arrived from all peers */
     size_t unit;            /* bytes */
-    uint32_t begin, end;    /* units of the own frame's latest message ... */
-    uint32_t told;          /* ... to so many of P-1 peers */
-    uint32_t leaving;       /* sends told that are not over */
+    uint32_t begin, end;    /* units of the own frame's latest message */
+    uint32_t told;          /* peers, of P-1, that this message was returned for */
+    uint32_t leaving;       /* sends returned as wishes that are not complete */
 } allgather;
 
 static tg_status allgather_init(tg__exchange *x)
@@ -72,7 +75,7 @@ static void allgather_fini(tg__exchange *x)
     free(a->room);
 }
 
-/* Wait for all, then combine them at once. */
+/* Wait for all frames, then combine them at once. */
 static void advance_all(tg__exchange *x)
 {
     allgather *a = x->impl;
@@ -130,14 +133,14 @@ static tg_status allgather_start(tg__exchange *x)
     return TG_OK;
 }
 
-/* The next message of the own frame, if there is one and the window has room for it. */
+/* Begin the next message of the own frame, if there is one and the window has room for it. */
 static bool next_message(tg__exchange *x)
 {
     allgather *a = x->impl;
     const size_t len = x->parts[0].len;
     const uint32_t units = own_units(x), open = (uint32_t)a->window.open;
     uint32_t most = TG__MAX(open / SHARES, 1u), room = TG__MIN(a->window.to, units);
-    if (a->end == 0) { /* what is short is not cut, nor is a long frame's beginning */
+    if (a->end == 0) { /* short frames are not cut, nor is the beginning of a long one */
         const uint32_t whole = (uint32_t)(TG__WHOLE_BYTES / a->unit);
         most = len <= TG__WHOLE_BYTES ? units : TG__MAX(most, whole);
         room = TG__MIN(TG__MAX(room, most), units);
@@ -155,7 +158,7 @@ static bool next_message(tg__exchange *x)
     return true;
 }
 
-/* To the k-th peer. */
+/* The send to the k-th peer. */
 static tg__wish send_of(const tg__exchange *x, uint32_t k)
 {
     const allgather *a = x->impl;
@@ -171,7 +174,7 @@ static tg__wish send_of(const tg__exchange *x, uint32_t k)
     return wish;
 }
 
-/* Ids: the rank whose frame it is of. */
+/* An id is the rank whose frame the message belongs to. */
 static size_t allgather_wants(tg__exchange *x, tg__wish *wish, size_t max)
 {
     allgather *a = x->impl;
@@ -190,7 +193,7 @@ static size_t allgather_wants(tg__exchange *x, tg__wish *wish, size_t max)
     return count;
 }
 
-/* Units that have come from all make room for others. */
+/* Units that have arrived from all peers make room for others. */
 static void slide(tg__exchange *x)
 {
     allgather *a = x->impl;
@@ -243,7 +246,7 @@ static void allgather_result(tg__exchange *x, float *dst)
 
 static void allgather_cost(int size, size_t n, double frame, tg__cost *cost_p)
 {
-    const size_t len = (size_t)frame; /* a message of one unit each, at most */
+    const size_t len = (size_t)frame; /* messages of one unit each, at most */
     const uint32_t cut = len > TG__WHOLE_BYTES ? tg__units(len, tg__stream_unit(size, len)) : 1;
     (void)n;
     cost_p->rounds = size > 1 ? 1 : 0;

@@ -7,11 +7,11 @@
 
 typedef struct broadcast {
     tg__messages frame; /* (1) rank 0: its own, else received */
-    size_t len;         /* of the frame, 0: not here yet */
+    size_t len;         /* of the frame; 0: not arrived */
     uint32_t told, over;
 } broadcast;
 
-/* Rank 0 sends to all others, they receive one message. */
+/* Rank 0 sends to all others; each of them receives one message. */
 static uint32_t messages(const tg__exchange *x)
 {
     return x->rank == 0 ? (uint32_t)x->size - 1 : 1;
@@ -81,7 +81,7 @@ static void broadcast_result(tg__exchange *x, float *dst)
     x->overflow |= !tg__frame_decode_finite(tg__message_frame(&b->frame, 0), b->len, dst, x->pool);
 }
 
-/* Of rank 0: the others send nothing. */
+/* The cost on rank 0: the others send nothing. */
 static void broadcast_cost(int size, size_t n, double frame, tg__cost *cost_p)
 {
     (void)n;

@@ -18,11 +18,11 @@
 #include "exchange/sliced.h"
 #include <stdlib.h>
 
-/* Message ids, P-1 of each kind in this order. The k-th send goes to rank + 1 + k, the k-th receive
- * comes from rank - 1 - k: no rank is everybody's first. */
+/* Message ids: P-1 of each kind, in this order. The k-th send goes to rank + 1 + k, and the k-th
+ * receive comes from rank - 1 - k, so that no rank comes first for all others. */
 enum { RECV_PART, RECV_BLOCK, SEND_PART, SEND_BLOCK, KINDS };
 
-/* The most that block q's frame may take. */
+/* The most bytes that block q's frame may take. */
 static size_t block_cap(const tg__exchange *x, int q)
 {
     const tg__direct *d = x->impl;
@@ -64,7 +64,7 @@ void tg__direct_fini(tg__exchange *x)
     tg__reencoder_free(&d->again);
 }
 
-/* The sum of the own block is complete: its frame. */
+/* The sum of the own block is complete: form its frame. */
 static tg_status close_block(tg__exchange *x)
 {
     tg__direct *d = x->impl;
@@ -80,7 +80,7 @@ static tg_status close_block(tg__exchange *x)
     return TG_OK;
 }
 
-/* Add what has come, in rank order. */
+/* Add the parts that have arrived, in rank order. */
 static tg_status advance(tg__exchange *x)
 {
     tg__direct *d = x->impl;
@@ -150,7 +150,7 @@ size_t tg__direct_wants(tg__exchange *x, tg__wish *wish, size_t max)
     return count;
 }
 
-/* Block q of the aggregate. */
+/* Decode block q into the aggregate. */
 static void decode_block(tg__exchange *x, int q, float *dst)
 {
     tg__direct *d = x->impl;
@@ -174,7 +174,7 @@ tg_status tg__direct_done(tg__exchange *x, uint32_t id, size_t len)
             int want = d->coded || x->recode ? x->codec->ops->wire_id : TG__ID_f32;
             TG_TRY(tg__check_received(wish.peer, frame, len, n, want));
             d->block_len[wish.peer] = len;
-            if (x->into != NULL) /* while it is in the cache, and others are on their way */
+            if (x->into != NULL) /* while it is cached, and other blocks are in flight */
                 decode_block(x, wish.peer, x->into);
         }
     }

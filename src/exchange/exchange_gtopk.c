@@ -22,25 +22,25 @@
 #include "kernel/parallel.h"
 #include <stdlib.h>
 
-enum { LEVELS = 16 }; /* of up to 2^16 ranks */
+enum { LEVELS = 16 }; /* for up to 2^16 ranks */
 
 typedef struct gtopk {
     tg__messages own;                             /* (1) */
     tg__messages in;                              /* (level) children's frames */
-    tg__messages merged;                          /* (1) made if there are children */
-    tg__messages final;                           /* (1) received; the root's is what it merged */
-    size_t in_len[LEVELS], merged_len, final_len; /* bytes of the frames, 0: not here yet */
-    float *acc;                                   /* (n) of a merge; then the decoded result */
-    float *dropped;                               /* (n) in merges; NULL: no children */
+    tg__messages merged;                          /* (1) allocated if there are children */
+    tg__messages final;                           /* (1) received; on the root: the merged frame */
+    size_t in_len[LEVELS], merged_len, final_len; /* bytes of the frames; 0: not arrived */
+    float *acc;                                   /* (n) a merge's sum; later the decoded result */
+    float *dropped;                               /* (n) dropped in merges; NULL: no children */
     float *mine;                                  /* (n) own values, for leftover */
     tg__reencoder again;
-    unsigned level;      /* the lowest set bit of the rank; of rank 0, L */
+    unsigned level;      /* the lowest set bit of the rank; L for rank 0 */
     unsigned levels;     /* L */
-    unsigned next;       /* children below it are merged */
-    uint32_t told, over; /* messages told to the driver, and completed */
+    unsigned next;       /* children below it have been merged */
+    uint32_t told, over; /* messages returned as wishes, and completed */
 } gtopk;
 
-/* Message ids: receives from child j and of the result, then sends up and to child j. */
+/* Message ids: receives from child j, the receive of the result, then sends up and to child j. */
 enum { RECV_FINAL = LEVELS, SEND_UP, SEND_DOWN, IDS = SEND_DOWN + LEVELS };
 
 /* The rank of child j; -1: there is none. */
@@ -88,7 +88,8 @@ static void gtopk_fini(tg__exchange *x)
     tg__reencoder_free(&g->again);
 }
 
-/* The message with what this rank sends up, or has as the root; *len_p its frame. */
+/* The message that this rank sends up, or that holds the result on the root; *len_p: its frame's
+ * length. */
 static const tg__messages *current(const tg__exchange *x, size_t *len_p)
 {
     const gtopk *g = x->impl;
@@ -147,7 +148,7 @@ static tg_status gtopk_start(tg__exchange *x)
     return advance(x);
 }
 
-/* Whether this rank has message id; its wish. */
+/* True if this rank has message id; sets its wish. */
 static bool describe(const tg__exchange *x, uint32_t id, tg__wish *wish)
 {
     const gtopk *g = x->impl;
@@ -159,7 +160,7 @@ static bool describe(const tg__exchange *x, uint32_t id, tg__wish *wish)
                  : id <= SEND_UP             ? parent
                  : id - SEND_DOWN < g->level ? child(x, largest_first)
                                              : -1;
-    if (wish->peer < 0) /* then there may be no messages either */
+    if (wish->peer < 0) /* if so, its buffers may not exist either */
         return false;
     if (id < RECV_FINAL) {
         wish->round = (uint16_t)id;

@@ -23,17 +23,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { STEPS = 2 * 15 + 2 }; /* of up to 2^15 ranks; each is a round, and rounds are below 64 */
+/* for up to 2^15 ranks; each step is a round, and rounds are below 64 */
+enum { STEPS = 2 * 15 + 2 };
 
-/* What a rank does with one peer: send a range, receive one. The next step begins when what this
- * one received has been used. */
+/* One exchange with one peer: send a range, receive one. The next step begins when the range
+ * received has been used. */
 typedef struct step {
     int peer;
     uint16_t round;
-    bool sends, receives, sums;      /* sums: what is received is added, else it is the result */
-    size_t send_lo, send_hi, lo, hi; /* lo, hi: to receive */
+    bool sends, receives, sums;      /* sums: add what is received; otherwise it is the result */
+    size_t send_lo, send_hi, lo, hi; /* lo, hi: the range to receive */
     tg__messages out, in;            /* (1) each */
-    size_t out_len, in_len;          /* frames; in_len 0: not here yet */
+    size_t out_len, in_len;          /* of the frames; in_len 0: not arrived */
 } step;
 
 typedef struct halving {
@@ -41,10 +42,10 @@ typedef struct halving {
     float *acc;       /* (n) sums, then results */
     step step[STEPS];
     uint32_t steps, summed; /* the first `summed` steps add */
-    size_t own_lo, own_hi;  /* the block that is finished here; none on folded ranks */
-    uint32_t at;            /* the first step that is not over, but for its send */
-    uint32_t recvs, sends;  /* steps looked at for receives and sends to tell */
-    uint32_t wanted, over;  /* messages told, and completed */
+    size_t own_lo, own_hi;  /* the block finished by this rank; empty on folded ranks */
+    uint32_t at;            /* the first step that is not complete, apart from its send */
+    uint32_t recvs, sends;  /* steps whose receive and send have been examined */
+    uint32_t wanted, over;  /* messages returned as wishes, and completed */
 } halving;
 
 static step *add_step(halving *h, int peer, unsigned round)
@@ -70,7 +71,7 @@ static void send(step *s, size_t lo, size_t hi)
     s->send_hi = hi;
 }
 
-/* Rank r of the core: halve from blocks [0, core) down to [r, r + 1), then double. */
+/* Plan rank r of the core: halve from blocks [0, core) down to [r, r + 1), then double. */
 static void plan_core(const tg__exchange *x, halving *h, int core, unsigned log2_core)
 {
     unsigned round = 1;
@@ -87,7 +88,7 @@ static void plan_core(const tg__exchange *x, halving *h, int core, unsigned log2
     h->summed = h->steps;
     h->own_lo = tg__block_begin(x->n, core, first);
     h->own_hi = tg__block_begin(x->n, core, first + 1);
-    for (unsigned i = 0; i < log2_core; i++) { /* the steps before, backwards */
+    for (unsigned i = 0; i < log2_core; i++) { /* the halving steps in reverse */
         const step *back = &h->step[h->summed - 1 - i];
         step *s = add_step(h, back->peer, round++);
         send(s, back->lo, back->hi);
@@ -154,8 +155,8 @@ static void halving_fini(tg__exchange *x)
     free(h->acc);
 }
 
-/* All receives of step `at` are used: finish the own block if it was the last sum, and make ready
- * what the step sends. */
+/* Enter step `at`: all receives before it have been used. Finish the own block if that was the last
+ * sum, and prepare what the step sends. */
 static void enter(tg__exchange *x)
 {
     halving *h = x->impl;

@@ -1,5 +1,5 @@
-/* No exchange: result = decode(own frame). No messages; ranks diverge. For one rank, and for
- * strategies and tests that want the codec's effect alone. */
+/* No exchange: result = decode(own frame). There are no messages, so ranks diverge. For a single
+ * rank, and for strategies and tests that need only the codec's effect. */
 #include "exchange/message.h"
 #include "base/mem.h"
 

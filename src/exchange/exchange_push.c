@@ -1,7 +1,7 @@
-/* Push: rank r sends its vector to rank r + hop, around the ring, and takes in that of rank r -
- * hop: result = decode(that frame). Cost: 1 round, 1 delay, 1 frame, whatever the number of ranks.
- * Ranks get different results: for strategies that gossip; not selectable for gradients. hop is set
- * before start, the same on all ranks, 0 <= hop < size; 0: nothing is sent. */
+/* Push: rank r sends its vector to rank r + hop (modulo P) and receives that of rank r - hop:
+ * result = decode(that frame). Cost: 1 round, 1 delay, 1 frame, for any number of ranks. The ranks
+ * get different results. It serves gossip strategies and cannot be selected for gradients. hop is
+ * set before start, the same on all ranks, 0 <= hop < size; 0: nothing is sent. */
 #include "exchange/message.h"
 #include "base/mem.h"
 

@@ -1,10 +1,12 @@
-/* Reduce: result = sum of all ranks' vectors, in rank order, on rank 0 alone: f32 frames, and no
- * mean (combine is not used). Cost: 1 round, 1 delay; every other rank sends 4 n bytes, which come
- * in at rank 0 one after the other. Sums the gradients of a node; not selectable for gradients.
+/* Reduce: result = the sum of all ranks' vectors in rank order, on rank 0 only. Frames are f32, and
+ * there is no mean (combine is not used). It sums the gradients of a node, and cannot be selected
+ * for gradients. Cost: 1 round, 1 delay; every other rank sends 4 n bytes, which reach rank 0 one
+ * after another.
  *
- * The vector is cut into slices. Rank 0 adds to its own frames' values, slice by slice when all
- * ranks' are in, and has room for OPEN slices of each, however long the vector: what it adds is in
- * the cache still. The others' later messages wait until their receive is posted. */
+ * The vector is cut into slices. When a slice has arrived from all ranks, rank 0 adds it to the
+ * values of its own frame. It has room for OPEN slices of each rank, whatever the length of the
+ * vector, so that what it adds is still cached. Later messages of the other ranks wait until their
+ * receive is posted. */
 #include "exchange/message.h"
 #include "base/mem.h"
 #include "kernel/parallel.h"
@@ -17,14 +19,15 @@
 enum { SLICES = 64, OPEN = 2 };
 
 typedef struct reduce {
-    tg__messages own;      /* (slices) this rank's; at rank 0 the sums stand in them */
-    tg__messages received; /* (OPEN * (size - 1)) rank 0: slice i's are in row i % OPEN */
-    size_t *len;           /* likewise: of the frame */
+    tg__messages own;      /* (slices) this rank's; on rank 0 the sums are formed in them */
+    tg__messages received; /* (OPEN * (size - 1)) rank 0: slice i is in row i % OPEN */
+    size_t *len;           /* likewise: the frame's length */
     int slices;
-    int told;          /* wishes told: rank 0: of all slices, size - 1 each; else slices sent */
-    int added;         /* rank 0: slices below it are summed ... */
-    int missing[OPEN]; /* ... and what they and those after them wait for */
-    int over;          /* others: sends that are over */
+    /* wishes returned. Rank 0: of all slices, size - 1 each; others: slices sent */
+    int told;
+    int added;         /* rank 0: slices below it are summed */
+    int missing[OPEN]; /* rank 0: messages that slice `added` and those after it wait for */
+    int over;          /* other ranks: completed sends */
 } reduce;
 
 static tg_status reduce_init(tg__exchange *x)
@@ -67,7 +70,7 @@ static tg_status reduce_start(tg__exchange *x)
     for (int i = 0; i < OPEN; i++)
         r->missing[i] = x->size - 1;
     for (int i = 0; x->rank == 0 && i < r->slices; i++)
-        if (x->parts[i].dst[1] != TG__FORM_DENSE && slice_len(x, i) > 0) /* own frame is zero */
+        if (x->parts[i].dst[1] != TG__FORM_DENSE && slice_len(x, i) > 0) /* the own frame is zero */
             memset(sum_of(x, i), 0, slice_len(x, i) * sizeof(float));
     if (x->size == 1)
         r->added = r->slices;
@@ -108,7 +111,7 @@ static size_t reduce_wants(tg__exchange *x, tg__wish *wish, size_t max)
     return count;
 }
 
-/* Sum the slices that are complete, in order, and make room for those behind them. */
+/* Sum the complete slices in order, and make room for the following ones. */
 static void add_complete(tg__exchange *x)
 {
     reduce *r = x->impl;
@@ -145,7 +148,7 @@ static bool reduce_finished(const tg__exchange *x)
     return x->rank == 0 ? r->added == r->slices : r->over == r->slices;
 }
 
-/* Of rank 0: the others have no result. */
+/* Rank 0's result: the others have none. */
 static void reduce_result(tg__exchange *x, float *dst)
 {
     const reduce *r = x->impl;

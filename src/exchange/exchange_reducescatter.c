@@ -1,8 +1,9 @@
 /* Coded reduce-scatter, then coded all-gather: sums stay as small as the parts, for any P.
  *
  *   round 0   rank p sends part q of its vector, coded, to rank q
- *   owner q   sum = decode(part of rank 0) + ... + decode(part of rank P-1), in rank order; encodes
- *             the sum with the same codec: a sparsifier keeps its density of the block, k/P of it
+ *   owner q   sum = decode(part of rank 0) + ... + decode(part of rank P-1), in rank order; the
+ *             owner
+ *             encodes the sum with the same codec: a sparsifier keeps its density, k/P of the block
  *   round 1   rank q sends that frame to all; its own copy comes from the same frame
  *
  *   result = decode(frames of the blocks) * (1 / P)

@@ -31,17 +31,17 @@ enum { ROUNDS = 64, SLICES = 64, MAX_RANKS = ROUNDS * SLICES / 2 + 1 };
 typedef struct ring {
     tg__messages parts;  /* (P) own values; f32: then partial sums */
     tg__messages sums;   /* (P) partial sums; f32: the parts */
-    tg__messages in;     /* (2) received partial sums, by turns */
+    tg__messages in;     /* (2) received partial sums, alternating */
     tg__messages blocks; /* (P) finished blocks */
     size_t *part_len;    /* (P) bytes of the frame */
     size_t *block_len;   /* (P) likewise */
     size_t arrived[2];   /* bytes received for steps `taken` and taken + 1, by parity; 0: not yet */
-    float *acc;          /* (longest block) f32: where partial sums are formed */
-    float *left; /* (n) coded: where sums are formed, and what encoding them lost; else NULL */
+    float *acc;          /* (longest block) f32: partial sums are formed here */
+    float *left; /* (n) coded: sums are formed here, then hold what encoding them lost; else NULL */
     tg__reencoder again;
     uint32_t steps;        /* 2 S */
-    uint32_t recvs, sends; /* steps whose receive and send were told */
-    uint32_t taken, sent;  /* steps whose message was used, whose send completed */
+    uint32_t recvs, sends; /* steps whose receive and send were returned as wishes */
+    uint32_t taken, sent;  /* steps whose message was used; steps whose send completed */
 } ring;
 
 static tg_status ring_init(tg__exchange *x)
@@ -107,7 +107,7 @@ static void add_own(tg__exchange *x, float *acc, size_t b, const uint8_t *frame,
     x->combine->add(acc, n, x->parts[b].dst, g->part_len[b], x->rank, x->pool);
 }
 
-/* Encode the sum of block b, which stands in g->left, into frame. */
+/* Encode the sum of block b, held in g->left, into frame. */
 static tg_status encode_sum(tg__exchange *x, size_t b, uint8_t *frame, size_t *len_p)
 {
     ring *g = x->impl;
@@ -116,7 +116,8 @@ static tg_status encode_sum(tg__exchange *x, size_t b, uint8_t *frame, size_t *l
                         g->parts.cap, len_p);
 }
 
-/* Add own values to the partial sum of block b that came as `frame`, and make the next message. */
+/* Add the own values to the partial sum of block b, received as `frame`, and form the next
+ * message. */
 static tg_status pass_on(tg__exchange *x, size_t b, const uint8_t *frame, size_t len)
 {
     ring *g = x->impl;
@@ -157,7 +158,7 @@ static tg_status ring_start(tg__exchange *x)
     }
     g->recvs = g->sends = g->taken = g->sent = 0;
     g->arrived[0] = g->arrived[1] = 0;
-    if (g->left && x->n > 0) /* of the block that is sent as it is nothing is lost */
+    if (g->left && x->n > 0) /* a block sent unchanged loses nothing */
         memset(g->left, 0, x->n * sizeof *g->left);
     return x->size == 1 ? finish_block(x, NULL, 0) : TG_OK;
 }
@@ -184,7 +185,7 @@ static void describe(const tg__exchange *x, uint32_t s, bool send, tg__wish *wis
     }
 }
 
-/* Two receives ahead, so that a message finds its place ready. */
+/* Keep two receives posted ahead, so that a message finds its buffer ready. */
 static size_t ring_wants(tg__exchange *x, tg__wish *wish, size_t max)
 {
     ring *g = x->impl;

@@ -32,8 +32,9 @@ static tg_status gather_start(tg__exchange *x)
     return TG_OK;
 }
 
-/* Receives, then sends, each in an order of its own, so that no rank is everybody's first. Message
- * number `rank` is the receive from that rank, number size + rank the send to it. */
+/* Receives, then sends, each in a different order on every rank, so that no rank comes first for
+ * all others. Message number `rank` is the receive from that rank, number size + rank the send to
+ * it. */
 static size_t gather_wants(tg__exchange *x, tg__wish *wish, size_t max)
 {
     gather *g = x->impl;

@@ -11,7 +11,7 @@
 TG_NODISCARD tg_status tg__gather_create(int rank, int size, size_t cap, tg__exchange **x_p);
 /* Set what this rank sends (len <= cap). Call it before each start. */
 void tg__gather_set(tg__exchange *x, const void *bytes, size_t len);
-/* Send cap bytes instead: zeros, or what an earlier start left there. */
+/* Send cap bytes instead: zeros, or the bytes that an earlier start left there. */
 void tg__gather_say_all(tg__exchange *x);
 /* Require `rank` to send exactly len bytes; otherwise the exchange fails with TG_E_CORRUPT. Without
  * this call any number up to cap is accepted. */

@@ -2,7 +2,7 @@
 #include "base/mem.h"
 #include <stdlib.h>
 
-/* A sum accumulates at this offset of a message. */
+/* A sum accumulates at this offset in a message. */
 _Static_assert((TG__ENVELOPE_BYTES + TG__FRAME_HEAD) % sizeof(float) == 0, "values are aligned");
 
 tg_status tg__messages_alloc(tg__messages *m, size_t count, size_t cap)

@@ -3,7 +3,8 @@
 
 #include <stdlib.h>
 
-/* Number the nodes in the order of their lowest ranks, which go to first. Returns how many. */
+/* Number the nodes in the order of their lowest ranks, and store those in first. Returns the number
+ * of nodes. */
 static int number(const int *of, int size, int *node, int *first)
 {
     int count = 0;

@@ -17,7 +17,7 @@ typedef struct tg__nodes {
     int *of;     /* (size) each rank's node */
     int *leader; /* (count) ranks */
     int *member; /* (members) ranks, ascending */
-    bool *near;  /* (size) of its node */
+    bool *near;  /* (size) true for ranks of the same node */
 } tg__nodes;
 
 /* Create the table. If `of` is NULL, or every rank has a node of its own, there is one level, and
@@ -27,14 +27,14 @@ typedef struct tg__nodes {
 TG_NODISCARD tg_status tg__nodes_create(const int *of, int rank, int size, tg__nodes **nodes_p);
 void tg__nodes_destroy(tg__nodes *nodes); /* NULL is fine */
 
-/* The number of ranks that a method has: the number of nodes; without nodes, all ranks. */
+/* The number of ranks that a method works with: the number of nodes; without nodes, all ranks. */
 static inline int tg__nodes_talkers(const tg__nodes *nodes, int size)
 {
     return nodes == NULL ? size : nodes->count;
 }
 
-/* Print the nodes for handshakes and checkpoints: "nodes=0x2 1x2\n" for four ranks on two nodes;
- * nothing if NULL. */
+/* Print the nodes for handshakes and checkpoints: "nodes=0x2 1x2\n" for four ranks on two nodes.
+ * Prints nothing if nodes is NULL. */
 void tg__nodes_print(const tg__nodes *nodes, FILE *f);
 
 #endif

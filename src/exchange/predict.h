@@ -16,11 +16,11 @@ typedef struct tg__network {
 double tg__exchange_seconds(const tg__exchange_ops *x, int size, size_t n, double frame,
                             const tg__network *net);
 
-/* Choose among candidates by their durations: the fastest, if it saves more than a tenth of the
- * usual one, else the usual one. So noise in measurements changes nothing. Among equals the first
- * wins.
+/* Choose among candidates by their durations: the fastest if it is more than a tenth faster than
+ * the default one, otherwise the default one. So noise in measurements changes nothing. Among
+ * equals the first wins.
  * seconds  (count) durations; count >= 1
- * usual    index of the usual one */
+ * usual    index of the default one */
 size_t tg__exchange_pick(const double *seconds, size_t count, size_t usual);
 
 #endif

@@ -1,4 +1,4 @@
-/* Posting, completing, failing. */
+/* Moves messages: posts and completes transfers, and handles failures. */
 #include "exchange/pump_posts.h"
 #include "base/mem.h"
 #include "exchange/waits.h"
@@ -44,7 +44,7 @@ static tg_status dead(const tg__pump *p)
     return tg_fail(p->status, "%s", p->error);
 }
 
-/* Remember the failure and give up the transport. */
+/* Record the failure and give up the transport. */
 static tg_status fail(tg__pump *p, tg_status status)
 {
     if (p->status == TG_OK) {
@@ -102,11 +102,11 @@ static tg_status post_recv(tg__pump *p, tg__flight *f, tg__post *m)
     return TG_OK;
 }
 
-/* Seal a message and let it wait for its turn. */
+/* Seal a message and queue it for sending. */
 static void queue_send(tg__pump *p, tg__flight *f, tg__post *m)
 {
     tg__posts *s = f->posts;
-    /* One message for many peers is sealed once: its bytes may be on their way already. */
+    /* A message for several peers is sealed once, because its bytes may be in flight already. */
     if (f->sealed != m->msg || f->sealed_order != m->order) {
         tg__envelope e = envelope_of(p, f, p->transport->rank, m->order);
         e.flags = f->flags_out | f->flags_in;
@@ -138,7 +138,7 @@ static tg_status take_wish(tg__pump *p, tg__flight *f, const tg__wish *w)
     return TG_OK;
 }
 
-/* Take up what the exchange wants, receives first, so that a message finds its place ready. */
+/* Take the exchange's wishes, receives first, so that a message finds its buffer ready. */
 static tg_status take_wishes(tg__pump *p, tg__flight *f)
 {
     for (;;) {
@@ -176,7 +176,7 @@ static tg_status post_send(tg__pump *p, tg__flight *f, tg__post *m)
     return TG_OK;
 }
 
-/* Post sends, as far as the window goes. */
+/* Post sends as far as the window allows. */
 static tg_status post_sends(tg__pump *p, bool *any_p)
 {
     *any_p = false;
@@ -203,14 +203,14 @@ static tg_status post_sends(tg__pump *p, bool *any_p)
     return TG_OK;
 }
 
-/* To take in so many bytes of frames, by simulated time. */
+/* The cost of processing this many bytes of frames, on a simulated clock. */
 static int64_t cost_ns(const tg__flight *f, size_t bytes)
 {
     return (int64_t)((double)bytes * (double)f->byte_cost_ps / 1000);
 }
 
-/* Bytes of the own frames that an exchange decodes when it starts: of a vector in a part for each
- * rank only its own part. */
+/* Bytes of the own frames that an exchange decodes when it starts. If the vector has one part per
+ * rank, only this rank's part is decoded. */
 static size_t own_bytes(const tg__exchange *x)
 {
     size_t bytes = 0;
@@ -219,7 +219,7 @@ static size_t own_bytes(const tg__exchange *x)
     return x->nparts > 1 ? bytes / (size_t)x->size : bytes;
 }
 
-/* From now on all messages say it. */
+/* From now on, all messages carry the overflow. */
 static void say_overflow(tg__flight *f)
 {
     if (f->x->overflow)
@@ -250,7 +250,7 @@ static tg_status complete(tg__pump *p, tg__flight *f, tg__post *m, size_t bytes)
     tg_status status = f->x->ops->done(f->x, m->id, len);
     say_overflow(f);
     f->combine_ns += tg_now_ns(p->transport->clock) - begin;
-    if (status != TG_OK && f->group != NULL) /* the exchange knows its group's numbers only */
+    if (status != TG_OK && f->group != NULL) /* the exchange knows only numbers within its group */
         return tg_fail(status,
                        "%s (in a group, of which this message's peer is rank %d) " TG__WHERE,
                        tg_error(), m->peer, TG__WHERE_ARGS(p, f, m->order));
@@ -259,7 +259,7 @@ static tg_status complete(tg__pump *p, tg__flight *f, tg__post *m, size_t bytes)
     return TG_OK;
 }
 
-/* Complete and post until nothing more is to be had. */
+/* Complete and post transfers until no more progress is possible. */
 static tg_status move_flight(tg__pump *p, tg__flight *f)
 {
     tg_transport *t = p->transport;
@@ -294,8 +294,8 @@ static tg_status move_flight(tg__pump *p, tg__flight *f)
 
 /* ---- flights --------------------------------------------------------------------------------- */
 
-/* Slots for one flight: 4 messages a rank and slice are what the greediest exchange has under way.
- */
+/* Allocate the slots of one flight: no exchange has more than 4 messages per rank and slice in
+ * flight. */
 static tg_status prepare_posts(const tg__pump *p, tg__flight *f)
 {
     size_t cap = 4 * (size_t)p->transport->size * TG__MAX(f->x->open_slices, 1u);
@@ -333,7 +333,7 @@ static tg_status move_flights(tg__pump *p, size_t *finished_p)
     return TG_OK;
 }
 
-/* Until nothing more can be had without waiting, or something finished. */
+/* Move all flights until nothing more can proceed without waiting, or something finished. */
 static tg_status move_all(tg__pump *p, size_t *finished_p)
 {
     bool posted;
@@ -403,15 +403,14 @@ static tg_status run(tg__pump *p, int64_t deadline_ns)
     const int64_t now = tg__late_ran(p, 0);
     TG_TRY(tg__late_check(p, now, &due));
     tg__waits_tell(p, now);
-    /* A short sleep, so that it shows if the process did not run in it. */
+    /* Sleep only briefly, so that it can be detected if the process did not run meanwhile. */
     const int64_t slack = tg__late_least_slack_ns(p);
     const int64_t until = TG__MIN(TG__MIN(deadline_ns, due), now + slack);
     tg_status status = t->ops->poll(t, until);
     if (status != TG_OK)
         return status;
     tg__waits_slept(p, now, TG__MIN(tg__late_ran(p, until), until + slack));
-    /* Back to the caller even if nothing finished: the poll may have ended because somebody called
-     * wake. */
+    /* Return even if nothing finished: the poll may have ended because of a call of wake. */
     return move_all(p, &finished);
 }
 

@@ -8,13 +8,13 @@
 #include "exchange/exchange.h"
 #include "telegrad/transport.h"
 
-/* The window: bytes of sends that may be under way.
+/* The window: the number of bytes of sends that may be in flight.
  *
  * Receives are posted at once. Sends are posted in order of priority while fewer bytes than this
- * are under way in all, or none to that peer (a peer that no longer answers must not hold up the
+ * are in flight in all, or none to that peer (a peer that no longer answers must not hold up the
  * others).
  *
- * Upper limit  What is under way cannot be overtaken, so a message of the first layers waits for at
+ * Upper limit  What is in flight cannot be overtaken, so a message of the first layers waits for at
  *              most this much and one message per peer: 0.4 s at 20 Mbit/s, 42 ms at 200 Mbit/s.
  * Lower limit  To keep a link busy, at least rate x the time until a send completes, which over TCP
  *              is a round trip: 1 MiB is enough for 200 Mbit/s with 20 ms one way. */
@@ -34,51 +34,55 @@ typedef struct tg__channel {
     uint64_t session;   /* hash that envelopes carry */
     int64_t timeout_ns; /* longest wait for one message */
     const bool *near; /* (size) ranks on the same node; NULL: none. Borrowed, set by the creator */
-    tg__waits *waits; /* measures who is waited for; NULL: off. Borrowed, set by the creator */
-    uint64_t bytes_sent;    /* total, envelopes included ... */
-    uint64_t bytes_near;    /* ... of them to near ranks */
-    size_t *under_way;      /* (size) bytes handed to the transport and not sent yet, by peer ... */
-    size_t total_under_way; /* ... and in all: see TG__PUMP_WINDOW */
+    /* measures the time spent waiting for each rank; NULL: off. Borrowed, set by the creator */
+    tg__waits *waits;
+    uint64_t bytes_sent; /* total, envelopes included */
+    uint64_t bytes_near; /* the part sent to near ranks */
+    /* (size) bytes per peer that the transport has accepted and not yet sent */
+    size_t *under_way;
+    size_t total_under_way; /* their sum: see TG__PUMP_WINDOW */
 } tg__channel;
 /* Free what the channel holds. Nothing of it may be under way, unless the pump is dead. */
 void tg__channel_fini(tg__channel *c);
 
 /* The ranks of an exchange, if they are not all ranks of the transport. */
 typedef struct tg__group {
-    const int *rank;   /* (size of the exchange) their ranks in the transport */
-    unsigned patience; /* longest wait for one message, in timeouts: more than 1 if a peer must wait
-                        * for exchanges itself before it answers. After the first timeout, the wait
-                        * ends if any rank is known to have given up because of another */
+    const int *rank; /* (size of the exchange) their ranks in the transport */
+    /* longest wait for one message, in timeouts: more than 1 if a peer must itself wait for
+     * exchanges before it answers. After the first timeout, the wait ends if any rank is known to
+     * have given up because of another */
+    unsigned patience;
 } tg__group;
 
-/* One exchange on its way. The caller owns the memory, zeroes it before the first use, and keeps it
+/* One exchange in flight. The caller owns the memory, zeroes it before the first use, and keeps it
  * until `finished`. */
 typedef struct tg__flight {
     tg__exchange *x;
     tg__channel *channel;   /* NULL: the pump's own. Borrowed until finished */
     const tg__group *group; /* NULL: all ranks. Borrowed until finished */
-    uint32_t sequence; /* for message tags: the same on all ranks for this exchange, and different,
-                        * mod TG__SEQUENCES, from all others under way on any rank */
+    /* for message tags: the same on all ranks for this exchange, and different, mod TG__SEQUENCES,
+     * from all others in flight on any rank */
+    uint32_t sequence;
     uint64_t step;
     uint16_t bucket;
     int priority; /* smaller: its messages are sent first; FIFO among equals */
-    /* Costs on a simulated clock: of starting x, and of a byte of received frames (picoseconds). */
+    /* Costs on a simulated clock: of starting x, and per byte of received frames (picoseconds). */
     int64_t start_cost_ns, byte_cost_ps;
     uint16_t program_round; /* number of this exchange in its method's program, below 1024 */
-    uint16_t flags_out; /* flags that this rank sends. Flags received before a send are added to it,
-                         * so that flags travel on */
-    uint16_t flags_in;  /* [out] all flags received; also NONFINITE if x->overflow */
-    bool finished;      /* [out] */
+    /* flags that this rank sends. Flags received before a send are added, so that they propagate */
+    uint16_t flags_out;
+    uint16_t flags_in;        /* [out] all flags received; also NONFINITE if x->overflow */
+    bool finished;            /* [out] */
     uint64_t bytes_sent;      /* [out] envelopes included */
     int64_t begin_ns, end_ns; /* [out] by the transport's clock */
-    int64_t combine_ns;       /* [out] of it: checking, decoding and combining frames */
+    int64_t combine_ns;       /* [out] the part spent on checking, decoding and combining frames */
 
     struct tg__flight *next; /* from here on for the pump only */
     struct tg__posts *posts;
     const uint8_t *sealed; /* the message sealed last, as message `sealed_order` */
     uint32_t sealed_order;
-    uint32_t order;   /* slice << 6 | round: the lowest one pending ... */
-    int64_t order_ns; /* ... and since when */
+    uint32_t order;   /* slice << 6 | round: the lowest one pending */
+    int64_t order_ns; /* the time since when `order` has been pending */
 } tg__flight;
 
 typedef struct tg__pump {
@@ -86,8 +90,8 @@ typedef struct tg__pump {
     tg__channel own;    /* of flights without a channel */
     tg__flight *active; /* by priority, then in the order launched */
     int64_t *heard_ns;  /* (2 size), see pump_late.c */
-    int64_t ran_ns;     /* when this rank is known to have run last; 0: never */
-    tg_status status;   /* the first failure; from then on the pump is dead */
+    int64_t ran_ns;     /* when this rank was last known to run; 0: never */
+    tg_status status;   /* the first failure; after it the pump is dead */
     int culprit;        /* the rank that caused it; -1: no particular one */
     int suspect;        /* if the culprit blames this rank: another late rank; -1: none */
     int64_t timeout_ns; /* of the exchange that failed */
@@ -100,9 +104,9 @@ void tg__pump_init(tg__pump *p, tg_transport *t, uint64_t session, int64_t timeo
  * memory. */
 void tg__pump_fini(tg__pump *p);
 
-/* Free what the pump keeps in a flight that is not under way. After a failure call it only if the
- * transport's shut returned true; otherwise posted memory is still in use, and the exchange must
- * live on, too. */
+/* Free what the pump keeps in a flight that is not in flight. After a failure, call it only if the
+ * transport's shut returned true; otherwise posted memory is still in use, and the exchange must be
+ * kept as well. */
 void tg__flight_fini(tg__flight *f);
 
 /* Start f->x, whose parts are encoded, and post what it wants. A flight without messages is

@@ -1,8 +1,8 @@
-/* Giving up: who is named, to the caller and to the other ranks.
+/* Giving up: determines whom this rank names, to the caller and to the other ranks.
  *
- * A rank learns of most failures from somebody who gave up before it: in a ring only the next one
- * hears nothing from a rank that stalls. So a rank says whom it blames when it leaves, and takes
- * over what the one it waited for has said. */
+ * A rank learns of most failures from a rank that gave up before it. In a ring, for example, only
+ * the next rank notices that a rank has stalled. So a rank that leaves says whom it blames, and
+ * adopts what the rank that it waited for has said. */
 #include "exchange/pump_posts.h"
 #include "base/mem.h"
 #include "telegrad/clock.h"
@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Follow what ranks said from `rank` on, as far as it is known. Returns the last one's blamed(). */
+/* Follow the chain of blame from `rank` as far as it is known. Returns the last rank's blamed(). */
 static int follow(const tg__pump *p, int *rank)
 {
     tg_transport *t = p->transport;
@@ -24,8 +24,8 @@ static int follow(const tg__pump *p, int *rank)
     return said;
 }
 
-/* Ranks that wait for each other are late at the same time: a moment for the one that this rank
- * waited for to say whom it waits for. */
+/* Ranks that wait for each other time out at the same moment. Give the rank that this one waited
+ * for a short time to say whom it blames. */
 static void listen(const tg__pump *p, int *rank)
 {
     const tg_clock *clock = p->transport->clock;
@@ -42,7 +42,7 @@ void tg__pump_give_up(tg__pump *p)
 {
     tg_transport *t = p->transport;
     int rank = p->culprit, said = TG_BLAMED_NOBODY;
-    if (p->status == TG_E_NOMEM) /* whosever message it was for */
+    if (p->status == TG_E_NOMEM) /* whichever message it was for */
         rank = p->culprit = t->rank;
     if (rank < 0 || t->ops->blame == NULL) {
         (void)t->ops->shut(t);
@@ -50,7 +50,8 @@ void tg__pump_give_up(tg__pump *p)
     }
     if (p->status == TG_E_PEER)
         said = follow(p, &rank);
-    if (rank == t->rank && p->suspect >= 0) /* who left did not know whom this rank waits for */
+    /* the rank that left did not know whom this rank waits for */
+    if (rank == t->rank && p->suspect >= 0)
         rank = p->suspect;
     t->ops->blame(t, rank);
     (void)t->ops->shut(t);

@@ -1,9 +1,9 @@
-/* Who is late, and who is to blame.
+/* Detects late peers, and whom to blame for them.
  *
- * A flight watches its lowest round with messages pending: it is what everything later waits for. A
- * rank that itself waits for a late one must not be blamed, although its next message is away just
- * as long; so a wait begins when all earlier rounds are complete. It begins anew with every message
- * from (to) the same rank: on a slow link messages queue, but the rank is alive. */
+ * A flight watches its lowest round with messages pending: everything later waits for that round. A
+ * rank that itself waits for a late one must not be blamed, although its next message has been
+ * missing just as long; so a wait begins when all earlier rounds are complete. It starts again with
+ * every message from (to) the same rank: on a slow link messages queue, but the rank is alive. */
 #include "exchange/pump_posts.h"
 #include "base/mem.h"
 #include "telegrad/clock.h"
@@ -34,19 +34,19 @@ static int64_t add_saturated(int64_t a, int64_t b)
     return a > INT64_MAX - b ? INT64_MAX : a + b;
 }
 
-#define NAMED 4 /* ranks, the others are counted */
+#define NAMED 4 /* ranks that are named; the others are counted */
 #define WHO_BYTES 112
 
-/* Whether m is of the watched round and has been away for at least age_ns. */
+/* True if m belongs to the watched round and has been missing for at least age_ns. */
 static bool is_late(const tg__pump *p, const tg__flight *f, const tg__post *m, int64_t now,
                     int64_t age_ns)
 {
     return m->busy && m->order == f->order && now >= add_saturated(tg__late_since(p, f, m), age_ns);
 }
 
-/* "rank 1, rank 2 and 3 others sent nothing": the peers, other than `except`, whose messages are
- * late by is_late, the lowest ranks first. Who sends nothing comes before who takes nothing. "" if
- * there is none. Returns how many. */
+/* Describe the peers, other than `except`, whose messages are late by is_late: "rank 1, rank 2 and
+ * 3 others sent nothing", lowest ranks first. Missing sends take precedence over messages not
+ * taken. "" if there is none. Returns their number. */
 static int late_peers(const tg__pump *p, const tg__flight *f, int64_t now, int64_t age_ns,
                       int except, char who[WHO_BYTES])
 {
@@ -77,8 +77,8 @@ static int late_peers(const tg__pump *p, const tg__flight *f, int64_t now, int64
     return count[send];
 }
 
-/* The lowest rank, other than `except`, whose messages are late by is_late; who sends nothing comes
- * first. INT_MAX: none. */
+/* The lowest rank, other than `except`, whose messages are late by is_late. Missing sends take
+ * precedence. INT_MAX: none. */
 static int first_late(const tg__pump *p, const tg__flight *f, int64_t now, int64_t age_ns,
                       int except)
 {
@@ -97,8 +97,9 @@ static int64_t patience_ns(const tg__flight *f, int64_t timeout_ns)
     return timeout_ns > INT64_MAX / times ? INT64_MAX : timeout_ns * times;
 }
 
-/* Whoever we wait for may wait for others: if some rank is known to have given up because of
- * another, no more will come. One that left without blaming anybody may only be done. */
+/* A rank that we wait for may be waiting for others. If some rank is known to have given up because
+ * of another, nothing more will arrive. A rank that left without blaming another may simply have
+ * finished. */
 static tg_status somebody_gave_up(tg__pump *p, const tg__flight *f)
 {
     tg_transport *t = p->transport;
@@ -132,7 +133,7 @@ tg_status tg__late_check(tg__pump *p, int64_t now, int64_t *due_ns_p)
             char who[WHO_BYTES], cut_off[48] = "";
             int count = late_peers(p, f, now, patience, -1, who);
             tg__accuse(p, f, first_late(p, f, now, patience, -1));
-            if (count > 1 && count == f->x->size - 1) /* then the fault may be here */
+            if (count > 1 && count == f->x->size - 1) /* if so, this rank may be at fault */
                 snprintf(cut_off, sizeof cut_off, ": this rank (%d) may be cut off",
                          p->transport->rank);
             return tg_fail(TG_E_PEER, "%s for %.1f s%s " TG__WHERE, who, (double)patience * 1e-9,
@@ -160,7 +161,7 @@ tg_status tg__late_blame(tg__pump *p, const tg__flight *f, const tg__post *m, tg
     return tg_fail(status, "%s%s " TG__WHERE, tg_error(), hint, TG__WHERE_ARGS(p, f, m->order));
 }
 
-/* From `since` to now this rank did not listen: where that is long, nobody can have been late. */
+/* This rank did not listen from `since` to now. If that was long, no peer counts as late. */
 static void forgive(tg__pump *p, int64_t since, int64_t now)
 {
     const int64_t away = now - since;

@@ -8,18 +8,18 @@
 typedef struct tg__post {
     tg_request req;
     uint8_t *msg;
-    size_t len; /* payload bytes: sent, or room for */
+    size_t len; /* payload bytes to send, or room to receive */
     int64_t since_ns;
     uint32_t id, order;
     int peer;
     bool busy, send;
-    bool waiting; /* sealed, not given to the transport yet */
+    bool waiting; /* sealed, but not yet given to the transport */
     struct tg__post *next;
 } tg__post;
 
 typedef struct tg__posts {
     size_t cap, used, taken; /* slots below `used` have been used; taken: number busy or waiting */
-    tg__post *first, *last;  /* the waiting ones, in the order of wishes */
+    tg__post *first, *last;  /* the waiting posts, in the order of wishes */
     tg__post slot[];
 } tg__posts;
 
@@ -48,37 +48,37 @@ static inline int64_t *tg__heard(const tg__pump *p, int peer, bool send)
     return &p->heard_ns[2 * peer + send];
 }
 
-/* Update which round all later ones wait for. Call it when posts have changed. */
+/* Update the watched round, which all later ones wait for. Call it when posts have changed. */
 void tg__late_watch(tg__flight *f, int64_t now);
 
-/* Since when message m of f is waited for. */
+/* The time since when message m of f has been waited for. */
 int64_t tg__late_since(const tg__pump *p, const tg__flight *f, const tg__post *m);
 
 /* Check for late peers.
- * due_ns_p  [out] when the next peer would be too late; INT64_MAX: never
+ * due_ns_p  [out] when the next peer will be too late; INT64_MAX: never
  * Errors    TG_E_PEER (a peer is too late) */
 TG_NODISCARD tg_status tg__late_check(tg__pump *p, int64_t now, int64_t *due_ns_p);
 
-/* The slack: the longest stretch without a look at the clock in which this rank counts as
- * listening. For a timeout; and the shortest of all flights under way. */
+/* The slack: the longest time without a look at the clock in which this rank counts as listening.
+ * For one timeout; and the smallest of all flights. */
 static inline int64_t tg__late_slack_ns(int64_t timeout_ns)
 {
     return timeout_ns / 64 + 1000000;
 }
 int64_t tg__late_least_slack_ns(tg__pump *p);
 
-/* Note that this rank runs. Since the last call it has not slept by its own choice beyond until_ns
- * (0: not at all). If it has not listened for longer than the slack, that time does not count as a
+/* Note that this rank runs. Since the last call it has not deliberately slept beyond until_ns (0:
+ * not at all). If it has not listened for longer than the slack, that time does not count as a
  * peer's delay. Returns the current time. */
 int64_t tg__late_ran(tg__pump *p, int64_t until_ns);
 
 /* Shut the transport after a failure (p->status, error, culprit), and tell the others which rank is
- * to blame. Adds to p->error which rank they blame. */
+ * to blame. Adds to p->error which rank the others blame. */
 void tg__pump_give_up(tg__pump *p);
 
-/* Complete the error text of a transport's failure with message m. A peer that gives up says so at
- * once, often because it waited for a third rank, as this one does; the text names that rank, too.
- * Returns status. */
+/* Complete the error text of a transport's failure with message m. A peer that gives up announces
+ * it, often because it waited for the same third rank as this one; the text then names that rank as
+ * well. Returns status. */
 tg_status tg__late_blame(tg__pump *p, const tg__flight *f, const tg__post *m, tg_status status);
 
 #endif

@@ -9,7 +9,7 @@ void tg__reencoder_free(tg__reencoder *e)
     e->segment = NULL;
 }
 
-/* What of the tensors is in [lo, lo + n): vectors, counted from lo. */
+/* Cut the tensors to [lo, lo + n), with positions counted from lo. */
 static tg_status cut_segments(const tg__exchange *x, tg__reencoder *e, size_t lo, size_t n,
                               tg_encode_context *ctx)
 {

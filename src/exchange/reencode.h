@@ -1,11 +1,11 @@
-/* Encode sums again, for exchanges whose sums travel coded, too. Uses x->codec and x->context. The
- * error is this rank's leftover. */
+/* Encoding of sums, for exchanges whose sums travel coded as well. Uses x->codec and x->context.
+ * The error is this rank's leftover. */
 #ifndef TG_EXCHANGE_REENCODE_H
 #define TG_EXCHANGE_REENCODE_H
 
 #include "exchange/exchange.h"
 
-/* Scratch: the tensors, as cut by a block. Zero it before the first use; free it with
+/* Scratch: the tensors cut to a block. Zero it before the first use; free it with
  * tg__reencoder_free. */
 typedef struct tg__reencoder {
     tg_segment *segment;

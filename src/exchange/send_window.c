@@ -3,8 +3,8 @@
 
 #include <stdlib.h>
 
-/* A window that is larger than what there is to send learns nothing. After so many runs it is made
- * smaller, in case the link has become slower. */
+/* A window that is larger than the data to send learns nothing. After this many such runs it is
+ * made smaller, in case the link has become slower. */
 #define UNSEEN_MOST 16u
 
 size_t tg__unit(int size)
@@ -57,13 +57,14 @@ static void learn(tg__window *w, int64_t round_trip_ns)
     w->unseen = 0;
     if (w->shortest_ns == 0 || round_trip_ns < w->shortest_ns)
         w->shortest_ns = round_trip_ns;
-    /* A queue stays; a rank that waited for a processor does not have to say anything. */
+    /* A queue persists. A single long round trip may only mean that a rank waited for a
+     * processor. */
     w->usual_ns = round_trip_ns < w->usual_ns || w->usual_ns == 0
                       ? round_trip_ns
                       : w->usual_ns + (round_trip_ns - w->usual_ns) / 8;
     const double aim = (double)(w->shortest_ns + TG__QUEUE_NS) / (double)w->usual_ns;
     const double want = w->open * TG__MIN(aim, 2.0);
-    /* A unit is one of 2 * open in a round trip. */
+    /* A round trip contains 2 * open units, and this is one of them. */
     const double open = w->open + (want - w->open) / (2 * w->open);
     w->open = TG__MIN(TG__MAX(open, (double)TG__WINDOW_LEAST), (double)TG__WINDOW_MOST);
 }

@@ -1,14 +1,15 @@
-/* The send window: how much of a vector may be on its way.
+/* The send window: how much of a vector may be in flight.
  *
- * Why     What a link's queue cannot hold is lost, and TCP notices slowly. A modem's queue holds
- *         what it sends in some tenths of a second. A transport reports only what it has taken, not
+ * Why     What does not fit into a link's queue is lost, and TCP notices slowly. A modem's queue
+ *         holds some tenths of a second of data. A transport reports only what it has accepted, not
  *         what has arrived.
  * Clock   In an all-gather the peers' frames serve as acknowledgements: unit i of a peer's vector
- *         shows that the peer has got as far as i. A rank begins a unit when the lowest one on its
- *         way has arrived from all peers. If frames have about the same length, at most twice the
- *         window is on its way from a rank, and to it. A rank whose own frame is the longest hears
- *         nothing more once it has all others; only TG__PUMP_WINDOW limits its rest.
- * Size    A round trip, queues included, is the time from the begin of a unit to the end of one
+ *         shows that the peer has got as far as i. A rank begins a unit when the lowest unit in
+ *         flight has arrived from all peers. If frames have about the same length, at most twice
+ *         the
+ *         window is in flight from a rank, and to it. The rank with the longest frame hears nothing
+ *         more once it has all others; only TG__PUMP_WINDOW limits the rest of its frame.
+ * Size    A round trip, queues included, is the time from the begin of a unit to the end of a unit
  *         that was begun when the first had ended. The window is set to
  *
  *             window * (shortest round trip + TG__QUEUE_NS) / usual round trip
@@ -22,9 +23,9 @@
 
 #include "telegrad/base.h"
 
-#define TG__QUEUE_NS 60000000 /* in a round trip: 30 ms each way */
-/* Units on their way: at first, at least, at most. A unit to all peers is 48 KiB (tg__unit), so the
- * least is 192 KiB, which takes 79 ms at 20 Mbit/s; among more than 7 ranks it is 32 KiB per
+#define TG__QUEUE_NS 60000000 /* queueing time in a round trip: 30 ms each way */
+/* Units in flight: initial, minimum, maximum. A unit to all peers is 48 KiB (tg__unit), so the
+ * minimum is 192 KiB, which takes 79 ms at 20 Mbit/s; with more than 7 ranks it is 32 KiB per
  * peer. */
 #define TG__WINDOW_FIRST 5u
 #define TG__WINDOW_LEAST 4u
@@ -35,13 +36,13 @@ size_t tg__unit(int size);
 
 typedef struct tg__window {
     uint32_t count;      /* units of this run */
-    uint32_t from, to;   /* units below `from` have arrived; [from, to) are on their way */
-    double open;         /* units that may be on their way */
+    uint32_t from, to;   /* units below `from` have arrived; [from, to) are in flight */
+    double open;         /* units that may be in flight */
     int64_t shortest_ns; /* round trip; 0: unknown */
-    int64_t usual_ns;    /* round trip, which falls at once and rises slowly; 0: unknown */
+    int64_t usual_ns;    /* round trip; it falls at once and rises slowly; 0: unknown */
     unsigned unseen;     /* consecutive runs without a round trip */
-    int64_t *begun_ns;   /* (cap) when each unit was begun ... */
-    int64_t *root_ns;    /* (cap) ... and when the one was that had ended then; 0: none */
+    int64_t *begun_ns;   /* (cap) when each unit was begun */
+    int64_t *root_ns;    /* (cap) when the unit whose end allowed it was begun; 0: none */
 } tg__window;
 
 /* cap     units of a run, at most
@@ -54,7 +55,7 @@ void tg__window_fini(tg__window *w);
 void tg__window_start(tg__window *w, uint32_t count, int64_t now_ns);
 /* Raise the number of units of this run; count <= cap. */
 void tg__window_grow(tg__window *w, uint32_t count, int64_t now_ns);
-/* Unit w->from has arrived from all peers. The next one is the lowest now, and more may be
+/* Unit w->from has arrived from all peers. The next unit becomes the lowest, and more may be
  * begun. */
 void tg__window_pass(tg__window *w, int64_t now_ns);
 

@@ -1,5 +1,5 @@
-/* Slice i is elements [begin(i), begin(i + 1)) and has number i in tags and envelopes. Wishes carry
- * id = inner id * TG__SLICES + i. */
+/* Slice i holds elements [begin(i), begin(i + 1)) and has number i in tags and envelopes. Wishes
+ * carry id = inner id * TG__SLICES + i. */
 #include "exchange/sliced.h"
 #include "base/mem.h"
 #include "exchange/message.h"
@@ -7,11 +7,14 @@
 #include <stdlib.h>
 
 typedef struct sliced {
-    tg__exchange_ops ops; /* the exchange's own name and cost, these functions */
+    /* the name and cost of the inner exchange, and the functions of this file */
+    tg__exchange_ops ops;
     tg__exchange **slice; /* (count) */
     uint32_t count;
-    uint32_t from, to; /* those below `from` are finished; [from, to) are under way */
-    uint32_t cut; /* the one whose wishes did not all find room: an unbroken row goes on there */
+    uint32_t from, to; /* slices below `from` are finished; [from, to) are in flight */
+    /* the slice whose wishes did not all fit; the next call continues there, so that the row is
+     * unbroken */
+    uint32_t cut;
 } sliced;
 
 uint32_t tg__slice_count(int size, size_t n, double frame, unsigned rounds)
@@ -111,7 +114,7 @@ static void sliced_fini(tg__exchange *x)
     free(s->slice);
 }
 
-/* The parts of all slices, one slice after the other: they cover the vector in order. */
+/* Collect the parts of all slices, slice by slice; together they cover the vector in order. */
 static tg_status gather_parts(tg__exchange *x)
 {
     const sliced *s = x->impl;

@@ -1,5 +1,5 @@
 /* Slices: large dense vectors are cut into pieces, each exchanged by an object of its own, with
- * several under way at once. So an exchange of higher priority waits for a slice, never for a whole
+ * several in flight at once. So an exchange of higher priority waits for a slice, never for a whole
  * message, and the rounds of one piece overlap those of the next.
  *
  * Source: slices as the unit of preemption: Jayarajan et al. 2019 (P3), arXiv:1905.03960, sec. 4.2;
@@ -10,12 +10,12 @@
 #include "exchange/exchange.h"
 
 /* Largest payload of a message, unless that takes more than TG__SLICES slices. P3 found 50,000
- * parameters (200 kB) best at 1 to 10 Gbit/s. At 20 Mbit/s this many bytes take 52 ms, and an
- * envelope adds 0.04 %. */
+ * parameters (200 kB) best at 1 to 10 Gbit/s. At 20 Mbit/s, 128 KiB take 52 ms, and an envelope
+ * adds 0.04 %. */
 #define TG__SLICE_BYTES ((size_t)128 << 10)
-#define TG__SLICES 64u /* as many as envelopes and tags can number */
-/* Slices of an exchange under way at once. The next one starts when the lowest has finished on this
- * rank. So the lowest slice of all ranks is under way on all of them, and there is no deadlock. */
+#define TG__SLICES 64u /* the largest number that envelopes and tags can hold */
+/* Slices of an exchange in flight at once. The next one starts when the lowest has finished on this
+ * rank. So the lowest slice of all ranks is in flight on all of them, and there is no deadlock. */
 #define TG__SLICES_OPEN 8u
 
 /* The number of slices of an exchange; 1: it is not cut. Exchanges with more rounds than a tag can

@@ -10,7 +10,7 @@
 
 #define SECOND INT64_C(1000000000)
 
-enum { LOG_FIRST = 10 }; /* seconds; then twice as long each time */
+enum { LOG_FIRST = 10 }; /* in seconds; then twice as long each time */
 
 tg_status tg__waits_create(int size, tg__waits **w_p)
 {
@@ -50,8 +50,8 @@ void tg__waits_end(tg__waits *w)
     atomic_store_explicit(&w->since_ns, 0, memory_order_relaxed);
 }
 
-/* The messages of f that are waited for: of the watched round those that are to come, or, if all
- * are there, those that are not taken. */
+/* True if f waits for messages to receive: the watched round's pending receives are waited for, or,
+ * if all have arrived, its pending sends. */
 static bool waits_to_receive(const tg__flight *f)
 {
     for (size_t i = 0; i < f->posts->used; i++) {
@@ -67,7 +67,7 @@ static bool is_missing(const tg__flight *f, const tg__post *m, bool receive)
     return m->busy && m->order == f->order && m->send == !receive;
 }
 
-/* 0: nobody waits. */
+/* Start of the caller's wait; 0: no caller waits. */
 static int64_t waited_since(const tg__waits *w)
 {
     return w == NULL ? 0 : atomic_load_explicit(&w->since_ns, memory_order_relaxed);
@@ -95,8 +95,8 @@ void tg__waits_slept(tg__pump *p, int64_t from_ns, int64_t to_ns)
     }
 }
 
-/* Of the messages that are missing on w's channel the one that has been for longest; of several
- * that of the lowest rank. Returns since when, INT64_MAX if none is. */
+/* Of the messages missing on w's channel, find the one missing for longest; if several, that of the
+ * lowest rank. Returns since when it has been missing, INT64_MAX if none is. */
 static int64_t find(tg__pump *p, tg__waits *w, int64_t since, tg_wait *wait)
 {
     int64_t first = INT64_MAX;
@@ -122,7 +122,7 @@ static int64_t find(tg__pump *p, tg__waits *w, int64_t since, tg_wait *wait)
     return first;
 }
 
-/* After LOG_FIRST seconds, twice as many, ... of the same wait. */
+/* Log the same wait after LOG_FIRST seconds, twice as many, and so on. */
 static void log_it(tg__waits *w, const tg_wait *wait, int own_rank, int64_t since)
 {
     char others[32] = "";
@@ -141,7 +141,7 @@ static void log_it(tg__waits *w, const tg_wait *wait, int own_rank, int64_t sinc
            wait->indirect ? ", which may itself wait for another" : "");
 }
 
-/* By simulated time nobody sits and waits. */
+/* With simulated time, no person is waiting. */
 static bool is_simulated(const tg_clock *clock)
 {
     return TG_HAS(tg_clock, clock, work) && clock->work != NULL;

@@ -1,5 +1,5 @@
-/* Which ranks this rank waits for, now and in total. The engine says when its caller waits for an
- * operation; the pump, which sleeps meanwhile, knows whose messages are missing. */
+/* Which ranks this rank waits for, now and in total. The engine reports when its caller waits for
+ * an operation; the pump, which sleeps meanwhile, knows whose messages are missing. */
 #ifndef TG_WAITS_H
 #define TG_WAITS_H
 
@@ -29,11 +29,11 @@ void tg__waits_destroy(tg__waits *w); /* NULL is fine */
 void tg__waits_begin(tg__waits *w, const tg_clock *clock);
 void tg__waits_end(tg__waits *w);
 
-/* For the pump, for all its channels with waits: it has slept from from_ns to to_ns. The part in
- * which a caller waited counts for every rank whose message of the watched rounds was missing; if
- * none was, for every rank that had not taken a message. */
+/* Called by the pump for all its channels with waits after it slept from from_ns to to_ns. The part
+ * in which a caller waited is counted for every rank whose message of the watched rounds was
+ * missing; if none was, for every rank that had not taken a message. */
 void tg__waits_slept(tg__pump *p, int64_t from_ns, int64_t to_ns);
-/* Report the waits that are under way, if it is time. */
+/* Report the current waits, if it is time. */
 void tg__waits_tell(tg__pump *p, int64_t now);
 
 #endif
