@@ -1,5 +1,4 @@
-/* What a page is made of, as bytes: cmake/embed.cmake makes them from the files of the same names.
- */
+/* The parts of a page, as bytes. cmake/embed.cmake makes them from the files of the same names. */
 #ifndef TG_REPORT_ASSETS_H
 #define TG_REPORT_ASSETS_H
 

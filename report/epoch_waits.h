@@ -1,19 +1,20 @@
-/* Who waited for whom in each epoch of a run, as its records of epochs say. */
+/* Who waited for whom in each epoch of a run, from its epoch records. */
 #ifndef TG_EPOCH_WAITS_H
 #define TG_EPOCH_WAITS_H
 
 #include <jansson.h>
 
-/* Add what the record of an epoch says to *list_p (NULL: nothing so far); of one that says nothing,
- * or without memory, nothing. */
+/* Add the waits of an epoch record to *list_p (NULL: empty so far). Does nothing if the record has
+ * none, or when out of memory. */
 void epoch_waits_add(json_t **list_p, const json_t *record);
 
-/* Epochs that ended after `step` go. list may be NULL. */
+/* Remove the epochs that ended after `step`. list may be NULL. */
 void epoch_waits_drop_after(json_t *list, double step);
 
-/* A list by time of {"epochs": how many, "for": [seconds by rank], "by": [seconds by rank]}, at
- * most `most` of them, of several epochs each where there are more; null for fewer than two epochs.
- * Epochs with other numbers of ranks than the last one are left out. */
+/* A list, ordered by time, of {"epochs": count, "for": [seconds by rank], "by": [seconds by rank]}.
+ * It has at most `most` entries; if there are more epochs, an entry covers several. The result is
+ * null for fewer than two epochs. Epochs with another number of ranks than the last one are left
+ * out. */
 json_t *epoch_waits_json(const json_t *list, size_t most);
 
 #endif

@@ -21,7 +21,7 @@ void escape_xml(FILE *out, const char *text)
     }
 }
 
-/* These three are in JSON only inside of strings. */
+/* In JSON these three characters occur only inside strings. */
 static int write_safe(const char *text, size_t len, void *out)
 {
     for (size_t i = 0; i < len; i++) {

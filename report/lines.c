@@ -30,7 +30,7 @@ static tg_status open_file(const char *path, gzFile *file_p)
     return TG_OK;
 }
 
-/* What went wrong in the last read, if anything did. */
+/* Report what went wrong in the last read, if anything did. */
 static tg_status check(const char *path, gzFile file)
 {
     int error = Z_OK;

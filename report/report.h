@@ -1,5 +1,5 @@
-/* Pictures of runs: a page of charts from run records (docs/records.md), and timelines of ranks
- * from their traces. What comes from a file is validated, and escaped in the output.
+/* Pictures of runs: a page of charts from run records (docs/records.md), and timelines of the ranks
+ * from their traces. Input files are validated; their text is escaped in the output.
  * Threads  one at a time */
 #ifndef TG_REPORT_H
 #define TG_REPORT_H
@@ -7,10 +7,10 @@
 #include <stdio.h>
 #include "telegrad/base.h"
 
-/* Write one self-contained HTML page with the runs of all files, in order.
+/* Write one self-contained HTML page with the runs of all files, in their order.
  * paths   (count) records of train --out or compare --out, plain or .gz. An incomplete last line is
  *         left out, and the page says so
- * title   UTF-8; NULL: what was trained
+ * title   UTF-8; NULL: a title made from what was trained
  * out     a failed write sets its error indicator
  * Errors  TG_E_IO, TG_E_CORRUPT (names file and line), TG_E_NOMEM */
 TG_NODISCARD tg_status report_page(char *const *paths, size_t count, const char *title, FILE *out);
@@ -21,13 +21,13 @@ typedef struct report_timeline_job {
     const char *path[REPORT_TRACES_MAX];  /* files of train --trace, plain or as .gz */
     const char *title[REPORT_TRACES_MAX]; /* UTF-8; NULL: the file's name */
     size_t count;                         /* one panel each, on one axis of time */
-    bool steps_given;                     /* else some steps after the first ones */
+    bool steps_given;                     /* false: a few steps after the first ones are drawn */
     uint64_t first, last;                 /* steps, as the traces count them: from 0 */
-    bool html;                            /* a page around the picture */
+    bool html;                            /* true: an HTML page; false: the SVG alone */
 } report_timeline_job;
 
-/* An SVG: for each trace and rank what it did when. Errors as above; TG_E_ARG if a trace has no
- * such steps. */
+/* Write an SVG that shows, for each trace and rank, what the rank did when. Errors as above;
+ * TG_E_ARG: a trace does not have these steps */
 TG_NODISCARD tg_status report_timeline(const report_timeline_job *job, FILE *out);
 
 #endif

@@ -3,7 +3,7 @@
 #include "report/report.h"
 #include "report/run_json.h"
 
-/* Nothing but what is in the page itself: no network, whatever a file says. */
+/* The page may load nothing from the network, whatever an input file says. */
 #define POLICY "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
 
 static void put(FILE *out, const unsigned char *bytes, size_t len)

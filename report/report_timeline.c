@@ -1,4 +1,4 @@
-/* An SVG of panels, one below the other. Lengths are in its units, which are pixels at first. */
+/* Writes an SVG of panels, one below the other. Lengths are in SVG units: pixels, unless scaled. */
 #include "report/escape.h"
 #include "report/report.h"
 #include "report/timeline.h"
@@ -16,7 +16,7 @@
 #define HEAD 50.0
 #define AXIS 36.0
 
-/* Two themes, by what the reader's system asks for. */
+/* Two themes; the reader's system chooses between light and dark. */
 static const char style[] =
     "text{font:11px system-ui,-apple-system,'Segoe "
     "UI',Roboto,Helvetica,Arial,sans-serif;fill:#3d444d}"
@@ -33,7 +33,7 @@ static const char style[] =
 typedef struct sheet {
     FILE *out;
     double length;        /* microseconds from left to right */
-    bool used[SPAN_ROWS]; /* rows that hold anything, in any panel */
+    bool used[SPAN_ROWS]; /* rows with at least one bar, in any panel */
 } sheet;
 
 static double x_of(const sheet *s, double us)
@@ -100,7 +100,7 @@ static void write_row(const sheet *s, const timeline_panel *p, int rank, span_ro
     for (size_t i = 0; i < p->count; i++)
         if (p->bars[i].span->rank == rank && p->bars[i].span->row == row)
             write_bar(s, p, &p->bars[i], y);
-    /* A pass that waits for a layer's parameters does not compute. */
+    /* While a pass waits for a layer's parameters, it does not compute. */
     for (size_t i = 0; row == SPAN_COMPUTE && i < p->count; i++) {
         const timeline_bar *bar = &p->bars[i];
         if (bar->span->rank == rank && bar->span->row == SPAN_WAIT)
@@ -110,7 +110,7 @@ static void write_row(const sheet *s, const timeline_panel *p, int rank, span_ro
     }
 }
 
-/* Where rank 0 begins each step. */
+/* Mark where rank 0 begins each step. */
 static void write_steps(const sheet *s, const timeline_panel *p, double top, double bottom)
 {
     uint64_t next = p->first;
@@ -159,7 +159,7 @@ static void write_panel(const sheet *s, const timeline_panel *p, double top)
 
 /* ---- the sheet ------------------------------------------------------------------------------- */
 
-/* 1, 2 or 5 times a power of ten, such that some ten ticks fit. */
+/* The distance of ticks: 1, 2 or 5 times a power of ten, such that about ten ticks fit. */
 static double tick_every(double length)
 {
     const double power = pow(10, floor(log10(length / 10)));

@@ -37,12 +37,12 @@ const char *const run_epoch_names[EPOCH_COLUMNS] = {
     [EPOCH_PERPLEXITY] = "perplexity",
 };
 
-/* Where a record stands. */
+/* The position of a record, for messages. */
 typedef struct place {
     run_files *files;
     const char *path;
     size_t line;
-    bool any; /* run of this file */
+    bool any; /* whether the file has had a run so far */
 } place;
 
 /* ---- rows ------------------------------------------------------------------------------------ */
@@ -53,7 +53,7 @@ static double number(const json_t *record, const char *name)
     return json_is_number(value) ? json_number_value(value) : (double)NAN;
 }
 
-/* What is drawn is a number, or null where there is none. */
+/* Check that every value to be drawn is a number, or null. */
 static tg_status check_numbers(const place *at, const json_t *record, const char *const *names,
                                size_t count)
 {
@@ -66,7 +66,7 @@ static tg_status check_numbers(const place *at, const json_t *record, const char
     return TG_OK;
 }
 
-/* A row of what the record says, in the order of its steps. */
+/* Add a row with the values of the record; steps must not descend. */
 static tg_status add_row(const place *at, run_rows *rows, const json_t *record,
                          const char *const *names, double **row_p)
 {
@@ -91,8 +91,8 @@ static tg_status add_row(const place *at, run_rows *rows, const json_t *record,
     return TG_OK;
 }
 
-/* Elements that the record's coded bytes are of: not all, where a step exchanges a part. Records of
- * a simulation do not say it. */
+/* The elements behind the record's coded bytes. They are fewer than the parameters if a step
+ * exchanges only a part. Records of a simulation do not say; then the parameters count. */
 static double delivered(const run_file_run *run, const json_t *record)
 {
     size_t i;
@@ -130,7 +130,7 @@ static tg_status add_epoch(const place *at, run_file_run *run, const json_t *rec
     return TG_OK;
 }
 
-/* Rows after `step` go. */
+/* Remove the rows after `step`. */
 static void drop_after(run_rows *rows, double step)
 {
     while (rows->count && rows->v[(rows->count - 1) * rows->columns] > step)
@@ -144,7 +144,7 @@ static const char *text(const json_t *record, const char *name)
     return json_string_value(json_object_get(record, name));
 }
 
-/* The file's last run of that name; NULL: none. */
+/* The last run of that name in the file; NULL: none. */
 static run_file_run *find(const place *at, const char *name)
 {
     for (size_t i = at->files->count; i-- > 0;) {
@@ -176,7 +176,7 @@ static bool same(const json_t *a, const json_t *b, const char *name)
     return x == y || json_equal(x, y);
 }
 
-/* Whether start's run goes on from a checkpoint of that one. */
+/* Whether the run that `start` begins resumes `run` from a checkpoint. */
 static bool continues(const run_file_run *run, const json_t *start)
 {
     return run && number(start, "first_step") > 0 && same(run->start, start, "method") &&
@@ -184,7 +184,8 @@ static bool continues(const run_file_run *run, const json_t *start)
            same(run->start, start, "seed") && same(run->start, start, "world");
 }
 
-/* Whether that run, of another file, ended where start's begins, with settings as those. */
+/* Whether `run`, from another file, ended at the step where `start` begins, with the same
+ * settings. */
 static bool ended_before(const run_file_run *run, const json_t *start)
 {
     static const char *const settings[] = {
@@ -212,7 +213,7 @@ static double last_of(const run_rows *rows, size_t column)
     return v > 0 ? v : 0;
 }
 
-/* Bytes count from each start, so does time but for the simulated one. */
+/* Bytes count from zero after each start. So does time, unless it is simulated. */
 static void go_on(run_file_run *run, const json_t *start)
 {
     const char *clock = text(start, "clock");
@@ -275,7 +276,7 @@ static tg_status add_start(const place *at, json_t *start)
     return TG_OK;
 }
 
-/* Runs that a table says failed. */
+/* Note the runs that a table reports as failed. */
 static void note_failures(const place *at, const json_t *table)
 {
     size_t i;
@@ -327,7 +328,7 @@ static tg_status add_record(place *at, json_t *record)
     return TG_OK;
 }
 
-/* Whether it is the first line of a trace. */
+/* Whether the line is the first line of a trace. */
 static bool is_trace(const char *line, size_t len)
 {
     return memmem(line, len, "\"traceEvents\"", 13) || memmem(line, len, "\"displayTimeUnit\"", 17);

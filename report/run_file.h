@@ -1,15 +1,16 @@
-/* The records of runs as tables (docs/records.md says what the records are). */
+/* The records of runs as tables. docs/records.md describes the records. */
 #ifndef TG_REPORT_RUN_FILE_H
 #define TG_REPORT_RUN_FILE_H
 
 #include <jansson.h>
 #include "telegrad/base.h"
 
-/* Columns of a run's steps. What a record says has its field's name; NAN where it says nothing. */
+/* Columns of a run's steps, named after the record's fields. A value that the record lacks is
+ * NAN. */
 enum {
     STEP_STEP,
     STEP_SECONDS,
-    STEP_SENT, /* in this step */
+    STEP_SENT, /* bytes sent in this step */
     STEP_LOSS,
     STEP_LR,
     STEP_DENSITY,
@@ -25,15 +26,15 @@ enum {
     STEP_WAIT,
     STEP_TIME,
     STEP_CODED_BYTES,
-    STEP_RATIO, /* of the gradient's bytes to those of its coded form; NAN where it went dense */
+    STEP_RATIO, /* bytes of the gradient / bytes of its coded form; NAN: it was sent dense */
     STEP_COLUMNS
 };
 
-/* Columns of its epochs. */
+/* Columns of a run's epochs. */
 enum {
     EPOCH_STEP,
     EPOCH_SECONDS,
-    EPOCH_SENT, /* since the start */
+    EPOCH_SENT, /* bytes sent since the start */
     EPOCH_TRAIN_LOSS,
     EPOCH_TEST_ACCURACY,
     EPOCH_TEST_LOSS,
@@ -50,26 +51,26 @@ typedef struct run_rows {
 
 typedef struct run_file_run {
     const char *path;       /* borrowed */
-    const char *last_path;  /* of the file that its last part is in; borrowed */
-    char *name;             /* of compare; else the file's, without folder and ending */
-    json_t *start, *end;    /* records; end is NULL where the run was cut */
-    run_rows steps, epochs; /* steps ascending */
-    json_t *waits;          /* of epochs: epoch_waits.h; NULL: none */
+    const char *last_path;  /* file of the run's last part; borrowed */
+    char *name;             /* as in compare; else the file's name without folder and ending */
+    json_t *start, *end;    /* records; end is NULL if the run was cut off */
+    run_rows steps, epochs; /* ordered by step */
+    json_t *waits;          /* waits by epoch, see epoch_waits.h; NULL: none */
     double seconds_before,
-        sent_before; /* of the stopped runs that this one goes on from; added to the rows */
+        sent_before; /* totals of the stopped runs that this run resumes; added to its rows */
 } run_file_run;
 
 typedef struct run_files {
     run_file_run *runs; /* (count), in the order of the files */
     size_t count, room;
-    json_t *notes; /* strings: what is odd about the files */
+    json_t *notes; /* strings: peculiarities of the files */
 } run_files;
 
-/* Adds the runs of one file; path must outlive them. A record of a resumed run that follows in the
- * same file replaces those of the stopped one from its first step on; one in a later file goes on
- * from a run of the same settings that ended at that step. Errors TG_E_IO, TG_E_NOMEM,
- * TG_E_CORRUPT: no record of a run, naming the line */
+/* Add the runs of one file; path must outlive them. If a run is resumed in the same file, its
+ * records replace those of the stopped run from its first step on. If it is resumed in a later
+ * file, it continues a run with the same settings that ended at that step. Errors TG_E_IO,
+ * TG_E_NOMEM, TG_E_CORRUPT: not a record of a run; the message names the line */
 TG_NODISCARD tg_status run_files_add(run_files *f, const char *path);
-void run_files_free(run_files *f); /* what it holds; all zero is fine */
+void run_files_free(run_files *f); /* frees the contents; f may be all zero */
 
 #endif

@@ -7,7 +7,7 @@
 
 enum { POINTS_ALL = 48000, POINTS_LEAST = 40, POINTS_MOST = 2000, CURVES = 11, WAITS_MOST = 60 };
 
-/* Whole numbers without a fraction: shorter, and exact. */
+/* Whole numbers are written without a fraction: shorter, and exact. */
 static json_t *real(double v)
 {
     if (!isfinite(v))
@@ -17,7 +17,7 @@ static json_t *real(double v)
 
 /* ---- curves ---------------------------------------------------------------------------------- */
 
-/* [[steps], [values]] of a column. NULL: nothing in it. */
+/* A column as [[steps], [values]]. NULL: it has no value. */
 static json_t *curve(const run_rows *rows, size_t column, size_t most, size_t *kept)
 {
     const size_t count = thin(rows->v + column, rows->columns, rows->count, most, kept);
@@ -32,8 +32,8 @@ static json_t *curve(const run_rows *rows, size_t column, size_t most, size_t *k
     return json_pack("[o, o]", steps, values);
 }
 
-/* The mean of a column over a tenth of it around each point, and at least over two neighbours on
- * either side, of all rows. NULL: it has less than 8 values. */
+/* The mean of a column around each point, over a tenth of the column and at least two neighbours on
+ * either side, computed from all rows. NULL: the column has fewer than 8 values. */
 static json_t *mean_curve(const run_rows *rows, size_t column, size_t most, size_t *kept)
 {
     const double *v = rows->v + column;
@@ -79,8 +79,8 @@ static json_t *epoch_curves(const run_rows *epochs, size_t most, size_t *kept)
     return object;
 }
 
-/* What the last records of epochs say, as null too where it is not finite: of a test the last one
- * that there was, for an interrupted run ends without one. */
+/* The values of the last epoch records; one that is not finite is null. Test results are those of
+ * the last test, since an interrupted run ends without one. */
 static json_t *last_epoch(const run_rows *epochs)
 {
     json_t *object = json_object();
@@ -97,8 +97,8 @@ static json_t *last_epoch(const run_rows *epochs)
     return object;
 }
 
-/* Of each column of time, and of the bytes of a coded gradient: what is left when warm-ups are
- * over. */
+/* The mean of each time column, and of the bytes of a coded gradient, over the second half of the
+ * records: by then warm-ups are over. */
 static json_t *means(const run_rows *steps)
 {
     json_t *object = json_object();
@@ -116,7 +116,7 @@ static json_t *means(const run_rows *steps)
     return object;
 }
 
-/* Time and bytes rise, so every n-th mark will do. */
+/* Time and bytes only rise, so every n-th mark is enough. */
 static json_t *marks_json(const run_mark *marks, size_t count, size_t most)
 {
     json_t *steps = json_array(), *seconds = json_array(), *bytes = json_array();
@@ -132,7 +132,7 @@ static json_t *marks_json(const run_mark *marks, size_t count, size_t most)
 
 /* ---- runs ------------------------------------------------------------------------------------ */
 
-/* What a person has set, or can tell runs apart by. */
+/* The settings that a person chose, or by which runs can be told apart. */
 static json_t *settings(const json_t *start)
 {
     static const char *const left_out[] = {"type", "run", "times", "shards"};
@@ -142,7 +142,7 @@ static json_t *settings(const json_t *start)
     return object;
 }
 
-/* Two values for each rank and group of epochs: as many as a curve and a half, at the most. */
+/* Two values per rank and group of epochs, at most one and a half times as many as a curve has. */
 static json_t *waits_of(const run_file_run *run, size_t most)
 {
     const json_t *last = json_array_get(run->waits, json_array_size(run->waits) - 1);

@@ -8,7 +8,7 @@ static double field(const json_t *record, const char *name)
     return json_is_number(value) ? json_number_value(value) : (double)NAN;
 }
 
-/* Later words about a step add to those before. */
+/* Values of a later record of the same step replace earlier ones. */
 static void put(run_mark *marks, size_t *count, run_mark mark)
 {
     run_mark *last = &marks[*count - 1];
@@ -29,7 +29,7 @@ static size_t merge(const run_file_run *run, run_mark *marks)
     const double first = field(run->start, "first_step");
     const bool fresh = !(first > 0);
     size_t count = 1;
-    /* After a resume time may go on from before, and bytes count from there. */
+    /* After a resume, time may continue from the stopped run; bytes count from there. */
     marks[0] = (run_mark){fresh ? 0 : first, fresh ? 0 : (double)NAN, 0, (double)NAN};
     while (s < s_end || e < e_end) {
         if (e == e_end || (s < s_end && s[STEP_STEP] <= e[EPOCH_STEP])) {
@@ -49,14 +49,14 @@ static size_t merge(const run_file_run *run, run_mark *marks)
     return count;
 }
 
-/* Bytes of a stretch of marks as the records of steps say, each of which stands for all steps since
- * the mark before. It is no more than a share: a strategy may send in no other step than those that
- * have records. */
+/* The bytes of a stretch of marks according to the step records. Each record stands for all steps
+ * since the mark before it. These bytes only give proportions: a strategy may send only in the very
+ * steps that have records. */
 typedef struct stretch {
     size_t from, to;
-    double per_step; /* mean over the steps of marks with records; 1: those say of no bytes */
-    bool told;       /* they do say of bytes */
-    bool exact;      /* all steps have records */
+    double per_step; /* mean over the steps of marks with records; 1: no bytes recorded */
+    bool told;       /* the records say that bytes were sent */
+    bool exact;      /* every step has a record */
 } stretch;
 
 static double steps_to(const run_mark *m)
@@ -64,7 +64,7 @@ static double steps_to(const run_mark *m)
     return m->step - m[-1].step;
 }
 
-/* Of the steps up to m, which begin after the mark before it. */
+/* The weight of the steps after the previous mark, up to m. */
 static double weight(const stretch *s, const run_mark *m)
 {
     return (s->told && isfinite(m->sent) ? m->sent : s->per_step) * steps_to(m);
@@ -86,11 +86,11 @@ static stretch stretch_of(const run_mark *marks, size_t from, size_t to)
     return s;
 }
 
-/* Bytes between marks that say them, as the records of steps are; behind the last of them as they
- * were between the last two. */
+/* Fill in the bytes between marks that have them, in proportion to the step records. After the last
+ * such mark, the ratio of the stretch before it is used. */
 static void fill_bytes(run_mark *marks, size_t count)
 {
-    double of_told = NAN, of_step = NAN; /* bytes in truth, of one that is told of, of a step */
+    double of_told = NAN, of_step = NAN; /* real bytes per recorded byte, per step */
     for (size_t from = 0, to; from + 1 < count; from = to) {
         for (to = from + 1; to < count - 1 && !isfinite(marks[to].bytes); to++)
             continue;

@@ -1,20 +1,19 @@
-/* What a run's curves are drawn over: for each step that a record tells of, time and bytes since
- * the start. */
+/* The axes of a run's curves: time and bytes since the start, for each step that has a record. */
 #ifndef TG_REPORT_RUN_X_H
 #define TG_REPORT_RUN_X_H
 
 #include "report/run_file.h"
 
 typedef struct run_mark {
-    double step, seconds; /* seconds: NAN where no record says it */
-    double bytes; /* rank 0 has sent. What the records of epochs say; between them, and behind the
-                     last one, in proportion to those of steps. NAN behind the start where no epoch
-                     says any and steps are missing */
-    double sent;  /* in this step alone; NAN: not known */
+    double step, seconds; /* seconds: NAN if no record says it */
+    double bytes; /* sent by rank 0 since the start. Exact where an epoch record says it; between
+                     and after those in proportion to the step records. NAN after the start if no
+                     epoch record says it and steps are missing */
+    double sent;  /* sent in this step alone; NAN: unknown */
 } run_mark;
 
-/* Steps and epochs in one list, each step once; the first one is where the run began, with nothing
- * sent. The list is the caller's, for free(). Errors TG_E_NOMEM */
+/* Steps and epochs in one list, each step once. The first mark is the start of the run, with
+ * nothing sent. The caller frees the list with free(). Errors TG_E_NOMEM */
 TG_NODISCARD tg_status run_marks(const run_file_run *run, run_mark **marks_p, size_t *count_p);
 
 #endif

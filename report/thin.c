@@ -8,7 +8,7 @@ static size_t next_finite(const double *v, size_t stride, size_t i, size_t n)
     return i;
 }
 
-/* Smallest and largest of [begin, end), in their order. */
+/* The indices of the smallest and the largest value in [begin, end), in order. */
 static size_t extremes(const double *v, size_t stride, size_t begin, size_t end, size_t *kept)
 {
     size_t least = next_finite(v, stride, begin, end), most = least;
@@ -72,7 +72,7 @@ size_t thin_evenly(const double *v, size_t stride, size_t n, size_t most, size_t
     return count;
 }
 
-/* Sums anew for each i: a sum that slides would keep the rounding of one huge value for good. */
+/* Every i is summed anew: a sliding sum would keep the rounding error of one huge value. */
 double mean_around(const double *v, size_t stride, size_t n, size_t i, size_t half)
 {
     double sum = v[i * stride];

@@ -4,14 +4,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WARM_UP = 2, STEPS = 5 }; /* what is drawn where nothing is asked for */
+enum { WARM_UP = 2, STEPS = 5 }; /* the default: skip WARM_UP steps, then draw STEPS */
 
 static bool computes(const trace_span *s)
 {
     return s->row == SPAN_COMPUTE;
 }
 
-/* First and last step that a rank computes in; first above last: none. */
+/* The first and the last step that a rank computes in. First > last: none. */
 static void step_range(const trace_file *t, uint64_t *first_p, uint64_t *last_p)
 {
     *first_p = UINT64_MAX;
@@ -45,7 +45,7 @@ static tg_status choose_steps(const report_timeline_job *job, size_t i, timeline
     return TG_OK;
 }
 
-/* Ranks, and when the steps begin and end. */
+/* Count the ranks, and find where the steps begin and end. */
 static void measure(timeline_panel *p)
 {
     double next = -HUGE_VAL, end = -HUGE_VAL;
@@ -64,7 +64,7 @@ static void measure(timeline_panel *p)
     p->length = fmax(isfinite(next) ? next - p->begin : end - p->begin, 1);
 }
 
-/* Of a rank: where it begins step `first` and step last + 1, and where it has done step `last`. */
+/* For one rank: where it begins step `first` and step last + 1, and where it finishes `last`. */
 typedef struct rank_steps {
     double begin, next, end;
 } rank_steps;
@@ -85,7 +85,8 @@ static void measure_rank_steps(const timeline_panel *p, rank_steps *ranks)
     }
 }
 
-/* Each rank by its own beginnings: that ranks do not begin together is no time of a step. */
+/* Each rank is measured from its own beginning: that ranks begin at different times is not part of
+ * a step's time. */
 static tg_status measure_steps(const char *path, timeline_panel *p)
 {
     rank_steps *ranks = malloc((size_t)p->ranks_all * sizeof *ranks);
@@ -112,7 +113,7 @@ static tg_status measure_steps(const char *path, timeline_panel *p)
     return TG_OK;
 }
 
-/* The lowest lane that is free from s on. */
+/* The lowest lane that is free from time s on. */
 static unsigned lane_of(const timeline_bar *bar, double busy[TIMELINE_LANES])
 {
     unsigned lane = 0;

@@ -23,7 +23,7 @@ static bool real(const json_t *object, const char *name, double *v_p)
     return json_is_number(value) && fabs(*v_p) < 1e15;
 }
 
-/* Rows of other kinds are passed over. */
+/* Events of other kinds are skipped. */
 static bool row_of(const json_t *event, span_row *row_p)
 {
     const char *text = json_string_value(json_object_get(event, "cat"));
@@ -101,7 +101,7 @@ static tg_status read_events(const char *path, trace_file *t)
     return TG_OK;
 }
 
-/* Whether it holds what train --out writes. */
+/* Whether the file holds the records of train --out. */
 static bool is_records(const char *path)
 {
     lines *l;
