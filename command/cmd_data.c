@@ -1,5 +1,5 @@
-/* telegrad data: the data sets that there are and where their files are; of those named, what is in
- * them and which rank would get which classes. */
+/* telegrad data: lists the data sets and where their files are. For the sets named, it prints their
+ * contents and which rank would get which classes. */
 #include "command/output/cli.h"
 #include "command/output/console.h"
 #include "command/train/data_text.h"
@@ -102,14 +102,14 @@ static tg_status list_json(void)
 
 /* ---- one set --------------------------------------------------------------------------------- */
 
-/* counts (world, classes) of the job's sharding; NULL: a text, which has no classes. */
+/* Set counts (world, classes) for the job's sharding; NULL for text, which has no classes. */
 static tg_status count_shards(const struct data_options *o, const train_data *d,
                               uint64_t **counts_p)
 {
     const char *shard = o->common.shard;
     const int workers = (int)o->common.workers;
     *counts_p = NULL;
-    if (train_data_unit(d) != TRAIN_IMAGES) /* whether it can be sharded so */
+    if (train_data_unit(d) != TRAIN_IMAGES) /* checks that the text can be sharded so */
         return train_data_shards(d, shard, o->common.seed, workers, NULL);
     uint64_t *counts = calloc(o->common.workers * train_data_classes(d), sizeof *counts);
     if (counts == NULL)
@@ -235,7 +235,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     return ARGP_ERR_UNKNOWN;
 }
 
-/* What the list, or data that are not sharded, would leave unsaid. */
+/* Refuse options that the list, or data without shards, would ignore. */
 static tg_status check(const struct data_options *o)
 {
     static const char *const names[] = {"shard", "holdout", "workers", "seed"};

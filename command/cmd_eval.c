@@ -19,7 +19,7 @@ struct eval_options {
     uint64_t samples; /* 0: all */
 };
 
-/* Where the outputs go. */
+/* The files that receive the outputs. */
 struct sink {
     tg_newfile *file;
     bool headed;
@@ -42,12 +42,12 @@ static tg_status check(const struct eval_options *o)
     return TG_OK;
 }
 
-/* What the command line leaves open the weights say: their metadata has the options' names. */
+/* Options that are not given are taken from the metadata of the weights, under the same names. */
 static tg_status complete(struct eval_options *o, const tg_weights *w)
 {
     static const char *const names[] = {"model", "data",    "holdout",
                                         "batch", "context", "precision"};
-    /* A holdout is part of what the data are: of other data it says nothing. */
+    /* The holdout is part of the data: it does not apply to other data. */
     const bool other_data = options_given(&o->common, "data");
     if (!options_given(&o->common, "model") && !tg_weights_metadata(w, "model"))
         return tg_fail(TG_E_SPEC,
@@ -67,7 +67,7 @@ static tg_status complete(struct eval_options *o, const tg_weights *w)
     return TG_OK;
 }
 
-/* Data that the command line does not name must be those that the weights were trained on. */
+/* Data that the command line does not name must be the data that the weights were trained on. */
 static tg_status check_data(const tg_weights *w, const train_data *data, bool named)
 {
     const char *trained = tg_weights_metadata(w, "data_hash");
@@ -94,7 +94,7 @@ static tg_status on_outputs(void *arg, const float *logits, size_t rows, size_t 
     return good ? TG_OK : tg_fail(TG_E_IO, "--logits: cannot write %s", tg_newfile_path(s->file));
 }
 
-/* What a file says of itself may be any text. NULL: it names no step. */
+/* The step recorded in the file. Metadata may be any text; NULL: it names no step. */
 static const char *step_of(const tg_weights *w)
 {
     const char *step = tg_weights_metadata(w, "step");

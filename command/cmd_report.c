@@ -12,7 +12,7 @@
 #include <string.h>
 
 struct report_options {
-    char **paths; /* (count) arguments that are no options */
+    char **paths; /* (count) the arguments */
     size_t count;
     const char *out, *steps;
     char *timeline; /* NULL: a page of runs */
@@ -146,7 +146,7 @@ static tg_status report(struct report_options *o)
         outfile_abandon(file);
         return status;
     }
-    const bool alone = tg_newfile_aside(file) != NULL; /* else it may be standard output itself */
+    const bool alone = tg_newfile_aside(file) != NULL; /* otherwise it may be standard output */
     const long size = alone ? ftell(tg_newfile_stream(file)) : 0;
     TG_TRY(outfile_commit(file, "-o"));
     if (alone)

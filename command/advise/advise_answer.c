@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The method of the equations: the recommended way's, or if that is not coded the one of the
- * fastest coded way. */
+/* The method for the equations: that of the fastest way that uses a coded method; the recommended
+ * way comes first. */
 static size_t coded_method(const struct advise_answer *a)
 {
     for (size_t i = 0; i < a->ways; i++)
@@ -43,7 +43,7 @@ tg_status advise_answer_make(struct advise_answer *a)
         a->times.delta = a->measured->delta;
     }
     const advice_way *cd = find(a, ADVICE_CD, a->coded);
-    a->k = cd ? cd->number : 1; /* else cd gains nothing: it is od */
+    a->k = cd ? cd->number : 1; /* without a cd way k is 1, where cd is the same as od */
     return advice_crossings(a->advice, &a->link, &a->compression, &a->delay);
 }
 

@@ -1,5 +1,4 @@
-/* The command to paste: the recommended way of training, with everything that the answer assumed.
- */
+/* The command to paste: the recommended way of training, and everything that the answer assumes. */
 #include "command/advise/advise.h"
 #include "command/advise/advise_known.h"
 #include "command/job/options.h"
@@ -23,7 +22,7 @@ static void put_option(FILE *f, const char *name, const char *value)
     put_word(f, value);
 }
 
-/* A spec with one more key. */
+/* Print an option with a spec, and one more key if `key` is not NULL. */
 static void put_spec(FILE *f, const char *name, const char *spec, const char *key)
 {
     fprintf(f, " --%s %s", name, spec);
@@ -31,8 +30,8 @@ static void put_spec(FILE *f, const char *name, const char *spec, const char *ke
         fprintf(f, "%c%s", strchr(spec, ':') ? ',' : ':', key);
 }
 
-/* What a run needs that begins at the beginning, where the prediction is of a step after all
- * warm-ups; and a threshold that suits any model. */
+/* The keys that a run from the beginning needs: warm-ups, which the predicted steady state does not
+ * have, and a threshold that suits any model. */
 static const char *strategy_key(const advice_way *w)
 {
     return w->family == ADVICE_OD || w->family == ADVICE_CD ? "warmup=1ep" : NULL;

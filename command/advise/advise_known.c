@@ -79,14 +79,14 @@ static bool is_dense(const char *method)
     return advise_same_name(method, "dense");
 }
 
-/* The first number of a strategy's spec. */
+/* The first number in a strategy's spec; 0: none. */
 static double number_of(const char *strategy)
 {
     const char *equals = strchr(strategy, '=');
     return equals ? strtod(equals + 1, NULL) : 0;
 }
 
-/* How much a row tells of the way; 0: nothing. */
+/* How much a row says about this way of training; 0: nothing. */
 static double telling(const struct known_row *r, const advice_way *way)
 {
     const bool method = advise_same_name(r->method, way->method_text);

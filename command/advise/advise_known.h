@@ -1,4 +1,4 @@
-/* What the project's own runs say about accuracy: rows of docs/results, for telegrad advise. */
+/* What is known about accuracy: rows of docs/results, from the project's own runs. */
 #ifndef TG_CLI_ADVISE_KNOWN_H
 #define TG_CLI_ADVISE_KNOWN_H
 
@@ -8,31 +8,32 @@ struct known_runs {
     const char *about; /* "LeNet-5 on MNIST, 4 workers, 3 epochs, mean of three seeds" */
     const char *model; /* "lenet5" */
     const char *what;  /* "test accuracy" */
-    const char *dense; /* the result of plain SGD there; several: one a seed */
+    const char *dense; /* result of plain SGD in the same setting; several: one per seed */
     const char *document;
 };
 
 struct known_row {
     const struct known_runs *runs;
     const char *strategy, *method; /* specs */
-    const char *result;            /* as dense */
+    const char *result;            /* in the form of `dense` */
 };
 
 enum { ADVISE_KNOWN_MOST = 4 };
 
-/* The rows that tell most about a way of training this model (a spec): those of its strategy, best
- * with its method and a number near its own, and those of its method with ssgd. row: room for
- * ADVISE_KNOWN_MOST. Returns how many; 0 for plain means at every step, which cost nothing. */
+/* Find the rows that say most about a way of training this model (a spec): rows of its strategy,
+ * best those with its method and a number close to its own, and rows of its method with ssgd. row:
+ * room for ADVISE_KNOWN_MOST. Returns how many; 0 for plain averaging at every step, which costs no
+ * accuracy. */
 size_t advise_known(const char *model, const advice_way *way, const struct known_row **row);
 
-/* Whether some row is of the model and of that strategy (its name), or of the method with any
- * strategy. NULL: not asked for. */
+/* Whether there is a row for this model with the given strategy (a name) and the given method; NULL
+ * matches any. */
 bool advise_is_known(const char *model, const char *strategy, const char *method);
 
-/* Of a spec its name: "cd" of "cd:k=5". Whether both are of one name. */
+/* Whether two specs have the same name; the name of "cd:k=5" is "cd". */
 bool advise_same_name(const char *spec, const char *other);
 
-/* Whether the way is plain means at every step, in full precision. */
+/* Whether the way is plain averaging at every step, in full precision. */
 bool advise_costs_nothing(const advice_way *way);
 
 #endif

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 
 enum { STEPS = 9, SIZES = 3 };
-#define SECONDS 0.5 /* of each exchange */
+#define SECONDS 0.5 /* for each exchange */
 
 /* ---- steps ----------------------------------------------------------------------------------- */
 
@@ -61,7 +61,7 @@ static tg_status measure_steps(const struct launch *l, const struct run_options 
 
 /* ---- exchanges ------------------------------------------------------------------------------- */
 
-/* Seconds, and bytes sent, of the last row. */
+/* Seconds and sent bytes of the last row. */
 struct seen {
     double all, codec, bytes;
 };
@@ -91,7 +91,7 @@ static tg_status connect_mpi(void *arg, tg_transport **t_p)
 }
 #endif
 
-/* tensor (tensors), n elements in all; NULL: matrices. */
+/* Time an exchange of n elements. tensor (tensors): their layout; NULL: matrices. */
 static tg_status exchange(const struct launch *l, const struct run_options *o, const char *method,
                           const bench_tensor *tensor, size_t tensors, size_t n, struct seen *seen)
 {
@@ -149,7 +149,7 @@ static tg_status measure_exchanges(const struct launch *l, const struct run_opti
     train_job job = run_job_of(o, NULL);
     train_sim *net;
     TG_TRY(advise_measure_data(o, &data));
-    job.tau_ns = 1; /* nothing is to be timed: only the tensors are of interest */
+    job.tau_ns = 1; /* any value: only the tensors are used, no times */
     TG_TRY(train_sim_create(&job, data, &net));
     const train_sim_info about = train_sim_about(net);
     bench_tensor *tensor = calloc(about.tensors, sizeof *tensor);
@@ -160,7 +160,8 @@ static tg_status measure_exchanges(const struct launch *l, const struct run_opti
     return status;
 }
 
-/* One delay each, so alpha is where the line through the times meets no bytes, beta its slope. */
+/* Each exchange has one delay, so the line through the times has alpha at 0 bytes and slope
+ * beta. */
 static tg_status sweep(const struct launch *l, const struct run_options *o,
                        struct advise_measured *m)
 {

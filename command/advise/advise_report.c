@@ -1,4 +1,4 @@
-/* The answer of telegrad advise as text and as JSON. */
+/* Prints the answer of telegrad advise as text or as JSON. */
 #include "command/advise/advise.h"
 #include "command/advise/advise_known.h"
 #include "command/output/console.h"
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ROWS = 2 }; /* of a strategy in the table; --json has all */
+enum { ROWS = 2 }; /* rows per strategy in the table; --json has all */
 
 static format_text scaled_text(double value, const char *const units[4])
 {
@@ -45,7 +45,7 @@ static const char *measured_or(const struct advise_answer *a, const char *otherw
     return a->measured ? "measured over the transport" : otherwise;
 }
 
-/* Seconds a byte keeps a link busy; 0: none. */
+/* Seconds for which a byte occupies a link; 0: unlimited rate. */
 static double beta_of(const tg_link *l)
 {
     const double rate = advice_rate(l);
@@ -112,10 +112,10 @@ static bool is_plain(const advice_way *w)
     return w->family == ADVICE_SSGD && w->method == 0;
 }
 
-/* What is recommended, plain SGD, and of each strategy the fastest. */
+/* The table shows the recommended way, plain SGD, and the fastest ways of each strategy. */
 static bool is_shown(const struct advise_answer *a, size_t i)
 {
-    size_t faster = 0; /* of the same strategy */
+    size_t faster = 0; /* faster ways of the same strategy */
     for (size_t k = 0; k < a->ways; k++)
         faster += a->way[k].family == a->way[i].family && a->way[k].step_s < a->way[i].step_s;
     return i == 0 || is_plain(&a->way[i]) || faster < ROWS;
@@ -202,7 +202,7 @@ static void print_residuals(const struct advise_answer *a)
         in_ms(m->bit), in_ms(m->bit - m->tau), 100 * ((m->bit - m->tau) / (m->delta + m->psi) - 1));
 }
 
-/* What docs/results knows of the choice's accuracy, and what it does not. */
+/* Print what docs/results says about the accuracy of the choice, and what it does not say. */
 static void print_accuracy(const struct advise_answer *a)
 {
     const advice_way *w = &a->way[0];
@@ -269,7 +269,7 @@ static json_t *way_json(const advice_way *w)
                      w->distance);
 }
 
-/* Ends that are ends of what was looked at are null. */
+/* An end of a range is null if it is the end of what was examined. */
 static json_t *ranges_json(const advice_ranges *r, const char *unit)
 {
     json_t *all = json_array();

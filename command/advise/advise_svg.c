@@ -1,5 +1,6 @@
-/* Step time against rate and against delay: two panels on logarithmic axes, a line a way, its name
- * at its right end. Colours are of middling lightness, to be read on white and on black. */
+/* Draws the step time against rate and against delay: two panels with logarithmic axes, one line
+ * per way, its name at its right end. The colours are of medium lightness, readable on white and on
+ * black. */
 #include "command/advise/advise.h"
 #include "command/output/outfile.h"
 #include <inttypes.h>
@@ -10,16 +11,16 @@
 
 enum { LINES_MAX = 8, POINTS = 33 };
 enum { HEIGHT = 420, TOP = 64, PLOT_H = 280, PLOT_W = 300, LEFT = 64, NAME = 18 };
-enum { CHARACTER = 7, BOLD = 8 }; /* of 12 pixels: as wide as wide ones are on the average */
+enum { CHARACTER = 7, BOLD = 8 }; /* estimated width of a character at font size 12, in pixels */
 
 static const char *const colours[LINES_MAX] = {"#7a7a7a", "#2f86c9", "#d9641e", "#1f9c77",
                                                "#c2609a", "#b8860b", "#7d6fd0", "#c0453b"};
 
 struct panel {
     const char *title, *axis;
-    double low, high; /* of x */
-    double at;        /* the link's own, marked; 0: it has none */
-    bool rate;        /* x: bit/s; else seconds */
+    double low, high; /* range of x */
+    double at;        /* the value of the link, which is marked; 0: none */
+    bool rate;        /* x is in bit/s; false: in seconds */
     double y[LINES_MAX][POINTS];
 };
 
@@ -28,9 +29,9 @@ struct picture {
     advice_way line[LINES_MAX];
     size_t lines;
     struct panel panel[2];
-    double low, high; /* of y, milliseconds */
+    double low, high; /* range of y, milliseconds */
     char title[200];
-    int step, width; /* from one panel to the next; of the whole */
+    int step, width; /* step: from one panel to the next; width: of the whole picture */
 };
 
 /* ---- what is drawn --------------------------------------------------------------------------- */
@@ -44,7 +45,7 @@ static void add_line(struct picture *p, const advice_way *w)
         p->line[p->lines++] = *w;
 }
 
-/* Plain SGD, what is recommended, and of each family the fastest. */
+/* Choose plain SGD, the recommended way, and the fastest way of each family. */
 static void choose_lines(struct picture *p)
 {
     const struct advise_answer *a = p->a;
@@ -137,7 +138,7 @@ static void draw_axes(FILE *f, const struct picture *p, const struct panel *q, i
                 left + place(q->at, q->low, q->high, PLOT_W), TOP, TOP + PLOT_H);
 }
 
-/* Names at the right ends, moved apart. at (lines) */
+/* Place the names at the right ends of the lines, moved apart. at (lines) */
 static void place_names(const struct picture *p, const struct panel *q, double *at)
 {
     size_t order[LINES_MAX];
@@ -175,7 +176,7 @@ static void draw_lines(FILE *f, const struct picture *p, const struct panel *q, 
     }
 }
 
-/* Room for names and titles, however long they are. */
+/* Compute the room for names and titles, however long they are. */
 static void measure(struct picture *p)
 {
     const struct advise_answer *a = p->a;
@@ -223,8 +224,8 @@ static tg_status write_picture(const struct picture *p, const char *path)
     return outfile_commit(file, "--svg");
 }
 
-/* A round value two decades below v > 0, and one three above, but not beyond low and high where v
- * is between these. At least the decade of v. */
+/* A range around v > 0 with round ends, two decades below and three above it, clipped to low and
+ * high. It always contains the decade of v. */
 static void range(double v, double low, double high, double *low_p, double *high_p)
 {
     const double decade = floor(log10(v));

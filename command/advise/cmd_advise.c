@@ -1,4 +1,4 @@
-/* telegrad advise: which strategy and method over a network, and why. */
+/* telegrad advise: which strategy and method to use over a network, and why. */
 #include "command/advise/advise.h"
 #include "command/advise/advise_measure.h"
 #include "bench/exchange/bench_exchange.h"
@@ -57,7 +57,7 @@ static const struct cli_option options[] = {
     {"json", JSON, NULL, NULL, NULL, "print all of it as one JSON object"},
     {0}};
 
-/* As train takes them, but for what it allows and advise does not. */
+/* Set an option as train does, but refuse what advise does not allow. */
 static tg_status set_common(struct run_options *o, int key, const char *arg)
 {
     const struct cli_option *option = options;
@@ -131,7 +131,7 @@ static tg_status answer(const struct command *c, struct advise_answer *a)
     return c->json ? advise_print_json(a) : advise_print(a);
 }
 
-/* The network as it was measured takes the place of what it was said to be. */
+/* With --measure, the measured network replaces the one given. */
 static tg_status take_link(const struct advise_answer *a, tg_link *link_p)
 {
     const struct advise_measured *m = a->measured;

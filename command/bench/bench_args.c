@@ -3,7 +3,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* A number, up to its end or a comma. Whether it is one, in range. */
+/* Read a number that ends at a comma or at the end of the text. Returns false if it is not a number
+ * in range. */
 static bool take_number(const char **text, double min, double max, double *v_p)
 {
     char *end = NULL;

@@ -1,4 +1,4 @@
-/* What `telegrad bench exchange` prints: a table, or JSON lines. */
+/* Output of `telegrad bench exchange`: a table, or JSON lines. */
 #ifndef TG_CLI_BENCH_EXCHANGE_REPORT_H
 #define TG_CLI_BENCH_EXCHANGE_REPORT_H
 
@@ -13,12 +13,12 @@ struct bench_exchange_report {
     struct table *table;
 };
 
-/* Each row comes out at once. Errors TG_E_IO, TG_E_NOMEM */
+/* Print a row at once. Errors TG_E_IO, TG_E_NOMEM */
 TG_NODISCARD tg_status bench_exchange_report_row(struct bench_exchange_report *r,
                                                  const bench_exchange_row *row);
 TG_NODISCARD tg_status bench_exchange_report_end(struct bench_exchange_report *r);
 
-/* Cores that this process may use: what its ranks share. */
+/* Number of cores that this process may use, which its ranks share. */
 size_t bench_exchange_cores(void);
 
 #endif

@@ -87,7 +87,7 @@ static const char *title_of(const char *group)
                                           : "beside PyTorch";
 }
 
-/* Open a table for the group, unless its rows go on. */
+/* Start a table for the group, unless the current one is of the same group. */
 static tg_status head(struct bench_report *r, const char *group, size_t n, const char *level,
                       const char *const *heads, size_t count)
 {
@@ -152,7 +152,7 @@ static void comparison_cells(struct table *t, const bench_comparison *c)
     cell(t, "%.3f", c->theirs_copy_ms);
 }
 
-/* The row's first cell, and the rest if there are no figures. Whether there are. */
+/* Print the first cell of a row, and the error if it has no figures. Returns whether it has any. */
 static bool begin_row(struct bench_report *r, const char *name, bool missing, const char *error)
 {
     char text[256];

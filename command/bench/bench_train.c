@@ -1,5 +1,5 @@
-/* Training steps, timed in slices: ours, the other side's, ours, ... so that what else the machine
- * does hits both alike. */
+/* Training steps, timed in alternating slices: ours, theirs, ours, ..., so that other load on the
+ * machine affects both sides alike. */
 #include "command/bench/bench_train.h"
 #include "bench/torch/torch_peer.h"
 #include <math.h>
@@ -8,11 +8,11 @@
 #include <string.h>
 #include <time.h>
 
-extern const char bench_torch_models[], bench_torch_steps[]; /* of bench/torch: cmake/bench.cmake */
+extern const char bench_torch_models[], bench_torch_steps[]; /* bench/torch, by cmake/bench.cmake */
 
 enum { WARM_UP = 3, SAMPLES_MIN = 3, LATE = 4, SLICE_MS = 50, SLICE_STEPS = 50 };
 
-/* models.py is not on that machine's disk. */
+/* Python loads models.py from memory: the file need not be on this machine. */
 static const char loader[] = "import sys, types\n"
                              "try:\n"
                              "    import torch\n"
@@ -24,7 +24,7 @@ static const char loader[] = "import sys, types\n"
                              "sys.modules['models'] = models\n"
                              "exec(sys.argv[2])\n";
 
-/* Times aimed at, over those of PyTorch. */
+/* Target times, as ratios to those of PyTorch. */
 static const struct {
     const char *model;
     double ratio;
@@ -45,7 +45,7 @@ static double wall_seconds(void)
     return (double)tg_now_ns(tg_clock_monotonic()) / 1e9;
 }
 
-/* Enough samples of all sides, or out of time. */
+/* Whether all sides have enough samples, or the time is up. */
 static bool over(const struct bench_samples *s, double begin, double seconds)
 {
     const double spent = wall_seconds() - begin;
@@ -62,7 +62,7 @@ static size_t slice_steps(double ms)
 
 /* ---- one thread ------------------------------------------------------------------------------ */
 
-/* By processor time, so that other programs count as little as they can. */
+/* Timed by processor time, so that other programs affect it as little as possible. */
 static tg_status own_steps(train_bench *b, size_t steps, struct bench_samples *s)
 {
     double loss;
@@ -90,7 +90,7 @@ static tg_status torch_steps(torch_peer *p, size_t steps, struct bench_samples *
     return TG_OK;
 }
 
-/* Its model beside ours: of as many parameters, or it would be another one. */
+/* Create the same model in PyTorch. It must have as many parameters as ours. */
 static tg_status torch_open(torch_peer *p, struct bench_train_row *row)
 {
     const train_bench_info *a = &row->about;
@@ -256,7 +256,7 @@ static tg_status introduce_torch(const struct bench_train_options *o, torch_peer
 
 tg_status bench_train(const struct bench_train_options *o)
 {
-    for (size_t i = 0; i < o->count; i++) { /* before anything is measured */
+    for (size_t i = 0; i < o->count; i++) { /* check all before anything is measured */
         size_t batch, count;
         TG_TRY(train_bench_batches(o->specs[i], 1, &batch, &count));
     }

@@ -5,7 +5,7 @@
 #include "command/output/table.h"
 #include <math.h>
 
-/* Of three forward passes: a backward pass is about two. */
+/* GFLOP/s, counting a step as three forward passes: a backward pass is about two. */
 static double gflops(const struct bench_train_row *row)
 {
     const double workers = row->workers > 0 ? (double)row->workers : 1;
@@ -73,7 +73,7 @@ static void cell(struct table *t, const char *format, double v)
     table_cell(t, text);
 }
 
-/* Four significant digits or so. */
+/* Print about four significant digits. */
 static void ms_cells(struct table *t, const bench_ratio *ms)
 {
     const char *format = ms->median < 10 ? "%.3f" : ms->median < 1000 ? "%.1f" : "%.0f";
@@ -90,7 +90,7 @@ static void target_cell(struct table *t, double target)
     table_cell(t, text);
 }
 
-/* Of a heading, with room for the rows to come: they are not known yet. */
+/* Print a heading with room for the rows below it, which are not known yet. */
 static void title(struct table *t, int width, const char *text)
 {
     char cell[256];
@@ -98,7 +98,7 @@ static void title(struct table *t, int width, const char *text)
     table_cell(t, cell);
 }
 
-#define WIDTH 6 /* of figures */
+#define WIDTH 6 /* of a column of figures */
 
 static tg_status head(struct bench_train_report *r, const struct bench_train_row *row)
 {

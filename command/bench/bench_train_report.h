@@ -1,4 +1,4 @@
-/* What `telegrad bench train` prints: tables, or JSON lines. */
+/* Output of `telegrad bench train`: tables, or JSON lines. */
 #ifndef TG_CLI_BENCH_TRAIN_REPORT_H
 #define TG_CLI_BENCH_TRAIN_REPORT_H
 
@@ -7,13 +7,13 @@
 struct table;
 
 struct bench_train_report {
-    bool json, torch;  /* torch: with the columns of the comparison */
-    size_t name_width; /* of the longest model's name */
+    bool json, torch;  /* torch: include the columns that compare */
+    size_t name_width; /* length of the longest model name */
     struct table *table;
-    size_t failed; /* rows, so far */
+    size_t failed; /* rows with an error so far */
 };
 
-/* Each row comes out at once. Errors TG_E_IO, TG_E_NOMEM */
+/* Every row is printed at once. Errors TG_E_IO, TG_E_NOMEM */
 TG_NODISCARD tg_status bench_train_report_torch(struct bench_train_report *r, const char *version,
                                                 double gemm_gflops);
 TG_NODISCARD tg_status bench_train_report_row(struct bench_train_report *r,

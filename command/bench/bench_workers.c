@@ -1,4 +1,4 @@
-/* Workers that take their steps together when they are told to. */
+/* Workers that take steps together on command. */
 #include "command/bench/bench_train.h"
 #include <pthread.h>
 #include <stdio.h>
@@ -29,9 +29,9 @@ struct bench_workers {
     struct member member[BENCH_TRAIN_WORKERS];
     pthread_mutex_t mutex;
     pthread_cond_t changed;
-    /* Under the mutex: */
-    size_t round, steps; /* a new round: take so many steps; 0: end */
-    size_t resting;      /* members that are done with the round */
+    /* Guarded by the mutex: */
+    size_t round, steps; /* of the round: each takes `steps` steps; 0: end */
+    size_t resting;      /* members that have finished the round */
 };
 
 static void rest(struct bench_workers *g)
@@ -42,7 +42,7 @@ static void rest(struct bench_workers *g)
     pthread_mutex_unlock(&g->mutex);
 }
 
-/* The number of steps of the round after `round`. */
+/* Wait for the round after `round`; returns its number of steps. */
 static size_t next_round(struct bench_workers *g, size_t round)
 {
     pthread_mutex_lock(&g->mutex);
@@ -53,7 +53,7 @@ static size_t next_round(struct bench_workers *g, size_t round)
     return steps;
 }
 
-/* The first failure of a member; the others must not wait for it. */
+/* Record the first failure of a member, and release the others, which must not wait for it. */
 static void fail(struct member *m, tg_status status)
 {
     m->status = status;
@@ -86,7 +86,8 @@ static void *work(void *arg)
     return NULL;
 }
 
-/* Until all that were started rest; the first failure that is not about another member's. */
+/* Wait until all started members rest. Returns the first failure that another member did not
+ * cause. */
 static tg_status wait_for_all(struct bench_workers *g)
 {
     pthread_mutex_lock(&g->mutex);

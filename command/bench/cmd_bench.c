@@ -1,5 +1,5 @@
-/* telegrad bench: codecs on this machine (and, in cmd_bench_train.c, training steps; in
- * cmd_bench_exchange.c, exchanges; in cmd_bench_strategy.c, strategies). */
+/* telegrad bench, and its part `codec`. The other parts are in cmd_bench_train.c,
+ * cmd_bench_exchange.c and cmd_bench_strategy.c. */
 #include "telegrad/tools.h"
 #include "command/bench/bench_args.h"
 #include "command/bench/bench_report.h"
@@ -178,7 +178,7 @@ static tg_status measure(struct bench_command *c)
                             : TG_OK;
 }
 
-/* The instruction set is chosen once in a process: another one has a process of its own. */
+/* The instruction set is chosen once per process, so another level runs in a process of its own. */
 static int run_at_level(const char *level, int argc, char **argv)
 {
     char **own = calloc((size_t)argc + 5, sizeof *own);

@@ -1,4 +1,4 @@
-/* telegrad bench exchange: what exchanges cost, beside what they should. */
+/* telegrad bench exchange: the cost of exchanges, compared with a prediction. */
 #include "bench/exchange/bench_exchange.h"
 #include "command/bench/bench_args.h"
 #include "command/bench/bench_exchange_report.h"
@@ -38,7 +38,7 @@ struct command {
     bench_link link[LINKS_MAX];
     bench_link real;
     const char *model;
-    model *m; /* whose tensors they are; NULL: --elements */
+    model *m; /* the model of the tensors; NULL: --elements is used */
     bench_tensor *tensor;
     struct launch launch;
     struct bench_exchange_report report;
@@ -135,7 +135,7 @@ static const struct cli_option options[] = {
     {"json", JSON, NULL, NULL, NULL, "print JSON lines"},
     {0}};
 
-/* What options together must fulfil. */
+/* Check the options that depend on each other. */
 static tg_status check(const struct command *c, bool mpi)
 {
     if (mpi && c->o.nworkers > 0)

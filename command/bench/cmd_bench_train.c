@@ -11,11 +11,11 @@
 #include <string.h>
 
 enum { MODELS_MAX = 64, BATCH_MAX = 65536 };
-#define BLAS_GFLOPS 15.0 /* of a core; any tuned BLAS does more */
+#define BLAS_GFLOPS 15.0 /* per core; any tuned BLAS reaches more */
 
 struct command {
     const char *spec[MODELS_MAX];
-    char *models; /* what they point into; NULL: all there are */
+    char *models; /* the text that they point into; NULL: all models */
     const char *compare, *python;
     struct bench_train_options o;
     struct bench_train_report report;
@@ -23,8 +23,7 @@ struct command {
 
 /* ---- arguments ------------------------------------------------------------------------------- */
 
-/* Whether what stands after a comma is the next key of the same spec, `key=value`, and not a model.
- */
+/* Whether the text after a comma is the next key of the same spec (`key=value`) and not a model. */
 static bool is_key(const char *text)
 {
     return text[strcspn(text, ":,=")] == '=';
@@ -119,7 +118,7 @@ static const struct cli_option options[] = {
     {"json", JSON, NULL, NULL, NULL, "print JSON lines"},
     {0}};
 
-/* What options together must fulfil; the default values of those not given. */
+/* Check the options that depend on each other, and fill in defaults. */
 static tg_status complete(struct command *c)
 {
     if (c->python && !c->compare)

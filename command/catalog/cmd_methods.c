@@ -1,5 +1,5 @@
-/* telegrad methods, strategies, exchanges, codecs, ...: what the registry holds of a kind, for
- * people and as JSON; the methods as the table of docs/methods.md. */
+/* telegrad methods, strategies, exchanges, codecs, ...: lists the registry's entries of a kind, as
+ * text or JSON; `methods` also prints the table of docs/methods.md. */
 #include "command/output/cli.h"
 #include "command/output/console.h"
 #include "command/catalog/entry.h"
@@ -18,7 +18,7 @@ struct methods_options {
 
 /* ---- what was asked for ---------------------------------------------------------------------- */
 
-/* As JSON, `methods` is all of the registry, and names of any kind, or of a whole kind, choose. */
+/* With --json, `methods` covers the whole registry and accepts names of any kind, and kinds. */
 static bool spans_all(const struct methods_options *o)
 {
     return o->kind == TG_KIND_METHOD && o->json;

@@ -1,4 +1,4 @@
-/* telegrad models: the networks of the trainer, and what they are made of. */
+/* telegrad models: lists the networks of the trainer and their layers. */
 #include "command/output/cli.h"
 #include "command/output/console.h"
 #include "command/catalog/entry.h"
@@ -13,22 +13,22 @@
 
 struct models_options {
     bool json, markdown;
-    model_input input; /* all zero: the model's usual one */
+    model_input input; /* all zero: the model's usual input */
     char **specs;      /* (count) */
     size_t count;
 };
 
-/* A model as it is made for some input. */
+/* A model made for a particular input. */
 struct made {
     const tg_entry *entry;
-    const char *data; /* NULL: not a data set's input */
+    const char *data; /* NULL: the input is not from a data set */
     model *m;
     char spec[512]; /* in normal form */
 };
 
 /* ---- arguments ------------------------------------------------------------------------------- */
 
-/* A number from 1 to `most` that ends at `end`; 0: there is none. */
+/* Read a number from 1 to `most` that ends at `end`; 0: there is none. */
 static size_t number(const char **text, char end, size_t most)
 {
     char *stop;
@@ -109,7 +109,7 @@ static tg_status make(const struct models_options *o, const char *text, struct m
     return TG_OK;
 }
 
-/* Call each for every model that was asked for. */
+/* Call each() for every selected model. */
 static tg_status for_all(const struct models_options *o,
                          tg_status (*each)(void *arg, const struct made *made), void *arg)
 {

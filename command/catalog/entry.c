@@ -76,7 +76,7 @@ tg_status entry_unknown(int kind, const char *name)
             return tg_fail(TG_E_SPEC, "\"%.64s\" is %s %s, no %s: telegrad %s %.64s", name,
                            article(other), names[other].one, names[kind].one, names[other].all,
                            name);
-    char bare[64]; /* of a spec string its name */
+    char bare[64]; /* the name at the start of a spec string */
     snprintf(bare, sizeof bare, "%.*s", (int)(strcspn(name, ":") < 63 ? strcspn(name, ":") : 63),
              name);
     tg_nearest_begin(&near, bare);

@@ -3,7 +3,8 @@
 #include <math.h>
 #include <string.h>
 
-/* The entry with all defaults in normal form; it was read back, so the defaults hold. */
+/* The entry with all its defaults, in normal form. It is parsed again, which checks the
+ * defaults. */
 static tg_status default_spec(int kind, const tg_entry *entry, tg_spec **spec_p)
 {
     size_t count;
@@ -17,7 +18,7 @@ static tg_status default_spec(int kind, const tg_entry *entry, tg_spec **spec_p)
     return TG_OK;
 }
 
-/* Appends item (taken over); NULL when anything is. */
+/* Append item, which is taken over. Returns NULL if either argument is NULL. */
 static json_t *append(json_t *list, json_t *item)
 {
     if (list && json_array_append_new(list, item) == 0)
@@ -28,7 +29,7 @@ static json_t *append(json_t *list, json_t *item)
     return NULL;
 }
 
-/* Adds the members of `more` (taken over); NULL when anything is. */
+/* Add the members of `more`, which is taken over. Returns NULL if either argument is NULL. */
 static json_t *join(json_t *object, json_t *more)
 {
     if (object && (!more || json_object_update(object, more) != 0)) {

@@ -1,4 +1,4 @@
-/* The card of an entry: what it is, and its keys. */
+/* The card of an entry: its description and its keys. */
 #include "command/catalog/entry.h"
 #include "command/catalog/methods_card.h"
 #include <limits.h>
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A bound as short as it reads back: powers of two and the like stay readable. */
+/* A bound as text, with up to 10 digits: powers of two and the like are shown exactly. */
 static const char *bound(double v, char text[32])
 {
     snprintf(text, 32, fabs(v) < 1e15 ? "%.10g" : "%.3g", v);
@@ -25,7 +25,7 @@ static void print_allowed(const tg_key *key, FILE *out)
         fprintf(out, "%s", entry_key_type(key));
     } else {
         fprintf(out, "%s", entry_key_type(key));
-        /* From 1e15 on a bound is there for the machine's sake. */
+        /* A bound of 1e15 or more only protects the arithmetic: it is not shown. */
         if (isfinite(key->min) && fabs(key->min) < 1e15)
             fprintf(out, " %s %s", key->min_open ? ">" : ">=", bound(key->min, low));
         if (isfinite(key->max) && fabs(key->max) < 1e15)
@@ -35,7 +35,7 @@ static void print_allowed(const tg_key *key, FILE *out)
     }
 }
 
-/* Of a strategy. */
+/* Print the defaults that a strategy sets. */
 static void print_defaults(const char *name, FILE *out)
 {
     const char *optimizer = tg_registry_strategy_optimizer(name);
@@ -62,7 +62,7 @@ static void print_card(int kind, const tg_entry *entry, FILE *out)
         fprintf(out, "      source: %s\n", entry->source);
 }
 
-/* A line, broken at blanks; what follows is behind its own indent and a bit more. */
+/* Print a line wrapped at blanks; continuation lines are indented further than the first. */
 static void print_broken(const char *line, size_t len, size_t most)
 {
     const size_t indent = strspn(line, " ") + 4;
@@ -70,7 +70,7 @@ static void print_broken(const char *line, size_t len, size_t most)
         size_t cut = room;
         while (cut > indent && line[cut] != ' ')
             cut--;
-        if (cut <= indent) /* a word that is too long */
+        if (cut <= indent) /* the word is longer than a line */
             cut = room + strcspn(line + room, " \n");
         if (cut >= len)
             break;
@@ -103,13 +103,13 @@ tg_status entry_print(int kind, const tg_entry *entry, int most)
 
 /* ---- the table ------------------------------------------------------------------------------- */
 
-/* NULL: the kind has none. */
+/* The family of an entry; NULL: the kind has no families. */
 static const char *family(int kind, const tg_entry *entry)
 {
     return kind == TG_KIND_METHOD ? tg_registry_method_card(entry->name)->family : NULL;
 }
 
-/* Whether an entry before number i is of its family. */
+/* Whether an entry before number i has the same family. */
 static bool seen_before(int kind, const tg_entry *const *entries, size_t i)
 {
     for (size_t k = 0; k < i; k++)

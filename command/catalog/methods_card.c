@@ -1,6 +1,6 @@
 #include "command/catalog/methods_card.h"
 
-/* The fields in the order they are shown. */
+/* The fields in the order in which they are shown. */
 static const struct {
     const char *name, *heading;
     size_t at;

@@ -1,5 +1,5 @@
-/* What a method is good for, at a glance: the card of `telegrad methods`, for people, as JSON and
- * as a row of docs/methods.md. */
+/* What a method is good for, at a glance: the card of `telegrad methods`, as text, as JSON, and as
+ * a row of docs/methods.md. */
 #ifndef TG_CLI_METHODS_CARD_H
 #define TG_CLI_METHODS_CARD_H
 
@@ -8,19 +8,18 @@
 #include "telegrad/registry.h"
 #include "telegrad/spec.h"
 
-/* Lines of the card under an entry of `telegrad methods`. */
+/* Print the lines of the card below an entry of `telegrad methods`. */
 void methods_card_print(const tg_method_card *card, FILE *out);
 
 /* The card as an object; NULL: out of memory. */
 json_t *methods_card_json(const tg_method_card *card);
 
-/* At which rate a method or strategy learns, as lines under its entry and as an object (null: as
- * dense gradients do; NULL: out of memory). hint may be NULL. */
+/* The learning rate that suits a method or strategy, as lines below its entry and as an object
+ * (null: the same as for dense gradients; NULL: out of memory). hint may be NULL. */
 void rate_hint_print(const tg_rate_hint *hint, FILE *out);
 json_t *rate_hint_json(const tg_rate_hint *hint);
 
-/* A Markdown table with a row for each of the entries (count) for which wanted(arg, entry) is true.
- */
+/* Print a Markdown table with a row for each entry (count) for which wanted(arg, entry) is true. */
 void methods_card_markdown(const tg_entry *const *entries, size_t count,
                            bool (*wanted)(const void *arg, const tg_entry *entry), const void *arg);
 

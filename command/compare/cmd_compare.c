@@ -19,7 +19,7 @@ struct compare_options {
     struct run_options common;
     struct compare_plan plan;
     const char *spec_path;
-    uint64_t dense_timed; /* steps; 0: dense runs are trained over the link like all others */
+    uint64_t dense_timed; /* timed steps; 0: dense runs train over the link like all others */
     bool json;
 };
 
@@ -71,7 +71,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     return ARGP_ERR_UNKNOWN;
 }
 
-/* What others are compared with. Without an exchange nothing is trained together. */
+/* The baseline that others are compared with. With exchange=none ranks do not train together. */
 static bool is_dense_ssgd(const struct run_options *o)
 {
     tg_spec *method = NULL, *strategy = NULL;
@@ -85,8 +85,8 @@ static bool is_dense_ssgd(const struct run_options *o)
     return is;
 }
 
-/* A few steps stand for all: more than there are would only take longer. Of runs of epochs it is
- * known later how many steps there are. */
+/* A few steps stand for the whole run, so there may not be more of them than the run has. For runs
+ * given in epochs, the number of steps is known only later. */
 static tg_status check_dense_timed(const struct compare_options *o)
 {
     for (size_t i = 0; o->dense_timed && i < o->plan.count; i++) {
@@ -129,11 +129,11 @@ struct work {
     const train_data *data; /* NULL with --sim-only */
     struct sim_only_data sim;
     struct records *records;
-    struct compare_row *rows; /* (count) finished and failed runs */
+    struct compare_row *rows; /* (count) runs that finished or failed */
     size_t count;
-    tg_status failed; /* of the last run that failed */
+    tg_status failed; /* status of the last failed run */
     bool interrupted;
-    bool diverged; /* some run, by its verdict */
+    bool diverged; /* whether the verdict of some run is failure */
 };
 
 static tg_status one(const struct work *w, const struct run_options *o, const char *name,
@@ -146,7 +146,7 @@ static tg_status one(const struct work *w, const struct run_options *o, const ch
     return sim_only_run(&about, &w->sim, w->records, result_p);
 }
 
-/* The step of a dense run over the link, on a few steps: the whole of it would take too long. */
+/* Time a dense run's step over the link with a few steps: training over it would take too long. */
 static tg_status time_steps(struct work *w, const struct planned_run *run, struct compare_row *row)
 {
     struct run_options o = run->options;
@@ -180,8 +180,8 @@ static tg_status fill_row(struct work *w, size_t i, struct compare_row *row)
     return apart && !w->interrupted ? time_steps(w, run, row) : TG_OK;
 }
 
-/* A row that says why. A failure of the records, or a setting that is wrong before anything was
- * trained, is the failure of the whole. */
+/* Add a row that says why a run failed. If the records cannot be written, or a setting is wrong
+ * before anything was trained, the whole command fails instead. */
 static tg_status add_failed(struct work *w, const struct compare_row *run, tg_status status)
 {
     static const train_end_info nothing = {.test_accuracy = NAN,
@@ -202,7 +202,7 @@ static tg_status add_failed(struct work *w, const struct compare_row *run, tg_st
         return tg_fail(TG_E_NOMEM, "out of memory: run \"%.64s\"", run->name);
     w->rows[w->count++] = row;
     w->failed = status;
-    if (!w->launch->mpi) /* launch_fail says it */
+    if (!w->launch->mpi) /* launch_fail prints it */
         console_error("run \"%.64s\": %s", row.name, row.failed);
     return TG_OK;
 }
@@ -228,7 +228,7 @@ static tg_status run_planned(struct work *w, size_t i)
     return status;
 }
 
-/* The file first: standard output may be a pipe that nobody reads any more. */
+/* The file is written first: standard output may be a pipe whose reader has gone. */
 static tg_status report(struct work *w)
 {
     if (w->launch->rank != 0)
@@ -246,7 +246,8 @@ static tg_status report(struct work *w)
     return report_table(&about, w->sim.name, w->rows, w->count);
 }
 
-/* One after the other. After a failure the ranks of an MPI job cannot meet again. */
+/* Run all, one after the other. After a failure the ranks of an MPI job cannot synchronise
+ * again. */
 static tg_status run_all(struct work *w)
 {
     for (size_t i = 0; i < w->options->plan.count && !w->interrupted; i++) {

@@ -40,7 +40,7 @@ tg_status plan_add(struct compare_plan *plan, const char *name, const char *text
     return TG_OK;
 }
 
-/* Without the blanks at both ends; cuts the text. */
+/* Remove the blanks at both ends, in place. */
 static char *trim(char *text)
 {
     while (isspace((unsigned char)*text))
@@ -51,7 +51,7 @@ static char *trim(char *text)
     return text;
 }
 
-/* One "key=value". A run's own rules take the place of the common ones, as all its options do. */
+/* Set one "key=value". A run's own rules replace the common ones, as all its options do. */
 static tg_status set_word(struct planned_run *run, char *word)
 {
     char *equals = strchr(word, '=');
@@ -83,7 +83,7 @@ static tg_status append_word(char **text, const char *word)
     return TG_OK;
 }
 
-/* "dgc:density=0.001 *.bias=f32 cd:k=5" */
+/* Make a name such as "dgc:density=0.001 *.bias=f32 cd:k=5". */
 static tg_status make_name(struct planned_run *run)
 {
     const struct run_options *o = &run->options;
@@ -108,7 +108,7 @@ static tg_status resolve(struct compare_plan *plan, size_t i, bool mpi)
 {
     struct planned_run *run = &plan->runs[i];
     char *rest = run->text;
-    const uint64_t given = run->options.given; /* for all runs: what is given twice is this one's */
+    const uint64_t given = run->options.given; /* common ones; the run's own take precedence */
     run->options.given = 0;
     while (rest) {
         char *word = rest;

@@ -1,4 +1,4 @@
-/* What compare is to run: the runs in order, each with its own options over the common ones. */
+/* The plan of compare: the runs in order, each with its own options on top of the common ones. */
 #ifndef TG_CLI_COMPARE_PLAN_H
 #define TG_CLI_COMPARE_PLAN_H
 
@@ -6,16 +6,16 @@
 
 struct planned_run {
     char *text;     /* as written, "method=..;strategy=.."; cut into words by plan_resolve */
-    char *where;    /* where it stands, for messages: "--run 2", "FILE:7" */
-    char *name;     /* unique; NULL until plan_resolve unless the spec file gave it */
-    bool own_rules; /* the run names rules: options has those, not the common ones */
+    char *where;    /* where it was given, for messages: "--run 2", "FILE:7" */
+    char *name;     /* unique; NULL until plan_resolve, unless the spec file sets it */
+    bool own_rules; /* the run has rules of its own, which replace the common ones */
     struct run_options options;
 };
 
 struct compare_plan {
     struct planned_run *runs; /* (count) */
     size_t count, room;
-    char *spec_text; /* of the spec file: options point into it */
+    char *spec_text; /* text of the spec file; options point into it */
 };
 
 void plan_free(struct compare_plan *plan);
@@ -24,8 +24,8 @@ void plan_free(struct compare_plan *plan);
 TG_NODISCARD tg_status plan_add(struct compare_plan *plan, const char *name, const char *text,
                                 const char *where);
 
-/* Once all common options are known: set every run's name and options, and check them all
- * (options_check). Errors TG_E_SPEC, naming the run; what options_check gives */
+/* Once all common options are known, set the name and options of every run, and check them with
+ * options_check. Errors TG_E_SPEC (the message names the run), those of options_check */
 TG_NODISCARD tg_status plan_resolve(struct compare_plan *plan, const struct run_options *common,
                                     bool mpi);
 

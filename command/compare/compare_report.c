@@ -1,5 +1,5 @@
 /* time to finish = seconds of training; if timed: median step over the link * steps
- * time per step = time to finish / steps: runs may differ in their steps
+ * time per step = time to finish / steps, because runs may have different numbers of steps
  * speed-up = time per step of the first dense S-SGD run / time per step */
 #include "command/compare/compare_report.h"
 #include "command/train/cli_run.h"
@@ -93,7 +93,7 @@ static void print_footnote(const struct compare_row *rows, size_t count)
                rows[i].timed_steps);
 }
 
-/* What the marks behind names stand for. */
+/* Explain the marks behind names. */
 static void print_remarks(const struct compare_row *rows, size_t count)
 {
     for (size_t i = 0; i < count; i++)
@@ -116,7 +116,7 @@ static bool all_alike(const struct compare_row *rows, size_t count)
     return i >= count;
 }
 
-/* A line for each optimizer, with the runs that had it, where they are several. */
+/* If runs have different optimizers, print a line for each, with its runs. */
 static void print_optimizers(const struct compare_row *rows, size_t count)
 {
     for (size_t i = 0; i < count && !all_alike(rows, count); i++) {

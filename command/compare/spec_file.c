@@ -40,7 +40,7 @@ static tg_status read_all(const char *path, char **text_p)
     return TG_OK;
 }
 
-/* "--option value", "--option=value" or "--option". */
+/* Read "--option value", "--option=value" or "--option". */
 static tg_status read_option(char *line, const struct run_options *given,
                              struct run_options *common)
 {
@@ -50,10 +50,10 @@ static tg_status read_option(char *line, const struct run_options *given,
     name[len] = '\0';
     if (value)
         value += strspn(value, " \t");
-    /* Checked even if the command line overrules it. */
+    /* The value is checked even if the command line overrides it. */
     struct run_options trial = *common;
     TG_TRY(options_set(&trial, OPT_COMPARE, name, value && *value ? value : NULL));
-    const char *same = strcmp(name, "steps") == 0    ? "epochs" /* either says how long runs are */
+    const char *same = strcmp(name, "steps") == 0    ? "epochs" /* either sets the length of runs */
                        : strcmp(name, "epochs") == 0 ? "steps"
                                                      : name;
     if (!options_given(given, name) && !options_given(given, same))
@@ -61,7 +61,7 @@ static tg_status read_option(char *line, const struct run_options *given,
     return TG_OK;
 }
 
-/* "name: method=..;strategy=.." */
+/* Read "name: method=..;strategy=..". */
 static tg_status read_run(char *line, const char *where, struct compare_plan *plan)
 {
     char *colon = strchr(line, ':');

@@ -10,9 +10,9 @@
 
 #include "command/compare/compare_plan.h"
 
-/* Read `path`: runs are added to plan, options set in common unless they were given before. The
- * text stays in plan->spec_text, where common then points to. Errors TG_E_IO, TG_E_NOMEM,
- * TG_E_SPEC: naming file and line */
+/* Read `path`: add its runs to plan, and set its options in common unless they were given before.
+ * The text stays in plan->spec_text, which common then points into. Errors TG_E_IO, TG_E_NOMEM,
+ * TG_E_SPEC (the message names file and line) */
 TG_NODISCARD tg_status spec_file_read(const char *path, struct run_options *common,
                                       struct compare_plan *plan);
 
