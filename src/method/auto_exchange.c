@@ -15,7 +15,7 @@ typedef struct candidates {
     size_t count, usual;
 } candidates;
 
-/* Those among the choices of the spec's key that may be chosen. */
+/* List the exchanges that the spec's key allows and that may be chosen automatically. */
 static void list(const tg_spec *spec, candidates *c)
 {
     const tg_key *key = tg_spec_entry(spec)->keys;
@@ -51,7 +51,7 @@ typedef struct request {
     float *g; /* (sample.n) */
 } request;
 
-/* The second step counts: by then thresholds have adapted. */
+/* Only the second step counts: by then thresholds have adapted. */
 static tg_status rehearse(const request *q, const tg__exchange_ops *x, tg__rehearsal *r)
 {
     tg__method *m = NULL;
@@ -85,7 +85,7 @@ static tg_status find_rounds(const request *q, const tg__exchange_ops *x, tg__re
     return TG_OK;
 }
 
-/* What its rounds take together. */
+/* Predict the time of all rounds together. */
 static tg_status predict_one(const request *q, const tg__exchange_ops *x, double *seconds_p,
                              double *frame_p)
 {
@@ -100,7 +100,7 @@ static tg_status predict_one(const request *q, const tg__exchange_ops *x, double
     return TG_OK;
 }
 
-/* Leave out what the method refuses. */
+/* Predict all candidates; drop those that the method refuses. */
 static tg_status predict(const request *q, candidates *c)
 {
     size_t left = 0, usual = 0;

@@ -16,7 +16,7 @@ size_t tg__chunk_for(size_t n, double density)
     return SMALLEST;
 }
 
-/* Floats that are not negative are ordered as their bits are. */
+/* Non-negative floats have the same order as their bits. */
 static uint32_t order(float norm)
 {
     const uint32_t bits = tg__f32_bits(norm);
@@ -25,8 +25,8 @@ static uint32_t order(float norm)
     return bits >= TG__F32_SIGN ? 0 : bits;
 }
 
-/* The k-th largest by its digits, the highest first. *equal_p: how many of those that equal it are
- * among the k. */
+/* Find the k-th largest, digit by digit, the highest first. *equal_p: how many values equal to it
+ * are among the k. */
 static uint32_t kth(const float *norm, size_t count, size_t k, size_t *equal_p)
 {
     uint32_t known = 0, mask = 0;

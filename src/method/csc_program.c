@@ -12,39 +12,41 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { U, V };               /* of velocity feedback */
-enum { FULL, SHORT, KINDS }; /* of k chunks: whether the last, shorter one is among them */
+enum { U, V };               /* vectors of velocity feedback */
+enum { FULL, SHORT, KINDS }; /* k chunks without, or with, the last, shorter one */
 
 typedef struct program {
     tg_codec *f32;
     uint64_t warmup;
-    size_t chunk, count, k; /* elements of a chunk; chunks; chunks a step sends */
-    float *norm;            /* (count) own, then of all ranks */
+    size_t chunk, count, k; /* elements of a chunk; number of chunks; chunks that a step sends */
+    float *norm;            /* (count) this rank's norms, then those of all ranks */
     uint32_t *chosen;       /* (k) chunks, ascending; valid if nchosen */
     size_t nchosen;         /* k, or 0: none yet */
-    float *packed, *mean;   /* values of the chosen chunks side by side: own as sent, and of all */
-    float *scratch;         /* (n) NULL: never needed */
-    size_t *tensor;         /* (setup.count) where tensors begin, for clipping; NULL: off */
-    tg__exchange *agree;    /* of the norms; NULL: all chunks are sent */
-    tg__exchange *values[KINDS], *dense; /* NULL: never wanted */
+    /* values of the chosen chunks, adjacent: as sent by this rank, and their mean */
+    float *packed, *mean;
+    float *scratch;      /* (n) NULL: not needed */
+    size_t *tensor;      /* (setup.count) offsets of the tensors, for clipping; NULL: off */
+    tg__exchange *agree; /* sums the norms; NULL: all chunks are sent */
+    tg__exchange *values[KINDS], *dense; /* NULL: not needed */
     tg__exchange *running;
     float *aggregate; /* (n) 0 outside the chosen chunks, unless `full` */
     bool full, was_coded, was_nonfinite;
 } program;
 
-/* ---- making ---------------------------------------------------------------------------------- */
+/* ---- creating -------------------------------------------------------------------------------- */
 
-/* Elements of a chunk of a vector of n, alike on all ranks. */
+/* Elements of a chunk of a vector of n, the same on all ranks. */
 static size_t chunk_size(const tg_spec *spec, size_t n)
 {
     return tg_spec_word(spec, "chunk")[0] != '\0' ? tg__chunk_for(n, tg_spec_real(spec, "density"))
                                                   : (size_t)tg_spec_int(spec, "chunk");
 }
 
-/* What a delay is worth in bytes: about 1 ms at 100 Mb/s. */
+/* The bytes that take as long as a delay: about 1 ms at 100 Mb/s. */
 enum { DELAY_BYTES = 16384 };
 
-/* One delay or two for the norms: both exchanges sum in rank order, so the bits are the same. */
+/* The exchange of the norms, with one delay or two. Both sum in rank order, so the bits are the
+ * same. */
 static const tg__exchange_ops *norms_exchange(int size, size_t count)
 {
     const tg__exchange_ops *allgather = tg__exchange_find("allgather"),
@@ -119,7 +121,7 @@ static tg_status init(tg__method *m)
     return TG_OK;
 }
 
-/* Chunks are alike, but that the last, which is one of many, may be shorter. */
+/* All chunks have the same size, except that the last of the many may be shorter. */
 static void foresee(const tg_spec *spec, const tg__method_setup *setup, tg__rehearsal *r)
 {
     size_t n = 0;
@@ -154,7 +156,7 @@ static void fini(tg__method *m)
 
 /* ---- chunks ---------------------------------------------------------------------------------- */
 
-/* Where the i-th chosen chunk begins, its elements, and where it stands among the chosen. */
+/* The offset of the i-th chosen chunk, its length, and its offset in the packed values. */
 static size_t chosen_chunk(const tg__method *m, size_t i, size_t *len_p)
 {
     const program *p = m->impl;
@@ -166,10 +168,10 @@ static size_t chosen_chunk(const tg__method *m, size_t i, size_t *len_p)
 typedef struct pass {
     const tg__method *m;
     const float *g;
-    atomic_bool spoilt; /* [out] v is not finite somewhere */
+    atomic_bool spoilt; /* [out] v has an element that is not finite */
 } pass;
 
-/* The mean over ranks is finite then: so is their sum. Of v that is not finite the sum is NaN. */
+/* A norm such that the sum over ranks stays finite. If v is not finite, its sum is NaN. */
 static float as_norm(pass *a, double sum)
 {
     const double most = (double)FLT_MAX / a->m->setup.size / 2;
@@ -178,7 +180,7 @@ static float as_norm(pass *a, double sum)
     return (float)fmin(sum, most);
 }
 
-/* u, v and the norms of the chunks in [lo, hi). */
+/* Update u and v, and compute the norms, of the chunks in [lo, hi). */
 static void accumulate(void *arg, size_t lo, size_t hi)
 {
     pass *a = arg;
@@ -191,7 +193,7 @@ static void accumulate(void *arg, size_t lo, size_t hi)
                                                  (float)f->params.momentum, f->params.nesterov));
 }
 
-/* Take the i-th chosen chunk out of v. */
+/* Move the i-th chosen chunk out of v. */
 static void pack(void *arg, size_t i)
 {
     const tg__method *m = arg;
@@ -205,7 +207,7 @@ static void pack(void *arg, size_t i)
         memset(m->feedback->vec[U] + at, 0, len * sizeof *v);
 }
 
-/* Put its mean where it belongs. */
+/* Copy the mean of the i-th chosen chunk to its place. */
 static void unpack(void *arg, size_t i)
 {
     const tg__method *m = arg;
@@ -223,7 +225,7 @@ static void clear(void *arg, size_t i)
     memset(((program *)m->impl)->aggregate + at, 0, len * sizeof(float));
 }
 
-/* The aggregate as it is outside the chosen chunks. */
+/* Set the whole aggregate to 0. */
 static void clear_aggregate(tg__method *m)
 {
     program *p = m->impl;
@@ -237,14 +239,14 @@ static void clear_aggregate(tg__method *m)
 
 /* ---- the rounds ------------------------------------------------------------------------------ */
 
-/* Put x's values into it; NULL: zeros. Bytes are counted. */
+/* Put the values into x and count the bytes; values NULL: zeros. */
 static tg_status put(tg__method *m, tg__task *task, tg__exchange *x, const float *values)
 {
     ((program *)m->impl)->running = x;
     return tg__put_values(x, values, task);
 }
 
-/* The chunks are known: their values. */
+/* The chunks are known: put their values. */
 static tg_status put_values(tg__method *m, tg__task *task)
 {
     program *p = m->impl;
@@ -255,7 +257,7 @@ static tg_status put_values(tg__method *m, tg__task *task)
     return put(m, task, p->values[shorter ? SHORT : FULL], p->was_nonfinite ? NULL : p->packed);
 }
 
-/* The gradient that enters the feedback. */
+/* The gradient as it enters the feedback. */
 static const float *clip(const tg__method *m, const float *g)
 {
     const program *p = m->impl;
@@ -266,7 +268,7 @@ static const float *clip(const tg__method *m, const float *g)
     return p->scratch;
 }
 
-/* What went beyond f32 is forgotten, and all ranks are told; this one sends zeros from here on. */
+/* Reset what overflowed f32 and inform all ranks; from here on this rank sends zeros. */
 static void forget(tg__method *m, tg__task *task)
 {
     program *p = m->impl;
@@ -292,7 +294,7 @@ static tg_status begin_coded(tg__method *m, tg__task *task)
         return put_values(m, task);
     }
     TG_TRY(put(m, task, p->agree, p->was_nonfinite ? NULL : p->norm));
-    task->kept = 0; /* norms are no elements */
+    task->kept = 0; /* norms are not elements */
     return TG_OK;
 }
 
@@ -343,7 +345,7 @@ static const float *aggregate(tg__method *m, const tg__task *task)
     return ((program *)m->impl)->aggregate;
 }
 
-/* The own values go back; u stays masked, as DGC's does. */
+/* Return the own values to v. u stays masked, as in DGC. */
 static tg_status undo(tg__method *m, const tg__task *task)
 {
     const program *p = m->impl;
@@ -358,7 +360,7 @@ static tg_status undo(tg__method *m, const tg__task *task)
 
 const tg__program_ops tg__csc_program = {
     .rounds = 2,
-    .max_lanes = 1, /* which part of v was sent is known when the first round is over */
+    .max_lanes = 1, /* only the end of the first round shows which part of v was sent */
     .init = init,
     .fini = fini,
     .begin = begin,

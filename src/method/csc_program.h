@@ -4,12 +4,14 @@
  *   begin     u = m*u + g;  v = v + u, as DGC does, with the L1 norm of each chunk of v
  *   round 0   sum the norms over ranks; all ranks choose the same k largest, ties to the lower
  *             index
- *   round 1   exchange v of these chunks, side by side; there v = 0, and u = 0 with masking
+ *   round 1   exchange v of these chunks, packed; there v = 0, and with masking u = 0
  *             aggregate = their mean, 0 elsewhere
  *
- * Chunks    `chunk` elements of the flat bucket, across tensors; the last may be shorter, and
- *           counts like the others. k = max(1, density * chunks), rounded. If all chunks are sent,
- *           there is no round 0.
+ * Chunks    `chunk` elements of the flat bucket, across tensors. The last may be shorter, and
+ *           counts
+ *           like the others. k = max(1, density * chunks), rounded. If all chunks are sent, there
+ *           is
+ *           no round 0.
  * Dense     Steps of the warm-up and dense steps send u in one dense exchange, and do not change v:
  *           this is momentum SGD.
  * Cost      One-way delays: 1 for the norms (2 if so many bytes cost more than a delay, see

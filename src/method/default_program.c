@@ -13,27 +13,27 @@
 #include <string.h>
 
 typedef struct lane {
-    tg__exchange *coded, *dense; /* the same object when the method is dense */
+    tg__exchange *coded, *dense; /* the same object if the method is dense */
     float *aggregate;            /* (n) */
-    void *room;                  /* the combine's; NULL: it wants none */
+    void *room;                  /* the combine's; NULL: not needed */
     bool was_coded, was_nonfinite;
-    double eta; /* of the residual that was encoded; 0: unknown */
+    double eta; /* learning rate of the residual that was encoded; 0: unknown */
 } lane;
 
 typedef struct program {
     tg_codec *codec, *f32;
-    tg_codec
-        *again; /* what exchanges encode sums with: its hints are of blocks. NULL: they do not */
+    tg_codec *again; /* how exchanges encode sums, with hints per block. NULL: they do not */
     tg__density_schedule density;
     bool has_density;
     tg__fused_fn fused;
     tg_segment *segments;
     size_t *begin;
-    float *scratch, *clipped; /* (n) each, made when first needed by the settings */
+    float *scratch, *clipped; /* (n) each, allocated if the settings need them */
     lane *lanes;
-    float *memory; /* the codec's, a slot; NULL: it wants none */
-    double *eta;   /* learning rate in whose units the residual is, a slot; NULL: not rescaled */
-    tg__twoway *twoway; /* NULL: no */
+    float *memory; /* the codec's, a slot; NULL: it has none */
+    /* the learning rate that the residual is scaled by, a slot; NULL: not rescaled */
+    double *eta;
+    tg__twoway *twoway; /* NULL: not two-way */
 } program;
 
 tg_status tg__make_segments(const tg__method_setup *s, tg_segment **segments_p)
@@ -92,7 +92,8 @@ static bool has_flag(const tg__method *m, const char *key)
     return tg_spec_has(m->spec, key) && tg_spec_flag(m->spec, key);
 }
 
-/* A sparsifier's dropped sums must be remembered; rounding may be lost, as that of the parts is. */
+/* What a sparsifier drops from sums must be remembered; rounding may be lost, as it is for the
+ * parts. */
 static tg_status check_leftover(const tg__method *m, const program *p, const tg__exchange_ops *x)
 {
     if (x->leftover == NULL || !(p->codec->ops->properties & TG__SPARSE) ||
@@ -112,7 +113,7 @@ static const tg__combine *combine_of(const tg__method *m)
     return cuts ? combine : &tg__combine_mean;
 }
 
-/* What combines may want that look at tensors. */
+/* Allocate what a combine that looks at tensors needs. */
 static tg_status make_room(const tg__method *m, const program *p, lane *l)
 {
     tg__exchange *x = l->coded;
@@ -162,7 +163,7 @@ static tg_status make_lane(tg__method *m, program *p, lane *l)
     return TG_OK;
 }
 
-/* What the codec remembers lives in slots like all state. */
+/* The codec's memory lives in slots, like all state. */
 static tg_status make_memory(tg__method *m, program *p)
 {
     const tg__method_setup *s = &m->setup;
@@ -238,7 +239,7 @@ static void default_fini(tg__method *m)
     m->impl = NULL;
 }
 
-/* The gradient that enters the feedback. */
+/* The gradient as it enters the feedback. */
 static const float *clip(tg__method *m, program *p, const float *g)
 {
     const tg__feedback_params *params = &m->feedback->params;
@@ -249,14 +250,15 @@ static const float *clip(tg__method *m, program *p, const float *g)
     return p->clipped;
 }
 
-/* From one rate's units to another's: zeros stay zeros, however far apart they are. */
+/* The factor from one rate's units to another's. Zeros stay zeros, however far apart the rates
+ * are. */
 static float units_ratio(double from, double to)
 {
     return (float)fmin(from / to, FLT_MAX);
 }
 
-/* eta * r is what the parameters are still owed: it stays when the learning rate changes. (With a
- * rate of 0 nothing can be sent off it, and the gradient counts for nothing: such a step sends
+/* eta * r is what the parameters are still owed, so it is kept when the learning rate changes.
+ * (With a rate of 0, nothing can be sent of it, and the gradient has no effect: such a step sends
  * zeros.) */
 static void rescale(tg__method *m, program *p, double eta)
 {
@@ -270,7 +272,7 @@ static void rescale(tg__method *m, program *p, double eta)
     *p->eta = eta;
 }
 
-/* What the encoding of a step depends on, but for the vector and the codec's memory. */
+/* The context in which a step is encoded, without the vector and the codec's memory. */
 static tg_encode_context context_of(const tg__method *m, const program *p, uint64_t step,
                                     tg_purpose purpose)
 {
@@ -328,7 +330,7 @@ static bool default_heal(tg__method *m, bool anyway)
     return true;
 }
 
-/* Encode; what cannot be is sent as zeros and forgotten, and all ranks are told. */
+/* Encode. What cannot be encoded is sent as zeros and reset, and all ranks are informed. */
 static tg_status encode_or_forget(tg__method *m, program *p, lane *l, tg__task *task,
                                   tg__exchange *x)
 {
@@ -342,7 +344,7 @@ static tg_status encode_or_forget(tg__method *m, program *p, lane *l, tg__task *
     return TG_OK;
 }
 
-/* What a momentum is beyond f32 is forgotten, as above. */
+/* Encode for a dense step. A momentum that overflows f32 is reset, as above. */
 static tg_status encode_dense(tg__method *m, program *p, tg__task *task, tg__exchange *x)
 {
     const float *sent;
@@ -361,7 +363,7 @@ static tg_status default_begin(tg__method *m, tg__task *task, tg__exchange **x_p
     lane *l = &p->lanes[task->lane];
     tg__exchange *x = task->coded ? l->coded : l->dense;
     x->hop = task->hop;
-    x->into = l->aggregate; /* which nobody reads any more */
+    x->into = l->aggregate; /* no longer read by anyone */
     l->was_coded = task->coded;
     l->was_nonfinite = task->nonfinite;
     task->density = 1;
@@ -402,7 +404,7 @@ static const float *default_aggregate(tg__method *m, const tg__task *task)
     return ((program *)m->impl)->lanes[task->lane].aggregate;
 }
 
-/* Where the residual decays, what comes back has not: it was away. */
+/* Return the payload to the residual. It has not decayed meanwhile, even if the residual has. */
 static tg_status default_undo(tg__method *m, const tg__task *task)
 {
     program *p = m->impl;

@@ -22,7 +22,8 @@
 #include "method/method.h"
 #include <string.h>
 
-/* Nothing is touched unless all frames will fit, so that a failure leaves the state as it was. */
+/* Check that all frames will fit before touching anything, so that a failure leaves the state
+ * unchanged. */
 static tg_status room(const tg_codec *c, const tg__part *parts, size_t nparts)
 {
     for (size_t i = 0; i < nparts; i++)
@@ -32,16 +33,16 @@ static tg_status room(const tg_codec *c, const tg__part *parts, size_t nparts)
 
 /* ---- top-k ----------------------------------------------------------------------------------- */
 
-/* The vector that a pass brings into being: r, or v with u. */
+/* The vector that a pass forms: r, or v with u. */
 typedef struct accumulated {
-    tg__topk_source source; /* first: the selector hands it back */
+    tg__topk_source source; /* first member: the selector passes it back */
     float *u, *x;
     const float *g;
     float momentum;
     bool nesterov;
 } accumulated;
 
-/* The elements sent lie far apart: ask for them ahead. */
+/* The elements sent are far apart, so they are prefetched. */
 enum { AHEAD = 32 };
 
 static void subtract(float *x, const tg__view *view)
@@ -127,7 +128,7 @@ static tg_status velocity_topk(tg__feedback *f, tg_codec *c, const tg_encode_con
 
 /* ---- 2-bit ----------------------------------------------------------------------------------- */
 
-/* r += g and the codes of r in one pass; a threshold that is to be estimated needs r before. */
+/* r += g and the codes of r in one pass. A threshold to be estimated needs r first. */
 static tg_status residual_twobit(tg__feedback *f, tg_codec *c, const tg_encode_context *ctx,
                                  const float *g, size_t n, tg__part *parts, size_t nparts)
 {
@@ -146,7 +147,7 @@ static tg_status residual_twobit(tg__feedback *f, tg_codec *c, const tg_encode_c
 
 /* ---- strom ----------------------------------------------------------------------------------- */
 
-/* As 2-bit: the rule is the same, the frame is another. */
+/* Like 2-bit: the rule is the same, only the frame differs. */
 static tg_status residual_strom(tg__feedback *f, tg_codec *c, const tg_encode_context *ctx,
                                 const float *g, size_t n, tg__part *parts, size_t nparts)
 {
@@ -179,7 +180,7 @@ static tg_status residual_qsgd(tg__feedback *f, tg_codec *c, const tg_encode_con
     return residual_int8(f, c, ctx, g, n, parts, nparts);
 }
 
-/* ---- one bit an element ---------------------------------------------------------------------- */
+/* ---- one bit per element --------------------------------------------------------------------- */
 
 static tg_status residual_sign(tg__feedback *f, tg_codec *c, const tg_encode_context *ctx,
                                const float *g, size_t n, tg__part *parts, size_t nparts)
@@ -201,7 +202,7 @@ static tg_status residual_onebit(tg__feedback *f, tg_codec *c, const tg_encode_c
     return TG_OK;
 }
 
-/* ---- the list -------------------------------------------------------------------------------- */
+/* ---- the table ------------------------------------------------------------------------------- */
 
 #define FUSED_LIST             \
     TG_FUSED(residual, topk)   \
@@ -226,9 +227,9 @@ static const struct {
 tg__fused_fn tg__fused_find(const tg__feedback *f, const tg_codec *c)
 {
     const double decay = f->params.decay;
-    if (f->params.clip != 0 || (decay > 0 && decay != 1)) /* a vector is rewritten first */
+    if (f->params.clip != 0 || (decay > 0 && decay != 1)) /* these rewrite a vector first */
         return NULL;
-    if (tg__feedback_filters(f)) /* two vectors come out */
+    if (tg__feedback_filters(f)) /* compensation yields two vectors */
         return NULL;
     for (size_t i = 0; i < TG_COUNT(fused); i++)
         if (fused[i].codec == c->ops && strcmp(fused[i].feedback, f->ops->entry.name) == 0)

@@ -9,9 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Elements of a piece; fewest columns of one: rows are read in whole cache lines. */
+/* Elements of a piece, and the fewest columns of one: rows are read in whole cache lines. */
 enum { PIECE = 1 << 18, COLUMNS = 64 };
-/* Elements of an output that is not worth a place in the caches. */
+/* Outputs with at least this many elements bypass the caches. */
 #define LARGE ((size_t)1 << 20)
 
 bool tg__lowrank_pays(size_t rows, size_t cols, size_t rank, double min_ratio)
@@ -20,7 +20,7 @@ bool tg__lowrank_pays(size_t rows, size_t cols, size_t rank, double min_ratio)
     return min_ratio * factors < (double)rows * (double)cols;
 }
 
-/* ---- making ---------------------------------------------------------------------------------- */
+/* ---- creating -------------------------------------------------------------------------------- */
 
 static tg_status choose(tg__lowrank *l, const tg__method_setup *s, double min_ratio)
 {
@@ -79,8 +79,8 @@ static tg_status make_slots(tg__lowrank *l, const tg__method_setup *s)
     return status;
 }
 
-/* Cut `side` lines of `length` elements each into pieces of whole `unit`s; pieces NULL: count. One
- * core does best with whole matrices. */
+/* Cut `side` lines of `length` elements each into pieces of whole `unit`s; pieces NULL: only count
+ * them. A single core works best on whole matrices. */
 static size_t cut(const tg__lowrank *l, size_t matrix, size_t side, size_t length, size_t unit,
                   tg__lowrank_piece *pieces)
 {
@@ -138,7 +138,7 @@ void tg__lowrank_fini(tg__lowrank *l)
 
 /* ---- passes ---------------------------------------------------------------------------------- */
 
-/* What the tasks of one pass share. */
+/* Shared by the tasks of one pass. */
 typedef struct pass {
     tg__lowrank *l;
     const float *g;
@@ -217,7 +217,7 @@ void tg__lowrank_agree(tg__lowrank *l, float *p)
     tg__pool_run(l->pool, l->count, agree_matrix, &(pass){.l = l, .p = p});
 }
 
-/* From the last piece to the first: what the pass before has left in the caches comes first. */
+/* From the last piece to the first: this starts with what the previous pass left in the caches. */
 static void project_columns(void *arg, size_t i)
 {
     const pass *job = arg;
@@ -230,7 +230,7 @@ static void project_columns(void *arg, size_t i)
                                  l->right + a->right_at + piece->lo);
 }
 
-/* Products beyond f32 are not sent. */
+/* Products that overflow f32 are not sent. */
 static void clear_overflow(void *arg, size_t i)
 {
     pass *job = arg;

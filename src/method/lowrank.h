@@ -1,13 +1,13 @@
-/* The matrices of a bucket that are exchanged as products of two skinny factors, and the memory of
- * each between steps (PowerSGD):
+/* The matrices of a bucket that are exchanged as products of two skinny factors, and the memory
+ * that each keeps between steps (PowerSGD):
  *
  *     m      (rows, cols) the sum of residual and gradient, before left right^T is subtracted
  *     left   (rows, rank) the factor that the ranks agreed on in the last step: orthonormal, or 0
  *     right  (cols, rank) this rank's m^T left
  *     basis  (cols, rank) the mean of right over the ranks, from which the next step starts
  *
- * The residual is m - left right^T. It is formed in the same pass that adds the next gradient.
- * Factors are stored column by column. */
+ * The residual is m - left right^T. It is formed in the pass that adds the next gradient. Factors
+ * are stored column by column. */
 #ifndef TG_LOWRANK_H
 #define TG_LOWRANK_H
 
@@ -59,7 +59,7 @@ void tg__lowrank_fold(tg__lowrank *l, const float *g, float *p);
 void tg__lowrank_settle(tg__lowrank *l, float *scratch);
 /* left = p (nleft), orthonormalised; p is only read. */
 void tg__lowrank_agree(tg__lowrank *l, float *p);
-/* right = m^T left. Columns that leave the range of f32 become 0; returns true if none does. */
+/* right = m^T left. Columns that overflow f32 become 0; returns true if there are none. */
 bool tg__lowrank_project(tg__lowrank *l);
 /* out (n of the bucket) = left basis^T, in the places of the matrices. */
 void tg__lowrank_expand(tg__lowrank *l, float *out);

@@ -1,4 +1,4 @@
-/* Methods by name: the list, parsing, and making one for a bucket. */
+/* Methods by name: the list, parsing, and creating one for a bucket. */
 #include "method/method.h"
 #include "base/mem.h"
 #include "base/spec_value.h"
@@ -91,7 +91,7 @@ const tg__exchange_ops *tg__method_exchange(const tg__method *m)
     return tg__exchange_find(tg_spec_word(m->spec, "exchange"));
 }
 
-/* Two settings of one thing: the method's own counts, unless the optimizer names another. */
+/* Check that method and optimizer do not set different momenta. */
 tg_status tg__method_check_momentum(const tg__method_def *def, const tg_spec *spec, double momentum,
                                     int nesterov)
 {
@@ -310,7 +310,7 @@ static double *units_of(const tg__method *m)
     return m->def->program->units == NULL ? NULL : m->def->program->units(m);
 }
 
-/* Into a vector of zeros, as if the rate were the task's. */
+/* Computed into a vector of zeros, in units of the task's rate. */
 tg_status tg__method_owed(tg__method *m, const tg__task *task, bool dropped, float *owed)
 {
     const tg__program_ops *program = m->def->program;

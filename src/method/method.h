@@ -28,15 +28,16 @@ typedef struct tg__method_setup {
     const size_t *rows, *cols; /* (count) matrix views */
     const size_t *dims;        /* (count) dimensions; NULL: unknown */
     size_t count;
-    size_t lanes;       /* exchanges of this bucket that may be under way at once */
-    size_t coded_lanes; /* of them, at most so many coded ones; 0: all */
+    size_t lanes;       /* exchanges of this bucket that may be in flight at once */
+    size_t coded_lanes; /* the largest number of coded ones among them; 0: no limit */
     bool may_bypass;    /* the strategy may ask for dense uncompressed steps */
     bool pushes;        /* ... each to a single rank: task.hop */
-    double momentum; /* the optimizer's, which a method that owns momentum takes over; NAN: none */
-    int nesterov;    /* the optimizer's: 1 or 0; -1: it has no such key */
-    const char *exchange; /* what exchange=auto stands for; NULL: the default of specs without it */
-    tg__state *state;     /* holds the method's slots */
-    tg__pool *pool;       /* cores for encode and decode; NULL: the calling one. Borrowed */
+    double momentum;    /* the optimizer's, which a method that owns momentum adopts; NAN: none */
+    int nesterov;       /* the optimizer's: 1 or 0; -1: it has no such key */
+    /* what exchange=auto stands for; NULL: the default exchange of the spec */
+    const char *exchange;
+    tg__state *state; /* holds the method's slots */
+    tg__pool *pool;   /* cores for encode and decode; NULL: the calling one. Borrowed */
     const struct tg__nodes *nodes; /* two levels (two_level.h); NULL: one level. Borrowed */
     tg__role role;                 /* of slots that differ from rank to rank */
 } tg__method_setup;
@@ -62,23 +63,24 @@ typedef struct tg__task {
     size_t kept;        /* elements that the frames carry (see tg__part) */
     size_t coded_bytes; /* frames of this rank's whole vector */
     bool fell_back;     /* coded, but some frame is dense */
-    /* [out] if a value left the range of f32 although g is finite: what it was, in words; else
-     * NULL. All ranks drop the step. begin and next set it for what only this rank can see: it
-     * sends zeros, and the exchange to launch tells the others, as if g were not finite. The engine
+    /* [out] if a value overflowed f32 although g is finite: its name, in words; else NULL. All
+     * ranks drop the step. begin and next set it for values that only this rank sees: it sends
+     * zeros, and the exchange to launch informs the others, as if g were not finite. The engine
      * sets it for sums, which all ranks see (x->overflow). */
     const char *overflow;
 } tg__task;
 
-/* task->overflow of a rank that could not encode; it has reset its memory to 0. */
+/* task->overflow of a rank that could not encode and has reset its memory to 0. */
 #define TG__FORGOT "this rank's gradient with what it remembers (which starts anew at 0)"
 
 typedef struct tg__method tg__method;
 struct tg__rehearsal;
 typedef struct tg__program_ops {
-    unsigned rounds;    /* exchanges of one task, at most */
-    unsigned max_lanes; /* coded tasks of a bucket under way at once, at most; 0: any number. 1 if
-                         * the memory needs the result, or changes in a later round */
-    bool defers;        /* the first `next` updates the memory, not begin */
+    unsigned rounds; /* exchanges of one task, at most */
+    /* coded tasks of a bucket in flight at once, at most; 0: any number. 1 if the memory needs the
+     * result, or changes in a later round */
+    unsigned max_lanes;
+    bool defers; /* the first `next` updates the memory, not begin */
     tg_status (*init)(tg__method *m);
     void (*fini)(tg__method *m);
     /* The first round: encode; *x_p is the exchange to launch. */
@@ -105,21 +107,22 @@ typedef struct tg__program_ops {
     void (*foresee)(const tg_spec *spec, const tg__method_setup *setup, struct tg__rehearsal *r);
     /* The learning rate that the pending vector is scaled by; NULL, or a result of NULL: none. */
     double *(*units)(const tg__method *m);
-    /* Norm of what was not sent yet, for programs that keep it themselves; NULL: the feedback's. */
+    /* Norm of what is not yet sent, for programs that keep it themselves; NULL: the feedback's. */
     double (*residual_norm)(const tg__method *m);
 } tg__program_ops;
 
-enum { /* properties of a method; `telegrad methods` shows them, and the session uses them */
+enum { /* properties of a method, shown by `telegrad methods` and used by the session */
        TG__OWNS_MOMENTUM = 1, /* velocity feedback */
        TG__DENSE = 2,         /* plain f32: coded and uncoded steps are the same */
        TG__SPARSIFIES = 4,    /* has a density */
-       TG__NEEDS_ALL = 8      /* apply its results only when those of all buckets have arrived */
+       /* its results may be applied only when those of all buckets have arrived */
+       TG__NEEDS_ALL = 8
 };
 
 typedef struct tg__method_def {
     tg_entry entry;
     tg_method_card card;
-    const tg_rate_hint *rate; /* NULL: it learns as dense gradients do */
+    const tg_rate_hint *rate; /* NULL: its learning rate follows that of dense gradients */
     const tg__program_ops *program;
     const char *codec; /* default program: codec and feedback by name */
     const char *feedback;
@@ -164,22 +167,22 @@ tg__epochs tg__method_epochs(const tg__method_setup *setup);
 /* The exchange of the method's spec; with exchange=auto, that of the setup. */
 const tg__exchange_ops *tg__method_exchange(const tg__method *m);
 
-/* True if the method keeps what was not sent yet; and the norm of that, 0 if it keeps nothing. */
+/* True if the method keeps what is not yet sent; and the norm of that, 0 if it keeps nothing. */
 bool tg__method_remembers(const tg__method *m);
 double tg__method_residual_norm(const tg__method *m);
 /* The largest memory of an element that a dropped step may leave. It is small enough that norms of
- * it, summed over TG_RANKS_MAX ranks, stay finite. Otherwise a step that left the range of f32
- * would make the following ones do the same. */
+ * it, summed over TG_RANKS_MAX ranks, stay finite. Otherwise a step that overflowed f32 would make
+ * the following ones overflow as well. */
 #define TG__STATE_MOST 0x1p100f
 /* ops->heal. tg__state_strays is its check of n floats: true if one exceeds TG__STATE_MOST or is
  * NaN. */
 bool tg__method_heal(tg__method *m, bool anyway);
-bool tg__feedback_heal(const tg__method *m, bool anyway); /* of the feedback's vectors alone */
+bool tg__feedback_heal(const tg__method *m, bool anyway); /* of the feedback's vectors only */
 bool tg__state_strays(const float *state, size_t n, tg__pool *pool);
 /* For checkpoints between a step and its undo or absorb. tg__method_owed computes, without changing
  * anything, what undo (if dropped) or absorb would add to the pending vector for this task;
  * tg__method_repay adds it later, once.
- * owed    (n) in the units of the task's rate
+ * owed    (n) in units of the task's rate
  * Errors  those of undo */
 TG_NODISCARD tg_status tg__method_owed(tg__method *m, const tg__task *task, bool dropped,
                                        float *owed);

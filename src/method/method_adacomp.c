@@ -1,5 +1,5 @@
-/* AdaComp: G = r + g; send, as the tensor's mean magnitude with their sign, the elements with
- * |G + g| >= max |G| of their bin; r = G - sent. */
+/* AdaComp: G = r + g; send the elements with |G + g| >= max |G| of their bin, each as its sign
+ * times the tensor's mean magnitude; r = G - sent. */
 #include "codec/sparse/level_frame.h"
 #include "method/default_program.h"
 #include "method/method_keys.h"

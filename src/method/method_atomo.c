@@ -1,4 +1,5 @@
-/* ATOMO: of each matrix about `rank` singular vectors, drawn at random, scaled to be unbiased. */
+/* ATOMO: send about `rank` singular vectors of each matrix, drawn at random and scaled to be
+ * unbiased. */
 #include "method/default_program.h"
 #include "method/method_keys.h"
 #include "telegrad/spec.h"

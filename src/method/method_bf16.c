@@ -1,4 +1,4 @@
-/* Half the bytes: every element as bfloat16, sums in f32. */
+/* bf16: half the bytes. Every element is sent as bfloat16; sums are f32. */
 #include "method/default_program.h"
 #include "method/method_keys.h"
 #include "telegrad/spec.h"

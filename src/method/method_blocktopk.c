@@ -1,7 +1,7 @@
-/* SparseLoCo's compression: the largest elements of each block at two bits a value, a residual that
- * decays, and a mean of what was cut to the median of norms. Only by an all-gather: what is clipped
- * are whole tensors of single ranks, and sums must not be selected from again, because blocks go
- * over the cuts of other exchanges. */
+/* SparseLoCo's compression: the largest elements of each block with two-bit values, a residual that
+ * decays, and a mean with norms clipped to their median. It requires an all-gather: clipping
+ * applies to whole tensors of single ranks, and sums must not be selected again, because blocks
+ * cross the cuts of other exchanges. */
 #include "codec/block/block_grid.h"
 #include "method/default_program.h"
 #include "method/method_keys.h"

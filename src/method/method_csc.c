@@ -1,5 +1,5 @@
-/* CSC, coarse-grained sparse communication: the chunks of the bucket whose accumulated velocity is
- * largest over all ranks, summed densely. */
+/* CSC, coarse-grained sparse communication: the chunks of the bucket with the largest accumulated
+ * velocity over all ranks are summed densely. */
 #include "method/csc_program.h"
 #include "method/method_keys.h"
 #include "telegrad/spec.h"

@@ -1,9 +1,9 @@
-/* DeMo's compression: the largest coefficients of each block's cosine transform leave the
- * accumulated gradient, which decays as a momentum does.
+/* DeMo's compression: the largest coefficients of each block's cosine transform are sent and leave
+ * the accumulated gradient, which decays like a momentum.
  *
- * With rescale=yes, the default, eta times the residual is what DeMo accumulates:
- * delta = decay * delta + eta * g. The residual here is delta / eta; when eta changes it is
- * rescaled. Only by an all-gather, since blocks belong to whole tensors. */
+ * With rescale=yes, the default, eta times the residual is what DeMo accumulates: delta = decay *
+ * delta + eta * g. The residual here is delta / eta; when eta changes it is rescaled. It requires
+ * an all-gather, because blocks belong to whole tensors. */
 #include "codec/block/block_grid.h"
 #include "exchange/combine_dct.h"
 #include "method/default_program.h"

@@ -1,9 +1,9 @@
 /* EF-signSGD: p = g + r; send mean |p| * sign(p); r = p - sent.
  *
  * The paper keeps its residual in units of the update: p' = eta*g + r', w -= sent'. Here it is in
- * units of the gradient, as for every method, so that any strategy and optimizer may follow; r is
- * multiplied by eta_old / eta_new when the learning rate changes, which makes eta*r the paper's r'
- * to rounding. rescale=no leaves r as it is. */
+ * units of the gradient, as in every method, so that any strategy and optimizer can follow. r is
+ * multiplied by eta_old / eta_new when the learning rate changes, so that eta*r equals the paper's
+ * r' up to rounding. rescale=no leaves r as it is. */
 #include "method/default_program.h"
 #include "method/method_keys.h"
 #include "telegrad/spec.h"

@@ -1,4 +1,4 @@
-/* Half the bytes: every element as IEEE binary16, sums in f32. */
+/* fp16: half the bytes. Every element is sent as IEEE binary16; sums are f32. */
 #include "method/default_program.h"
 #include "method/method_keys.h"
 #include "telegrad/spec.h"

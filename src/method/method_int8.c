@@ -1,4 +1,5 @@
-/* A quarter of the bytes: every element as an 8-bit integer with a scale for 512, sums in f32. */
+/* int8: a quarter of the bytes. Every element is sent as an 8-bit integer with one scale per 512
+ * elements; sums are f32. */
 #include "method/default_program.h"
 #include "method/method_keys.h"
 #include "telegrad/spec.h"

@@ -1,4 +1,4 @@
-/* Keys that several methods share, so that they read the same everywhere. */
+/* Keys that several methods share, so that they read the same in all of them. */
 #ifndef TG_METHOD_KEYS_H
 #define TG_METHOD_KEYS_H
 
@@ -16,7 +16,7 @@
             TG__EXCHANGE_NONE                                                                     \
     }
 
-/* Of sparsifiers: sums may be selected from again. */
+/* For sparsifiers: sums may be selected from again. */
 #define TG__KEY_EXCHANGE_SPARSE                                                                   \
     {                                                                                             \
         .name = "exchange", .type = TG_KEY_CHOICE, .def = "allgather",                            \
@@ -27,7 +27,7 @@
                 TG__EXCHANGE_NONE                                                                 \
     }
 
-/* Of codecs that round: sums may be rounded as well. */
+/* For codecs that round: sums may be rounded as well. */
 #define TG__KEY_EXCHANGE_ROUNDED_BY(choice, help_of_choice)                                       \
     {                                                                                             \
         .name = "exchange", .type = TG_KEY_CHOICE, .def = "allgather",                            \
@@ -39,7 +39,7 @@
 #define TG__KEY_EXCHANGE_ROUNDED_OR_RING \
     TG__KEY_EXCHANGE_ROUNDED_BY("|ring", "; ring: 2 (P-1), sums are coded again at every step")
 
-/* Of codecs that take tensors as wholes. */
+/* For codecs that need whole tensors. */
 #define TG__KEY_EXCHANGE_WHOLE(reason)                                              \
     {                                                                               \
         .name = "exchange", .type = TG_KEY_CHOICE, .def = "allgather",              \
@@ -94,7 +94,7 @@
         .help = "multiply the residual by eta_old / eta_new when the learning rate changes" \
     }
 
-/* Of methods with velocity feedback. */
+/* For methods with velocity feedback. */
 #define TG__KEYS_VELOCITY                                                                    \
     {.name = "momentum",                                                                     \
      .type = TG_KEY_REAL,                                                                    \

@@ -1,6 +1,6 @@
-/* 1-bit SGD: r += g; each element as one of its column's two means; r -= sent. twoway: the owners
- * of the blocks quantise the mean once more, with a residual of their own, so that 1 bit goes both
- * ways. */
+/* 1-bit SGD: r += g; send each element as one of two means of its column; r -= sent. twoway: the
+ * owners of the blocks quantise the mean again, with a residual of their own, so that both
+ * directions use 1 bit. */
 #include "method/default_program.h"
 #include "method/method_keys.h"
 #include "telegrad/spec.h"

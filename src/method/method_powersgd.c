@@ -1,5 +1,5 @@
-/* PowerSGD: each matrix as a product of two skinny ones, by one step of a warm-started power
- * iteration. */
+/* PowerSGD: send each matrix as a product of two skinny ones, found by one step of a warm-started
+ * power iteration. */
 #include "method/method_keys.h"
 #include "method/powersgd_program.h"
 #include "telegrad/spec.h"

@@ -1,5 +1,5 @@
-/* QSGD: a few levels of each bucket's norm, rounded at random without bias, so that no memory of
- * the error is needed; summed in f32. */
+/* QSGD: values are rounded to a few levels of each bucket's norm, at random and without bias, so
+ * that no error feedback is needed. Sums are f32. */
 #include "codec/quant/codec_qsgd.h"
 #include "method/default_program.h"
 #include "method/method_keys.h"

@@ -1,5 +1,5 @@
-/* Random-k: the same k random elements on all ranks, summed without indices; the rest stays in r,
- * or without feedback the sum is scaled by n/k. */
+/* Random-k: all ranks send the same k random elements, which are summed without indices. The rest
+ * stays in r; without feedback, the sum is scaled by n/k. */
 #include "method/method_keys.h"
 #include "method/shared_support_program.h"
 #include "telegrad/spec.h"

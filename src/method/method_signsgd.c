@@ -1,5 +1,5 @@
-/* signSGD with majority vote: every rank sends the signs of its gradient, the result is the sign
- * that most ranks have, 0 where they are equally many. */
+/* signSGD with majority vote: every rank sends the signs of its gradient; the result is the
+ * majority's sign, or 0 if it is a tie. */
 #include "method/default_program.h"
 #include "method/method_keys.h"
 #include "telegrad/spec.h"

@@ -1,5 +1,5 @@
-/* Signum: m = beta*m + (1 - beta)*g on every rank; signs of m, majority vote. A dense step sends m.
- */
+/* Signum: m = beta*m + (1 - beta)*g on every rank; majority vote over the signs of m. A dense step
+ * sends m. */
 #include "method/default_program.h"
 #include "method/method_keys.h"
 #include "telegrad/spec.h"

@@ -1,5 +1,5 @@
-/* Strom's method: r += g; send sign(r) * threshold where |r| >= threshold; r -= sent. As an element
- * sends no more than the threshold in a step, r grows without bound where |g| stays above it. */
+/* Strom's method: r += g; send sign(r) * threshold where |r| >= threshold; r -= sent. An element
+ * sends at most the threshold per step, so r grows without bound while |g| stays above it. */
 #include "codec/quant/threshold_auto.h"
 #include "method/default_program.h"
 #include "method/method_keys.h"

@@ -1,4 +1,4 @@
-/* TernGrad: -s, 0 or s with the right mean, where s is agreed on among the ranks. */
+/* TernGrad: send -s, 0 or s, unbiased, where the ranks agree on s. */
 #include "codec/quant/codec_terngrad.h"
 #include "method/method_keys.h"
 #include "method/shared_scale_program.h"

@@ -7,7 +7,7 @@ static const tg_key keys[] = {
     TG__KEY_DENSITY("0.01"),
     TG__KEY_WARMUP("0"),
     TG__KEY_SCOPE,
-    TG__KEY_VALUES("fp16"), /* close to the paper, which sends the values as they are */
+    TG__KEY_VALUES("fp16"), /* close to the paper, which sends full values */
     TG__KEY_INDEX,
     {.name = "feedback",
      .type = TG_KEY_CHOICE,

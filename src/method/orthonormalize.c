@@ -10,7 +10,7 @@ static double norm(const float *x, size_t n)
     return sqrt(tg__kernel()->dot(x, x, n));
 }
 
-/* Take off column k of a what lies in the columns before it. */
+/* Subtract from column k of a its projection on the columns before it. */
 static void project_out(float *a, size_t n, size_t k)
 {
     const tg__kernels *kernel = tg__kernel();
@@ -28,7 +28,7 @@ void tg__orthonormalize(float *a, size_t n, size_t count)
             const double last = after;
             project_out(a, n, k);
             after = norm(column, n);
-            if (after > last / 2) /* little was taken off, so little is left of it */
+            if (after > last / 2) /* little was removed, so little of it remains */
                 break;
         }
         if (isfinite(after) && after >= FLT_MIN && after >= TG__DEPENDENT * before)

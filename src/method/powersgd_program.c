@@ -9,22 +9,22 @@
 #include <string.h>
 
 typedef struct lane {
-    tg__exchange *dense; /* of all n; NULL: never wanted */
+    tg__exchange *dense; /* of all n elements; NULL: not needed */
     tg__exchange *running;
     float *aggregate; /* (n) */
 } lane;
 
-/* One coded task at a time, beside which others may go dense. */
+/* One coded task at a time; others may run dense beside it. */
 typedef struct program {
     tg_codec *f32;
     tg__lowrank low;
     bool warm;
-    uint64_t start;               /* steps that go dense */
-    tg__exchange *first, *second; /* of nfirst, of low.nright elements; NULL: no matrices */
+    uint64_t start;               /* steps that are dense */
+    tg__exchange *first, *second; /* of nfirst and of low.nright elements; NULL: no matrices */
     size_t nfirst;
     float *mixed; /* (nfirst) p of the matrices, then the other tensors */
     lane *lanes;
-    bool was_nonfinite; /* the coded task: zeros are sent for it */
+    bool was_nonfinite; /* the coded task sends zeros */
 } program;
 
 static lane *lane_of(const tg__method *m, const tg__task *task)
@@ -116,7 +116,7 @@ static void fini(tg__method *m)
 
 /* ---- the rounds ------------------------------------------------------------------------------ */
 
-/* The bucket's elements before matrix i and behind the one before it; i = low.count: the last. */
+/* The bucket's elements between matrix i - 1 and matrix i; i = low.count: after the last. */
 static size_t others(const program *p, size_t n, size_t i, size_t *len_p)
 {
     const tg__lowrank_matrix *a = i == 0 ? NULL : &p->low.matrix[i - 1];
@@ -125,7 +125,7 @@ static size_t others(const program *p, size_t n, size_t i, size_t *len_p)
     return at;
 }
 
-/* Tensors that are no matrices of `low`: from g (n) to the end of mixed. */
+/* Copy the tensors that are not matrices of `low` from g (n) to the end of mixed. */
 static void gather_others(const program *p, const float *g, size_t n)
 {
     float *to = p->mixed + p->low.nleft;
@@ -144,20 +144,21 @@ static void scatter_others(const program *p, float *out, size_t n)
     }
 }
 
-/* Put values (n of the exchange) into it; NULL: zeros. Counted. */
+/* Put the values (n of the exchange) into x and count them; NULL: zeros. */
 static tg_status put(tg__method *m, tg__task *task, tg__exchange *x, const float *values)
 {
     lane_of(m, task)->running = x;
     return tg__put_values(x, values, task);
 }
 
-/* The first round of a step that was not flagged. */
+/* Begin the first round of a step that was not flagged. */
 static tg_status put_products(tg__method *m, tg__task *task)
 {
     program *p = m->impl;
     tg__lowrank_start(&p->low, m->setup.seed, task->step, p->warm);
     tg__lowrank_fold(&p->low, task->g, p->mixed);
-    if (!tg__kernel()->all_finite(p->mixed, p->low.nleft)) { /* so is a sum that holds infinity */
+    /* a sum that includes infinity is not finite either */
+    if (!tg__kernel()->all_finite(p->mixed, p->low.nleft)) {
         (void)tg__lowrank_heal(&p->low, true);
         task->overflow = TG__FORGOT;
         p->was_nonfinite = true;
@@ -179,7 +180,7 @@ static tg_status begin(tg__method *m, tg__task *task, tg__exchange **x_p)
     if (!is_coded(m, task)) {
         TG_TRY(put(m, task, l->dense, task->nonfinite ? NULL : task->g));
     } else if (task->nonfinite) {
-        tg__lowrank_settle(&p->low, l->aggregate); /* left may change now */
+        tg__lowrank_settle(&p->low, l->aggregate); /* from here on left may change */
         TG_TRY(put(m, task, p->first, NULL));
     } else {
         TG_TRY(put_products(m, task));

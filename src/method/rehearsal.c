@@ -10,7 +10,7 @@ static tg_status play(tg__method *m, tg__task task, tg__rehearsal *r)
     tg__exchange *x = NULL;
     tg__rehearsal seen = {0};
     TG_TRY(m->def->program->begin(m, &task, &x));
-    while (x != NULL) { /* one rank: an exchange is over when it starts */
+    while (x != NULL) { /* with one rank, starting an exchange completes it */
         if (seen.rounds == TG__REHEARSAL_ROUNDS)
             return tg_fail(TG_E_UNSUPPORTED, "method \"%s\" has more than %d rounds",
                            tg_spec_name(m->spec), TG__REHEARSAL_ROUNDS);

@@ -1,4 +1,5 @@
-/* Rehearsal: run a step of a method on a single rank, to see how many bytes its exchanges carry. */
+/* Rehearsal: run a step of a method on a single rank, to measure how many bytes its exchanges
+ * carry. */
 #ifndef TG_REHEARSAL_H
 #define TG_REHEARSAL_H
 
@@ -33,7 +34,7 @@ void tg__rehearsal_add_dense(tg__rehearsal *r, const tg__exchange_ops *x, size_t
 
 /* A smaller setup to rehearse with: the first tensors of a setup, cut after `most` elements. */
 typedef struct tg__sample {
-    tg__method_setup setup; /* the whole one's, with fewer tensors; names are borrowed */
+    tg__method_setup setup; /* that of the whole, with fewer tensors; names are borrowed */
     size_t n;               /* elements, at least 1 */
     double scale;           /* elements of the whole / n */
     size_t *sizes;          /* len, rows, cols */

@@ -10,7 +10,7 @@
 #include <string.h>
 
 typedef struct lane {
-    tg__exchange *scales, *coded, *dense; /* scales NULL: each rank's own */
+    tg__exchange *scales, *coded, *dense; /* scales NULL: each rank uses its own */
     tg__exchange *running;
     float *clipped;   /* (n) the gradient between the rounds */
     float *scale;     /* (count) own, then agreed */
@@ -122,7 +122,7 @@ static tg_status encode_codes(tg__method *m, const tg__task *task, const lane *l
     return tg__codec_encode(p->codec, &ctx, x, m->n, l->coded->parts, l->coded->nparts, NULL);
 }
 
-/* What goes into the exchange, and is then counted. */
+/* Prepare x for launch, and count its parts. */
 static tg_status put(tg__method *m, tg__task *task, lane *l, tg__exchange *x)
 {
     const program *p = m->impl;
@@ -177,7 +177,7 @@ static const float *shared_aggregate(tg__method *m, const tg__task *task)
     return ((program *)m->impl)->lanes[task->lane].aggregate;
 }
 
-/* Nothing is remembered. */
+/* There is no memory to restore. */
 static tg_status shared_undo(tg__method *m, const tg__task *task)
 {
     (void)m;

@@ -1,13 +1,13 @@
-/* p = compensate(g); S = k elements that are the same on all ranks; exchange p[S] densely;
- * aggregate = 0 but mean(p[S]) on S; sent(S, p[S]).
+/* p = compensate(g); S = k elements, the same on all ranks; exchange p[S] densely; aggregate =
+ * mean(p[S]) on S, 0 elsewhere; sent(S, p[S]).
  *
- * Random-k: all draw S alike for this step, so no index travels; where nothing remembers the rest
- * the aggregate is multiplied by n/k.
- * CLT-k: S is the top-k of rank `step mod P`, the leader, whose indices go to all in a first round
- * (as a frame of top-k with 1-bit values; the others' frames are zero). With a low-pass filter the
- * memory is not p, which waits for S in a vector of its own then.
+ * Random-k: all ranks draw the same S for this step, so no indices are sent. Without memory of the
+ * rest, the aggregate is multiplied by n/k. CLT-k: S is the top-k of the leader, rank `step mod P`,
+ * which sends its indices to all in a first round (as a frame of top-k with 1-bit values; the
+ * others' frames are zero). With a low-pass filter the memory is not p, so p waits for S in a
+ * vector of its own.
  *
- * k changes with the warm-up: an exchange is made anew then. */
+ * k changes during the warm-up; the exchange is then created again. */
 #include "method/shared_support_program.h"
 #include "base/mem.h"
 #include "codec/sparse/topk_select.h"
@@ -20,30 +20,31 @@
 #include <string.h>
 
 typedef struct lane {
-    tg__exchange *coded, *dense; /* of k elements; of all */
+    tg__exchange *coded, *dense; /* of k elements; of all elements */
     tg__exchange *chosen;        /* CLT-k: the leader's indices */
-    bool choosing;               /* ... is under way */
+    bool choosing;               /* CLT-k: that exchange is in flight */
     size_t k, count;             /* k: room; count: elements of the support, fewer if the leader has
                                     fewer that are not 0 */
     uint32_t *idx;               /* (k) the support */
     float *val;                  /* (k) */
-    float *sent;      /* (k) what left the memory: own values as decoded, times the filter's beta */
+    /* (k) removed from the memory: own values as decoded, times the filter's beta */
+    float *sent;
     float *aggregate; /* (n) 0 outside the support, unless `full` */
     bool full, was_coded, was_nonfinite;
 } lane;
 
 typedef struct program {
     tg_codec *codec, *f32;
-    tg_codec *indices; /* CLT-k: of the leader's choice; else NULL */
+    tg_codec *indices; /* CLT-k: codec of the leader's choice; else NULL */
     tg__density_schedule density;
     uint64_t *bits;
-    float *filtered;   /* (n) room for p beside the memory; NULL: the memory is p */
-    const float *sums; /* p of the step under way, of rounds that look it up */
+    float *filtered;   /* (n) p, kept apart from the memory; NULL: the memory is p */
+    const float *sums; /* p of the step in flight, for rounds that look values up */
     lane *lanes;
 } program;
 
-/* More ranks than this, and the leader's indices go out by way of the blocks' owners: one delay
- * more, but no rank sends them to all. */
+/* With more ranks than this, the leader's indices are sent via the blocks' owners: this takes one
+ * more delay, but no rank sends them to all. */
 enum { CHOICE_DIRECT_RANKS = 8 };
 
 static size_t count_at(const tg__method *m, uint64_t step)
@@ -52,7 +53,7 @@ static size_t count_at(const tg__method *m, uint64_t step)
     return tg__topk_count(tg__density_at(&p->density, step), m->n);
 }
 
-/* Room and an exchange for k elements. */
+/* Allocate buffers and an exchange for k elements. */
 static tg_status size_lane(tg__method *m, lane *l, size_t k)
 {
     const program *p = m->impl;
@@ -160,7 +161,7 @@ static tg_rng_key key_of(const tg__method *m, uint64_t step, tg_purpose purpose,
                         .tensor = m->setup.bucket};
 }
 
-/* A lane for this step's k, its aggregate zero. */
+/* Return a lane for this step's k, with a zero aggregate. */
 static tg_status prepare(tg__method *m, lane *l, uint64_t step)
 {
     const size_t k = count_at(m, step);
@@ -180,7 +181,7 @@ static tg_status prepare(tg__method *m, lane *l, uint64_t step)
     return TG_OK;
 }
 
-/* The values p[S] of a rank, NULL: it has none. */
+/* Encode the values p[S]; p NULL: this rank has none. */
 static tg_status encode_values(tg__method *m, tg__task *task, lane *l, const float *p)
 {
     tg__feedback *f = m->feedback;
@@ -224,8 +225,8 @@ static tg_status begin_dense(tg__method *m, tg__task *task, lane *l)
     return TG_OK;
 }
 
-/* p of this rank's gradient; NULL if that is not finite, or the memory with it: then all is
- * forgotten, and all ranks are told. */
+/* p of this rank's gradient; NULL if it or the memory is not finite: then all memory is reset, and
+ * all ranks are informed. */
 static const float *compensated(tg__method *m, tg__task *task, lane *l)
 {
     const float *p = NULL;
@@ -246,7 +247,8 @@ static tg_status random_begin(tg__method *m, tg__task *task, tg__exchange **x_p)
     lane *l = &p->lanes[task->lane];
     begin_task(m, task, l);
     if (task->coded) {
-        const tg_rng_key key = key_of(m, task->step, TG_PURPOSE_CODEC, 0); /* all ranks alike */
+        /* the same on all ranks */
+        const tg_rng_key key = key_of(m, task->step, TG_PURPOSE_CODEC, 0);
         TG_TRY(prepare(m, l, task->step));
         l->count = l->k;
         tg__support_draw(&key, m->n, l->k, p->bits, l->idx);
@@ -260,7 +262,7 @@ static tg_status random_begin(tg__method *m, tg__task *task, tg__exchange **x_p)
 
 /* ---- CLT-k ----------------------------------------------------------------------------------- */
 
-/* The leader's choice, by its own p. */
+/* Encode the leader's choice, from its own p. */
 static tg_status choose(tg__method *m, const tg__task *task, lane *l, const float *p)
 {
     tg__exchange *x = l->chosen;
@@ -271,7 +273,7 @@ static tg_status choose(tg__method *m, const tg__task *task, lane *l, const floa
         .density = task->density,
     };
     x->context = ctx;
-    x->context.density = 1; /* owners pass on what the leader chose */
+    x->context.density = 1; /* owners forward all that the leader chose */
     if (p == NULL || !(leads || strcmp(x->ops->entry.name, "none") == 0)) {
         tg__put_zeros(x);
         return TG_OK;
@@ -298,7 +300,7 @@ static tg_status leader_begin(tg__method *m, tg__task *task, tg__exchange **x_p)
     return TG_OK;
 }
 
-/* The support is where the leader's vector is not 0; the aggregate is scratch for it. */
+/* The support is where the leader's vector is not 0. The aggregate serves as scratch. */
 static void read_choice(const tg__method *m, lane *l)
 {
     l->chosen->ops->result(l->chosen, l->aggregate);
@@ -306,12 +308,13 @@ static void read_choice(const tg__method *m, lane *l)
         if (l->aggregate[i] == 0)
             continue;
         l->aggregate[i] = 0;
-        if (l->count < l->k) /* a leader that says more is wrong, but alike for all */
+        /* more elements would be an error of the leader, but all ranks see the same */
+        if (l->count < l->k)
             l->idx[l->count++] = (uint32_t)i;
     }
 }
 
-/* ---- both ------------------------------------------------------------------------------------ */
+/* ---- both programs --------------------------------------------------------------------------- */
 
 static tg_status next(tg__method *m, tg__task *task, tg__exchange **x_p)
 {
@@ -344,7 +347,7 @@ static const float *aggregate(tg__method *m, const tg__task *task)
     return ((program *)m->impl)->lanes[task->lane].aggregate;
 }
 
-/* The own values go back, as they left. */
+/* Return the own values to the memory, as they left it. */
 static tg_status undo(tg__method *m, const tg__task *task)
 {
     const lane *l = &((program *)m->impl)->lanes[task->lane];
@@ -354,7 +357,7 @@ static tg_status undo(tg__method *m, const tg__task *task)
     return TG_OK;
 }
 
-/* What rounding the sums of the values lost: as if that had not been sent. */
+/* Return what was lost by rounding the sums of values, as if it had not been sent. */
 static void absorb(tg__method *m, const tg__task *task)
 {
     lane *l = &((program *)m->impl)->lanes[task->lane];
@@ -379,7 +382,7 @@ const tg__program_ops tg__shared_support_program = {
 
 const tg__program_ops tg__leader_support_program = {
     .rounds = 2,
-    .max_lanes = 1, /* the values are looked up when the first round is over */
+    .max_lanes = 1, /* the values are looked up at the end of the first round */
     .init = leader_init,
     .fini = fini,
     .begin = leader_begin,

@@ -5,9 +5,9 @@
 
 #include "method/method.h"
 
-/* One round: the elements are drawn, alike on all ranks. */
+/* One round: all ranks draw the same elements. */
 extern const tg__program_ops tg__shared_support_program;
-/* Two rounds: one rank chooses, another each step. Needs feedback residual. */
+/* Two rounds: a different rank chooses in each step. Needs feedback residual. */
 extern const tg__program_ops tg__leader_support_program;
 
 #endif

@@ -1,5 +1,5 @@
-/* Floyd: for j = n - k .. n - 1 take a random t <= j, or j itself if t is taken already. More than
- * half of the numbers are drawn as those that stay out. */
+/* Floyd's algorithm: for j = n - k .. n - 1, take a random t <= j, or j itself if t is already
+ * taken. If k is more than half of n, draw the elements that are left out instead. */
 #include "method/support.h"
 #include "base/mem.h"
 #include "base/philox.h"

@@ -10,20 +10,20 @@
 typedef enum stage { UP, BETWEEN, DOWN } stage;
 
 typedef struct lane {
-    tg__exchange *up, *down; /* reduce and broadcast in the node */
-    float *vector;           /* (n) at the leader the node's gradient; elsewhere the aggregate */
-    tg__task among;          /* at the leader: the method's */
+    tg__exchange *up, *down; /* reduce and broadcast within the node */
+    float *vector;           /* (n) on the leader: the node's gradient; elsewhere: the aggregate */
+    tg__task among;          /* on the leader: the method's task */
     stage stage;
 } lane;
 
 typedef struct two_level {
-    tg__method_def def; /* the method's, with the program below */
+    tg__method_def def; /* the method's definition, with the program of this file */
     tg__program_ops ops;
     const tg__nodes *nodes;
-    tg__method *inner; /* NULL: this rank does not lead */
+    tg__method *inner; /* NULL: this rank is not a leader */
     tg__group members, leaders;
     tg_codec *f32;
-    float scale; /* from a node's sum to its gradient */
+    float scale; /* factor from a node's sum to its gradient */
     lane *lanes;
 } two_level;
 
@@ -49,7 +49,7 @@ static tg_status begin(tg__method *m, tg__task *task, tg__exchange **x_p)
     return TG_OK;
 }
 
-/* The inner method's words go out with the task. */
+/* Copy the outputs of the inner method's task to the task. */
 static void tell(tg__task *task, const tg__task *among)
 {
     task->density = among->density;
@@ -59,7 +59,7 @@ static void tell(tg__task *task, const tg__task *among)
     task->overflow = among->overflow;
 }
 
-/* The node's gradient stands: the leader's task among nodes begins. */
+/* The node's gradient is complete: begin the leader's task among nodes. */
 static tg_status begin_among(tg__method *m, tg__task *task, lane *l, tg__exchange **x_p)
 {
     two_level *v = m->impl;
@@ -79,7 +79,7 @@ static tg_status begin_among(tg__method *m, tg__task *task, lane *l, tg__exchang
     return TG_OK;
 }
 
-/* The last round, whose number is the same for all ranks. */
+/* Begin the last round, whose number is the same on all ranks. */
 static tg_status go_down(tg__method *m, tg__task *task, lane *l, tg__exchange **x_p)
 {
     two_level *v = m->impl;
@@ -152,7 +152,7 @@ static double *units(const tg__method *m)
     return v->inner == NULL || inner_ops(v)->units == NULL ? NULL : inner_ops(v)->units(v->inner);
 }
 
-/* ---- making one ------------------------------------------------------------------------------ */
+/* ---- creating -------------------------------------------------------------------------------- */
 
 static tg_status refuse(const tg__method *m, const tg__method_def *def, const tg__nodes *nodes)
 {
@@ -179,7 +179,8 @@ static tg_status refuse(const tg__method *m, const tg__method_def *def, const tg
     return TG_OK;
 }
 
-/* Messages that a leader may wait for in the method's exchanges, one after the other. */
+/* The number of messages, one after another, that a leader may wait for in the method's
+ * exchanges. */
 static uint32_t waits_among(const tg__method *m, const tg__method_def *def, const tg__nodes *nodes)
 {
     tg__cost cost = {.rounds = 2}; /* dense steps are direct */
@@ -204,7 +205,7 @@ static tg_status create_inner(const tg__method *m, const char *text, const two_l
     return tg__method_create(text, &setup, inner_p);
 }
 
-/* What this rank's leader makes, to say what it will say of a spec that cannot be. */
+/* Create what this rank's leader creates, to report the same error for an invalid spec. */
 static tg_status try_inner(const tg__method *m, const char *text, const two_level *v)
 {
     tg__method *inner = NULL;
@@ -219,7 +220,7 @@ static tg_status try_inner(const tg__method *m, const char *text, const two_leve
 static tg_status make_inner(tg__method *m, const char *text, two_level *v)
 {
     TG_TRY(create_inner(m, text, v, m->setup.state, &v->inner));
-    m->feedback = v->inner->feedback; /* to look at */
+    m->feedback = v->inner->feedback; /* for inspection only */
     if (inner_ops(v)->residual_norm != NULL)
         v->ops.residual_norm = residual_norm;
     v->ops.defers = true;
@@ -247,7 +248,7 @@ static void fini(tg__method *m)
         free(v->lanes[i].vector);
     }
     free(v->lanes);
-    m->feedback = NULL; /* the inner method's */
+    m->feedback = NULL; /* owned by the inner method */
     tg__method_destroy(v->inner);
     tg_codec_destroy(v->f32);
     free(v);
@@ -276,7 +277,7 @@ tg_status tg__two_level_init(tg__method *m, const char *text)
     v->def.program = &v->ops;
     m->impl = v;
     m->def = &v->def;
-    /* A leader waits a timeout for a member of its node; so other leaders wait two for it, in each
+    /* A leader waits one timeout for a rank of its node, so other leaders wait two for it, for each
      * message. */
     const uint32_t patience = nodes->index == 0 ? 1 : 2 + 2 * waits_among(m, def, nodes);
     v->members = (tg__group){.rank = nodes->member, .patience = patience};

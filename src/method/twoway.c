@@ -13,8 +13,8 @@ struct tg__twoway {
     size_t lo, n;         /* the block */
     float *owner;         /* (n) the slot */
     float *before;        /* (n) its values before the last step */
-    bool rests;           /* in this step */
-    tg_segment *segments; /* (nsegments) the tensors as the block cuts them */
+    bool rests;           /* the owner sends zeros in this step */
+    tg_segment *segments; /* (nsegments) the tensors as cut by the block */
     size_t nsegments;
 };
 
@@ -45,7 +45,7 @@ static tg_status recode(tg__exchange *x, const float *mean, uint8_t *frame, size
     return TG_OK;
 }
 
-/* Strips are what a cut leaves of tensors. */
+/* Cut the tensors to the block. A tensor that is cut counts as a vector. */
 static tg_status cut_segments(tg__twoway *t, const tg_segment *segments, size_t count)
 {
     tg_encode_context ctx = {.struct_size = sizeof ctx, .segments = segments, .nsegments = count};
@@ -65,7 +65,7 @@ static tg_status cut_segments(tg__twoway *t, const tg_segment *segments, size_t 
     return TG_OK;
 }
 
-/* A slot for each tensor that the block touches. */
+/* Create a slot for each tensor that overlaps the block. */
 static tg_status make_slot(tg__twoway *t, const tg__method_setup *setup, const tg_segment *segments)
 {
     const char **name;
