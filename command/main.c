@@ -1,4 +1,4 @@
-/* telegrad: the command. */
+/* The telegrad command. */
 #include "command/help/help_text.h"
 #include "command/help_option.h"
 #include "command/output/cli.h"
@@ -30,7 +30,7 @@ int cli_exit_status(tg_status status)
     }
 }
 
-/* The command of that name; NULL: said that there is none. */
+/* The command of that name. NULL: there is none, which has been printed. */
 static const struct cli_command *find(const char *name)
 {
     char list[256] = "";
@@ -68,7 +68,7 @@ static bool is_any(const char *text, const char *const *of)
 }
 
 /* "help --man" and the like print what an installation needs; "help COMMAND..." is "COMMAND...
- * --help". argv[0] is "help". follows: another rank prints it. */
+ * --help". argv[0] is "help". follows: another rank prints. */
 static int help(int argc, char **argv, bool follows)
 {
     static char option[] = "--help";

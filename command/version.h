@@ -1,8 +1,8 @@
-/* telegrad --version: what this program is made of. */
+/* telegrad --version: the parts that this program was built from. */
 #ifndef TG_CLI_VERSION_H
 #define TG_CLI_VERSION_H
 
-/* On standard output. */
+/* Print to standard output. */
 void version_print(void);
 
 #endif

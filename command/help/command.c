@@ -14,7 +14,7 @@ const struct cli_option cli_common[] = {
 struct walk {
     void (*each)(void *arg, const struct cli_option *option);
     void *arg;
-    const struct cli_option *heading; /* not yet passed on; NULL: none */
+    const struct cli_option *heading; /* not passed on yet; NULL: none */
 };
 
 static void walk_list(struct walk *w, const struct cli_option *o)
@@ -47,7 +47,7 @@ int cli_letter(const struct cli_option *option)
     return option->key > ' ' && option->key < 0x7f ? option->key : 0;
 }
 
-/* "auto|N" offers auto; "measured|TIME|FILE" also files. */
+/* Complete `auto` for "auto|N", and also file names for "measured|TIME|FILE". */
 static void add_alternative(struct cli_values *v, const char *text, size_t len)
 {
     const size_t used = strlen(v->words);

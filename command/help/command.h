@@ -1,52 +1,51 @@
-/* A subcommand and its options, each written down once: the parser, messages, --help, completion and
- * the manual page all read these. */
+/* A subcommand and its options, each written down once. The parser, the messages, --help,
+ * completion and the manual page all read these tables. */
 #ifndef TG_CLI_COMMAND_H
 #define TG_CLI_COMMAND_H
 
 #include <argp.h>
 #include <stdbool.h>
 
-/* An option; or, without a name, the heading of those that follow. */
+/* An option. If name is NULL it is the heading of the options that follow. */
 struct cli_option {
     const char *name; /* without "--"; NULL: `help` is a heading, or ends the list if NULL too */
-    int key;          /* for the parser; a character is also the short option */
+    int key;          /* key of the parser; a character is also the short option */
     const char *arg;  /* "SPEC", "fp32|bf16", "FILE"; NULL: takes no value */
-    const char *standard; /* the default, as --help shows it; NULL: none */
-    const char
-        *names; /* values to complete: a kind that `telegrad help --names` knows, or "iid|label" */
-    const char *help; /* what it does */
+    const char *standard; /* default value, as --help shows it; NULL: none */
+    const char *names; /* values to complete: a kind of `telegrad help --names`, or "iid|label" */
+    const char *help;  /* what it does */
 };
 
 struct cli_command {
     const char *name;     /* "train", "bench codec" */
-    const char *summary;  /* a line in the list of commands */
-    const char *usage;    /* what follows the name; a line each: "[OPTION]..." */
-    const char *about;    /* paragraphs, broken where they are printed; '\n' breaks a line */
-    const char *notes;    /* after the options, likewise; NULL: none */
-    const char *examples; /* lines as they stand, without "telegrad"; NULL: none */
-    const char *operands; /* what arguments are: a kind of names, "FILE"; NULL: none */
+    const char *summary;  /* its line in the list of commands */
+    const char *usage;    /* what follows the name, one form per line: "[OPTION]..." */
+    const char *about;    /* paragraphs, wrapped when printed; '\n' starts a new line */
+    const char *notes;    /* printed after the options, wrapped likewise; NULL: none */
+    const char *examples; /* lines printed as they are, without "telegrad"; NULL: none */
+    const char *operands; /* what its arguments are: a kind of names, "FILE"; NULL: none */
     const struct cli_option *options;         /* its own; NULL: none */
-    const struct cli_option *(*shared)(void); /* those it shares; NULL: none */
-    argp_parser_t parse;                      /* takes its own options; NULL: has none */
-    argp_parser_t shared_parse;               /* takes those it shares */
-    const struct cli_command *const *parts;   /* bench: its commands, then NULL; else NULL */
+    const struct cli_option *(*shared)(void); /* the options it shares with others; NULL: none */
+    argp_parser_t parse;                      /* parses its own options; NULL: it has none */
+    argp_parser_t shared_parse;               /* parses the shared options */
+    const struct cli_command *const *parts;   /* the commands of bench, then NULL; else NULL */
     int (*run)(int argc, char **argv);
-    bool lists; /* prints what there is, which under mpirun rank 0 does alone */
+    bool lists; /* prints a list: under mpirun only rank 0 does */
 };
 
 /* The options that every command has. */
 enum { CLI_HELP = 'h', CLI_QUIET = 'q', CLI_VERBOSE = 'v', CLI_USAGE_KEY = 0x200 };
 extern const struct cli_option cli_common[];
 
-/* Call each for all options of a command, headings included. A heading without options after it is
- * left out. */
+/* Call each() for all options of a command, headings included. A heading with no options after it
+ * is left out. */
 void cli_each_option(const struct cli_command *command,
                      void (*each)(void *arg, const struct cli_option *option), void *arg);
 
-/* 'h' of "-h, --help"; 0: no short option. */
+/* The letter of a short option, 'h' for "-h, --help"; 0: none. */
 int cli_letter(const struct cli_option *option);
 
-/* What completes an option's value. */
+/* How to complete an option's value. */
 struct cli_values {
     const char *kind; /* names of this kind; NULL: none */
     char words[160];  /* "fp32 bf16" */
@@ -54,10 +53,11 @@ struct cli_values {
 };
 struct cli_values cli_values_of(const struct cli_option *option);
 
-/* The same for arguments that are no options. */
+/* The same for the command's arguments. */
 struct cli_values cli_operands_of(const struct cli_command *command);
 
-/* Whether it lists the names of the kind that it is called after: `help --names` knows it. */
+/* Whether the command lists the names of the kind after which it is called, which `help --names`
+ * also prints. */
 bool cli_lists_names(const struct cli_command *command);
 
 #endif

@@ -94,7 +94,7 @@ static void put_command(const struct cli_command *c)
         put_command(c->parts[i]);
 }
 
-/* Of the words of a command with parts, the second is the command's too. */
+/* For a command with parts, the second word also belongs to the command's name. */
 static void put_parts(const struct cli_command *c)
 {
     const struct cli_values parts = cli_operands_of(c);

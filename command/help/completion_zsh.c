@@ -15,7 +15,7 @@ static const char head[] =
     "{\n"
     "    local tool=$words[1] command=$words[2]\n";
 
-/* Inside of '...' and of [...]: brackets and colons are escaped, a quote ends the string. */
+/* Quote text inside '...' and [...]: brackets and colons are escaped; a quote ends the string. */
 static void put_quoted(const char *text)
 {
     for (; *text; text++) {
@@ -41,7 +41,7 @@ static void put_action(const struct cli_values *v)
     else if (v->folders)
         printf("_files -/");
     else
-        putchar(' '); /* a value that nothing completes */
+        putchar(' '); /* the value has no completion */
 }
 
 static void put_spec(const struct cli_option *o, const char *dashes, const char *name,
@@ -84,7 +84,7 @@ static void put_described(const struct cli_command *const *commands, const char 
     fputs(end, stdout);
 }
 
-/* words[1] becomes the last word of the command's name, as _arguments expects. */
+/* _arguments expects words[1] to be the last word of the command's name. */
 static void put_command(const struct cli_command *c)
 {
     const struct cli_values operands = cli_operands_of(c);
@@ -103,7 +103,7 @@ static void put_command(const struct cli_command *c)
     printf("\n        ;;\n");
 }
 
-/* Of the words of a command with parts, the second is the command's too. */
+/* For a command with parts, the second word also belongs to the command's name. */
 static void put_parts(const struct cli_command *c)
 {
     printf("    if [[ $command == %s ]]; then\n"

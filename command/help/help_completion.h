@@ -1,5 +1,6 @@
-/* Scripts that complete telegrad's commands, options and values, on standard output. They ask
- * `telegrad help --names KIND` for the names of a registry. `commands` ends with NULL. */
+/* Print scripts that complete telegrad's commands, options and values to standard output. The
+ * scripts call `telegrad help --names KIND` for names of the registry. `commands` ends with
+ * NULL. */
 #ifndef TG_CLI_HELP_COMPLETION_H
 #define TG_CLI_HELP_COMPLETION_H
 

@@ -3,7 +3,7 @@
 #include <ctype.h>
 #include <stdio.h>
 
-/* Text in roff's own words: a line that begins with a dot or an apostrophe would be a request. */
+/* Print text for roff: a dot or an apostrophe at the start of a line would be a request. */
 static void put(const char *text)
 {
     for (char before = '\n'; *text; before = *text++) {
@@ -18,7 +18,7 @@ static void put(const char *text)
     }
 }
 
-/* As text, but an empty line begins a paragraph and another end of a line breaks it. */
+/* Print text; an empty line starts a paragraph, any other newline breaks the line. */
 static void put_paragraphs(const char *text)
 {
     char line[1024];
@@ -82,7 +82,7 @@ static void put_usage(const struct cli_command *command)
         const char *end = line;
         while (*end && *end != '\n')
             end++;
-        if (*line != 'm') { /* else "mpirun ...", which names the command itself */
+        if (*line != 'm') { /* a form with "mpirun" names the command itself */
             printf("telegrad ");
             put(command->name);
             putchar(' ');

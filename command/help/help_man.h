@@ -1,5 +1,5 @@
-/* The manual page telegrad(1) on standard output, with a section for each of `commands` (ends with
- * NULL). */
+/* Print the manual page telegrad(1) to standard output, with a section for each of `commands` (ends
+ * with NULL). */
 #ifndef TG_CLI_HELP_MAN_H
 #define TG_CLI_HELP_MAN_H
 

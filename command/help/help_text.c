@@ -9,8 +9,8 @@ enum { OPTION_TEXT_AT = 26, COMMAND_TEXT_AT = 18 };
 
 struct page {
     int width;
-    int at;     /* column of what comes next */
-    int indent; /* of the lines that continue this one */
+    int at;     /* column of the next character */
+    int indent; /* indent of continuation lines */
 };
 
 static struct page page_open(void)
@@ -38,7 +38,7 @@ static void put_word(struct page *p, const char *word, int len)
     printf("%.*s", len, word);
 }
 
-/* Words of the text, as many on a line as fit; '\n' breaks one. */
+/* Print the words of a text, as many per line as fit; '\n' starts a new line. */
 static void put_text(struct page *p, const char *text)
 {
     while (*text) {
@@ -59,7 +59,7 @@ static void put_paragraphs(struct page *p, const char *text)
     new_line(p);
 }
 
-/* "  name   text", the text from that column on, or below the name on a narrow page. */
+/* Print "  name   text", with the text from column text_at on; on a narrow page below the name. */
 static void put_item(struct page *p, const char *name, int text_at)
 {
     p->indent = p->width < NARROW ? 6 : text_at;
@@ -92,13 +92,13 @@ static void put_option(void *arg, const struct cli_option *o)
     new_line(p);
 }
 
-/* A line each: "Usage: telegrad train [OPTION]...". */
+/* Print the usage, one line per form: "Usage: telegrad train [OPTION]...". */
 static void put_usage(const struct cli_command *command)
 {
     const char *line = command->usage;
     for (const char *before = "Usage: ";; before = "       ") {
         const int len = (int)strcspn(line, "\n");
-        /* "... mpirun" is a line of its own, that names the command itself */
+        /* a form with "mpirun" is a line of its own that names the command itself */
         if (strncmp(line, "mpirun", 6) == 0)
             printf("%s%.*s\n", before, len, line);
         else

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* What begins as a number does names a file only if that is there. */
+/* A value that starts like a number names a file only if that file exists. */
 static bool names_file(const char *value)
 {
     const bool number = (value[0] >= '0' && value[0] <= '9') || strchr("+-", value[0]) ||
@@ -16,7 +16,7 @@ static bool names_file(const char *value)
     return !number || access(value, F_OK) == 0;
 }
 
-/* A link's delay is written as a time is. */
+/* A time has the syntax of a link's delay. */
 tg_status clock_options_tau(struct run_options *o, const char *value)
 {
     tg_link time;
@@ -34,7 +34,7 @@ tg_status clock_options_tau(struct run_options *o, const char *value)
     return TG_OK;
 }
 
-/* A number, 0 or above, up to the character that follows; what is behind that. */
+/* Read a number >= 0 that ends at the character `follows`; *rest_p is the text after that. */
 static bool read_real(const char *value, char follows, double *v_p, const char **rest_p)
 {
     char text[64];
@@ -58,7 +58,7 @@ tg_status clock_options_jitter(struct run_options *o, const char *value)
     return TG_OK;
 }
 
-/* "3=..." or "3:...": a rank, and what follows. */
+/* Read the rank in "3=..." or "3:..."; *rest_p is the text after it. */
 static bool read_rank(const char *value, char follows, uint64_t *rank_p, const char **rest_p)
 {
     char *end = NULL;
@@ -70,7 +70,7 @@ static bool read_rank(const char *value, char follows, uint64_t *rank_p, const c
     return true;
 }
 
-/* "2.5x", "2.5x@100-200" */
+/* Read "2.5x" or "2.5x@100-200". */
 static bool read_slow(const char *text, train_slow *s)
 {
     const char *rest;

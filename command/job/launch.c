@@ -13,9 +13,9 @@
 #include "command/job/mpi_launch.h"
 #endif
 
-#define TEXT_BYTES 1024 /* as long as tg_error() gets */
+#define TEXT_BYTES 1024 /* as long as tg_error() can be */
 
-/* A whole number in the environment, or -1. */
+/* The value of a non-negative integer in the environment; -1: there is none. */
 static int env_number(const char *name)
 {
     const char *text = getenv(name);
@@ -24,7 +24,7 @@ static int env_number(const char *name)
     return text && *text && !*end && v >= 0 && v <= 1000000 ? (int)v : -1;
 }
 
-/* The job that the environment speaks of. */
+/* Find the job that the environment describes. */
 static bool told_of_job(int *rank_p, int *size_p)
 {
     /* Open MPI; MPICH and Slurm's PMI; srun --mpi=pmix (a batch script has no PMIX_RANK). */
@@ -90,7 +90,7 @@ tg_status launch_open(struct launch *l)
         return tg_fail(TG_E_UNSUPPORTED, "started by mpirun, but this telegrad was built without "
                                          "MPI: allowed: --workers N without mpirun");
 #endif
-    console_errors_wait(false); /* launch_fail knows who speaks first */
+    console_errors_wait(false); /* launch_fail decides who speaks first */
     *l = opened;
     return TG_OK;
 }
@@ -117,7 +117,7 @@ int launch_world(const struct launch *l, const struct run_options *o)
 
 /* ---- one rank -------------------------------------------------------------------------------- */
 
-/* The link of each rank (world of them), by the options; NULL where none is shaped. */
+/* Parse the options' link of each rank (world); NULL if no rank's link is shaped. */
 static tg_status parse_links(const struct run_options *o, int world, tg_link **links_p)
 {
     tg_link common = {.struct_size = sizeof common};
@@ -144,9 +144,9 @@ static tg_status parse_links(const struct run_options *o, int world, tg_link **l
     return TG_OK;
 }
 
-/* Take *t_p through link and faults. links: of all ranks, between nodes where there are any; NULL:
- * none. The faults are outermost: they hit messages, not the stamps that the link sends beside
- * them. *t_p stays valid when this fails. */
+/* Wrap *t_p in the link and the faults that the options ask for. links: those of all ranks, or of
+ * all nodes if there are nodes; NULL: none. The faults are outermost: they affect messages, but not
+ * the timestamps that the link sends with them. *t_p stays valid if this fails. */
 static tg_status decorate(const struct run_options *o, const tg_link *links, const int *nodes,
                           tg_transport **t_p)
 {
@@ -165,12 +165,12 @@ struct rank_run {
     const train_events *events;
     const tg_link *links;
     tg_transport *transport;
-    atomic_int *failures; /* so far, over all ranks of the process */
+    atomic_int *failures; /* number of failures so far, on all ranks of the process */
     tg_clock_thread *thread;
     bool started;
     tg_status status;
-    int order; /* of this rank's failure among all */
-    int votes; /* ranks whose failure has the same text */
+    int order; /* position of this rank's failure among all failures */
+    int votes; /* number of ranks whose failure has the same text */
     char text[TEXT_BYTES];
     train_end_info end;
 };
@@ -182,13 +182,13 @@ static void *run_rank(void *arg)
     if (r->status != TG_OK) {
         r->order = atomic_fetch_add(r->failures, 1);
         snprintf(r->text, sizeof r->text, "%s", tg_error());
-        (void)r->transport->ops->shut(r->transport); /* do not let the others wait for this rank */
+        (void)r->transport->ops->shut(r->transport); /* others must not wait for this rank */
     }
     return NULL;
 }
 
-/* How far a failure is from its cause: found here, a peer that is silent, a transport that was
- * shut, a peer that left (because of a failure of its own). */
+/* The distance of a failure from its cause: found by this rank itself, a silent peer, a transport
+ * that was shut, a peer that left because of its own failure. */
 static int distance(const struct rank_run *r)
 {
     if (r->status != TG_E_PEER && r->status != TG_E_STATE)
@@ -198,8 +198,8 @@ static int distance(const struct rank_run *r)
     return r->status == TG_E_PEER && !strstr(r->text, "may be cut off") ? 1 : 2;
 }
 
-/* Whether a's failure tells more than b's: nearer to the cause, then what most ranks say (a stalled
- * rank finds all others silent), then the earlier one. */
+/* Whether a's failure says more than b's. Criteria in order: closer to the cause; reported by more
+ * ranks (a stalled rank finds all others silent); earlier. */
 static bool better(const struct rank_run *a, const struct rank_run *b)
 {
     if (distance(a) != distance(b))
@@ -207,7 +207,7 @@ static bool better(const struct rank_run *a, const struct rank_run *b)
     return a->votes != b->votes ? a->votes > b->votes : a->order < b->order;
 }
 
-/* The failed rank whose text says most; NULL if none failed. */
+/* The failed rank whose message says most; NULL if none failed. */
 static const struct rank_run *telling(struct rank_run *ranks, size_t n)
 {
     const struct rank_run *best = NULL;
@@ -303,8 +303,8 @@ static tg_status run_mpi(const struct run_options *o, const struct rank_run *mod
     return status;
 }
 
-/* Sleeps, unless told to end by then: the rank that spoke has aborted the job. stopped: a signal
- * that came before says nothing. */
+/* Sleep for ms. Returns false if a signal arrives in that time: the rank that spoke first has
+ * aborted the job. stopped: a signal had already arrived before, so signals say nothing. */
 static bool still_alone_after(int ms, bool stopped)
 {
     const struct timespec slice = {.tv_nsec = 10000000};
@@ -334,7 +334,7 @@ static tg_status place(const struct launch *l, const struct run_options *o, int 
     return TG_OK;
 }
 
-/* By a clock of its own, whose time begins at 0. */
+/* Train by a virtual clock, whose time starts at 0. */
 static tg_status run_virtual(const struct run_options *o, const struct rank_run *model,
                              train_end_info *end_p)
 {
@@ -403,8 +403,8 @@ int launch_fail(const struct launch *l, tg_status status)
     if (l->mpi) {
         char text[TEXT_BYTES];
         snprintf(text, sizeof text, "%s", tg_error());
-        /* Often all ranks find the same at once: the lowest speaks, and its abort silences the
-         * others. Those that only heard that a peer is gone give the others a second. */
+        /* Often all ranks find the same error at once. The lowest rank speaks, and its abort
+         * silences the others. Ranks that only know that a peer is gone wait a second longer. */
         int lead_ms = status == TG_E_PEER || status == TG_E_STATE ? 1000 : 0;
         int rank = l->rank < 10 ? l->rank : 10;
         if (still_alone_after(lead_ms + 200 * rank, stopped))

@@ -7,8 +7,7 @@
 tg_status mpi_launch_open(int *rank_p, int *size_p)
 {
     int provided, rank, size;
-    /* The session takes a communication thread only if MPI gives this level, else it works inline.
-     */
+    /* The session starts a communication thread only if MPI provides this level. */
     if (MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &provided) != MPI_SUCCESS ||
         MPI_Comm_rank(MPI_COMM_WORLD, &rank) != MPI_SUCCESS ||
         MPI_Comm_size(MPI_COMM_WORLD, &size) != MPI_SUCCESS)
@@ -39,7 +38,8 @@ void mpi_launch_abort(int exit_status)
     _Exit(exit_status);
 }
 
-/* What follows the version, behind a comma or on further lines, is about packages and builders. */
+/* Anything after the version, behind a comma or on further lines, is about packages and
+ * builders. */
 void mpi_launch_version(char *text, size_t room)
 {
     char all[MPI_MAX_LIBRARY_VERSION_STRING];

@@ -2,7 +2,7 @@
 #include "telegrad/tools.h"
 #include <string.h>
 
-/* Call each for every option until it returns false. */
+/* Call each() for every option, until it returns false. */
 static bool for_all(const struct argp *parser,
                     bool (*each)(void *arg, const struct argp_option *option), void *arg)
 {
@@ -16,10 +16,10 @@ static bool for_all(const struct argp *parser,
 }
 
 struct search {
-    const char *name; /* of a long option, as far as it is given */
+    const char *name; /* of a long option, possibly abbreviated */
     size_t len;
-    int letter;                             /* of a short one; 0: a long one is looked for */
-    const struct argp_option *found, *also; /* the latter: another whose name begins so */
+    int letter;                             /* of a short option; 0: search for a long one */
+    const struct argp_option *found, *also; /* also: a second option with this abbreviation */
     tg_nearest near;
 };
 
@@ -38,7 +38,7 @@ static bool is_it(void *arg, const struct argp_option *option)
         return true;
     s->also = s->found;
     s->found = option;
-    if (option->name[s->len] == '\0') /* the whole name ends the search */
+    if (option->name[s->len] == '\0') /* an exact match ends the search */
         s->also = NULL;
     return option->name[s->len] != '\0';
 }
@@ -49,7 +49,7 @@ static tg_status unknown(const char *shown, const char *hint, const char *comman
                    command);
 }
 
-/* That of a long option has what it needs, and nothing else. last: no argument follows. */
+/* Check that a long option has the value it needs, or none. last: no argument follows. */
 static tg_status check_long(const struct search *s, const char *command, bool last)
 {
     const bool has_value = s->name[s->len] == '=';
@@ -69,7 +69,8 @@ static tg_status check_long(const struct search *s, const char *command, bool la
     return TG_OK;
 }
 
-/* Whether the argument is an option that takes the next one as its value. Errors TG_E_SPEC */
+/* Scan a long option; *takes_p says whether it takes the next argument as its value. Errors
+ * TG_E_SPEC */
 static tg_status scan_long(const struct argp *parser, const char *command, const char *word,
                            bool last, bool *takes_p, bool *help_p)
 {
@@ -91,7 +92,8 @@ static tg_status scan_long(const struct argp *parser, const char *command, const
     return TG_OK;
 }
 
-/* "-q", or several in one: "-qh"; what follows one that takes a value is that. */
+/* Scan short options: "-q", or several as in "-qh". The text after an option that takes a value is
+ * its value. */
 static tg_status scan_short(const struct argp *parser, const char *command, const char *word,
                             bool last, bool *takes_p, bool *help_p)
 {

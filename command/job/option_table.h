@@ -1,4 +1,4 @@
-/* The options of a run: of train, of compare and of one --run of it. */
+/* The options of a run: of train, of compare, and of a --run of compare. */
 #ifndef TG_CLI_OPTION_TABLE_H
 #define TG_CLI_OPTION_TABLE_H
 
@@ -7,13 +7,13 @@
 #include "telegrad/registry.h"
 
 enum option_form {
-    FORM_TEXT,      /* const char *, not empty; checked by whoever uses it */
+    FORM_TEXT,      /* const char *, not empty; checked where it is used */
     FORM_SPEC,      /* const char *, a spec string of `kind` */
     FORM_MODEL,     /* const char * */
     FORM_SHARD,     /* const char * */
     FORM_LINK,      /* const char *, NULL for "none" */
     FORM_COUNT,     /* uint64_t */
-    FORM_WORKERS,   /* uint64_t; --sim-only may have more: options_check */
+    FORM_WORKERS,   /* uint64_t; --sim-only allows more, see options_check */
     FORM_SECONDS,   /* double: 60, 60s, 500 ms, 2min */
     FORM_DRIVER,    /* tg_driver */
     FORM_OVERLAP,   /* tg_overlap */
@@ -21,23 +21,23 @@ enum option_form {
     FORM_NODES,     /* uint64_t: 4, auto */
     FORM_SCALE,     /* train_lr_scale */
     FORM_PRECISION, /* train_precision */
-    FORM_LR,        /* const char *, goes into the optimizer */
+    FORM_LR,        /* const char *, becomes part of the optimizer */
     FORM_NO_EVAL,   /* no value */
     FORM_FLAG,      /* no value: bool */
-    FORM_RULE,      /* PATTERN=METHOD, several */
-    FORM_CLOCK,     /* bool: virtual */
+    FORM_RULE,      /* PATTERN=METHOD, may be repeated */
+    FORM_CLOCK,     /* bool, true for "virtual" */
     FORM_TAU,       /* const char *, and tau_ns */
     FORM_JITTER,    /* double, a fraction: 10% */
-    FORM_SLOW,      /* RANK:TIMESx, RANK:TIMESx@FROM-TO, several */
-    FORM_LINK_OF,   /* RANK=LINK, several */
-    FORM_FAULT      /* RANK=SPEC, several */
+    FORM_SLOW,      /* RANK:TIMESx, RANK:TIMESx@FROM-TO, may be repeated */
+    FORM_LINK_OF,   /* RANK=LINK, may be repeated */
+    FORM_FAULT      /* RANK=SPEC, may be repeated */
 };
 
 struct option_def {
-    struct cli_option o; /* without a name: a heading */
+    struct cli_option o; /* a heading if it has no name */
     int where;
     enum option_form form;
-    size_t offset;   /* of the member that it sets */
+    size_t offset;   /* offset of the member that it sets */
     tg_kind kind;    /* FORM_SPEC */
     double min, max; /* FORM_COUNT, FORM_SECONDS */
 };

@@ -76,7 +76,7 @@ bool options_given(const struct run_options *o, const char *name)
     return option && (o->given >> (option - option_table) & 1);
 }
 
-/* A number by the rules of spec strings, so that messages and ranges look alike. */
+/* Numbers follow the rules of spec strings, so that messages and ranges look alike. */
 static tg_status set_number(void *member, const struct option_def *option, const char *value)
 {
     bool real = option->form == FORM_SECONDS;
@@ -127,7 +127,7 @@ static tg_status check_spec(const struct option_def *option, const char *value)
     return TG_OK;
 }
 
-/* The number of a word among names (count). */
+/* Find a word in names (count); the result is its index. */
 static tg_status find_word(const char *option, const char *const *names, size_t count,
                            const char *value, size_t *index_p)
 {
@@ -176,7 +176,7 @@ static tg_status set_overlap(tg_overlap *overlap, const struct option_def *optio
     return TG_OK;
 }
 
-/* A size that is a whole number of bytes, or auto. */
+/* Set a size that is a whole number of bytes, or auto. */
 static tg_status set_fusion(uint64_t *bytes, const struct option_def *option, const char *value)
 {
     double n;
@@ -246,7 +246,7 @@ static tg_status add_fault(struct run_options *o, const char *value)
     return TG_OK;
 }
 
-/* The session looks into it: options_check. */
+/* Add a rule; the session in options_check parses it. */
 static tg_status add_rule(struct run_options *o, const char *value)
 {
     if (o->rule_count == OPT_MAX_RULES)
@@ -353,7 +353,7 @@ tg_status options_set(struct run_options *o, int where, const char *name, const 
 
 /* ---- argp ------------------------------------------------------------------------------------ */
 
-#define KEY_FIRST 0x100 /* option i of the table; not a character, so there is no short form */
+#define KEY_FIRST 0x100 /* key of entry 0 of the table; no character, so there is no short form */
 enum { ROOM = 65 };
 
 error_t options_parse_shared(int key, char *arg, struct argp_state *state)
@@ -367,7 +367,7 @@ error_t options_parse_shared(int key, char *arg, struct argp_state *state)
     return EINVAL;
 }
 
-/* Rows of the table, with keys, up to one that is empty. */
+/* The rows of the table for one place, with keys, ending with an empty row. */
 static const struct cli_option *list_of(int where, struct cli_option list[ROOM])
 {
     size_t n = 0;

@@ -1,20 +1,20 @@
-/* The options of train and compare: one table, one struct, one way to set a value, whether it comes
- * from the command line, from a spec file or from --run. */
+/* The options of train and compare: one table, one struct, and one way to set a value, from the
+ * command line, a spec file or --run. */
 #ifndef TG_CLI_OPTIONS_H
 #define TG_CLI_OPTIONS_H
 
 #include "command/help/command.h"
 #include "trainer/loop/train.h"
 
-/* Where an option may stand (a set). */
+/* Where an option may be used (a set). */
 enum { OPT_TRAIN = 1, OPT_COMPARE = 2, OPT_RUN = 4, OPT_EVAL = 8 };
 
 #define OPT_MAX_FAULTS 16
 #define OPT_FUSION_AUTO UINT64_MAX
 #define OPT_NODES_AUTO UINT64_MAX
-#define OPT_OPTIMIZER "sgd:lr=0.05,momentum=0.9" /* where none is named */
+#define OPT_OPTIMIZER "sgd:lr=0.05,momentum=0.9" /* if none is given */
 #define OPT_MAX_RULES 64
-#define OPT_MAX_NOTES 4 /* of a run: run_notes.h */
+#define OPT_MAX_NOTES 4 /* notes per run, see run_notes.h */
 #define OPT_MAX_SLOW 64
 #define OPT_MAX_LINKS 64
 
@@ -28,26 +28,26 @@ struct run_link_of {
     const char *link; /* NULL: not shaped */
 };
 
-/* What the command settles where the command line leaves it open: run_defaults.h */
+/* What the command chooses for options that are not given, see run_defaults.h. */
 struct run_settled {
-    char optimizer[512]; /* "": as options.optimizer says */
-    struct run_note {    /* what was chosen and why, or is to be warned of */
+    char optimizer[512]; /* "": see options.optimizer */
+    struct run_note {    /* what was chosen and why, or a warning */
         char text[512];
         bool warns;
     } note[OPT_MAX_NOTES];
     size_t notes;
 };
 
-/* Strings are borrowed from whoever set them; NULL: not given and without a default. */
+/* Strings are borrowed from the code that set them. NULL: not given, and there is no default. */
 struct run_options {
     const char *model, *data, *strategy, *optimizer, *lr_schedule;
-    const char *method; /* NULL: not given, see options_method */
+    const char *method; /* NULL: not given; see options_method */
     const char *link;   /* NULL: not shaped */
     const char *shard;  /* NULL: iid */
-    const char *lr;     /* NULL: not given; goes into the optimizer when that is settled */
+    const char *lr;     /* NULL: not given; becomes part of the optimizer once that is settled */
     const char *out, *save_dir, *resume_dir, *trace, *init;
     uint64_t holdout, workers, batch, context, epochs, steps, seed, log_every, save_every;
-    double timeout; /* seconds; 0: not given, see options_timeout */
+    double timeout; /* seconds; 0: not given; see options_timeout */
     uint64_t codec_threads, dump_every;
     const char *dump_gradients; /* directory */
     uint64_t accumulate;
@@ -55,8 +55,8 @@ struct run_options {
     train_precision precision;
     tg_driver driver;
     tg_overlap overlap;
-    uint64_t nodes;  /* ranks of each node; 0: one level; OPT_NODES_AUTO: as MPI sees them */
-    uint64_t fusion; /* bytes of a bucket; 0: the session's default; OPT_FUSION_AUTO */
+    uint64_t nodes;  /* ranks per node; 0: one level; OPT_NODES_AUTO: as MPI reports them */
+    uint64_t fusion; /* bytes per bucket; 0: the session's default; or OPT_FUSION_AUTO */
     bool evaluate;
     struct run_fault faults[OPT_MAX_FAULTS];
     size_t fault_count;
@@ -65,57 +65,57 @@ struct run_options {
     struct run_link_of links_of[OPT_MAX_LINKS];
     size_t links_of_count;
     bool virtual_clock;
-    const char *tau; /* as given; NULL: measured. A time is in tau_ns, else it names a file */
+    const char *tau; /* as given; NULL: measured. A time is also in tau_ns, else it names a file */
     int64_t tau_ns;
-    double jitter; /* of computing, a fraction */
+    double jitter; /* of computing time, as a fraction */
     train_slow slow[OPT_MAX_SLOW];
     size_t slow_count;
-    bool sim_only;      /* train: by the virtual clock, and nothing is computed */
-    bool dry_run, json; /* train: print the plan and do nothing else; as JSON */
+    bool sim_only;      /* train: simulate by the virtual clock; compute nothing */
+    bool dry_run, json; /* dry_run: train only prints the plan; json: print JSON */
     struct run_settled settled;
-    uint64_t given; /* bit i: entry i of the table was set, not only defaulted */
+    uint64_t given; /* bit i: entry i of the table was given, not just defaulted */
 };
 
-/* workers: 1 for train, 4 for compare. */
+/* Set the defaults. workers: 1 for train, 4 for compare. */
 void options_defaults(struct run_options *o, uint64_t workers);
 
-/* Set one option by name, without "--". value is borrowed; NULL for an option without one.
- * where    the place it stands in
- * Errors   TG_E_SPEC: names the value and what is allowed */
+/* Set one option by its name without "--". value is borrowed; NULL for an option that takes none.
+ * where    the place where it is used
+ * Errors   TG_E_SPEC: the message names the value and what is allowed */
 TG_NODISCARD tg_status options_set(struct run_options *o, int where, const char *name,
                                    const char *value);
 
-/* "bf16" to TRAIN_BF16, of an option of that name. Errors TG_E_SPEC */
+/* Parse a precision, such as "bf16" (TRAIN_BF16), for option `name`. Errors TG_E_SPEC */
 TG_NODISCARD tg_status options_precision(const char *name, const char *value,
                                          train_precision *precision_p);
 
 bool options_given(const struct run_options *o, const char *name);
 
-/* Seconds that a rank is waited for: by a virtual clock, whose waits cost nothing and whose links
- * may be slow, the most that may be given. */
+/* How many seconds to wait for a rank. With a virtual clock it is the largest allowed value:
+ * waiting costs nothing there, and links may be slow. */
 double options_timeout(const struct run_options *o);
-/* --method, or the one that the strategy has without. */
+/* --method, or the strategy's default method. */
 const char *options_method(const struct run_options *o);
-/* --optimizer with --lr and what the command's default adds to them. */
+/* --optimizer combined with --lr and the defaults of the command. */
 const char *options_optimizer(const struct run_options *o);
 /* "thread" for TG_DRIVER_THREAD, "full" for TG_OVERLAP_FULL; never NULL. */
 const char *options_driver_name(tg_driver driver);
 const char *options_overlap_name(tg_overlap overlap);
 
-/* The options that train and compare share, as cli_command.shared and shared_parse. The input of the
- * latter is the struct run_options. It prints what is wrong and returns EINVAL. */
+/* The options that train and compare share, for cli_command.shared and .shared_parse. The input of
+ * the parser is a struct run_options. On error it prints the message and returns EINVAL. */
 const struct cli_option *options_of_train(void);
 const struct cli_option *options_of_compare(void);
 error_t options_parse_shared(int key, char *arg, struct argp_state *state);
 
-/* Keys of a subcommand's own options begin here: argp makes a short option of a key that is a
+/* First key of a subcommand's own options. argp makes a short option from a key that is a
  * character. */
 #define OPTIONS_KEY 0x100
 
-/* Parse a subcommand's arguments: -h, --help and --usage print its help and nothing else is done; -q
- * and -v make the console quiet and verbose.
- * input    of command->parse; of options_parse_shared, if the command has no parser of its own
- * Returns -1: go on; otherwise the exit status to return */
+/* Parse a subcommand's arguments. -h, --help and --usage print its help; nothing else is done then.
+ * -q and -v make the console quiet and verbose.
+ * input    passed to command->parse, or to options_parse_shared if the command has no parser
+ * Returns -1 to go on, otherwise the exit status to return */
 int options_parse(const struct cli_command *command, int argc, char **argv, void *input);
 
 #endif

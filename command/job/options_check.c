@@ -4,7 +4,7 @@
 #include "telegrad/transport.h"
 #include <inttypes.h>
 
-/* What needs gradients, weights or ranks that there are not. */
+/* Refuse options that need gradients, weights or ranks, which do not exist with --sim-only. */
 static tg_status check_sim_only(const struct run_options *o)
 {
     static const char *const no[] = {"save",           "resume", "init",  "trace",
@@ -31,7 +31,7 @@ static tg_status check_sim_only(const struct run_options *o)
     return TG_OK;
 }
 
-/* Simulated time, and what only has a meaning with it. */
+/* Check simulated time, and options that only make sense with it. */
 static tg_status check_clock(const struct run_options *o, bool mpi)
 {
     static const char *const own[] = {"tau", "slow", "jitter"};
@@ -53,7 +53,7 @@ static tg_status check_clock(const struct run_options *o, bool mpi)
     return TG_OK;
 }
 
-/* What a file that is written takes the place of. Folders hold files of other names. */
+/* Check that no output replaces another file. Folders hold files of other names. */
 static tg_status check_files(const struct run_options *o)
 {
     const struct {
@@ -65,7 +65,7 @@ static tg_status check_files(const struct run_options *o)
                  {"resume", o->resume_dir},
                  {"init", o->init},
                  {"tau", o->tau_ns == 0 ? o->tau : NULL}};
-    enum { WRITTEN = 2 }; /* as files: the first ones */
+    enum { WRITTEN = 2 }; /* the first WRITTEN names are files */
     if (outfile_is_stdout(o->trace))
         return tg_fail(TG_E_SPEC, "--trace -: allowed: a file; only --out takes - for the standard "
                                   "output (./- is a file of that name)");
@@ -78,8 +78,8 @@ static tg_status check_files(const struct run_options *o)
     return TG_OK;
 }
 
-/* Some combinations only a session refuses (two different momenta): ask one before any work is
- * done. */
+/* Some combinations are refused only by a session (two different momenta), so create one before any
+ * work is done. */
 static tg_status check_session(const struct run_options *o)
 {
     tg_session_config config = {.struct_size = sizeof config,
@@ -90,7 +90,7 @@ static tg_status check_session(const struct run_options *o)
                                 .strategy = o->strategy,
                                 .optimizer = options_optimizer(o),
                                 .seed = o->seed,
-                                .steps_per_epoch = 1000, /* any: for durations in epochs */
+                                .steps_per_epoch = 1000, /* any number: for durations in epochs */
                                 .driver = TG_DRIVER_INLINE};
     tg_transport *t = NULL;
     tg_session *s = NULL;

@@ -6,7 +6,7 @@
 #include "command/job/options.h"
 #include <errno.h>
 
-/* Around a subcommand's parser: what every command has. */
+/* Parses the options that every command has, before the subcommand's own parser. */
 struct outer {
     void *input;
     bool helped;
@@ -32,13 +32,13 @@ static error_t parse_outer(int key, char *arg, struct argp_state *state)
     case CLI_HELP:
     case CLI_USAGE_KEY:
         outer->helped = true;
-        state->next = state->argc; /* what follows does not matter */
+        state->next = state->argc; /* ignore the remaining arguments */
         return 0;
     }
     return ARGP_ERR_UNKNOWN;
 }
 
-/* Behind the subcommand's parser, for arguments that it did not take. */
+/* Runs after the subcommand's parser, for arguments that it did not take. */
 static error_t parse_surplus(int key, char *arg, struct argp_state *state)
 {
     const struct outer *outer = state->input;
@@ -52,7 +52,7 @@ static error_t parse_surplus(int key, char *arg, struct argp_state *state)
 
 enum { OWN_MAX = 32, SHARED_MAX = 65 };
 
-/* The named ones, for argp, up to one that is empty. */
+/* Convert the options that have names for argp; the list ends with an empty entry. */
 static void for_argp(const struct cli_option *from, struct argp_option *list, size_t room)
 {
     size_t n = 0;
@@ -83,9 +83,9 @@ static int parse_all(const struct cli_command *command, const struct argp *parse
     argp_err_exit_status = CLI_USAGE;
     error_t error =
         argp_parse(&outer_parser, argc, argv, ARGP_NO_HELP | ARGP_NO_ERRS, NULL, &outer);
-    argv[0] = (char *)"telegrad"; /* `name` ends here */
+    argv[0] = (char *)"telegrad"; /* `name` is out of scope from here on */
     int rank;
-    if (outer.helped && launch_under_mpi(&rank) && rank > 0) /* rank 0 prints it */
+    if (outer.helped && launch_under_mpi(&rank) && rank > 0) /* rank 0 prints the help */
         return CLI_OK;
     if (outer.helped)
         return help_text(command);

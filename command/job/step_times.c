@@ -45,7 +45,8 @@ json_t *step_times_record(const train_times *times)
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-/* No work of a step takes a quarter of an hour, no byte a second: sums of such times have room. */
+/* Work of a step takes less than a quarter of an hour, a byte less than a second, so sums of such
+ * times do not overflow. */
 static bool whole(const json_t *value, int64_t *v_p)
 {
     const json_int_t v = json_integer_value(value);
@@ -103,9 +104,9 @@ static tg_status read_times(const char *path, const json_t *record, train_times 
     return TG_OK;
 }
 
-/* ---- whether they are of the same computing -------------------------------------------------- */
+/* ---- whether the computing is the same ------------------------------------------------------- */
 
-/* Specs of a model with defaults filled in; NULL: it is none. Free it. */
+/* The spec of a model with defaults filled in; NULL: it is not a model. The caller frees it. */
 static tg_spec *model_spec(const char *text)
 {
     tg_spec *spec = NULL;
@@ -142,7 +143,7 @@ static tg_status check_number(const char *path, const char *name, const json_t *
                                            path, name, (long long)had, (unsigned long long)want);
 }
 
-/* Whether a step of the run that the start record is of computes what one of o does. */
+/* Check that a step of the recorded run computes the same as a step of a run with options o. */
 static tg_status check_computing(const struct run_options *o, const json_t *record)
 {
     const char *had = json_string_value(json_object_get(record, "model"));

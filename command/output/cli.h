@@ -1,4 +1,4 @@
-/* The command's parts: what main dispatches to, and the exit statuses. */
+/* The subcommands that main calls, and the exit statuses. */
 #ifndef TG_CLI_H
 #define TG_CLI_H
 
@@ -6,11 +6,11 @@
 
 enum {
     CLI_OK = 0,
-    CLI_FAILED = 1, /* something went wrong while working */
-    CLI_USAGE = 2   /* the command was asked for something that does not exist; + 128: signals */
+    CLI_FAILED = 1, /* an error while working */
+    CLI_USAGE = 2   /* wrong usage. 128 + a signal: ended by it */
 };
 
-/* Each is defined beside what runs it. */
+/* Each is defined in the file that runs it. */
 struct cli_command;
 extern const struct cli_command command_train, command_compare, command_eval, command_methods,
     command_strategies, command_exchanges, command_codecs, command_feedbacks, command_optimizers,

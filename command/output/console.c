@@ -75,13 +75,13 @@ bool console_has_spoken(void)
     return spoken;
 }
 
-/* Whether a person is there, or wants to know: with the mutex held. */
+/* Whether remarks are shown: stderr is a terminal, or --verbose. Call with the mutex held. */
 static bool remarks_wanted(void)
 {
     return !quiet && (verbose || console_terminal());
 }
 
-/* With the mutex held. */
+/* Call with the mutex held. */
 static void erase_status(void)
 {
     if (status_shown)
@@ -89,8 +89,8 @@ static void erase_status(void)
     status_shown = false;
 }
 
-/* Messages quote specs, paths and what stands in files: that must not command the terminal. With
- * the mutex held. */
+/* Messages quote specs, paths and the contents of files, which must not control the terminal. Call
+ * with the mutex held. */
 static void say(const char *prefix, char *text)
 {
     for (char *p = text; *p; p++)
@@ -115,7 +115,7 @@ void console_error(const char *format, ...)
     pthread_mutex_lock(&mutex);
     const bool wait = errors_wait;
     pthread_mutex_unlock(&mutex);
-    if (wait) /* not with the mutex held: others go on speaking */
+    if (wait) /* without the mutex, so that others can print */
         sleep(2);
     pthread_mutex_lock(&mutex);
     print("telegrad: ", format, args);
@@ -186,11 +186,11 @@ static void on_log(void *arg, tg_log_level level, const char *message)
 {
     (void)arg;
     pthread_mutex_lock(&mutex);
-    /* Every rank of the process says the same. */
+    /* Every rank of the process logs the same message. */
     bool repeated = strncmp(message, last_log, sizeof last_log - 1) == 0;
     bool wanted = !quiet && (level != TG_LOG_INFO || remarks_wanted());
     if (!repeated && wanted) {
-        char text[2048]; /* as long as the library's own */
+        char text[2048]; /* as long as the library's messages */
         snprintf(text, sizeof text, "%s", message);
         say(level == TG_LOG_WARN ? "telegrad: warning: " : "telegrad: ", text);
         snprintf(last_log, sizeof last_log, "%s", message);

@@ -1,4 +1,4 @@
-/* stderr: errors, the library's messages, and the status line of a terminal. One mutex around all
+/* stderr: errors, the library's messages, and the status line of a terminal. A mutex protects all
  * of it; every function may be called from any thread. */
 #ifndef TG_CLI_CONSOLE_H
 #define TG_CLI_CONSOLE_H
@@ -6,51 +6,51 @@
 #include <stdbool.h>
 #include "telegrad/base.h"
 
-/* Whether stderr is a terminal; only then a status line and remarks are shown. */
+/* Whether stderr is a terminal. A status line is shown only there, remarks also with --verbose. */
 bool console_terminal(void);
 
-/* Columns of that terminal; 80 if it does not say. */
+/* Columns of that terminal; 80 if unknown. */
 int console_columns(void);
 
-/* Columns to print a table of on standard output: the environment's COLUMNS (20 to 10000), else
- * those of its terminal; 0, no limit: it is none. */
+/* The width for a table on standard output: the environment's COLUMNS (20 to 10000), else that of
+ * the terminal; 0 (no limit) if it is not a terminal. */
 int console_out_columns(void);
 
-/* No message but errors, and what console_say says, from here on: ranks other than 0 of an MPI job.
- */
+/* From now on print only errors and console_say: ranks other than 0 of an MPI job. */
 void console_quiet(void);
 
-/* No message but errors from here on: --quiet. */
+/* From now on print only errors: --quiet. */
 void console_silent(void);
 
-/* Remarks and information from here on although stderr is no terminal, unless quiet: --verbose. */
+/* From now on print remarks and information even if stderr is no terminal, unless quiet:
+ * --verbose. */
 void console_verbose(void);
 
-/* Errors wait two seconds from here on (or no more): all processes of an MPI job find the same
- * mistake in their arguments, and the first to speak ends the others. */
+/* From now on delay errors by two seconds (or stop doing so). All processes of an MPI job find the
+ * same mistake in their arguments, and the first to print it ends the others. */
 void console_errors_wait(bool wait);
 
-/* Whether an error was printed. */
+/* Whether an error has been printed. */
 bool console_has_spoken(void);
 
-/* "telegrad: MESSAGE" on stderr, whatever it is. */
+/* Print "telegrad: MESSAGE" to stderr, in any case. */
 void console_error(const char *format, ...) TG_PRINTF(1, 2);
 
-/* "telegrad: MESSAGE" and "telegrad: warning: MESSAGE" on stderr, whatever it is, unless quiet. */
+/* Print "telegrad: MESSAGE" or "telegrad: warning: MESSAGE" to stderr, unless quiet. */
 void console_note(const char *format, ...) TG_PRINTF(1, 2);
 void console_warning(const char *format, ...) TG_PRINTF(1, 2);
 
-/* "telegrad: MESSAGE" on stderr, of any rank, quiet or not, but not silent: what another rank
- * cannot know. */
+/* Print "telegrad: MESSAGE" to stderr on any rank, quiet or not, but not when silent: for what
+ * other ranks cannot know. */
 void console_say(const char *format, ...) TG_PRINTF(1, 2);
 
-/* A remark that only a person wants: on terminals, or with --verbose. */
+/* Print a remark for a person: on terminals, or with --verbose. */
 void console_remark(const char *format, ...) TG_PRINTF(1, 2);
 
-/* Draw `line` over the last status line (terminals only); "" removes it. */
+/* Replace the status line by `line` (terminals only); "" removes it. */
 void console_status(const char *line);
 
-/* Send the library's log here: warnings always, information where remarks are shown, a repeated
+/* Print the library's log here: warnings always, information where remarks are shown, a repeated
  * message once. */
 void console_take_log(void);
 

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Three significant digits, none after the point from 100 on. */
+/* Three significant digits; none after the decimal point from 100 on. */
 static int digits_after(double v)
 {
     v = fabs(v);
@@ -80,7 +80,7 @@ format_text format_ratio(double ratio, const char *suffix)
     return f;
 }
 
-/* Bytes of the character at text; 0 if it is none of UTF-8. */
+/* Length in bytes of the UTF-8 character at text; 0 if it is not one. */
 static size_t character(const char *text)
 {
     return tg_utf8_decode(text, strnlen(text, 4), NULL);

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* 10 digits: 0.05 stays 0.05, and single precision survives. */
+/* 10 digits: 0.05 is written as 0.05, and single precision survives. */
 #define LINE_FLAGS (JSON_COMPACT | JSON_REAL_PRECISION(10))
 
 tg_status jsonl_print(const json_t *record)

@@ -1,4 +1,4 @@
-/* JSON lines: values, and one object a line to a file or to standard output. */
+/* JSON lines: values, and one object per line to a file or to standard output. */
 #ifndef TG_CLI_JSONL_H
 #define TG_CLI_JSONL_H
 
@@ -8,18 +8,18 @@
 
 /* v, or null if it is not finite. */
 json_t *jsonl_real(double v);
-/* Of a test: e to its loss, or null if that is not a loss of tokens. */
+/* Perplexity of a test: exp(loss), or null if the loss is not one of tokens. */
 json_t *jsonl_perplexity(bool tokens, double loss);
-/* text, its bytes that are not UTF-8 as \xNN; null for NULL. NULL: out of memory */
+/* text, with bytes that are not UTF-8 as \xNN; null for NULL. NULL: out of memory */
 json_t *jsonl_text(const char *text);
 
 /* counts (rows, columns) as a list of lists. NULL: out of memory */
 json_t *jsonl_counts(const uint64_t *counts, size_t rows, size_t columns);
 
-/* record as one line on standard output; errors TG_E_IO, TG_E_NOMEM (record is NULL). record is
- * borrowed. */
+/* Print record (borrowed) as one line to standard output. Errors TG_E_IO, TG_E_NOMEM (record is
+ * NULL) */
 TG_NODISCARD tg_status jsonl_print(const json_t *record);
-/* The same to a file; path is for the message. */
+/* The same, to a file; path is used in the message. */
 TG_NODISCARD tg_status jsonl_write(const json_t *record, FILE *file, const char *path);
 
 #endif

@@ -68,7 +68,7 @@ tg_status outfile_check_ending(const char *option, const char *path, const char 
                    ending, other ? " or " : "", other ? other : "");
 }
 
-/* The folder that a name is in, and what follows but for slashes at its end. */
+/* Split a path into its folder and its last part, without slashes at its end. */
 static const char *split(const char *path, char folder[PATH_MAX], char name[PATH_MAX])
 {
     size_t len = (size_t)snprintf(name, PATH_MAX, "%s", path);

@@ -8,10 +8,10 @@
 #include <string.h>
 #include <unistd.h>
 
-static int write_error; /* of the first write that failed; 0: none did */
+static int write_error; /* errno of the first failed write; 0: none failed */
 
-/* A file that is opened later must not become the standard output: what is closed is occupied by a
- * descriptor that cannot be written. */
+/* A file opened later must not become standard output. A closed standard descriptor is replaced by
+ * one that cannot be written to. */
 static void occupy_standard_fds(void)
 {
     int fd;

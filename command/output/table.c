@@ -7,12 +7,12 @@
 #define MAX_COLUMNS 16
 
 struct table {
-    size_t columns, rows, room, next; /* next: column of the next cell */
-    size_t printed;                   /* rows */
-    size_t most;                      /* characters of a line; 0: any */
+    size_t columns, rows, room, next; /* next: column of the next cell to fill */
+    size_t printed;                   /* rows printed so far */
+    size_t most;                      /* characters per line; 0: no limit */
     struct row {
         char *cells[MAX_COLUMNS];
-        bool rest; /* the last one given takes the rest of the row */
+        bool rest; /* the last cell takes the rest of the row */
     } * row;
     bool failed;
 };
@@ -44,7 +44,7 @@ void table_row(struct table *t)
         void *grown = realloc(t->row, room * sizeof *t->row);
         if (!grown) {
             t->failed = true;
-            t->next = t->columns; /* the cells of this row go nowhere */
+            t->next = t->columns; /* the cells of this row are dropped */
             return;
         }
         t->row = grown;
@@ -77,7 +77,7 @@ static bool is_rest(const struct table *t, size_t r, size_t c)
     return t->row[r].rest && (c + 1 == t->columns || !t->row[r].cells[c + 1]);
 }
 
-/* Characters, not bytes: run names may be UTF-8. */
+/* Width in characters, not bytes: run names may be UTF-8. */
 static size_t width(const char *text)
 {
     size_t n = 0;
@@ -97,7 +97,7 @@ void table_fit(struct table *t, size_t most)
     t->most = most;
 }
 
-/* Of each column, and of a line. */
+/* Measure the columns; returns the width of a line. */
 static size_t measure(const struct table *t, size_t widest[MAX_COLUMNS])
 {
     size_t total = 0;
@@ -112,7 +112,7 @@ static size_t measure(const struct table *t, size_t widest[MAX_COLUMNS])
     return total;
 }
 
-/* A row: its first cell, and below it the others, each behind its heading. */
+/* Print a row as lines: its first cell, and below it each other cell after its heading. */
 static int print_stacked(struct table *t, FILE *file)
 {
     size_t head = 0, most = 0;

@@ -1,4 +1,4 @@
-/* A table of text: columns as wide as their widest cell. */
+/* A table of text; each column is as wide as its widest cell. */
 #ifndef TG_CLI_TABLE_H
 #define TG_CLI_TABLE_H
 
@@ -7,26 +7,26 @@
 
 struct table;
 
-/* `columns` of 1 to 16. Returns NULL when out of memory. */
+/* Create a table of 1 to 16 columns. Returns NULL when out of memory. */
 struct table *table_create(size_t columns);
 void table_destroy(struct table *t); /* NULL is fine */
 
-/* Start a row; its cells follow from left to right, each copied. The first row is the heading.
- * Cells that are not given are empty. Out of memory: table_print says so. */
+/* Start a row. Its cells follow from left to right and are copied; missing cells are empty. The
+ * first row is the heading. If memory runs out, table_print reports it. */
 void table_row(struct table *t);
 void table_cell(struct table *t, const char *text);
 
-/* The rest of the row in one text, to the left; it may stand out over the last column. */
+/* The rest of the row as one text, aligned left; it may extend past the last column. */
 void table_rest(struct table *t, const char *text);
 
-/* No line longer than `most` characters: the cells of the first column are cut ("...") to 12
- * characters at the least; where that does not suffice each row is printed as lines of its own, a
- * heading and a cell on each. 0, as it begins: as wide as it gets. Before the first table_print. */
+/* Limit lines to `most` characters: cells of the first column are cut ("...") down to 12
+ * characters. If that is not enough, each row is printed as several lines, each a heading and a
+ * cell. 0, the initial value: no limit. Call it before the first table_print. */
 void table_fit(struct table *t, size_t most);
 
-/* Print the rows that were not printed yet, so that a long table may come out row by row: columns
- * are as wide as their widest cell so far. The first column to the left, the others to the right, a
- * rule under the heading. Returns 0, or -1 if memory ran out on the way or `file` could not be
+/* Print the rows that have not been printed yet, so that a long table can be printed row by row; a
+ * column is as wide as its widest cell so far. The first column is aligned left, the others right,
+ * with a rule below the heading. Returns 0, or -1 if memory ran out earlier or `file` could not be
  * written. */
 int table_print(struct table *t, FILE *file);
 

@@ -32,7 +32,7 @@ static tg_status copy(const char *text, char **copy_p)
     return TG_OK;
 }
 
-/* The step after which the run will save for the first time. */
+/* The step after which the run saves for the first time. */
 static uint64_t first_save(const struct run_options *o, const train_start_info *info)
 {
     const uint64_t every = o->save_every;
@@ -45,7 +45,7 @@ static tg_status on_start(void *arg, const train_start_info *info)
     struct watch *w = arg;
     struct run_result *result = w->result;
     const struct run_options *o = w->about->options;
-    if (o->save_dir) /* before anything is told of the run: older records stay */
+    if (o->save_dir) /* first, so that a refusal leaves older records alone */
         TG_TRY(save_folder_check(o->save_dir, first_save(o, info)));
     result->steps_planned = info->steps;
     result->first_step = info->first_step;
@@ -190,7 +190,7 @@ tg_status run_job(const struct run_about *about, const char *title, struct recor
         launch_run(about->launch, about->options, &job, about->data, &events, &result.end);
     dump_close(w.dump);
     progress_end();
-    if (status == TG_OK && !stop_signal) /* every process ends with the status of the signal */
+    if (status == TG_OK && !stop_signal) /* so that every process exits with the signal's status */
         stop_signal = result.end.stopped_by;
     if (status == TG_OK && about->launch->rank == 0) {
         judge(about, &result);

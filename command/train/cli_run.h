@@ -1,23 +1,23 @@
-/* One run of the trainer with its records and its progress bar: what train does once and compare
- * often. */
+/* One run of the trainer with its records and progress bar: train does one, compare several. */
 #ifndef TG_CLI_CLI_RUN_H
 #define TG_CLI_CLI_RUN_H
 
 #include "command/train/records.h"
 #include "telegrad/trace.h"
 
-/* The trainer's job that the options describe; it borrows their strings. trace: NULL for none. */
+/* The trainer's job for the options, whose strings it borrows. trace: NULL for none. */
 train_job run_job_of(const struct run_options *o, tg_trace *trace);
 
-/* Train as `about` says. records: NULL for none. title: in front of the progress bar, "" for none.
- * trace: NULL for none. *result_p is set on success only, then released by run_result_free.
+/* Train as `about` says. records: NULL for none. title: shown in front of the progress bar, "" for
+ * none. trace: NULL for none. *result_p is set on success only; release it with run_result_free.
  * Errors those of train_run and of the records */
 TG_NODISCARD tg_status run_job(const struct run_about *about, const char *title,
                                struct records *records, tg_trace *trace,
                                struct run_result *result_p);
 void run_result_free(struct run_result *result);
 
-/* The data that the options name: by default mnist if it is found, else glyphs, with a remark. */
+/* The data that the options name; default: mnist if its files are found, else glyphs, with a
+ * remark. */
 const char *run_data_name(const struct run_options *o);
 TG_NODISCARD tg_status run_open_data(const struct run_options *o, train_data **data_p);
 

@@ -19,7 +19,7 @@
 
 #define TRACE_SPANS ((size_t)1 << 18)
 
-/* Every process writes a trace: those of rank 1 and up add their rank to the name. */
+/* Every process writes a trace; ranks from 1 on add their rank to the file name. */
 static tg_status trace_name(const struct launch *l, const char *path, char own[PATH_MAX])
 {
     int len = l->rank ? snprintf(own, PATH_MAX, "%s.%d", path, l->rank)
@@ -27,12 +27,12 @@ static tg_status trace_name(const struct launch *l, const char *path, char own[P
     return len < PATH_MAX ? TG_OK : tg_fail(TG_E_IO, "--trace %s: the name is too long", path);
 }
 
-/* A trace is written at the end; better to know before hours of training that it cannot be. */
+/* The trace is written at the end, so check now, before hours of training, that it can be. */
 static tg_status check_trace(const struct launch *l, const char *path)
 {
     char own[PATH_MAX];
     TG_TRY(trace_name(l, path, own));
-    TG_TRY(outfile_check("--trace", path, l->size > 1)); /* a pipe has no neighbours */
+    TG_TRY(outfile_check("--trace", path, l->size > 1)); /* ranks cannot share a pipe */
     return l->rank ? outfile_check("--trace", own, true) : TG_OK;
 }
 
@@ -69,13 +69,13 @@ static void print_cost(const struct run_result *result)
     if (!isfinite(end->kept))
         return;
     printf("coding         %.3g %% of the elements kept", 100 * end->kept);
-    if (end->encode_ns_element > 0) /* not on a virtual clock where coding takes no time */
+    if (end->encode_ns_element > 0) /* 0 on a virtual clock where coding takes no time */
         printf("; %.3g ns an element to encode, %.3g to decode", end->encode_ns_element,
                end->decode_ns_element);
     putchar('\n');
 }
 
-/* Where to go on from; nothing without --save. */
+/* Print the checkpoint to resume from; nothing without --save. */
 static void print_saved(const struct run_options *o, const train_end_info *end)
 {
     char path[PATH_MAX];
@@ -91,7 +91,8 @@ static void print_saved(const struct run_options *o, const train_end_info *end)
     free(folder);
 }
 
-/* In the log of a batch job the result may be elsewhere, or come late. */
+/* Batch jobs may log the result elsewhere, or late, so the interruption is also reported on
+ * stderr. */
 static void say_interrupted(const struct run_options *o, const struct run_result *result)
 {
     char path[PATH_MAX];
@@ -153,8 +154,8 @@ static void print_result(const struct run_about *about, const struct run_result 
     print_saved(o, end);
 }
 
-/* What a run that failed has told is kept: its curve says why, and a run that goes on from a
- * checkpoint continues it. Errors: the status given, with its text */
+/* Keep the records of a failed run: its curve shows why it failed, and a resumed run continues it.
+ * Errors: always the given status, with its message */
 static tg_status keep(const struct run_about *about, struct records **records_p,
                       const tg_trace *trace, tg_status why)
 {
@@ -171,18 +172,18 @@ static tg_status keep(const struct run_about *about, struct records **records_p,
         records_abandon(records);
     if (trace && kept == TG_OK)
         kept = write_trace(about->launch, about->options->trace, trace);
-    (void)kept; /* the first failure is told */
+    (void)kept; /* the first failure is the one reported */
     return tg_fail(why, "%s", text);
 }
 
-/* With everything open: train, then let the files appear. */
+/* Train once everything is open, then commit the files. */
 static tg_status train(const struct run_about *about, struct records **records_p, tg_trace *trace,
                        struct run_result *result_p)
 {
     const struct run_options *o = about->options;
     struct run_result result;
     tg_status status = run_job(about, "", *records_p, trace, &result);
-    if (status != TG_OK) /* nothing to keep unless it began */
+    if (status != TG_OK) /* a run that never began has nothing to keep */
         return result.steps_planned > 0 ? keep(about, records_p, trace, status) : status;
     struct records *records = *records_p;
     *records_p = NULL;
@@ -254,7 +255,7 @@ static int cmd_train(int argc, char **argv)
         return cli_exit_status(status);
     }
     stop_install();
-    if (o.sim_only || o.dry_run) /* else when it has passed its checks */
+    if (o.sim_only || o.dry_run) /* else printed once the run has passed its checks */
         run_notes_say(&o, "");
     if (o.sim_only)
         status = sim_only(&launch, &o, &exit_status);

@@ -1,4 +1,4 @@
-/* How the command speaks of data sets. */
+/* Texts about data sets. */
 #ifndef TG_CLI_DATA_TEXT_H
 #define TG_CLI_DATA_TEXT_H
 
@@ -8,8 +8,8 @@
 /* "images", "characters", "words" */
 const char *data_text_unit(train_unit unit);
 
-/* What the loss of a token (in nats) says in the field's own measure: ", perplexity 118.2" of
- * words, ", 2.12 bits a character" of characters, "" of images. */
+/* The loss per token (in nats) in the usual unit: ", perplexity 118.2" for words, ", 2.12 bits a
+ * character" for characters, "" for images. */
 format_text data_text_loss(train_unit unit, double loss);
 
 /* "28 x 28 x 1, 10 classes", "33,278 different words" */

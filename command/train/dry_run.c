@@ -14,15 +14,15 @@ struct plan {
     const struct run_options *options;
     int world;
     struct table *table;
-    json_t *tensors; /* NULL: a table is wanted */
+    json_t *tensors; /* NULL: print a table */
     size_t elements;
     double bytes;
     uint32_t buckets;
     uint64_t steps, steps_per_epoch;
     char *method, *strategy;      /* normal forms */
-    json_t *settled;              /* settled_keys, as they go into the JSON */
-    uint64_t seen;                /* bit i: rule i has been looked at */
-    struct resumed_specs resumed; /* with --resume */
+    json_t *settled;              /* settled_keys, as written to the JSON */
+    uint64_t seen;                /* bit i: rule i has been handled */
+    struct resumed_specs resumed; /* used with --resume */
 };
 _Static_assert(OPT_MAX_RULES <= 64, "plan.seen");
 
@@ -56,7 +56,7 @@ static tg_status on_about(void *arg, const train_plan_info *info)
                         p);
 }
 
-/* The rule by which a tensor has its method, once. */
+/* Report what the rule of a tensor leaves to the run, once per rule. */
 static tg_status settle_rule(struct plan *p, const tg_plan_tensor *t)
 {
     const struct run_options *o = p->options;
@@ -68,9 +68,9 @@ static tg_status settle_rule(struct plan *p, const tg_plan_tensor *t)
     if (i == o->rule_count || p->seen >> i & 1)
         return TG_OK;
     p->seen |= UINT64_C(1) << i;
-    if (strcmp(o->rules[i] + len + 1, "f32") == 0) /* dense, by another name */
+    if (strcmp(o->rules[i] + len + 1, "f32") == 0) /* another name for dense */
         return TG_OK;
-    if (o->resume_dir) /* the checkpoint's warm-ups, which its weights do not tell of rules */
+    if (o->resume_dir) /* the checkpoint does not tell the warm-ups of rules */
         return TG_OK;
     return settled_keys(TG_KIND_METHOD, o->rules[i] + len + 1, t->method, p->steps, on_settled, p);
 }

@@ -12,7 +12,7 @@
 
 struct dump {
     char *dir;
-    bool listed; /* tensors.json is written */
+    bool listed; /* tensors.json has been written */
 };
 
 tg_status dump_open(const char *dir, struct dump **d_p)
@@ -78,7 +78,7 @@ static tg_status write_list(const struct dump *d, const train_gradient *tensor, 
     tg_status status = open_file(d, "tensors.json", &f);
     if (status == TG_OK) {
         (void)json_dumpf(json, tg_newfile_stream(f),
-                         JSON_INDENT(2)); /* commit sees the file's error */
+                         JSON_INDENT(2)); /* commit reports the file's error */
         fputc('\n', tg_newfile_stream(f));
         status = tg_newfile_commit(f);
     }
@@ -101,5 +101,5 @@ tg_status dump_gradient(struct dump *d, uint64_t step, const train_gradient *ten
     bool good = bench_npy_head(tg_newfile_stream(f), n);
     for (size_t i = 0; i < count && good; i++)
         good = bench_npy_values(tg_newfile_stream(f), tensor[i].grad, tensor[i].n);
-    return tg_newfile_commit(f); /* a write that failed has left its mark on the file */
+    return tg_newfile_commit(f); /* a failed write has set the file's error indicator */
 }

@@ -1,5 +1,5 @@
-/* Gradients of a run as files: DIR/gradient-00000001.npy (step 1, all tensors flat, f32) and
- * DIR/tensors.json, which says what lies where in them. */
+/* Writes the gradients of a run to files: DIR/gradient-00000001.npy (step 1, all tensors flattened,
+ * f32), and DIR/tensors.json, which describes their layout. */
 #ifndef TG_CLI_DUMP_H
 #define TG_CLI_DUMP_H
 
@@ -7,11 +7,11 @@
 
 struct dump;
 
-/* Makes dir if it is not there. Errors TG_E_IO (names dir and reason), TG_E_NOMEM */
+/* Creates dir if it does not exist. Errors TG_E_IO (names dir and reason), TG_E_NOMEM */
 TG_NODISCARD tg_status dump_open(const char *dir, struct dump **d_p);
 void dump_close(struct dump *d); /* NULL is fine */
 
-/* Each file appears when it is complete. Errors TG_E_IO */
+/* Each file appears only when complete. Errors TG_E_IO */
 TG_NODISCARD tg_status dump_gradient(struct dump *d, uint64_t step, const train_gradient *tensor,
                                      size_t count);
 

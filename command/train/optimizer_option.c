@@ -12,7 +12,7 @@ static tg_status same_rate(const struct run_options *o, const tg_spec *given)
                    o->lr, o->optimizer);
 }
 
-/* Add the rate to what the optimizer leaves open. */
+/* Add the rate to an optimizer that does not give one. */
 static tg_status add_rate(const struct run_options *o, char text[OPTIMIZER_OPTION_TEXT])
 {
     tg_spec *spec = NULL;

@@ -1,4 +1,4 @@
-/* --optimizer and --lr, the short way to its learning rate. */
+/* --optimizer, and --lr, the shorthand for its learning rate. */
 #ifndef TG_CLI_OPTIMIZER_OPTION_H
 #define TG_CLI_OPTIMIZER_OPTION_H
 
@@ -6,8 +6,8 @@
 
 #define OPTIMIZER_OPTION_TEXT 512
 
-/* What both say together as a spec string that parses: the optimizer as given, or sgd, with the
- * rate. "": neither was given. Errors TG_E_SPEC: no rate, or the optimizer has another one */
+/* Combine both into a valid spec string: the optimizer as given, or sgd, with the rate. "": neither
+ * was given. Errors TG_E_SPEC: not a rate, or the optimizer already has another one */
 TG_NODISCARD tg_status optimizer_option_join(const struct run_options *o,
                                              char text[OPTIMIZER_OPTION_TEXT]);
 

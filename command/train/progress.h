@@ -1,4 +1,4 @@
-/* How far a run is, on stderr: a bar if that is a terminal, else a line from time to time. */
+/* Progress of a run on stderr: a bar on a terminal, else a line from time to time. */
 #ifndef TG_CLI_PROGRESS_H
 #define TG_CLI_PROGRESS_H
 
@@ -11,14 +11,14 @@ struct progress {
     int64_t begin_ns, drawn_ns;
     uint64_t bytes;
     struct heartbeat heartbeat;
-    bool simulated; /* time: show both, that on the wall and the run's */
+    bool simulated; /* show both times: wall clock and simulated */
 };
 
-/* first: steps done before this run (after a resume); total: of the whole job. */
+/* first: steps done before this run (after a resume). total: steps of the whole job. */
 void progress_begin(struct progress *p, const char *title, uint64_t first, uint64_t total);
-/* Redraws a few times a second, or prints a line if one is due. */
+/* Redraw the bar a few times a second, or print a line if one is due. */
 void progress_step(struct progress *p, const train_step_info *info);
-/* Removes the bar. */
+/* Remove the bar. */
 void progress_end(void);
 
 #endif

@@ -26,12 +26,12 @@ void rate_hint_optimizer(const tg_rate_hint *hint, double rate, char text[64])
 
 /* ---- warnings -------------------------------------------------------------------------------- */
 
-/* Rates of the run, and of OPT_OPTIMIZER. */
+/* The rates of the run; `usual`: the rate of OPT_OPTIMIZER. */
 struct rates {
     double lr, momentum, usual;
 };
 
-/* Once for each name of a method, with the first of its rules. */
+/* Whether a warning about this method exists. Each method is warned about once. */
 static bool is_told(const struct run_options *o, const char *method)
 {
     for (size_t i = 0; i < o->settled.notes; i++)
@@ -73,8 +73,9 @@ static void check_method(struct run_options *o, const struct rates *r, const cha
                   is_ssgd(o) ? best : "");
 }
 
-/* At its defaults, whatever the rate; of a strategy with a range of rates outside of it. r: NULL
- * where rates are not comparable */
+/* Warn of a method or strategy that learns worse at its defaults, whatever the rate. A strategy
+ * with a range of rates is warned of only outside that range. r: NULL if rates are not
+ * comparable */
 static tg_status caution(struct run_options *o, const struct rates *r, tg_kind kind,
                          const char *text)
 {
@@ -108,7 +109,7 @@ static bool is_dense(const char *method)
     return (len == 5 && strncmp(method, "dense", 5) == 0) || strcmp(method, "f32") == 0;
 }
 
-/* A method, or one of a rule, that the strategy never uses. */
+/* Warn if the strategy never uses the method, or that of a rule. */
 static void check_used(struct run_options *o)
 {
     const tg_rate_hint *hint = tg_registry_rate_hint(TG_KIND_STRATEGY, o->strategy);
@@ -141,7 +142,7 @@ tg_status rate_hints_check(struct run_options *o)
     TG_TRY(tg_registry_parse(TG_KIND_OPTIMIZER, options_optimizer(o), &used));
     tg_status status = tg_registry_parse(TG_KIND_OPTIMIZER, OPT_OPTIMIZER, &usual);
     struct rates rates = {0};
-    /* Rates of optimizers by other names are not comparable. */
+    /* Rates of different optimizers are not comparable. */
     const bool comparable = status == TG_OK && strcmp(tg_spec_name(used), tg_spec_name(usual)) == 0;
     if (comparable)
         rates = (struct rates){.lr = tg_spec_real(used, "lr"),

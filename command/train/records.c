@@ -17,19 +17,19 @@
 #include <unistd.h>
 
 struct records {
-    tg_newfile *file; /* from the first record on; NULL: standard output */
+    tg_newfile *file; /* opened for the first record; NULL: standard output */
     const char *path;
     bool to_stdout;
-    const char *save_dir; /* of the run under way, or NULL */
+    const char *save_dir; /* of the current run, or NULL */
     bool append;
-    char *run; /* name of the run under way, or NULL */
+    char *run; /* name of the current run, or NULL */
     uint64_t log_every, last_step;
-    bool tokens;      /* losses are of them */
-    tg_status status; /* of the first record that failed */
+    bool tokens;      /* the loss is per token */
+    tg_status status; /* status of the first record that failed */
     const char *clock;
-    bool sim_only; /* there are no parameters */
+    bool sim_only; /* a simulation, without parameters */
     struct window window;
-    uint64_t clipped; /* steps since the last record */
+    uint64_t clipped; /* clipped steps since the last record */
 };
 
 /* ---- the file -------------------------------------------------------------------------------- */
@@ -80,7 +80,7 @@ tg_status records_status(const struct records *r)
 static tg_status put(struct records *r, const json_t *record)
 {
     if (r->to_stdout) {
-        console_status(""); /* both may be one terminal */
+        console_status(""); /* both may be the same terminal */
         return jsonl_print(record);
     }
     if (!r->file)
@@ -109,7 +109,7 @@ static json_t *integer(uint64_t v)
     return json_integer((json_int_t)v);
 }
 
-/* An object that starts with type and run. */
+/* Start an object with the members type and run. */
 static json_t *begin(const struct records *r, const char *type)
 {
     json_t *record = json_pack("{s:s}", "type", type);
@@ -120,7 +120,7 @@ static json_t *begin(const struct records *r, const char *type)
     return record;
 }
 
-/* Adds the members of `more` (taken over); NULL when anything is. */
+/* Add the members of `more`, which is taken over. Returns NULL if either argument is NULL. */
 static json_t *join(json_t *record, json_t *more)
 {
     if (!record || !more || json_object_update(record, more) != 0) {
@@ -154,7 +154,7 @@ static json_t *faults(const struct run_options *o)
     return list;
 }
 
-/* Computing of a step. */
+/* Computing time of a step. */
 static double tau_ms(const train_times *times)
 {
     double ns = 0;
@@ -191,7 +191,7 @@ static const char *clock_name(const struct run_options *o)
     return o->virtual_clock ? "virtual" : "real";
 }
 
-/* Whose time it is. */
+/* Which clock the times come from. */
 static json_t *about_clock(const struct run_options *o, const train_start_info *info)
 {
     return json_pack(
@@ -202,10 +202,10 @@ static json_t *about_clock(const struct run_options *o, const train_start_info *
         info->times ? jsonl_real(tau_ms(info->times)) : json_null());
 }
 
-/* What the machine, the program and the data are. */
+/* The machine, the program and the data. */
 static json_t *about_surroundings(const struct run_about *a)
 {
-    if (!a->data) /* of a simulation */
+    if (!a->data) /* a simulation */
         return json_pack("{s:s, s:s, s:o, s:o}", "version", tg_version(), "cpu", tg_cpu_level(),
                          "time", time_now(), "data_spec", jsonl_text(a->options->data));
     return json_pack("{s:s, s:s, s:o, s:I, s:o, s:o, s:o, s:o, s:I, s:I, s:I, s:s}",     /**/
@@ -221,7 +221,7 @@ static json_t *about_surroundings(const struct run_about *a)
                      "transport", launch_transport_name(a->launch));
 }
 
-/* Training images by rank and class; null where all ranks draw from all, and of a text. */
+/* Training images by rank and class; null if all ranks draw from all of them, and for text. */
 static json_t *shards(const struct run_about *a, const train_start_info *info)
 {
     const size_t world = (size_t)info->world, classes = train_data_classes(a->data);
@@ -255,7 +255,7 @@ json_t *records_rules(const struct run_options *o)
     return rules;
 }
 
-/* What was asked for. */
+/* The settings that were asked for. */
 static json_t *about_settings(const struct run_options *o, const train_start_info *info)
 {
     return json_pack("{s:o, s:s, s:o, s:s, s:s, s:s, s:o, s:i, s:i, s:I, s:I, s:I, s:o}",     /**/
@@ -361,7 +361,7 @@ static json_t *step_times(const struct window *w)
 
 static double per(double part, uint64_t whole)
 {
-    return part / (double)whole; /* NAN, which is null, where there is nothing */
+    return part / (double)whole; /* 0 / 0 is NAN, which is written as null */
 }
 
 /* The exchanges delivered in this step, by method. */
@@ -388,7 +388,7 @@ static json_t *step_methods(const tg_step_info *tg)
     return list;
 }
 
-/* What came of coding: over all methods, then by method. */
+/* The results of encoding: over all methods, then by method. */
 static json_t *step_coding(const tg_step_info *tg)
 {
     double ratio = tg->want_residual_norm && tg->grad_norm > 0 ? tg->residual_norm / tg->grad_norm
@@ -521,7 +521,7 @@ static json_t *end_means(const train_end_info *end)
                      "wait_ms_mean", jsonl_real(end->wait_ms_mean));
 }
 
-/* The checkpoint at the end; null: none. */
+/* The final checkpoint; null: none. */
 static json_t *saved(const struct records *r, const struct run_result *result)
 {
     char path[PATH_MAX];

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A warm-up that the text leaves open, at its end. */
+/* Append a warm-up key that the text does not give. */
 static tg_status add_key(char **text, const char *key, tg_duration d)
 {
     char count[TG_REAL_TEXT], *longer;
@@ -26,7 +26,7 @@ static tg_status add_keys(const tg_spec *own, const tg_spec *saved, char **text)
     return TG_OK;
 }
 
-/* written, with what `saved` says of warm-ups that it leaves open. */
+/* The spec `written`, with the warm-ups that it does not give taken from `saved`. */
 static tg_status complete(const struct run_options *o, tg_kind kind, const char *written,
                           const char *saved, char **text_p)
 {

@@ -5,13 +5,13 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The momentum that the method names itself, which it has in the place of the optimizer's; else
+/* The momentum given in the method's spec, which replaces the optimizer's; if there is none,
  * `usual`. */
 static double momentum_of(const struct run_options *o, double usual)
 {
     tg_spec *spec;
     if (tg_registry_parse(TG_KIND_METHOD, options_method(o), &spec) != TG_OK)
-        return usual; /* whoever makes the session says why */
+        return usual; /* creating the session reports the error */
     const double momentum =
         tg_spec_given(spec, "momentum") ? tg_spec_real(spec, "momentum") : usual;
     tg_spec_free(spec);
@@ -24,11 +24,11 @@ static void add_key(char text[512], const char *key, double value)
     snprintf(text + used, 512 - used, "%c%s=%.9g", strchr(text, ':') ? ',' : ':', key, value);
 }
 
-/* What `own` leaves open `usual` says: lr and momentum, which defaults name. */
+/* Take lr and momentum from `usual` where `own` does not give them. */
 static tg_status complete(struct run_options *o, const char *written, const tg_spec *own,
                           const tg_spec *usual)
 {
-    static const char *const keys[] = {"lr", "momentum"}; /* with momentum_of */
+    static const char *const keys[] = {"lr", "momentum"}; /* 1: see momentum_of */
     char *text = o->settled.optimizer;
     if (!own)
         written = tg_spec_name(usual);
@@ -46,8 +46,8 @@ static tg_status complete(struct run_options *o, const char *written, const tg_s
     return TG_OK;
 }
 
-/* written: what the command line says, and own as it is read; "" and NULL: nothing. needed: by the
- * strategy, or NULL. */
+/* written: the optimizer from the command line, own: the same parsed; "" and NULL: none. needed:
+ * the optimizer that the strategy needs, or NULL. */
 static tg_status settle(struct run_options *o, const char *written, const tg_spec *own,
                         const char *needed)
 {

@@ -19,7 +19,7 @@ static tg_status check_writable(const char *dir, const char *path)
     return TG_OK;
 }
 
-/* Whether the first folder of dir that is missing can be made. */
+/* Check that the first missing folder of dir can be created. */
 static tg_status check_folder(const char *dir)
 {
     char path[PATH_MAX];
@@ -41,7 +41,7 @@ static tg_status check_folder(const char *dir)
     return TG_OK;
 }
 
-/* The step of the newest checkpoint in dir that is whole; 0: there is none. */
+/* The step of the newest complete checkpoint in dir; 0: there is none. */
 static uint64_t newest_step(const char *dir)
 {
     tg_weights *w;

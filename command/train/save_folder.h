@@ -1,14 +1,14 @@
-/* The folder of --save: whether it can be saved to, asked before the first step, not after hours;
- * names of checkpoints in it. */
+/* The folder of --save: checks before the first step, not after hours, that it can be saved to;
+ * makes the names of its checkpoints. */
 #ifndef TG_CLI_SAVE_FOLDER_H
 #define TG_CLI_SAVE_FOLDER_H
 
 #include <limits.h>
 #include "telegrad/base.h"
 
-/* Nothing is left behind: a folder that is made to see whether it can be is removed again.
+/* Leaves nothing behind: a folder that is created as a test is removed again.
  * step    the first that will be saved; a newer checkpoint in the folder belongs to another run
- * Errors  TG_E_IO (the folder cannot be made, or written in; a file is in its place), TG_E_STATE */
+ * Errors  TG_E_IO (the folder cannot be created or written to, or is a file), TG_E_STATE */
 TG_NODISCARD tg_status save_folder_check(const char *dir, uint64_t step);
 
 /* The path of the checkpoint of that step (docs/checkpoints.md), cut if it is too long. */

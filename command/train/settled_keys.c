@@ -12,7 +12,7 @@ static bool same(tg_duration a, tg_duration b)
     return a.count == b.count && a.epochs == b.epochs;
 }
 
-/* A warm-up that is not given. */
+/* Describe a warm-up that is not given. */
 static bool describe_warm_up(const tg_key *key, const tg_spec *written, const tg_spec *settled,
                              uint64_t steps, struct texts *t)
 {
@@ -32,7 +32,7 @@ static bool describe_warm_up(const tg_key *key, const tg_spec *written, const tg
     return true;
 }
 
-/* What the key's help says of the word. */
+/* Describe `auto` in the words of the key's help. */
 static bool describe_auto(const tg_key *key, const tg_spec *settled, struct texts *t)
 {
     static const char word[] = "auto: ";

@@ -17,19 +17,20 @@ struct watch {
     struct run_result result;
     const struct sim_only_data *data;
     double epoch_steps;
-    const char *slowest; /* the link that stands for all, if they differ; else NULL */
+    const char *slowest; /* the link used for all, if links differ; else NULL */
 };
 
 /* ---- the network ----------------------------------------------------------------------------- */
 
-/* Links that ranks are behind. */
+/* The links of the ranks. */
 struct links {
-    tg_link worst; /* of those so far */
+    tg_link worst; /* the slowest link so far */
     const char *text;
     bool any, differ;
 };
 
-/* Whether nothing takes longer over b: all that a simulation knows of links. */
+/* Whether nothing takes longer over b than over a, in rate, delay and jitter: all that a simulation
+ * knows of a link. */
 static bool no_better(const tg_link *a, const tg_link *b)
 {
     const double rate = advice_rate(a), other = advice_rate(b);
@@ -37,8 +38,8 @@ static bool no_better(const tg_link *a, const tg_link *b)
            a->jitter_ns >= b->jitter_ns;
 }
 
-/* text NULL: none, of no delay and any rate. One network stands for all (simulate.h), so one rank
- * must be behind it. */
+/* Add a rank's link; NULL: none, without delay or limit of rate. One network stands for all
+ * (simulate.h), so one rank must have the slowest link in every respect. */
 static tg_status add_link(struct links *all, const char *text)
 {
     tg_link one = {.struct_size = sizeof one};
@@ -62,13 +63,13 @@ static tg_status add_link(struct links *all, const char *text)
                          all->text ? all->text : "none", text ? text : "none");
 }
 
-/* *text_p: NULL if all are alike. */
+/* *text_p: NULL if all links are alike. */
 static tg_status slowest_link(const struct run_options *o, tg_link *link_p, const char **text_p)
 {
     struct links all = {.any = false};
     uint64_t others = o->workers;
     for (size_t i = 0; i < o->links_of_count; i++) {
-        bool again = false; /* the last word on a rank counts */
+        bool again = false; /* the last --link-of of a rank counts */
         for (size_t k = i + 1; k < o->links_of_count; k++)
             again = again || o->links_of[k].rank == o->links_of[i].rank;
         others -= !again;
@@ -82,7 +83,7 @@ static tg_status slowest_link(const struct run_options *o, tg_link *link_p, cons
     return TG_OK;
 }
 
-/* ---- what is told ---------------------------------------------------------------------------- */
+/* ---- what is printed ------------------------------------------------------------------------- */
 
 static tg_status copy(const char *text, char **copy_p)
 {
@@ -146,7 +147,7 @@ static tg_status print(const struct watch *w)
 
 /* ---- running --------------------------------------------------------------------------------- */
 
-/* Of an epoch; 0: not known. */
+/* Samples per epoch; 0: unknown. */
 static size_t samples_of(const struct watch *w, const train_sim *s)
 {
     const size_t context = train_sim_about(s).context;
@@ -210,7 +211,7 @@ tg_status sim_only_find(const struct run_options *o, struct sim_only_data *data_
 {
     struct sim_only_data data = {.name = run_data_name(o)};
     const tg_status status = train_data_samples(data.name, (size_t)o->holdout, &data.samples);
-    if (status == TG_E_IO && o->steps > 0) /* its number of samples is all that is missing */
+    if (status == TG_E_IO && o->steps > 0) /* only its number of samples is missing */
         console_remark("data: %s is not here; how long an epoch takes is not known", data.name);
     else
         TG_TRY(status);

@@ -8,9 +8,9 @@
 
 #define SKIPPED_TOLD 0.1
 #define SKIPPED_FAILED 0.5
-#define DIVERGED 10      /* times the loss of guessing */
-#define EVERYTHING 0.999 /* of the elements, where ... */
-#define SPARSE 0.9       /* ... no more were asked for */
+#define DIVERGED 10      /* times the loss of random guessing */
+#define EVERYTHING 0.999 /* of the elements are "everything" if ... */
+#define SPARSE 0.9       /* ... the density asked for is at most this */
 #define NOTHING 1e-4
 
 static void add(verdict *v, const char *what, const char *format, ...) TG_PRINTF(3, 4);
@@ -58,7 +58,7 @@ static void look_at_loss(verdict *v, const verdict_run *run)
     }
 }
 
-/* Warm-ups: those durations whose default depends on the length of a run. */
+/* Warm-ups are the durations whose default depends on the length of the run. */
 static void look_at_starts(verdict *v, const verdict_run *run, const char *kind,
                            const tg_spec *spec)
 {
@@ -89,7 +89,7 @@ static void look_at_share(verdict *v, const verdict_run *run, const tg_spec *spe
     const double kept = run->end->kept;
     const char *name = tg_spec_name(spec);
     const bool sparse = has_key(spec, "density"), threshold = has_key(spec, "threshold");
-    if (!isfinite(kept)) /* nothing was coded */
+    if (!isfinite(kept)) /* nothing was encoded */
         return;
     if (sparse && tg_spec_real(spec, "density") <= SPARSE && kept >= EVERYTHING)
         add(v, "sent_everything", "method %s sent all elements, at density=%g", name,

@@ -1,5 +1,5 @@
-/* What went wrong in a run that came to its end: that it hardly trained, or that its method or
- * strategy hardly took part. */
+/* What went wrong in a run that reached its end: it hardly trained, or its method or strategy
+ * hardly took effect. */
 #ifndef TG_CLI_VERDICT_H
 #define TG_CLI_VERDICT_H
 
@@ -14,25 +14,25 @@ typedef struct verdict {
         char text[320];
     } remark[VERDICT_MOST];
     size_t count;
-    bool failed; /* past what counts as a success: exit status 1 */
+    bool failed; /* the run is not a success: exit status 1 */
 } verdict;
 
 typedef struct verdict_run {
     const train_end_info *end;
     const char *method, *strategy; /* normal forms */
     uint64_t first_step, steps_per_epoch;
-    size_t classes; /* of labels or tokens; 0: nothing was computed */
+    size_t classes; /* number of labels or tokens; 0: nothing was computed */
     bool evaluated;
 } verdict_run;
 
-/* A run fails if more than half of its steps were skipped, or if its loss at the end is not finite
- * or above ten times that of guessing. It is told, and does not fail, if a tenth of the steps or
- * more were skipped, if the loss after VERDICT_STEPS steps or more is above that of guessing, if a
- * warm-up did not end, or if the method sent nothing or everything. */
+/* A run fails if more than half of its steps were skipped, or if its final loss is not finite or is
+ * more than ten times that of random guessing. It gets a warning, without failing, if at least a
+ * tenth of the steps were skipped, if the loss after at least VERDICT_STEPS steps is above that of
+ * guessing, if a warm-up did not end, or if the method sent nothing or everything. */
 #define VERDICT_STEPS 100
 verdict verdict_of(const verdict_run *run);
 
-/* Each on stderr, as a warning. title: the run's, of several; "": none */
+/* Print each remark on stderr as a warning. title: the run's name if there are several; "": none */
 void verdict_say(const verdict *v, const char *title);
 
 /* A list of {"what", "text"}. NULL: out of memory */

@@ -3,7 +3,7 @@
 #include <stdio.h>
 
 #define FIRST_LINE 10                /* seconds */
-#define FRESH_NS INT64_C(3000000000) /* ranks tell about every second */
+#define FRESH_NS INT64_C(3000000000) /* ranks report about once a second */
 
 void wait_line_init(struct wait_line *w, const char *title, int world, bool together)
 {
@@ -18,8 +18,8 @@ static bool is_fresh(int64_t at_ns, int64_t now)
     return at_ns != 0 && now - at_ns < FRESH_NS;
 }
 
-/* Who waits for nobody, among those that `rank` waits for, those that these wait for, ... -1:
- * nobody knows, or they wait for each other. */
+/* Follow the chain of waiting ranks from `rank` to one that does not wait itself. -1: unknown, or
+ * they wait for each other. */
 static int last_of_chain(const struct wait_line *w, int rank, int64_t now)
 {
     int hops = w->together ? w->world : 0;
@@ -53,7 +53,7 @@ static void show(struct wait_line *w, int rank, const tg_wait *wait, int64_t now
     const double seconds = (double)wait->for_ns / 1e9;
     const int64_t begin = now - wait->for_ns;
     name(w, wait, now, who, sizeof who);
-    if (begin - w->begin_ns > FRESH_NS) { /* another wait */
+    if (begin - w->begin_ns > FRESH_NS) { /* a new wait */
         w->begin_ns = begin;
         w->next = FIRST_LINE;
     }

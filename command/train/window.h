@@ -1,4 +1,4 @@
-/* The times of the last steps, for medians. */
+/* The times of recent steps, for medians. */
 #ifndef TG_CLI_WINDOW_H
 #define TG_CLI_WINDOW_H
 
@@ -15,10 +15,10 @@ enum window_column {
     WINDOW_COLUMNS
 };
 
-#define WINDOW_STEPS 1024 /* with more steps between records: the last so many */
+#define WINDOW_STEPS 1024 /* steps kept; of more steps between records, the last ones */
 
 struct window {
-    size_t count; /* steps added since it was cleared */
+    size_t count; /* steps added since it was last cleared */
     double ms[WINDOW_COLUMNS][WINDOW_STEPS];
 };
 
