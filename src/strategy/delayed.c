@@ -4,7 +4,7 @@
  *       W = optimizer(W, mean of g)
  *       Wloc = W
  *   step t:
- *       g = grad(Wloc), while the exchange of step t-1 is under way
+ *       g = grad(Wloc), while the exchange of step t-1 is in flight
  *       W = optimizer(W, result of step t-1)            (by `result`)
  *       Wloc = local(W, g)                              (always the full f32 g)
  *       start the exchange of g, dense if the k-step rule says so for count = t - warmup
@@ -12,13 +12,13 @@
  *   local=sgd:      W - eta_loc * (g + wd*W)
  *   local=preview:  what the optimizer would do with g alone: W - eta_loc * (m*u + g + wd*W)
  *   local=dcasgd:   W - eta_loc * ((g + wd*W) + lambda*g*g * (W - Wloc of g))
- *   local=auto:     preview, which is the same as sgd if the optimizer has no momentum; but sgd
- *                   with scaled=yes or a rate of its own, because these belong to plain steps
+ *   local=auto:     preview, which equals sgd if the optimizer has no momentum; but sgd with
+ *                   scaled=yes or a rate of its own, because these belong to plain steps
  *   scaled=yes:     g/P in place of g: the authors' code scales as its server does, by 1/(B*P)
  *
  * W is the slot "global"; Wloc is in the caller's parameters. The warm-up updates both, so
- * evaluation, checkpoints and hashes can use W at any time, also right after a load. Everything
- * else follows from t.
+ * evaluation, checkpoints and hashes can use W at any time, including right after a load.
+ * Everything else follows from t.
  *
  * Source: OD-SGD: Xu et al. 2020, arXiv:2005.06728; CD-SGD: Yu et al. 2021, arXiv:2106.10796;
  *         dcasgd: Zheng et al. 2017, arXiv:1609.08326 */
@@ -32,8 +32,8 @@
 
 typedef struct delayed {
     uint64_t warmup, k;
-    bool own_rate;  /* eta_loc is given: */
-    double eta_loc; /* at the optimizer's lr */
+    bool own_rate;  /* eta_loc is set by the spec */
+    double eta_loc; /* for the optimizer's lr */
     float lambda;
     float share;   /* of g in the local update: 1, or 1/P */
     size_t global; /* the slot W */
@@ -90,7 +90,7 @@ static tg_status read_spec(tg__strategy *s, delayed *d)
     TG_TRY(tg__strategy_until(s, "warmup", &d->warmup));
     d->lambda = (float)tg_spec_real(s->spec, "lambda");
     d->local = compensates ? local_dcasgd : strcmp(local, "sgd") == 0 ? local_sgd : local_preview;
-    /* The normal form names the default. */
+    /* The normal form includes the default. */
     if (tg_spec_real(s->spec, "lambda") != strtod(TG__DCASGD_LAMBDA, NULL) && !compensates)
         return tg_fail(TG_E_SPEC, "strategy \"%s\": lambda with local=%s: allowed: local=dcasgd",
                        tg_spec_name(s->spec), local);
@@ -187,8 +187,8 @@ void tg__delayed_step(tg__strategy *s, uint64_t t, bool finite, double lr, tg__a
             make_local(s, i, (tg__stretch){0, s->tensor[i].n}, &now);
     if (t < d->warmup)
         return;
-    /* A gradient that is not finite is exchanged too: the session flags it, and no rank applies the
-     * sum. */
+    /* A gradient that is not finite is exchanged as well: the session flags it, and no rank applies
+     * the sum. */
     bool coded = !tg__kstep_dense(d->k, t - d->warmup);
     for (uint32_t b = 0; b < s->nbuckets; b++)
         tg__actions_add(out, b, coded, t + 1);
@@ -197,7 +197,7 @@ void tg__delayed_step(tg__strategy *s, uint64_t t, bool finite, double lr, tg__a
 void tg__delayed_drained(tg__strategy *s, uint64_t t, tg__actions *out)
 {
     (void)out;
-    (void)t; /* the k-step rule goes on with t: draining changes no count */
+    (void)t; /* the k-step rule follows t, so draining does not change its count */
     take_global(s);
 }
 

@@ -1,4 +1,4 @@
-/* OD-SGD and CD-SGD, which differ in one number: k = 1 is OD-SGD. See delayed.c */
+/* OD-SGD and CD-SGD. They differ in one number: k = 1 is OD-SGD. See delayed.c */
 #ifndef TG_STRATEGY_DELAYED_H
 #define TG_STRATEGY_DELAYED_H
 
@@ -16,7 +16,7 @@ void tg__delayed_step(tg__strategy *s, uint64_t t, bool finite, double lr, tg__a
 void tg__delayed_drained(tg__strategy *s, uint64_t t, tg__actions *out);
 const float *tg__delayed_global(const tg__strategy *s, size_t i);
 
-/* The keys that both have. */
+/* The keys of both. */
 #define TG__DCASGD_LAMBDA "0.04"
 #define TG__DELAYED_KEYS(warmup_steps)                                                             \
     {.name = "warmup",                                                                             \

@@ -1,16 +1,19 @@
 /* Learning rates as pure functions of the step s (of T):
  *
  *   constant   lr
- *   step       lr * factor^(times, every `every` steps or those listed in `at`, that s has reached)
+ *   step       lr * factor^(number of times that s has reached: multiples of `every`, or those
+ *              listed
+ *              in `at`)
  *   cosine     final*lr + (lr - final*lr) * (1 + cos(pi*x)) / 2,  x = (s - W) / (T - W)
  *   onecycle   half a cosine from lr/div_factor to lr over pct_start*T steps, another down to
  *              lr/div_factor/final_div_factor at the last step
  *
- * but for onecycle times (s + 1) / W in the first W = warmup steps. Where the rate is scaled for a
- * minibatch that is k times as large (Goyal et al. 2017, arXiv:1706.02677, sec. 2.1 and 2.2) it is
- * times k, and in a warm-up times 1 + (k - 1) * s/W: from lr, by a constant amount a step, to k*lr.
+ * All except onecycle are multiplied by (s + 1) / W in the first W = warmup steps. If the rate is
+ * scaled for a minibatch k times as large (Goyal et al. 2017, arXiv:1706.02677, sec. 2.1 and 2.2),
+ * it is multiplied by k, and during a warm-up by 1 + (k - 1) * s/W: it rises from lr to k*lr in
+ * equal steps.
  *
- * Only + - * / are used: cos and pow may differ between two machines' libraries, and ranks with
+ * Only + - * / are used: cos and pow can differ between machines' libraries, and ranks with
  * different rates would drift apart. */
 #include "strategy/strategy.h"
 #include "base/arg.h"
@@ -27,14 +30,14 @@ struct tg_lr_schedule {
     tg_spec *spec;
     double (*base)(const tg_lr_schedule *s, uint64_t step);
     double lr;
-    bool scaled;  /* tg_lr_schedule_scale was called: */
-    double scale; /* else 1 */
+    bool scaled;  /* tg_lr_schedule_scale was called */
+    double scale; /* 1 if not scaled */
     uint64_t warmup, total;
-    uint64_t every, at[AT_MAX]; /* step: at (times), ascending; 0: `every` counts */
+    uint64_t every, at[AT_MAX]; /* step: at (times), ascending; if times is 0, `every` applies */
     size_t times;
     double factor;               /* step */
     double final;                /* cosine */
-    double peak, div, final_div; /* onecycle: peak is the step where lr is reached */
+    double peak, div, final_div; /* onecycle: peak is the step at which lr is reached */
 };
 
 /* cos(pi*x) for 0 <= x <= 1, as sin(y), y = pi*(1/2 - x): y (1 - y^2/(2*3) (1 - y^2/(4*5) (1 -
@@ -75,13 +78,13 @@ static double base_cosine(const tg_lr_schedule *s, uint64_t step)
                      (1 + cos_pi((double)(step - s->warmup) / (double)(s->total - s->warmup))) / 2;
 }
 
-/* The step is over from + x * (to - from), along half a cosine. */
+/* The rate at from + x * (to - from), along half a cosine. */
 static double anneal(double from, double to, double x)
 {
     return to + (from - to) / 2 * (1 + cos_pi(x));
 }
 
-/* The phases end at steps peak and T - 1, which need not be whole, as in PyTorch's OneCycleLR. */
+/* The phases end at steps peak and T - 1. As in PyTorch's OneCycleLR, peak need not be whole. */
 static double base_onecycle(const tg_lr_schedule *s, uint64_t step)
 {
     const double first = s->lr / s->div, least = first / s->final_div;

@@ -1,4 +1,4 @@
-/* The outer step that DiLoCo and its kin take along a mean of changes, and the keys that it has. */
+/* The outer step along a mean of changes, for DiLoCo and related strategies, and its keys. */
 #ifndef TG_STRATEGY_NESTEROV_H
 #define TG_STRATEGY_NESTEROV_H
 
@@ -17,7 +17,7 @@
         .help = "of the outer step; 0 with lr=1: local SGD"                                      \
     }
 
-/* v = m * v + mean; a = a - lr * (mean + m * v). v may be NULL if m is 0. All (n), apart. */
+/* v = m * v + mean; a = a - lr * (mean + m * v). v may be NULL if m is 0. All (n), disjoint. */
 static inline void tg__nesterov(float *a, float *v, const float *mean, size_t n, double rate,
                                 double momentum)
 {

@@ -1,9 +1,9 @@
-/* d = g + wd*w      (AdamW: w = (1 - lr*wd)*w first, and then d = g)
+/* d = g + wd*w      (AdamW: w = (1 - lr*wd)*w first, then d = g)
  * m = b1*m + (1 - b1)*d;  v = b2*v + (1 - b2)*d*d
  * w = w - lr/(1 - b1^t) * m / (sqrt(v)/sqrt(1 - b2^t) + eps)      t = 1, 2, ...
  *
- * in the order of PyTorch's Adam (eps outside the corrected root). Powers by multiplication: pow
- * may differ between two machines' libraries.
+ * in the order of PyTorch's Adam (eps outside the corrected root). Powers are computed by
+ * multiplication, because pow can differ between machines' libraries.
  *
  * Source: Kingma and Ba 2015, arXiv:1412.6980, alg. 1; AdamW: Loshchilov and Hutter 2019,
  * arXiv:1711.05101, alg. 2 */

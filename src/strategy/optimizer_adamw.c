@@ -1,4 +1,4 @@
-/* Adam whose weight decay goes past the moments: see optimizer_adam.c */
+/* Adam with weight decay that bypasses the moments: see optimizer_adam.c */
 #include "strategy/optimizers.h"
 
 static tg_status init(tg_optimizer *o)

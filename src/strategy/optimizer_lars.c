@@ -1,10 +1,10 @@
 /* Layer-wise adaptive rates, for each tensor:
  *
- *   ratio = trust * |w| / (|g| + wd*|w| + eps)     1 where |w| or |g| is 0
+ *   ratio = trust * |w| / (|g| + wd*|w| + eps)     1 if |w| or |g| is 0
  *   u = m*u + lr*ratio * (g + wd*w);  w = w - u
  *
- * The rate is inside u, as in the paper: a change of it acts on new gradients only. An exempt
- * tensor has ratio 1 and wd 0. Norms are f64 sums in the kernels' fixed order, so all ranks have
+ * The rate is inside u, as in the paper: a change of rate affects new gradients only. An exempt
+ * tensor has ratio 1 and wd 0. Norms are f64 sums in the kernels' fixed order, so all ranks compute
  * the same.
  *
  * Source: You et al. 2017, arXiv:1708.03888, alg. 1 */
@@ -64,7 +64,8 @@ static const tg_key keys[] = {
     {.name = "momentum", .type = TG_KEY_REAL, .def = "0.9", .min = 0, .max = 1, .help = "0: none"},
     {.name = "trust",
      .type = TG_KEY_REAL,
-     .def = "0.02", /* the paper's 0.001 goes with rates that exempt tensors would not bear */
+     /* the paper's 0.001 needs learning rates that are too large for exempt tensors */
+     .def = "0.02",
      .min = 0,
      .min_open = true,
      .max = 1e30,

@@ -1,10 +1,10 @@
 /* d = g + wd*w;  u = m*u + d;  w = w - lr*u      (Nesterov: w = w - lr*(d + m*u))
  * Without momentum: w = w - lr*d
- * Decoupled decay: w = (1 - lr*wd)*w first, and then d = g
+ * Decoupled decay: w = (1 - lr*wd)*w first, then d = g
  *
- * Source: Sutskever et al. 2013, in the form of PyTorch's SGD (the learning rate stays outside u,
- * so that a change of it acts at once); decoupled: SGDW of Loshchilov and Hutter 2019,
- * arXiv:1711.05101, with the rate of the schedule times wd, as PyTorch's AdamW has it */
+ * Source: Sutskever et al. 2013, in the form of PyTorch's SGD (the learning rate is outside u, so a
+ * change of rate takes effect at once); decoupled: SGDW of Loshchilov and Hutter 2019,
+ * arXiv:1711.05101, with the schedule's rate times wd, as in PyTorch's AdamW */
 #include "strategy/optimizers.h"
 #include "kernel/kernel.h"
 #include <string.h>

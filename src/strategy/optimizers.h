@@ -1,4 +1,4 @@
-/* Inside of an optimizer. One file and one line in optimizers.def each. */
+/* The inside of an optimizer. Each is one file and one line in optimizers.def. */
 #ifndef TG_STRATEGY_OPTIMIZERS_H
 #define TG_STRATEGY_OPTIMIZERS_H
 
@@ -14,15 +14,15 @@ typedef struct tg__optimizer_ops {
     /* w = one step from w with gradient g; see tg_optimizer_step */
     void (*step)(const tg_optimizer *o, const tg_update *u, float *w, const float *g, size_t n,
                  float *const *slot);
-    /* dst = what step would make of w, bit for bit; w and slots are only read.
-     * dst must not be w. */
+    /* dst = the result of a step from w, bit for bit; w and the slots are only read. dst must not
+     * be w. */
     void (*preview)(const tg_optimizer *o, const tg_update *u, float *dst, const float *w,
                     const float *g, size_t n, float *const *slot);
     bool counts; /* reads tg_update.number */
     /* An element's step depends on the other elements of its tensor. */
     bool whole;
-    /* A step is no sum of gradients times lr: plain SGD with the same lr goes another way, and so
-     * does a method that accumulates momentum in the place of this optimizer. */
+    /* A step is not a sum of gradients times lr. So plain SGD with the same lr, or a method that
+     * accumulates momentum in place of this optimizer, would behave differently. */
     bool adaptive;
 } tg__optimizer_ops;
 
@@ -31,8 +31,8 @@ struct tg_optimizer {
     tg_spec *spec;
     size_t slots;                      /* vectors it keeps with these settings */
     double lr, momentum, weight_decay; /* 0 if it has none */
-    double clip;                       /* largest norm of the averaged gradient; 0: any */
-    bool needs_all; /* what is done to a tensor depends on all tensors' gradients (clip) */
+    double clip;                       /* largest norm of the averaged gradient; 0: no limit */
+    bool needs_all; /* a tensor's update depends on the gradients of all tensors (clip) */
     double beta1, beta2, eps, trust;
     bool nesterov;
     bool decoupled; /* weight decay shrinks w, and is not added to the gradient */
@@ -40,7 +40,7 @@ struct tg_optimizer {
                      * ratio either) */
 };
 
-/* The keys that all have, with the defaults of lr, weight_decay and exempt. */
+/* The keys of all optimizers, with the defaults of lr, weight_decay and exempt. */
 #define TG__OPTIMIZER_KEY_LR(value)                                             \
     {                                                                           \
         .name = "lr", .type = TG_KEY_REAL, .def = value, .min = 0, .max = 1e30, \
@@ -71,10 +71,11 @@ struct tg_optimizer {
 void tg__optimizer_common(tg_optimizer *o);
 /* Weight decay of a tensor of ndim dimensions. */
 double tg__optimizer_decay(const tg_optimizer *o, size_t ndim);
-/* What decoupled decay multiplies w with before a step: 1 - lr*wd, 1 if decay is coupled. */
+/* The factor by which decoupled decay multiplies w before a step: 1 - lr*wd; 1 if decay is
+ * coupled. */
 float tg__optimizer_keep(const tg_optimizer *o, const tg_update *u);
 
-/* Adam and AdamW, which differ in where the decay goes. (optimizer_adam.c) */
+/* Adam and AdamW. They differ in where the decay is applied. (optimizer_adam.c) */
 TG_NODISCARD tg_status tg__adam_init(tg_optimizer *o);
 void tg__adam_step(const tg_optimizer *o, const tg_update *u, float *w, const float *g, size_t n,
                    float *const *slot);
@@ -98,9 +99,9 @@ void tg__adam_preview(const tg_optimizer *o, const tg_update *u, float *dst, con
         .help = "added to the root of the second moment"                               \
     }
 
-/* The same optimizer for use where the method owns the momentum: momentum 0, not Nesterov. Not for
- * those that are adaptive.
- * Errors TG_E_NOMEM, TG_E_UNSUPPORTED (TG_CPU) */
+/* The same optimizer without momentum (momentum 0, not Nesterov), for methods that own the
+ * momentum. Not for adaptive optimizers.
+ * Errors  TG_E_NOMEM, TG_E_UNSUPPORTED (TG_CPU) */
 TG_NODISCARD tg_status tg__optimizer_without_momentum(const tg_optimizer *o, tg_optimizer **o_p);
 
 #endif

@@ -2,19 +2,20 @@
  *
  *     A    the parameters after the last average: the same on all ranks, slot "global"
  *     t < after:  w = optimizer(w, mean of g), A = w              (uncompressed)
- *     else:       w = optimizer(w, own g), its memory the rank's own
- *     every `every` steps (fragment f of F: those are f * every / F steps earlier):
+ *     else:       w = optimizer(w, own g), with memory of this rank's gradients
+ *     every `every` steps (fragment f of F: f * every / F steps earlier):
  *         D = A - w is exchanged;  `overlap` steps later
  *         v = momentum * v + mean D
  *         A = A - lr * (mean D + momentum * v)
  *         w = alpha * w + (1 - alpha) * A
  *
- * A round in which some rank's D is not finite is lost: w = A on all ranks. What is left of a round
- * is exchanged when the run is drained; then w = A.
+ * A round in which some rank's D is not finite is lost: w = A on all ranks. The remainder of a
+ * round is exchanged when the run is drained; then w = A.
  *
- * clients < 1: in each round so many ranks, drawn alike by all, take part; the others compute
- * nothing and say nothing. The mean is over those that do, weighted by their samples:
- *     D of a rank is multiplied with P * samples / sum of the samples of those that take part
+ * clients < 1: this fraction of the ranks takes part in each round, drawn the same on all ranks.
+ * The others compute and send nothing. The mean is over the participants, weighted by their
+ * samples:
+ *     a rank's D is multiplied by P * samples / sum of the samples of the participants
  *
  * Source: local SGD, K-AVG   Zhou, Cong 2018, arXiv:1708.01012; Stich 2019, arXiv:1805.09767
  *         post-local         Lin et al. 2020, arXiv:1808.07217
@@ -35,12 +36,12 @@ enum { OF_GRADIENT = 0, OF_UPDATE = 1, OF_STATE = 2 }; /* tags; OF_STATE + optim
 typedef struct outer {
     tg__outer c;
     size_t global, sent, velocity; /* slots; velocity: momentum > 0 */
-    /* Who takes part in a round, which is asked for in each of its steps, and for each rank where
-     * one object plays them all: drawn once. */
+    /* The participants of a round, drawn once and cached: they are needed in each of its steps, and
+     * for every rank if one object plays all ranks. */
     uint64_t drawn;    /* 1 + the round; 0: none yet */
-    uint32_t *order;   /* (ranks) those that take part come first */
-    uint64_t *counted; /* (ranks) samples; 0: takes no part */
-    uint64_t all;      /* their sum */
+    uint32_t *order;   /* (ranks) participants come first */
+    uint64_t *counted; /* (ranks) samples; 0: does not take part */
+    uint64_t all;      /* the sum of `counted` */
 } outer;
 
 static float *global_of(const tg__strategy *s, size_t i)
@@ -54,7 +55,7 @@ const float *tg__outer_global(const tg__strategy *s, size_t i)
     return global_of(s, i);
 }
 
-/* ---- who takes part -------------------------------------------------------------------------- */
+/* ---- participants ---------------------------------------------------------------------------- */
 
 /* The round that own step t belongs to. */
 static uint64_t round_of(const outer *o, uint64_t t)
@@ -85,7 +86,7 @@ static void draw(const tg__strategy *s, uint64_t round)
     o->drawn = round + 1;
 }
 
-/* What this rank's D is multiplied with in that round; 0: it takes no part. */
+/* The factor of this rank's D in that round; 0: it does not take part. */
 static double weight_in(const tg__strategy *s, uint64_t round)
 {
     const outer *o = s->impl;
@@ -101,7 +102,7 @@ double tg__outer_weight(const tg__strategy *s, uint64_t t)
     return t < o->c.after ? 1 : weight_in(s, round_of(o, t));
 }
 
-/* ---- making one ------------------------------------------------------------------------------ */
+/* ---- creating -------------------------------------------------------------------------------- */
 
 static tg_status check(const tg__strategy *s, const tg__outer *c)
 {
@@ -170,7 +171,7 @@ void tg__outer_begin(tg__strategy *s)
         memcpy(global_of(s, i), s->tensor[i].w, s->tensor[i].n * sizeof(float));
 }
 
-/* ---- what comes ------------------------------------------------------------------------------ */
+/* ---- results --------------------------------------------------------------------------------- */
 
 /* w = alpha * w + (1 - alpha) * A */
 static void take_global(tg__strategy *s, size_t i, tg__stretch e, double alpha)
@@ -189,7 +190,7 @@ static void take_all_global(tg__strategy *s)
         take_global(s, i, (tg__stretch){0, s->tensor[i].n}, 0);
 }
 
-/* agg: what came, from the stretch's first element on; NULL: dropped */
+/* agg: the result, from the stretch's first element on; NULL: dropped */
 static void take(tg__strategy *s, size_t i, tg__stretch e, const tg__result *r, const float *agg)
 {
     const outer *o = s->impl;
@@ -225,7 +226,7 @@ void tg__outer_result(tg__strategy *s, const tg__result *r)
             take_tensor(s, i, r);
 }
 
-/* ---- what goes ------------------------------------------------------------------------------- */
+/* ---- exchanges ------------------------------------------------------------------------------- */
 
 void tg__outer_ready(tg__strategy *s, uint64_t t, uint32_t bucket, tg__actions *out)
 {
@@ -234,14 +235,14 @@ void tg__outer_ready(tg__strategy *s, uint64_t t, uint32_t bucket, tg__actions *
         tg__actions_add(out, bucket, false, t);
 }
 
-/* Own steps of the fragment since its last exchange, when `steps` were taken in all. */
+/* The fragment's own steps since its last exchange, after `steps` own steps in all. */
 static uint64_t since_sent(const outer *o, uint32_t fragment, uint64_t steps)
 {
     const uint64_t offset = fragment * o->c.every / o->c.fragments;
     return steps + offset < o->c.every ? steps : (steps + offset) % o->c.every;
 }
 
-/* D of a stretch. */
+/* Compute D of a stretch. */
 static void prepare(tg__strategy *s, size_t i, tg__stretch e, float weight)
 {
     const outer *o = s->impl;
@@ -251,7 +252,7 @@ static void prepare(tg__strategy *s, size_t i, tg__stretch e, float weight)
         tg__kernel()->scale(d, weight, e.n);
 }
 
-/* `sent` of the fragment's tensors has been prepared, unless the weight is 0. */
+/* Exchange the fragment's part of `sent`, which has been prepared unless the weight is 0. */
 static void send(tg__strategy *s, uint32_t fragment, bool absent, uint64_t due, tg__actions *out)
 {
     const outer *o = s->impl;
@@ -265,7 +266,7 @@ static void send(tg__strategy *s, uint32_t fragment, bool absent, uint64_t due, 
         }
 }
 
-/* The optimizers forget, each at the start of a round of its own. */
+/* Reset the optimizers' memory if they start each round with none. */
 static void forget(tg__strategy *s)
 {
     const tg__memory *m = &s->memory[0];
@@ -307,9 +308,8 @@ void tg__outer_step(tg__strategy *s, uint64_t t, bool finite, double lr, tg__act
             send(s, f, weight == 0, t + o->c.overlap, out);
 }
 
-/* Whether the fragment has own steps that no exchange has taken. Those that were made while its
- * last mean was under way gave way to that, unless alpha says otherwise; the overlap-th of them
- * comes after it. */
+/* True if the fragment has own steps that no exchange includes. Steps made while its last mean was
+ * in flight were replaced by that mean, unless alpha > 0; the overlap-th step comes after it. */
 static bool has_more(const outer *o, uint32_t fragment, uint64_t steps)
 {
     const uint64_t since = since_sent(o, fragment, steps);
@@ -335,8 +335,8 @@ void tg__outer_drained(tg__strategy *s, uint64_t t, tg__actions *out)
         take_all_global(s);
 }
 
-/* Own steps of an unfinished round go on with whoever takes their rank over. Not where ranks count
- * differently in it: who takes over would count as another does. */
+/* Own steps of an unfinished round are kept by the rank that takes over, unless the ranks of the
+ * round have different weights, because the successor's weight would be another. */
 const char *tg__outer_regroup(tg__strategy *s, uint64_t t)
 {
     const outer *o = s->impl;

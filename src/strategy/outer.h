@@ -1,23 +1,23 @@
-/* Local steps, then an average: local SGD, K-AVG, post-local SGD, FedAvg, DiLoCo, streaming DiLoCo,
- * which differ in a few numbers. See outer.c */
+/* Local steps, then an average: local SGD, K-AVG, post-local SGD, FedAvg, DiLoCo and streaming
+ * DiLoCo. They differ in a few numbers. See outer.c */
 #ifndef TG_STRATEGY_OUTER_H
 #define TG_STRATEGY_OUTER_H
 
 #include "strategy/strategy.h"
 
 typedef enum tg__outer_momentum {
-    TG__OUTER_KEEP,    /* each rank its own */
-    TG__OUTER_AVERAGE, /* averaged with the parameters, dense */
-    TG__OUTER_RESET    /* 0 at the start of a round */
+    TG__OUTER_KEEP,    /* each rank keeps its own */
+    TG__OUTER_AVERAGE, /* averaged with the parameters, uncompressed */
+    TG__OUTER_RESET    /* set to 0 at the start of a round */
 } tg__outer_momentum;
 
 typedef struct tg__outer {
     uint64_t every;      /* own steps in a round, >= 1 */
-    uint64_t after;      /* steps of uncompressed ssgd before */
-    uint64_t overlap;    /* the average is applied so many steps after the round, < every */
-    uint32_t fragments;  /* parts of the parameters whose rounds end one after the other */
+    uint64_t after;      /* steps of uncompressed ssgd before the first round */
+    uint64_t overlap;    /* steps between the end of a round and its average, < every */
+    uint32_t fragments;  /* parts of the parameters; their rounds end one after another */
     double lr, momentum; /* of the outer Nesterov step; 1 and 0: the mean itself */
-    double alpha;        /* how much of the own parameters stays where an average comes late */
+    double alpha;        /* share of the own parameters that is kept when a late average arrives */
     double clients;      /* fraction of the ranks that take part in a round; 1: all */
     bool weighted;       /* by the ranks' numbers of samples */
     tg__outer_momentum state;

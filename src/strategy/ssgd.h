@@ -1,4 +1,4 @@
-/* What strategies have in common that apply each average to the parameters, and do nothing else. */
+/* Shared by strategies that do nothing but apply each average to the parameters. */
 #ifndef TG_STRATEGY_SSGD_H
 #define TG_STRATEGY_SSGD_H
 

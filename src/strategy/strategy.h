@@ -1,6 +1,6 @@
 /* A strategy decides what is exchanged when, and how the result is applied. It is arithmetic on
- * plain arrays and a plan: it sees no transport, no thread, no bytes. A strategy is one file and
- * one line in strategies.def.
+ * plain arrays and a plan; it knows nothing of transports, threads or bytes. A strategy is one file
+ * and one line in strategies.def.
  *
  * The session plays step t like this, in the same way on every rank:
  *     ready(b, t)        bucket b's gradient is complete; may return EXCHANGE actions
@@ -41,17 +41,17 @@ typedef struct tg__action {
                    * does not change. Ranks may differ */
     int priority; /* smaller first; FIFO among equals */
     uint64_t due; /* the result is delivered before step() of this step */
-    uint32_t tag; /* the strategy's own; returned with the result */
-    int hop; /* not 0: a push. The buffer goes, uncoded, only to the rank `hop` further on, and the
-              * result is what the rank `hop` behind sent. The same on all ranks; requires
-              * `pushes` */
+    uint32_t tag; /* the strategy's own number; returned with the result */
+    /* not 0: a push. The buffer is sent, uncoded, only to the rank `hop` ahead, and the result is
+     * what the rank `hop` behind sent. The same on all ranks; requires `pushes` */
+    int hop;
 } tg__action;
 
 typedef struct tg__actions { /* filled by the strategy; room: its in_flight per bucket and call */
     tg__action *item;
     size_t count, cap;
-    tg__action refused; /* where an action goes that finds no room */
-    bool overfull;      /* one found no room: the session ends with TG_E_STATE */
+    tg__action refused; /* receives an action that finds no room */
+    bool overfull;      /* an action found no room: the session ends with TG_E_STATE */
 } tg__actions;
 
 /* A tensor as strategies see it. All (n). */
@@ -64,8 +64,8 @@ typedef struct tg__wtensor {
     const tg_optimizer *optimizer; /* of this tensor; NULL: the strategy's */
 } tg__wtensor;
 
-/* A request for a vector that is kept between steps: one per trained tensor, zeroed; those of a
- * bucket are adjacent in memory. */
+/* A request for a vector that is kept between steps: one per trained tensor, zeroed; a bucket's
+ * vectors are adjacent in memory. */
 typedef struct tg__slot_request {
     const char *name; /* "global", "momentum" */
     tg__role role;
@@ -96,10 +96,10 @@ typedef struct tg__result {
     uint32_t bucket, tag;
     const float *agg; /* (n of the bucket); NULL: dropped */
     double lr;        /* of_step's */
-    /* The step() that follows, before which this bucket has no other result: all its gradients are
-     * in, and `clip` is set. A strategy may make the bucket's part of that step beside the result,
-     * so that its vectors pass through the caches once and not twice. NULL: no step() follows, or
-     * other results come before it. */
+    /* The step() that follows. All its gradients are in, `clip` is set, and this bucket has no
+     * other result before it. A strategy may make the bucket's part of that step together with the
+     * result, so that its vectors pass through the caches once instead of twice. NULL: no step()
+     * follows, or other results come before it. */
     const tg__turn *turn;
 } tg__result;
 
@@ -108,7 +108,7 @@ typedef struct tg__strategy_ops {
     tg_entry entry;
     const char *method;       /* default method, that of its paper; NULL: "dense" */
     const char *optimizer;    /* default optimizer, if it needs a particular one; NULL: any */
-    const tg_rate_hint *rate; /* NULL: it learns as ssgd does */
+    const tg_rate_hint *rate; /* NULL: its learning rate follows that of ssgd */
     /* Read s->spec, check the combination, set s->impl, s->in_flight and s->sends_updates; request
      * slots and memories.
      * Errors  TG_E_SPEC, TG_E_UNSUPPORTED (with the reason) */
@@ -135,27 +135,27 @@ typedef struct tg__strategy_ops {
     const char *(*regroup)(tg__strategy *s, uint64_t t);
     bool steps;    /* step() changes the parameters */
     bool bypasses; /* may request uncoded exchanges */
-    /* result() touches its bucket's parameters only, and step() none. Results may then be delivered
-     * bucket by bucket, after step(), each before the parameters are read. */
+    /* result() touches only its bucket's parameters, and step() touches none. Results may then be
+     * delivered bucket by bucket, after step(), each before the parameters are read. */
     bool by_bucket;
 } tg__strategy_ops;
 
 struct tg__strategy {
     const tg__strategy_ops *ops;
     const tg_spec *spec;
-    const tg_optimizer *optimizer; /* of tensors without their own; has the most slots of all */
+    const tg_optimizer *optimizer; /* of tensors without their own; it has the most slots of all */
     uint64_t steps_per_epoch;
     int64_t epoch_shift; /* tg__epochs */
     uint64_t seed;
     int rank, size;
     /* (size) training samples of each rank, set by the owner before begin or the first step after a
-     * load; NULL: equally many. */
+     * load; NULL: equal numbers. */
     const uint64_t *samples;
     size_t nbuckets;
     tg__wtensor *tensor; /* (ntensors) the trained ones */
     size_t ntensors;
-    size_t in_flight; /* exchanges of a bucket under way at once, at most; 1 unless init sets it */
-    size_t coded_in_flight; /* of them, at most so many coded ones; 0: all */
+    size_t in_flight; /* exchanges of a bucket in flight at once, at most; 1 unless init sets it */
+    size_t coded_in_flight; /* the largest number of coded ones among them; 0: no limit */
     bool sends_updates;     /* its own buffers go through the method's codec */
     bool some_absent;       /* ranks may be absent from exchanges */
     bool weighted;          /* ranks are weighted by samples; a rank without any is absent */
@@ -166,10 +166,10 @@ struct tg__strategy {
      * the clock, and passes finite = false for a step that is sat out. */
     uint64_t round_steps;
     int64_t deadline_ns;
-    bool needs_mean; /* exchange=none is refused: ranks must not go their own ways */
+    bool needs_mean; /* exchange=none is refused: ranks must not diverge */
     uint32_t tags;   /* results have tags below this; 1 unless init sets it */
     /* Saved in checkpoints; 0 at first. drained: 1 + the step after which it last sent the
-     * remainder. anew: steps taken before it last started afresh. */
+     * remainder. anew: the number of steps taken before it last started afresh. */
     uint64_t drained, anew;
     /* Slots, with pointer arrays (ntensors) that init's requests leave zeroed. Before begin, or the
      * first step after a load, the owner sets slot[r][i] to a vector (n of tensor i), zeroed or as
@@ -179,8 +179,8 @@ struct tg__strategy {
     float ***slot;
     tg__memory memory[TG__MEMORIES];
     size_t nmemories;
-    /* Factor of this rank's gradients in local updates of this step: clipping by their global norm.
-     * Set by the owner before results with a turn, and before step(). */
+    /* Factor of this rank's gradients in local updates of this step, from clipping by their global
+     * norm. Set by the owner before results with a turn, and before step(). */
     float clip;
     float *clipped; /* (tg__stretch_most) if the optimizer clips */
     uint64_t *made; /* (nbuckets) 1 + the last step whose part result() has made */
@@ -234,31 +234,31 @@ const tg_optimizer *tg__strategy_optimizer(const tg__strategy *s, size_t i);
 /* Let the optimizer update tensor i by g, with memory m.
  * w  updated: the tensor's parameters, or the strategy's copy of them */
 void tg__strategy_update(tg__strategy *s, size_t m, size_t i, double lr, float *w, const float *g);
-/* The same by this rank's clipped gradient. */
+/* The same, by this rank's clipped gradient. */
 void tg__strategy_update_own(tg__strategy *s, size_t m, size_t i, double lr, float *w);
 
 /* Elements at .. at + n - 1 of a tensor. */
 typedef struct tg__stretch {
     size_t at, n;
 } tg__stretch;
-/* A strategy with several vectors passes over memory once if it does all of its work on a few
+/* A strategy with several vectors passes over memory only once if it does all of its work on a few
  * elements, which stay in the cache, before it goes on to the next ones:
  *     for (tg__stretch e = tg__stretch_first(s, i); e.n > 0; e = tg__stretch_next(s, i, e))
- * The bits are those of whole vectors. If the tensor's optimizer looks at the whole tensor at once,
- * there is one stretch. None is longer than tg__stretch_most(s). */
+ * The result has the same bits as whole vectors. If the tensor's optimizer needs the whole tensor
+ * at once, there is a single stretch. None is longer than tg__stretch_most(s). */
 tg__stretch tg__stretch_first(const tg__strategy *s, size_t i);
 tg__stretch tg__stretch_next(const tg__strategy *s, size_t i, tg__stretch e);
 size_t tg__stretch_most(const tg__strategy *s);
-/* tg__strategy_update and tg__strategy_update_own of a stretch; w and g point to its first element.
- * A tensor's stretches come in order. */
+/* tg__strategy_update and tg__strategy_update_own for a stretch; w and g point to its first
+ * element. Update a tensor's stretches in order. */
 void tg__strategy_update_at(tg__strategy *s, size_t m, size_t i, tg__stretch e, double lr, float *w,
                             const float *g);
 void tg__strategy_update_own_at(tg__strategy *s, size_t m, size_t i, tg__stretch e, double lr,
                                 float *w);
 
-/* Whether result() is to make its bucket's part of step(), which is remembered. */
+/* True if result() should make its bucket's part of step(); this is recorded. */
 bool tg__strategy_makes(tg__strategy *s, const tg__result *r);
-/* Whether step(t) finds the part of tensor i's bucket made. */
+/* True if the part of tensor i's bucket in step(t) has been made already. */
 bool tg__strategy_made(const tg__strategy *s, uint64_t t, size_t i);
 
 /* Reset memory m of tensor i if it is not finite: it would spoil every later update. */
@@ -274,7 +274,8 @@ tg__action *tg__actions_add(tg__actions *out, uint32_t bucket, bool coded, uint6
 /* Return a coded EXCHANGE of a bucket's part of a slot. Otherwise as above. */
 tg__action *tg__actions_add_slot(const tg__strategy *s, tg__actions *out, uint32_t bucket,
                                  size_t slot, uint64_t due, uint32_t tag);
-/* Whether all found room. Errors TG_E_STATE: the strategy returned more than its in_flight allows */
+/* Check that all actions found room.
+ * Errors  TG_E_STATE: the strategy returned more than its in_flight allows */
 TG_NODISCARD tg_status tg__actions_check(const tg__strategy *s, const tg__actions *out);
 
 #endif

@@ -1,4 +1,4 @@
-/* CD-SGD: OD-SGD whose exchanges are compressed, but for every k-th. */
+/* CD-SGD: OD-SGD with compressed exchanges, except every k-th. */
 #include "strategy/delayed.h"
 
 static const tg_key keys[] = {

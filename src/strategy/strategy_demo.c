@@ -1,12 +1,12 @@
-/* DeMo: synchronous, each rank's momentum its own, and of what was exchanged the signs alone:
+/* DeMo: synchronous; each rank has its own momentum, and only the sign of the mean is applied:
  *
  *     w = w (1 - eta * wd) - eta * sign(mean)          sign(0) = 0
  *
  * The momentum is the residual of the method (dct, whose decay is the momentum's): it keeps what
- * was not sent. eta and wd are those of sgd, the decay always apart from the signs. Signs do not
- * depend on what the mean is scaled with, so the learning rate enters the residual by the method's
- * key rescale: what waits there is multiplied with eta_old / eta_new when it changes, and
- * eta times it is DeMo's delta = decay * delta + eta * g.
+ * was not sent. eta and wd are those of sgd; decay is always decoupled. Signs do not depend on the
+ * scale of the mean, so the learning rate enters the residual by the method's key rescale: the
+ * residual is multiplied by eta_old / eta_new when the rate changes, so that eta times it is DeMo's
+ * delta = decay * delta + eta * g.
  *
  * Source: Peng, Quesnelle, Kingma 2024, arXiv:2411.19870, alg. 1 */
 #include "strategy/ssgd.h"

@@ -1,25 +1,26 @@
-/* Delayed gradient averaging: ranks go on by themselves while averages are under way; an average
- * that comes takes the place of the own gradient it is an average of.
+/* Delayed gradient averaging: ranks continue with their own gradients while averages are in flight.
+ * An average that arrives replaces the own gradient that it includes.
  *
- *     A      the parameters after all averages that have come: the same on all ranks, "global"
- *     U[t]   what the rank's own optimizer made of its own gradient in step t
- *     P      the sum of all U whose averages have not come: "pending"
- *     w      = A - P, what the rank computes at
+ *     A      the parameters after all averages that have arrived: the same on all ranks, "global"
+ *     U[t]   the update that the rank's own optimizer made of its own gradient in step t
+ *     P      the sum of all U whose averages have not arrived: "pending"
+ *     w      = A - P, the parameters that the rank computes at
  *
  * every = 1: step t's gradient is exchanged, due in step t + delay; then
  *     A = optimizer(A, mean of g[t - delay]),  P -= U[t - delay],  w = A - P
  *     U[t] = w - own(w, g),  P += U[t],  w = own(w, g)
- * with two memories, the optimizer's (of averages) and the own. For SGD that is
+ * with two memories: that of the optimizer (of averages) and the own one. For SGD this is
  *     w -= (U[t] - U[t - delay]) + eta[t - delay] * mean of g[t - delay]
- * and, as all of it is linear, with momentum the same as handing the optimizer the corrected
+ * With momentum, since all of this is linear, it is the same as passing the optimizer the corrected
  * gradient g[t] - g[t - delay] + mean of g[t - delay].
  *
- * every = K: the sum of K steps' U is exchanged, K steps after the last; the mean goes off A. Only
- * the own memory exists. A last block that is not full is exchanged when the run is drained.
+ * every = K: the sum of K steps' U is exchanged, due K steps after the last; the mean is subtracted
+ * from A. There is only the own memory. An incomplete last block is exchanged when the run is
+ * drained.
  *
  * correct = no: w = A; no own steps.
  *
- * When all averages are in, P is 0 but for rounding; draining makes it 0 and w A: ranks agree.
+ * When all averages are in, P is 0 up to rounding. Draining sets P to 0 and w to A, so ranks agree.
  *
  * Source: Zhu et al. 2021, "Delayed Gradient Averaging", NeurIPS */
 #include "strategy/strategy.h"
@@ -35,10 +36,12 @@ enum { DELAY_MAX = 1000 };
 typedef struct dga {
     uint64_t delay, every;
     bool correct;
-    size_t global, pending, block; /* slots; block: every > 1, the U since the last exchange */
-    size_t own, nown;              /* `nown` slots from `own` on: U, or blocks of them, sent */
-    size_t memory;                 /* the own one */
-    float *before;                 /* (tg__stretch_most) w before an own step */
+    /* slots; block (every > 1): the sum of U since the last exchange */
+    size_t global, pending, block;
+    /* `nown` slots from `own` on: U, or blocks of them, that were sent */
+    size_t own, nown;
+    size_t memory; /* index of the own memory */
+    float *before; /* (tg__stretch_most) w before an own step */
     char name[DELAY_MAX][28];
 } dga;
 
@@ -61,7 +64,7 @@ static const tg_key keys[] = {
      .help = "continue with own gradients, which averages replace later; no: plain delay (pipe)"},
     {.name = NULL}};
 
-/* The own steps of rank and tensor: nothing of the kind is needed without delay. */
+/* True if the rank takes own steps; without delay none are needed. */
 static bool goes_on(const dga *d)
 {
     return d->every > 1 || (d->correct && d->delay > 0);
@@ -166,21 +169,21 @@ static void place(tg__strategy *s, size_t i, tg__stretch e)
         memcpy(w, a, e.n * sizeof *w);
 }
 
-/* What this result is about was not finite on some rank. If this rank's U were not, subtracting
- * them would not undo them: P is summed anew. */
+/* Remove the U of a result that was not finite on some rank. If this rank's U are not finite
+ * either, subtracting them would not undo them, so P is summed again. */
 static void forget(tg__strategy *s, size_t i, tg__stretch e, const tg__result *r)
 {
     const dga *d = s->impl;
     float *own = s->slot[d->own + r->tag][i] + e.at, *pending = s->slot[d->pending][i] + e.at;
     memset(own, 0, e.n * sizeof *own);
     memset(pending, 0, e.n * sizeof *pending);
-    for (size_t k = 1; k < d->nown; k++) /* in the order they were sent */
+    for (size_t k = 1; k < d->nown; k++) /* in the order in which they were sent */
         tg__kernel()->add(pending, s->slot[d->own + (r->tag + k) % d->nown][i] + e.at, e.n);
     if (d->every > 1)
         tg__kernel()->add(pending, s->slot[d->block][i] + e.at, e.n);
 }
 
-/* The U that this result is about are no longer pending. */
+/* Apply the result; its U are no longer pending. */
 static void take(tg__strategy *s, size_t i, tg__stretch e, const tg__result *r)
 {
     const dga *d = s->impl;
@@ -205,8 +208,8 @@ static bool ends_block(const dga *d, uint64_t t)
     return d->every > 1 && (t + 1) % d->every == 0;
 }
 
-/* The block goes out, and a new one begins. The slot that takes it is free: what it held came
- * before this step. */
+/* Exchange the block and begin a new one. The slot that receives it is free: its previous result
+ * arrived before this step. */
 static void end_block(tg__strategy *s, size_t i, tg__stretch e, size_t at)
 {
     const dga *d = s->impl;
@@ -215,7 +218,7 @@ static void end_block(tg__strategy *s, size_t i, tg__stretch e, size_t at)
     memset(block, 0, e.n * sizeof *block);
 }
 
-/* An own step: U is added to what is pending and to where it is kept. */
+/* An own step: add U to the pending sum and store it. */
 static void go_on(tg__strategy *s, size_t i, tg__stretch e, const tg__turn *now)
 {
     const dga *d = s->impl;
@@ -286,7 +289,7 @@ static void drained(tg__strategy *s, uint64_t t, tg__actions *out)
         send_block(s, ring_at(d, t), t, out);
         return;
     }
-    for (size_t i = 0; i < s->ntensors; i++) { /* P is 0 but for rounding */
+    for (size_t i = 0; i < s->ntensors; i++) { /* P is 0 up to rounding */
         if (goes_on(d))
             memset(s->slot[d->pending][i], 0, s->tensor[i].n * sizeof(float));
         place(s, i, (tg__stretch){0, s->tensor[i].n});

@@ -1,4 +1,4 @@
-/* DiLoCo: many own steps, then an outer step of Nesterov's momentum along the mean change. */
+/* DiLoCo: many own steps, then an outer step with Nesterov momentum along the mean change. */
 #include "strategy/nesterov.h"
 #include "strategy/outer.h"
 

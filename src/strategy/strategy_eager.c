@@ -1,14 +1,15 @@
-/* DiLoCo with eager updates: a round's mean is not waited for; until it comes the rank's own change
- * stands for its share of it, and the last round's mean for the others'.
+/* DiLoCo with eager updates. A round's mean is not waited for: until it arrives, the rank's own
+ * change stands in for its share of the mean, and the last round's mean for the shares of the
+ * others.
  *
- *     D        what the round of `every` own steps changed: O - w
+ *     D        the change made by the round of `every` own steps: O - w
  *     first:   E = D
  *     after:   E = D / P + (M' - D' / P),   M', D' the last round's mean and own change
  *     v = momentum * v + E,  O = O - lr * (E + momentum * v),  w = O          (each rank its own)
  *
- *     A        the same steps along the means M as they come: alike on all ranks, "global"
+ *     A        the same steps along the means M as they arrive: the same on all ranks, "global"
  *
- * Ranks differ in O by what they cannot know yet. When the run is drained all take A.
+ * The ranks' O differ by the means that have not arrived. When the run is drained, all take A.
  *
  * Source: Kale, Douillard, Donchev 2025, arXiv:2502.12996 */
 #include "strategy/nesterov.h"
@@ -21,7 +22,7 @@
 typedef struct eager {
     uint64_t every;
     double lr, momentum;
-    size_t global, velocity;  /* slots: A, and the velocity that goes with it */
+    size_t global, velocity;  /* slots: A and its velocity */
     size_t own, own_velocity; /* O, v */
     size_t sent, rest;        /* D; M' - D' / P */
 } eager;
@@ -58,7 +59,7 @@ static const float *global(const tg__strategy *s, size_t i)
     return s->slot[e->global][i];
 }
 
-/* O = w = A, v = that of A: as if the ranks had just begun. */
+/* O = w = A, v = A's velocity: as at the start of a run. */
 static void take_global(tg__strategy *s, size_t i)
 {
     const eager *e = s->impl;
@@ -99,7 +100,7 @@ static void take(tg__strategy *s, size_t i, tg__stretch part, const float *mean)
     tg__kernel()->axpy(rest, -1 / (float)s->size, s->slot[e->sent][i] + part.at, part.n);
 }
 
-/* A round that some rank spoiled is lost: all start again from A. */
+/* If a round is not finite on some rank, it is lost, and all ranks restart from A. */
 static void result(tg__strategy *s, const tg__result *r)
 {
     const eager *e = s->impl;
@@ -118,7 +119,7 @@ static void result(tg__strategy *s, const tg__result *r)
     }
 }
 
-/* D of the round so far. */
+/* Compute D of the round so far. */
 static void prepare(tg__strategy *s, size_t i, tg__stretch part)
 {
     const eager *e = s->impl;
@@ -133,7 +134,7 @@ static void send(tg__strategy *s, uint64_t due, tg__actions *out)
         tg__actions_add_slot(s, out, b, e->sent, due, 0);
 }
 
-/* The outer step along E, which is made where M' - D' / P was. */
+/* The outer step along E, which is formed in place of M' - D' / P. */
 static void guess(tg__strategy *s, size_t i, tg__stretch part, bool first)
 {
     const eager *e = s->impl;
@@ -148,7 +149,7 @@ static void step(tg__strategy *s, uint64_t t, bool finite, double lr, tg__action
 {
     const eager *e = s->impl;
     const bool ends = (t + 1) % e->every == 0;
-    const bool first = t + 1 - e->every <= s->anew; /* no mean since */
+    const bool first = t + 1 - e->every <= s->anew; /* no mean has arrived since */
     for (size_t i = 0; i < s->ntensors; i++)
         for (tg__stretch p = tg__stretch_first(s, i); p.n > 0; p = tg__stretch_next(s, i, p)) {
             if (finite)

@@ -1,5 +1,5 @@
-/* FedAvg: local SGD by some ranks in turn, weighted by their samples; clients begin a round with
- * nothing but the parameters, and may hand in fewer steps than were asked for.
+/* FedAvg: local SGD by changing subsets of the ranks, weighted by their samples. Clients begin a
+ * round with the parameters only, and may contribute fewer steps than requested.
  *
  * Source: partial work: Li et al. 2020, FedProx, arXiv:1812.06127 */
 #include "strategy/outer.h"

@@ -1,23 +1,23 @@
-/* Stochastic gradient push: a rank hands half of what it has to one other rank, and takes in what a
- * third one sent.
+/* Stochastic gradient push: a rank sends half of its mass to one other rank, and adds what a third
+ * one sent.
  *
- *     x    this rank's mass, m its weight; z = x / m are its parameters; x = z, m = 1 to begin with
- *     steps c = 0, 1, .. since the last mean:
+ *     x    this rank's mass, m its weight; z = x / m are its parameters; at first x = z, m = 1
+ *     steps c = 0, 1, ... since the last mean:
  *         z' = optimizer(z, own g),  x = x + (z' - z)
- *         c a multiple of `overlap` (of 1, if that is 0):
- *             x = x / 2, m = m / 2;  x goes to the rank 2^k further, k = 0, 1, .. in turn while
- *             2^k < P;  it comes in `overlap` steps later:  x = x + that, m = m + its weight
- *             (overlap > 0: before the next is sent, so that one is under way at a time)
+ *         if c is a multiple of `overlap` (of 1, if that is 0):
+ *             x = x / 2, m = m / 2;  x is sent to the rank 2^k ahead, k = 0, 1, ... in turn while
+ *             2^k < P;  it arrives `overlap` steps later:  x = x + that, m = m + its weight
+ *             (overlap > 0: before the next is sent, so that one is in flight at a time)
  *         z = x / m
- *     every `mean` steps, in the place of a push:
+ *     every `mean` steps, in place of a push:
  *         A = mean of x (m is 1),  x = z = A
  *
- * In this graph a rank sends to as many as it receives from, so m is the same on all ranks and need
- * not be sent: 1/2 while a push is under way, else 1. All pushes come in before a mean. A, the slot
- * "global", is the same on all ranks: what evaluation, checkpoints and hashes use.
+ * In this graph a rank sends to as many ranks as it receives from, so m is the same on all ranks
+ * and need not be sent: 1/2 while a push is in flight, otherwise 1. All pushes arrive before a
+ * mean. A, the slot "global", is the same on all ranks; evaluation, checkpoints and hashes use it.
  *
- * A push that is not finite counts as if the receiver's own had come; its sender goes back to A. A
- * mean that is not finite is lost, and all go back to the last one.
+ * If a push is not finite, the receiver uses its own mass in its place, and the sender returns to
+ * A. A mean that is not finite is lost, and all ranks return to the last one.
  *
  * Source: SGP, overlap: Assran et al. 2019, arXiv:1811.10792
  *         a mean now and then: Chen et al. 2021, arXiv:2105.09080 */
@@ -54,7 +54,8 @@ static const tg_key keys[] = {
 
 /* ---- when ------------------------------------------------------------------------------------ */
 
-/* Steps since the last mean, of step t: means are due at multiples, a drain begins anew. */
+/* Steps since the last mean, at step t. Means are due at multiples of g->mean; a drain restarts the
+ * count. */
 static uint64_t since_mean(const tg__strategy *s, uint64_t t)
 {
     const gossip *g = s->impl;
@@ -68,7 +69,7 @@ static bool is_mean(const tg__strategy *s, uint64_t t)
     return (t + 1) % g->mean == 0;
 }
 
-/* The step whose step() finds the push of step t delivered: all come in before a mean. */
+/* The step before whose step() the push of step t is delivered: all arrive before a mean. */
 static uint64_t due(const tg__strategy *s, uint64_t t)
 {
     const gossip *g = s->impl;
@@ -76,7 +77,7 @@ static uint64_t due(const tg__strategy *s, uint64_t t)
     return t + g->overlap < mean ? t + g->overlap : mean;
 }
 
-/* ---- making one ------------------------------------------------------------------------------ */
+/* ---- creating -------------------------------------------------------------------------------- */
 
 static tg_status add_slots(tg__strategy *s, gossip *g)
 {
@@ -115,7 +116,7 @@ static tg_status init(tg__strategy *s)
     return status;
 }
 
-/* ---- what it holds --------------------------------------------------------------------------- */
+/* ---- state ----------------------------------------------------------------------------------- */
 
 static float *global_of(const tg__strategy *s, size_t i)
 {
@@ -156,7 +157,7 @@ static void begin(tg__strategy *s)
     }
 }
 
-/* ---- what comes ------------------------------------------------------------------------------ */
+/* ---- results --------------------------------------------------------------------------------- */
 
 static void ready(tg__strategy *s, uint64_t t, uint32_t bucket, tg__actions *out)
 {
@@ -211,9 +212,9 @@ static void result(tg__strategy *s, const tg__result *r)
             take(s, i, r);
 }
 
-/* ---- what goes ------------------------------------------------------------------------------- */
+/* ---- exchanges ------------------------------------------------------------------------------- */
 
-/* z' = optimizer(z, own g), x = x + (z' - z): z' stands in w. */
+/* z' = optimizer(z, own g), x = x + (z' - z). z' is in w. */
 static void update(tg__strategy *s, size_t i, tg__stretch e, double lr)
 {
     float *w = s->tensor[i].w + e.at, *mass = mass_of(s, i) + e.at;
@@ -224,14 +225,14 @@ static void update(tg__strategy *s, size_t i, tg__stretch e, double lr)
         tg__kernel()->add(mass, w, e.n);
 }
 
-/* What is to be sent for a mean. */
+/* Prepare `sent` for a mean. */
 static void lay_out(tg__strategy *s, size_t i, tg__stretch e)
 {
     const gossip *g = s->impl;
     copy(s->slot[g->sent][i] + e.at, mass_of(s, i) + e.at, e.n);
 }
 
-/* What lay_out() has put into `sent` goes out. */
+/* Exchange what lay_out() has put into `sent`. */
 static void send_mean(tg__strategy *s, uint64_t t, tg__actions *out)
 {
     const gossip *g = s->impl;
@@ -239,7 +240,7 @@ static void send_mean(tg__strategy *s, uint64_t t, tg__actions *out)
         tg__actions_add_slot(s, out, b, g->sent, t, OF_MEAN);
 }
 
-/* Half of x goes out, half stays. */
+/* Put half of x into `sent`, and keep half. */
 static void halve(tg__strategy *s, size_t i, tg__stretch e)
 {
     const gossip *g = s->impl;
@@ -248,7 +249,7 @@ static void halve(tg__strategy *s, size_t i, tg__stretch e)
     copy(s->slot[g->sent][i] + e.at, mass, e.n);
 }
 
-/* What halve() has put into `sent` goes out. */
+/* Push what halve() has put into `sent`. */
 static void push(tg__strategy *s, uint64_t t, uint64_t number, tg__actions *out)
 {
     const gossip *g = s->impl;
@@ -259,7 +260,7 @@ static void push(tg__strategy *s, uint64_t t, uint64_t number, tg__actions *out)
     }
 }
 
-/* z = x / (1/2): a push is under way. */
+/* z = x / (1/2): a push is in flight. */
 static void unbias(tg__strategy *s, size_t i, tg__stretch e)
 {
     float *w = s->tensor[i].w + e.at;
@@ -290,7 +291,7 @@ static void step(tg__strategy *s, uint64_t t, bool finite, double lr, tg__action
         push(s, t, c / every, out);
 }
 
-/* All pushes are in, so m is 1. Whom a rank sends to begins anew. */
+/* All pushes have arrived, so m is 1. The order of receivers starts again. */
 static const char *regroup(tg__strategy *s, uint64_t t)
 {
     for (size_t i = 0; i < s->ntensors; i++)
@@ -299,7 +300,7 @@ static const char *regroup(tg__strategy *s, uint64_t t)
     return NULL;
 }
 
-/* All pushes are in. */
+/* All pushes have arrived. */
 static void drained(tg__strategy *s, uint64_t t, tg__actions *out)
 {
     const gossip *g = s->impl;

@@ -1,4 +1,4 @@
-/* The list of strategies, made from strategies.def, and what all of them share. */
+/* The list of strategies, made from strategies.def, and their shared functions. */
 #include "strategy/strategy.h"
 #include "base/mem.h"
 #include "kernel/kernel.h"
@@ -36,7 +36,7 @@ const tg_entry *const *tg__strategy_entries(size_t *count_p)
     return entries;
 }
 
-/* Of a name or a spec string; NULL: none. */
+/* Find by a name or a spec string; NULL: none. */
 static const tg__strategy_ops *find(const char *spec)
 {
     const size_t len = spec == NULL ? 0 : strcspn(spec, ":");
@@ -64,7 +64,7 @@ const tg_rate_hint *tg__strategy_rate(const char *spec)
     return ops == NULL ? NULL : ops->rate;
 }
 
-/* On failure ops stays NULL: there is nothing to end. */
+/* On failure, ops stays NULL, so that fini is not called. */
 static tg_status init(tg__strategy *s, const char *text)
 {
     tg_spec *spec;
@@ -143,7 +143,7 @@ tg_status tg__strategy_add_slot(tg__strategy *s, const char *name, tg__role role
     return TG_OK;
 }
 
-/* Room for a stretch of a clipped gradient. */
+/* Allocate memory for a stretch of a clipped gradient. */
 static tg_status make_clipped(tg__strategy *s)
 {
     return tg_alloc(tg__stretch_most(s), sizeof(float), &s->clipped);
@@ -167,7 +167,7 @@ const tg_optimizer *tg__strategy_optimizer(const tg__strategy *s, size_t i)
     return s->tensor[i].optimizer != NULL ? s->tensor[i].optimizer : s->optimizer;
 }
 
-/* The vectors of tensor i in the optimizer's slots, from element `at` on. */
+/* Get the vectors of tensor i in the optimizer's slots, from element `at` on. */
 static void vectors(const tg__strategy *s, const tg__memory *m, size_t i, size_t at,
                     float *vec[TG__OPTIMIZER_SLOTS])
 {
@@ -287,7 +287,7 @@ tg__action *tg__actions_add(tg__actions *out, uint32_t bucket, bool coded, uint6
     return a;
 }
 
-/* A bucket's tensors stand side by side in slots: the one at its beginning is where it begins. */
+/* A bucket's tensors are adjacent in slots, so the bucket begins where its first tensor begins. */
 tg__action *tg__actions_add_slot(const tg__strategy *s, tg__actions *out, uint32_t bucket,
                                  size_t slot, uint64_t due, uint32_t tag)
 {

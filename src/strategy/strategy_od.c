@@ -1,4 +1,4 @@
-/* OD-SGD: one-step delay, local update, never compressed. */
+/* OD-SGD: one-step delay with local update, never compressed. */
 #include "strategy/delayed.h"
 
 static const tg_key keys[] = {TG__DELAYED_KEYS("200"), {.name = NULL}};

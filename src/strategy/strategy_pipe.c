@@ -1,4 +1,4 @@
-/* PIPE-SGD: synchronous SGD whose averages come width - 1 steps late. Nothing is done about that:
+/* PIPE-SGD: synchronous SGD whose averages arrive width - 1 steps late. The delay is not corrected:
  * parameters are always the global ones. */
 #include "strategy/ssgd.h"
 

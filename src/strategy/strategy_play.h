@@ -1,4 +1,4 @@
-/* Plays a strategy on plain arrays in tests, as the session would: P ranks in a loop, an exchange
+/* Plays a strategy on plain arrays in tests, as the session would: P ranks in a loop. An exchange
  * is the mean of their gradients, or a push from one to another. Two buckets, three tensors. */
 #ifndef TG_STRATEGY_PLAY_H
 #define TG_STRATEGY_PLAY_H
@@ -35,7 +35,7 @@ typedef struct play_exchange {
     double lr;
     bool flagged;
     float sum[PLAY_N];
-    int hop; /* 0: all ranks get the mean; else a rank gets what the one so far behind has sent: */
+    int hop; /* 0: all ranks get the mean; else each rank gets what the rank this far behind sent */
     bool bad[PLAY_RANKS];
     float sent[PLAY_RANKS][PLAY_N];
 } play_exchange;
@@ -48,9 +48,9 @@ typedef struct play {
     size_t flights;
     uint64_t t;
     double lr;
-    bool apart;   /* results come without the turn: step() makes all of its part */
-    int bad_rank; /* whose next gradient is not finite; -1: none */
-    /* What happened: "x0c" exchange of bucket 0 coded, "x0d" dense, "r0" result, "r0-" nothing to
+    bool apart;   /* results come without the turn: step() makes its whole part */
+    int bad_rank; /* the rank whose next gradient is not finite; -1: none */
+    /* The events: "x0c" exchange of bucket 0 coded, "x0d" dense, "r0" result, "r0-" nothing to
      * apply, "s" step */
     char events[PLAY_EVENTS][4];
     size_t nevents;
@@ -116,14 +116,14 @@ static void play_destroy(play *p)
     tg_optimizer_destroy(p->optimizer);
 }
 
-/* The gradient of rank j at w in step t: any function that is not linear. */
+/* The gradient of rank j at w in step t: some nonlinear function. */
 static void play_gradient(float *g, const float *w, int j, uint64_t t)
 {
     for (size_t e = 0; e < PLAY_N; e++)
         g[e] = sinf(3 * w[e] + (float)j) + 0.25f * cosf((float)(e + t));
 }
 
-/* What rank j hands in; NULL: nothing. */
+/* What rank j contributes; NULL: nothing. */
 static const float *play_payload(const play *p, int j, const tg__action *a)
 {
     if (a->absent)
@@ -131,7 +131,7 @@ static const float *play_payload(const play *p, int j, const tg__action *a)
     return a->buffer != NULL ? a->buffer : p->rank[j].g + play_bucket_begin[a->bucket];
 }
 
-/* All ranks must have returned the same; the exchange adds in rank order. */
+/* Check that all ranks have returned the same actions. The exchange adds in rank order. */
 static void play_take(play *p, tg__action list[][PLAY_ACTIONS], const size_t *count)
 {
     for (size_t a = 0; a < count[0]; a++) {
@@ -166,7 +166,7 @@ static void play_take(play *p, tg__action list[][PLAY_ACTIONS], const size_t *co
     }
 }
 
-/* steps: before a step of all ranks. No bucket has two results at a time. */
+/* steps: called before a step of all ranks. No bucket has two results at a time. */
 static void play_deliver(play *p, uint64_t due, bool steps)
 {
     size_t kept = 0;
@@ -197,7 +197,7 @@ static void play_deliver(play *p, uint64_t due, bool steps)
     p->flights = kept;
 }
 
-/* One step of all ranks, of the gradients that they have. */
+/* One step of all ranks, with the gradients that they have. */
 static void play_step_on(play *p)
 {
     tg__action list[PLAY_RANKS][PLAY_ACTIONS];
@@ -223,7 +223,7 @@ static void play_step_on(play *p)
     }
     play_note(p, "s");
     play_take(p, list, count);
-    play_deliver(p, p->t, false); /* what is due at once */
+    play_deliver(p, p->t, false); /* deliver what is due at once */
     p->bad_rank = -1;
     p->t++;
 }
@@ -251,7 +251,7 @@ static void play_drain(play *p)
     } while (p->flights > 0);
 }
 
-/* The global parameters of rank j in one piece. */
+/* The global parameters of rank j as one array. */
 static const float *play_global(play *p, int j)
 {
     static float w[2][PLAY_N];
@@ -268,7 +268,7 @@ static void assert_same_bits(const float *a, const float *b)
     assert_memory_equal(a, b, PLAY_N * sizeof *a);
 }
 
-/* The largest difference; what is not finite is far from everything. */
+/* The largest difference; infinite if a value is not finite. */
 static inline double play_distance(const float *a, const float *b)
 {
     double most = 0;

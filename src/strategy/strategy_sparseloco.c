@@ -1,5 +1,5 @@
-/* SparseLoCo: many own steps, then an outer step along the mean change, without momentum, because
- * the residual of the method (blocktopk) remembers as an outer momentum would. */
+/* SparseLoCo: many own steps, then an outer step along the mean change. It has no momentum, because
+ * the residual of the method (blocktopk) acts as one. */
 #include "strategy/outer.h"
 
 static const tg_key keys[] = {

@@ -1,6 +1,6 @@
-/* Synchronous SGD: w = optimizer(w, mean over ranks of g), the exchange of a bucket starting as
- * soon as its gradient is complete, while backward goes on. (With method 2bit this is "bit-sgd".)
- */
+/* Synchronous SGD: w = optimizer(w, mean over ranks of g). The exchange of a bucket starts as soon
+ * as its gradient is complete, while the backward pass continues. (With method 2bit this is
+ * "bit-sgd".) */
 #include "strategy/ssgd.h"
 
 static tg_status init(tg__strategy *s)

@@ -1,5 +1,5 @@
-/* Streaming DiLoCo: fragments of the parameters take turns, and go on while their average is under
- * way. (Few bits a value are the method's: e.g. qsgd:bits=4.) */
+/* Streaming DiLoCo: fragments of the parameters take turns, and training continues while their
+ * average is in flight. (Few bits per value are the method's choice, e.g. qsgd:bits=4.) */
 #include "base/mem.h"
 #include "strategy/nesterov.h"
 #include "strategy/outer.h"
@@ -27,7 +27,7 @@ static const tg_key keys[] = {
     TG__OUTER_NESTEROV,
     {.name = NULL}};
 
-/* As many as asked for; unasked, no more than there are buckets. */
+/* The number of fragments: as requested; by default at most the number of buckets. */
 static uint32_t fragments(const tg__strategy *s)
 {
     const size_t wanted = (size_t)tg_spec_int(s->spec, "fragments");
