@@ -1,10 +1,11 @@
-/* Checks of the caller's descriptors. */
+/* Checks of the caller's array descriptors. */
 #ifndef TG_CODEC_ARRAY_H
 #define TG_CODEC_ARRAY_H
 
 #include "telegrad/codec.h"
 
-/* An array that this build can use. Errors TG_E_ARG, TG_E_UNSUPPORTED */
+/* Check that this build can use the array.
+ * Errors  TG_E_ARG, TG_E_UNSUPPORTED */
 TG_NODISCARD tg_status tg__array_check(const tg_array *x);
 
 #endif

@@ -1,4 +1,4 @@
-/* f32: the vector itself, in dense frames. Payloads may be summed unread. */
+/* f32: the vector itself, in dense frames. Payloads may be summed without decoding. */
 #include "codec/codec_impl.h"
 #include "kernel/kernel.h"
 
@@ -36,7 +36,7 @@ static tg_status encode(tg_codec *c, const tg_encode_context *ctx, const float *
     return TG_OK;
 }
 
-/* The dense form is the only one that is ever written. */
+/* Only the dense form is ever written. */
 static tg_status check(const tg__frame *f)
 {
     return tg_fail(TG_E_CORRUPT, "f32 frame: form=%u: allowed: 1, 2", f->form);

@@ -1,4 +1,4 @@
-/* Codec handles and what all codecs share: checks of arguments, forms of frames. */
+/* Codec handles, and what all codecs share: checks of arguments, forms of frames. */
 #include "codec/codec_impl.h"
 #include "base/arg.h"
 #include "base/mem.h"
@@ -48,7 +48,7 @@ void tg_codec_destroy(tg_codec *c)
     if (c->ops->fini)
         c->ops->fini(c);
     tg__pool_destroy(c->own_pool);
-    tg_spec_free((tg_spec *)(uintptr_t)c->spec); /* const to codecs, ours to free */
+    tg_spec_free((tg_spec *)(uintptr_t)c->spec); /* const for codecs; the handle owns it */
     free(c);
 }
 
@@ -269,7 +269,7 @@ void tg__floats_add(float *dst, const uint8_t *src, size_t n)
 tg_status tg__scratch(void *ptr_p, size_t *cap_p, size_t n, size_t size)
 {
     if (n == 0)
-        n = 1; /* never NULL, to which not even 0 may be added */
+        n = 1; /* never NULL: even adding 0 to NULL is undefined */
     if (n <= *cap_p)
         return TG_OK;
     void *old, *grown;

@@ -8,8 +8,8 @@
 #include "wire/frame.h"
 #include "telegrad/spec.h"
 
-/* What was encoded, as every receiver will decode it: dense, or the support with its decoded
- * values. A selected element whose value is quantised to 0 belongs to the support. Lives until the
+/* The encoded vector as every receiver will decode it: dense, or the support with its decoded
+ * values. A selected element whose value is quantised to 0 belongs to the support. Valid until the
  * next call on the same codec. */
 typedef struct tg__view {
     bool sparse;

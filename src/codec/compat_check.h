@@ -1,4 +1,4 @@
-/* What the compatible layouts ask of their arguments. */
+/* Argument checks of the compatible layouts. */
 #ifndef TG_CODEC_COMPAT_CHECK_H
 #define TG_CODEC_COMPAT_CHECK_H
 

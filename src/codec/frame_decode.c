@@ -1,4 +1,4 @@
-/* Frames back to vectors: validate whole, then write. */
+/* Decodes frames: the whole frame is validated before anything is written. */
 #include "base/mem.h"
 #include "base/arg.h"
 #include "codec/array.h"
@@ -7,7 +7,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
-/* Elements that the frame itself says it has; the frame was checked. */
+/* The frame with the number of elements stated in it. It has been checked. */
 static tg__frame checked(const uint8_t *frame, size_t len)
 {
     return (tg__frame){.codec = frame[0],
@@ -54,7 +54,7 @@ typedef struct job {
     tg__frame f;
     float *dst;
     bool add;
-    atomic_bool *spoilt; /* [out] something is not finite; NULL: nobody asks */
+    atomic_bool *spoilt; /* [out] some element is not finite; NULL: not wanted */
 } job;
 
 static void decode_range(void *arg, size_t lo, size_t hi)
@@ -69,7 +69,7 @@ static void decode_range(void *arg, size_t lo, size_t hi)
         memset(j->dst + lo, 0, (hi - lo) * sizeof(*j->dst));
 }
 
-/* A piece at a time, so that the look finds it in the cache. */
+/* Work in small pieces, so that the check finds each one in the cache. */
 static void decode_and_look(void *arg, size_t lo, size_t hi)
 {
     const job *j = arg;

@@ -6,7 +6,7 @@
 #include <string.h>
 
 enum { HEAD_BYTES = 8, TENSOR_BYTES = 8 };
-enum { TOGETHER = 8 }; /* blocks of a core, at the least */
+enum { TOGETHER = 8 }; /* the fewest blocks for one core */
 
 void tg__block_coder_init(tg__block_coder *b, const tg_spec *spec, uint8_t wire_id)
 {
@@ -31,7 +31,7 @@ size_t tg__block_bound(size_t n)
     return TG__FRAME_HEAD + n * sizeof(float);
 }
 
-/* A tensor's piece of the payload. */
+/* A tensor's part of the payload. */
 typedef struct piece {
     tg__grid grid;
     size_t kept, values_len, index_len;
@@ -56,7 +56,8 @@ static piece piece_of_run(const tg__block_coder *b, const tg__run *r)
                         : piece_of(n, 1, b->keep, b->values);
 }
 
-/* Payload bytes of a part; *tensors_p, *most_p: how many tensors, the most that one keeps. */
+/* Payload bytes of a part; *tensors_p, *most_p: the number of tensors, and the most elements that
+ * one keeps. */
 static size_t payload_len(const tg__block_coder *b, const tg_encode_context *ctx,
                           const tg__part *part, size_t *tensors_p, size_t *most_p)
 {
@@ -72,8 +73,8 @@ static size_t payload_len(const tg__block_coder *b, const tg_encode_context *ctx
     return len;
 }
 
-/* The same row of the next block will be needed: rows are too far apart for the processor to see it
- * coming. It may lie behind the vector's end. */
+/* Prefetch the same row of the next block: rows are too far apart for the hardware prefetcher. The
+ * address may be beyond the vector's end. */
 static void ask_for_next(const float *row, size_t width)
 {
     enum { LINE = 64 };
@@ -81,7 +82,7 @@ static void ask_for_next(const float *row, size_t width)
         __builtin_prefetch((const void *)((uintptr_t)(row + width) + at));
 }
 
-/* The block as it lies, or at y: its rows, or what they are transformed to. */
+/* The block's elements, in place or at y: its rows, or their transform. */
 static const float *load(const tg__block_coder *b, const float *x, size_t cols, const tg__block *k,
                          float *y)
 {
@@ -97,8 +98,7 @@ static const float *load(const tg__block_coder *b, const float *x, size_t cols, 
     return y;
 }
 
-/* Places and values of all blocks of the tensor x to b->place, b->kept, several blocks at a time.
- */
+/* Places and values of all blocks of tensor x, written to b->place and b->kept by several cores. */
 typedef struct picking {
     const tg__block_coder *b;
     const tg__grid *grid;
@@ -150,8 +150,8 @@ static void put_places(const tg__block_coder *b, const tg__grid *g, uint8_t *dst
         *dst = (uint8_t)word;
 }
 
-/* What was picked, in the order of the vector: blocks that lie side by side share rows, so the
- * elements of such a band are counted by row and then put in their places, block by block. */
+/* List the picked elements in the order of the vector. Adjacent blocks share rows, so the elements
+ * of such a band are counted by row and then put in place, block by block. */
 static void list(tg__block_coder *b, const tg__grid *g, size_t base)
 {
     const size_t blocks = tg__grid_blocks(g), across = tg__grid_across(g);
@@ -188,7 +188,7 @@ static bool all_zero(const float *val, size_t k)
     return true;
 }
 
-/* The payload at dst, what was picked in the lists; whether anything is not 0. */
+/* Write the payload to dst, and list the picked elements. Returns true if any value is not 0. */
 static bool put_tensors(tg__block_coder *b, const tg_encode_context *ctx, const float *x,
                         const tg__part *part, size_t tensors, uint8_t *dst)
 {
@@ -212,7 +212,7 @@ static bool put_tensors(tg__block_coder *b, const tg_encode_context *ctx, const 
     return some;
 }
 
-/* Whether sums of a transform's products, and of TG_RANKS_MAX ranks, stay in the range of f32. */
+/* True if sums of a transform's products, over TG_RANKS_MAX ranks, cannot overflow f32. */
 static bool in_range(const tg__block_coder *b, const float *x, size_t n)
 {
     return b->forward == NULL || tg__kernel()->abs_max(x, n) < 0x1p102f;
@@ -258,7 +258,7 @@ static tg_status encode_part(tg__block_coder *b, const tg_encode_context *ctx, c
     return TG_OK;
 }
 
-/* Entries of the lists that the parts may need. */
+/* Entries of the lists that the parts can need. */
 static size_t most_listed(const tg__block_coder *b, const tg_encode_context *ctx,
                           const tg__part *parts, size_t nparts)
 {
@@ -292,7 +292,7 @@ tg_status tg__block_encode(tg__block_coder *b, const tg_encode_context *ctx, con
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-/* Reads places one after the other. */
+/* Reads places in sequence. */
 typedef struct places {
     const uint8_t *src;
     size_t len, bit;

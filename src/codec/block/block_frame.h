@@ -1,12 +1,13 @@
-/* Frames of tensors that were cut into blocks (block_grid.h), a fixed number of elements of each:
- * of the tensor itself, or of what a transform makes of each block.
+/* Frames of tensors that are cut into blocks (block_grid.h). A fixed number of elements of each
+ * block is kept: of the tensor itself, or of a transform of the block.
  *
  * aux: the values' coding (block_values.h). Payload: u32 number of tensors, u32 keep; u32 rows, u32
- * cols of each; then of each the values of all blocks, block by block, and the places of the same
- * elements, each with as many bits as its block needs (none where all of it is kept), from the
- * lowest bit of a byte on, the last byte filled up with zeros. Places ascend within a block.
+ * cols of each tensor; then for each tensor the values of all blocks, block by block, and the
+ * places of the same elements. A place takes as many bits as its block needs (none if the whole
+ * block is kept), starting from the lowest bit of a byte; the last byte is padded with zeros.
+ * Places ascend within a block.
  *
- * Where that is no smaller than the vector itself, the frame carries the vector. */
+ * If this is no smaller than the vector itself, the frame carries the vector. */
 #ifndef TG_CODEC_BLOCK_FRAME_H
 #define TG_CODEC_BLOCK_FRAME_H
 
@@ -15,38 +16,39 @@
 #include "codec/codec_impl.h"
 #include "telegrad/spec.h"
 
-/* What makes a frame of blocks; zeroed scratch at first. */
+/* Encodes frames of blocks; scratch, zeroed at first. */
 typedef struct tg__block_coder {
     uint8_t wire_id;
     int values; /* TG__BLOCK_F32 ... */
     size_t keep;
-    /* y (height, width) = what is selected of the block x (rows `stride` apart). NULL: the block */
+    /* y (height, width) = the values to select from for the block x (rows `stride` apart). NULL:
+     * the block itself. */
     void (*forward)(const float *x, size_t stride, size_t height, size_t width, float *y);
-    /* Encoding leaves what was picked of the vector here, ascending, as decoded (count entries),
-     * unless `forward` is set. */
+    /* Unless `forward` is set, encoding leaves the picked elements of the vector here (count
+     * entries), ascending, with their decoded values. */
     uint32_t *idx;
     float *val;
     size_t count;
-    tg__pool *pool; /* cores that encode may use; NULL: the calling one. Borrowed, set before */
+    tg__pool *pool; /* cores for encode; NULL: the calling one. Borrowed, set by the creator */
     /* scratch */
     uint16_t *place;
     float *kept, hint;
     size_t idx_cap, val_cap, place_cap, kept_cap;
 } tg__block_coder;
 
-/* From the codec's keys `keep` and `values`. */
+/* Initialise from the codec's keys `keep` and `values`. */
 void tg__block_coder_init(tg__block_coder *b, const tg_spec *spec, uint8_t wire_id);
 void tg__block_coder_free(tg__block_coder *b);
 size_t tg__block_bound(size_t n);
-/* Write the parts. A segment that a part cuts through is so many vectors. Errors TG_E_SPACE (not if
- * parts have room for the bound), TG_E_NOMEM */
+/* Write the parts. A segment that a part boundary cuts becomes vectors.
+ * Errors  TG_E_SPACE (not if parts have room for the bound), TG_E_NOMEM */
 TG_NODISCARD tg_status tg__block_encode(tg__block_coder *b, const tg_encode_context *ctx,
                                         const float *x, size_t n, tg__part *parts, size_t nparts);
 
-/* A codec's check. */
+/* The check of codecs that use these frames. */
 TG_NODISCARD tg_status tg__block_check(const tg__frame *f);
-/* Each block of a checked frame: its tensor's number, cols and first element in the vector, and the
- * places and values (b->keep) of what was kept. */
+/* A block of a checked frame: its tensor's number, its columns and first element in the vector, and
+ * the places and values (b->keep) of the kept elements. */
 typedef struct tg__block_place {
     size_t tensor, cols, base;
     const tg__block *b;
@@ -54,10 +56,11 @@ typedef struct tg__block_place {
     const float *val;
 } tg__block_place;
 typedef void tg__block_fn(void *arg, const tg__block_place *p);
-/* In order, or, with a pool, those of a tensor by several cores at once. */
+/* Call fn for each block: in order, or with a pool for a tensor's blocks on several cores at
+ * once. */
 void tg__block_each(const tg__frame *f, tg__pool *pool, tg__block_fn *fn, void *arg);
-/* Where the first element of the block stands in the vector; the j-th that was kept, from there on.
- */
+/* The index of the block's first element in the vector; and that of the j-th kept element, relative
+ * to it. */
 static inline size_t tg__block_first(const tg__block_place *p)
 {
     return p->base + p->b->row * p->cols + p->b->col;
@@ -67,7 +70,7 @@ static inline size_t tg__block_offset(const tg__block_place *p, size_t j)
     const uint32_t width = (uint32_t)p->b->width;
     return p->place[j] / width * p->cols + p->place[j] % width;
 }
-/* Whether the tensors of a checked frame are these. */
+/* True if the tensors of a checked frame are these segments. */
 bool tg__block_tensors_are(const tg__frame *f, const tg_segment *segments, size_t count);
 
 /* The codecs' keys. */

@@ -1,7 +1,7 @@
 #include "codec/block/block_grid.h"
 #include "base/mem.h"
 
-enum { LEAST_SIDE = 16 }; /* smaller divisors would make blocks of few elements */
+enum { LEAST_SIDE = 16 }; /* smaller divisors would make tiny blocks */
 
 size_t tg__block_side(size_t d)
 {

@@ -1,15 +1,16 @@
-/* One pass collects the candidates: elements that reach a threshold which some more than k should,
- * a little below what the block before has kept; where fewer do, it is halved. The k-th largest
- * magnitude among them is found bit by bit from the top. */
+/* One pass collects the candidates: elements that reach a threshold, chosen so that slightly more
+ * than k do: a little below the smallest magnitude kept in the previous block. If fewer do, the
+ * threshold is halved. The k-th largest magnitude among the candidates is found bit by bit from the
+ * top. */
 #include "codec/block/block_select.h"
 #include "base/mem.h"
 #include <string.h>
 
-#define SLACK 0.88f /* of the hint: about half as many again reach it in like blocks */
-#define HALVINGS 12 /* before all are candidates */
+#define SLACK 0.88f /* of the hint: in similar blocks, about 1.5 k elements reach it */
+#define HALVINGS 12 /* after these, all elements are candidates */
 #define MAGNITUDE UINT32_C(0x7fffffff)
 
-/* Candidates in s->idx, s->val: at least min(k, those that are not 0). */
+/* Collect candidates in s->idx, s->val: at least k, or all that are not 0. */
 static size_t collect(tg__block_select *s, const float *x, size_t n, size_t k)
 {
     const tg__kernels *kernel = tg__kernel();
@@ -29,8 +30,8 @@ static uint32_t magnitude(float x)
     return bits & MAGNITUDE;
 }
 
-/* The magnitude bits of the k-th largest of `count` candidates; *above_p: how many are above. From
- * bit to bit only those stay that agree with it so far. */
+/* The magnitude bits of the k-th largest of `count` candidates; *above_p: the number above. At each
+ * bit, only the candidates that agree with it so far remain. */
 static uint32_t kth_largest(tg__block_select *s, size_t count, size_t k, size_t *above_p)
 {
     uint32_t all = MAGNITUDE, some = 0;
@@ -60,7 +61,7 @@ static uint32_t kth_largest(tg__block_select *s, size_t count, size_t k, size_t 
     return kth;
 }
 
-/* Fewer than k are not 0: they, and the first places of the others. */
+/* Fewer than k elements are not 0: take these, and the first places of the others. */
 static void pad(const tg__block_select *s, const float *x, size_t count, size_t k, uint16_t *place,
                 float *val)
 {

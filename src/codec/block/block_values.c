@@ -7,7 +7,7 @@
 
 enum { LEVELS = 4, TABLE_BYTES = 4 * LEVELS, PIECE = 512 };
 
-#define SIGMAS 6.0 /* that the four bins take together */
+#define SIGMAS 6.0 /* width of the four bins together */
 
 size_t tg__block_values_len(int coding, size_t k)
 {
@@ -26,7 +26,7 @@ static void put_fp16(float *val, size_t k, uint8_t *dst)
         const size_t n = TG__MIN(k - i, (size_t)PIECE);
         kernel->f16_encode(half, val + i, n);
         kernel->f16_decode(val + i, half, n);
-        memcpy(dst + 2 * i, half, 2 * n); /* little-endian as the kernel leaves them */
+        memcpy(dst + 2 * i, half, 2 * n); /* the kernel's output is little-endian */
     }
 }
 

@@ -1,5 +1,5 @@
-/* The largest elements of each block of a tensor, a fixed number of them: a choice that is spread
- * over the tensor, with short indices, and two bits a value.
+/* The largest elements of each block of a tensor, a fixed number per block. The selection is spread
+ * over the tensor, indices are short, and values take two bits.
  *
  * Source: Sarfi et al. 2025, "Communication efficient LLM pre-training with SparseLoCo",
  * arXiv:2508.15706, sec. 3, in the form of the authors' code */
@@ -59,7 +59,7 @@ static void put_block(void *arg, const tg__block_place *p)
 static void decode(const tg__frame *f, size_t lo, size_t hi, float *dst, bool add)
 {
     target t = {dst, add};
-    (void)lo; /* 0 and n: TG__WHOLE */
+    (void)lo; /* 0 and n, because of TG__WHOLE */
     (void)hi;
     if (!add)
         memset(dst, 0, f->n * sizeof *dst);

@@ -1,5 +1,5 @@
-/* The largest coefficients of each block's cosine transform: what changes slowly over a tensor goes
- * first, as the fast components that DeMo extracts from the accumulated gradient.
+/* The largest coefficients of each block's cosine transform. What varies slowly over a tensor is
+ * sent first; these are the fast components that DeMo extracts from the accumulated gradient.
  *
  * Source: Peng, Quesnelle, Kingma 2024, "DeMo: decoupled momentum optimization", arXiv:2411.19870,
  * sec. 3.2 */
@@ -67,12 +67,12 @@ static void put_block(void *arg, const tg__block_place *p)
 static void decode(const tg__frame *f, size_t lo, size_t hi, float *dst, bool add)
 {
     target t = {dst, add};
-    (void)lo; /* 0 and n: TG__WHOLE */
+    (void)lo; /* 0 and n, because of TG__WHOLE */
     (void)hi;
     tg__block_each(f, NULL, put_block, &t);
 }
 
-/* What a frame of our own says. */
+/* Decode a frame that this codec has just written. */
 static void look(const tg__part *part, float *dst, tg__pool *pool)
 {
     tg__frame f;
@@ -118,7 +118,7 @@ bool tg__dct_add(float *y, const uint8_t *frame, size_t len)
     return true;
 }
 
-/* A block with rows `cols` apart. */
+/* Transform a block with rows `cols` apart. */
 static void finish_block(float *first, size_t cols, const tg__block *b)
 {
     uint16_t place[TG__BLOCK_MAX];
@@ -154,7 +154,7 @@ static void finish_blocks(void *arg, size_t lo, size_t hi)
 
 void tg__dct_finish(float *y, const tg_segment *tensors, size_t count, tg__pool *pool)
 {
-    enum { TOGETHER = 4 }; /* blocks of a core, at the least */
+    enum { TOGETHER = 4 }; /* the fewest blocks for one core */
     for (size_t t = 0; t < count; t++) {
         if (tensors[t].n == 0)
             continue;

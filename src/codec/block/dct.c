@@ -7,7 +7,7 @@
 
 enum { SIDE = TG__BLOCK_SIDE, ENTRIES = SIDE * (SIDE + 1) * (2 * SIDE + 1) / 6 };
 
-/* C of every size one after the other, and C^T. */
+/* C of every size in sequence, and C^T. */
 static float basis[ENTRIES], turned[ENTRIES];
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
@@ -27,8 +27,8 @@ static double series(double x, int odd)
     return sum;
 }
 
-/* cos(pi k / (2 n)) by the eighth of the circle, in whole numbers, so that symmetric entries are
- * exactly alike. */
+/* cos(pi k / (2 n)), reduced to an eighth of the circle in integers, so that symmetric entries are
+ * exactly equal. */
 static double cosine(size_t k, size_t n)
 {
     const double pi = 3.14159265358979323846;
@@ -80,8 +80,8 @@ void tg__dct(const float *x, size_t stride, size_t height, size_t width, float *
     product(y, height, width, half, height, turned + offset(width), width, width);
 }
 
-/* Rows of y and columns in which something stands are gathered: with few elements the products are
- * that much shorter. */
+/* Rows of y, and columns with values, are gathered first: with few elements this shortens the
+ * products. */
 void tg__dct_back(const uint16_t *place, const float *val, size_t n, size_t height, size_t width,
                   float *x)
 {

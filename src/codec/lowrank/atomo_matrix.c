@@ -1,7 +1,7 @@
-/* Any orthonormal v_i give M = sum of (M v_i) v_i^T exactly, so the singular vectors are taken from
- * the Gram matrix of the narrower side, W^T W with W = M or M^T: its eigenvectors v_i, and
- * s_i = sqrt(|value_i|), which errs by rounding of the largest. That moves the probabilities of
- * tiny atoms, not the mean.
+/* Any orthonormal v_i give M = sum of (M v_i) v_i^T exactly. So the singular vectors are taken from
+ * the Gram matrix of the narrower side, W^T W with W = M or M^T: its eigenvectors are v_i, and s_i
+ * = sqrt(|value_i|), with an error of the rounding of the largest. This changes the probabilities
+ * of tiny atoms, but not the mean.
  *
  * Source: Wang et al. 2018, arXiv:1806.04090, sec. 3 and alg. 1 */
 #include "codec/lowrank/atomo_matrix.h"
@@ -45,7 +45,7 @@ static void fill_slab(tg__atomo *a, size_t k, size_t count)
     }
 }
 
-/* g += c0 * w0 + c1 * w1 + c2 * w2 + c3 * w3, added one after the other */
+/* g += c0 * w0 + c1 * w1 + c2 * w2 + c3 * w3, added in this order */
 static void add_four(double *restrict g, const double *restrict w, size_t m, const double c[4],
                      size_t n)
 {
@@ -58,7 +58,7 @@ static void add_four(double *restrict g, const double *restrict w, size_t m, con
         g[j] = (((g[j] + c[0] * w[j]) + c[1] * w1[j]) + c[2] * w2[j]) + c[3] * w3[j];
 }
 
-/* The lower triangle of W^T W, its terms added in order. */
+/* The lower triangle of W^T W; its terms are added in order. */
 static void gram(tg__atomo *a)
 {
     const size_t m = narrow_side(a), length = a->rows + a->cols - m;
@@ -80,7 +80,7 @@ static void gram(tg__atomo *a)
 double tg__atomo_probabilities(tg__atom *atom, size_t n, double rank)
 {
     double total = 0;
-    for (size_t i = n; i-- > 0;) { /* p: the sum from here on, smallest first */
+    for (size_t i = n; i-- > 0;) { /* p: the sum from here to the end, smallest first */
         total += atom[i].s;
         atom[i].p = total;
     }
@@ -104,8 +104,8 @@ static void sort_falling(tg__atom *atom, size_t n)
     }
 }
 
-/* s from the eigenvalues; those below what the Gram matrix resolves count as that, lest an atom
- * that looks smaller than it is be scaled by an enormous 1 / p. */
+/* Compute s from the eigenvalues. Values below the resolution of the Gram matrix are raised to it;
+ * otherwise an atom that appears smaller than it is would be scaled by an enormous 1 / p. */
 static void set_sizes(tg__atomo *a, size_t m)
 {
     double most = 0;
@@ -137,7 +137,7 @@ tg_status tg__atomo_draw(tg__atomo *a, const float *x, size_t rows, size_t cols,
     sort_falling(a->atom, m);
     double total = tg__atomo_probabilities(a->atom, m, rank);
     *kept_p = SIZE_MAX;
-    /* No element of a scaled atom exceeds the sum of all s. */
+    /* Elements of scaled atoms do not exceed the sum of all s. */
     if (!ok || !(total * (double)m < (double)FLT_MAX))
         return TG_OK;
     size_t kept = 0;

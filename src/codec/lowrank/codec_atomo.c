@@ -1,11 +1,12 @@
-/* ATOMO on singular vectors: of each matrix a random choice of about `rank` atoms u v^T, scaled so
- * that the mean is the matrix. Vectors, and matrices of which `rank` atoms are no smaller than
- * themselves, go as they are.
+/* ATOMO on singular vectors: for each matrix, a random choice of about `rank` atoms u v^T, scaled
+ * so that the mean is the matrix. Vectors are sent unchanged, and so are matrices of which `rank`
+ * atoms are no smaller than the matrix.
  *
- * Which of the two a matrix takes does not depend on what is drawn (that would bias it): where more
- * atoms are drawn than pay, their sum goes as a dense matrix.
+ * This decision does not depend on the draw, which would introduce a bias. If more atoms are drawn
+ * than pay, their sum is sent as a dense matrix.
  *
- * Payload: how many tensors; rows, cols, atoms of each; then for each its values, or its atoms.
+ * Payload: the number of tensors; rows, cols, atoms of each; then for each its values, or its
+ * atoms.
  *
  * Source: Wang et al. 2018, "ATOMO: communication-efficient learning via atomic sparsification",
  * arXiv:1806.04090, sec. 3 and 4 */
@@ -19,7 +20,7 @@
 
 enum { COUNT_BYTES = 4, HEAD_BYTES = 12, TILE_ROWS = 16, TILE_COLS = 256 };
 
-#define WHOLE UINT32_MAX /* in the place of the number of atoms: the values themselves */
+#define WHOLE UINT32_MAX /* in place of the number of atoms: the values themselves follow */
 
 typedef struct atomo {
     double rank;
@@ -70,7 +71,7 @@ static head head_at(const uint8_t *payload, size_t i)
     return (head){tg__get32(p), tg__get32(p + 4), tg__get32(p + 8)};
 }
 
-/* Floats that the tensor takes in the payload. */
+/* Floats that the tensor occupies in the payload. */
 static size_t floats_of(const head *h)
 {
     return h->atoms == WHOLE ? h->rows * h->cols : h->atoms * (h->rows + h->cols);
@@ -118,7 +119,7 @@ static tg_status check(const tg__frame *f)
     return TG_OK;
 }
 
-/* Rows r0 .. and columns c0 .. of 0 + u_0 v_0^T + u_1 v_1^T + ..., in this order. */
+/* The tile at row r0, column c0 of 0 + u_0 v_0^T + u_1 v_1^T + ..., summed in this order. */
 static void sum_tile(const head *h, const uint8_t *atoms, size_t r0, size_t rows, size_t c0,
                      size_t cols, float tile[TILE_ROWS][TILE_COLS])
 {
@@ -169,14 +170,14 @@ static void decode_payload(const uint8_t *payload, float *dst, bool add)
 
 static void decode(const tg__frame *f, size_t lo, size_t hi, float *dst, bool add)
 {
-    (void)lo; /* 0 and n: TG__WHOLE */
+    (void)lo; /* 0 and n, because of TG__WHOLE */
     (void)hi;
     decode_payload(f->payload, dst, add);
 }
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-/* The run goes as it is: the way of vectors, and of what lies across two parts. */
+/* Send the run unchanged: used for vectors, and for tensors that cross a part boundary. */
 static void put_whole(uint8_t *dst, const float *x, const tg__run *r, head *h)
 {
     const size_t n = r->hi - r->lo;
@@ -184,7 +185,7 @@ static void put_whole(uint8_t *dst, const float *x, const tg__run *r, head *h)
     tg__floats_put(dst, x + r->lo, n);
 }
 
-/* More atoms than pay: their sum. */
+/* More atoms than pay: send their sum. */
 static tg_status put_sum(atomo *own, uint8_t *dst, head *h, size_t kept)
 {
     const size_t n = h->rows * h->cols;
@@ -212,7 +213,7 @@ static void put_atoms(atomo *own, uint8_t *dst, head *h, size_t kept)
     h->atoms = kept;
 }
 
-/* Tensor of the run as *h and, at dst, its floats. */
+/* Encode the tensor of the run: its head to *h, its floats to dst. */
 static tg_status put_tensor(atomo *own, const tg_encode_context *ctx, const float *x,
                             const tg__run *r, uint8_t *dst, head *h)
 {
@@ -245,7 +246,7 @@ static size_t count_runs(const tg_encode_context *ctx, const tg__part *part)
     return count;
 }
 
-/* The payload of the part in own->payload; *len_p its bytes. */
+/* Build the payload of the part in own->payload; *len_p: its bytes. */
 static tg_status make_payload(atomo *own, const tg_encode_context *ctx, const float *x,
                               const tg__part *part, size_t *len_p)
 {

@@ -1,8 +1,8 @@
 /* A = Q T Q^T by Householder reflections, last row first; T = Z diag(value) Z^T by QL steps with
  * implicit shifts. Eigenvector i of A is Q (Z e_i).
  *
- * An entry beside T's diagonal counts as 0 when it is below rounding of T's largest entry: the
- * matrices that come here (Gram matrices) are known no better than that.
+ * An off-diagonal entry of T counts as 0 if it is below the rounding of T's largest entry: Gram
+ * matrices, which are decomposed here, are known no more precisely.
  *
  * Source: Wilkinson and Reinsch, "Handbook for Automatic Computation", vol. II, 1971, II/2 (tred2)
  * and II/4 (imtql) */
@@ -35,9 +35,9 @@ void tg__eigen_free(tg__eigen *e)
     free(e->turn);
 }
 
-/* ---- to tridiagonal form --------------------------------------------------------------------- */
+/* ---- reduction to tridiagonal form ----------------------------------------------------------- */
 
-/* Sum of x[j] * y[j], and y[j]'s partner p[j] += a * x[j] in the same pass. */
+/* Return the sum of x[j] * u[j]; in the same pass, p[j] += a * x[j]. */
 static double dot_and_add(double *restrict p, double a, const double *restrict x,
                           const double *restrict u, size_t n)
 {
@@ -79,22 +79,22 @@ static void subtract_two(double *restrict x, double a, const double *restrict q,
         x[j] -= a * q[j] + b * u[j];
 }
 
-/* Reflect so that row i of the leading i + 1 rows is 0 left of its last entry beside the diagonal;
- * u stays in the row. p: scratch (i). */
+/* Reflect so that row i of the leading i + 1 rows becomes 0 left of its off-diagonal entry; u is
+ * stored in the row. p: scratch (i). */
 static void reflect(tg__eigen *e, size_t i, double *p)
 {
     const size_t n = e->n;
     double *u = e->a + i * n, square = dot(u, u, i), last = u[i - 1];
     e->norm[i] = 0;
     e->below[i - 1] = last;
-    if (square == last * last) /* nothing to the left that counts */
+    if (square == last * last) /* the entries to the left are negligible */
         return;
     double length = last >= 0 ? -sqrt(square) : sqrt(square);
     double h = square - last * length;
     u[i - 1] = last - length;
     e->below[i - 1] = length;
     e->norm[i] = h;
-    memset(p, 0, i * sizeof *p); /* p = A u, A's lower triangle read once */
+    memset(p, 0, i * sizeof *p); /* p = A u, reading A's lower triangle once */
     for (size_t r = 0; r < i; r++) {
         const double *row = e->a + r * n;
         p[r] += dot_and_add(p, u[r], row, u, r) + row[r] * u[r];
@@ -112,7 +112,7 @@ static void tridiagonalise(tg__eigen *e)
 {
     const size_t n = e->n;
     for (size_t i = n; i-- > 2;)
-        reflect(e, i, e->value); /* which is filled below */
+        reflect(e, i, e->value); /* value serves as scratch; it is filled below */
     if (n > 1) {
         e->norm[1] = 0;
         e->below[0] = e->a[n];
@@ -123,7 +123,7 @@ static void tridiagonalise(tg__eigen *e)
         e->below[n - 1] = e->norm[0] = 0;
 }
 
-/* ---- its eigenvalues ------------------------------------------------------------------------- */
+/* ---- eigenvalues ----------------------------------------------------------------------------- */
 
 static tg_status room_for(tg__eigen *e, size_t more)
 {
@@ -139,7 +139,7 @@ static tg_status room_for(tg__eigen *e, size_t more)
     return TG_OK;
 }
 
-/* One QL step on rows first .. last, whose entries beside the diagonal all count. */
+/* One QL step on rows first .. last, whose off-diagonal entries are all significant. */
 static void ql_step(tg__eigen *e, size_t first, size_t last)
 {
     double *d = e->value, *b = e->below;
@@ -150,7 +150,7 @@ static void ql_step(tg__eigen *e, size_t first, size_t last)
         double f = s * b[i], h = c * b[i];
         r = sqrt(f * f + g * g);
         b[i + 1] = r;
-        if (r == 0) { /* by underflow: what is left is two smaller matrices */
+        if (r == 0) { /* underflow: the rest consists of two smaller matrices */
             d[i + 1] -= p;
             b[last] = 0;
             return;
@@ -201,7 +201,7 @@ tg_status tg__eigen_decompose(tg__eigen *e, bool *ok_p)
     return TG_OK;
 }
 
-/* ---- one vector ------------------------------------------------------------------------------ */
+/* ---- eigenvectors ---------------------------------------------------------------------------- */
 
 void tg__eigen_vector(const tg__eigen *e, size_t i, double *v)
 {

@@ -1,6 +1,6 @@
-/* Eigenvalues of a symmetric matrix in f64, and one orthonormal set of eigenvectors of which only
- * those asked for are formed: the rotations of the QL steps are kept and applied backwards to a
- * unit vector. So a few vectors of a matrix of n rows cost O(n^2) each after the O(n^3)
+/* Eigenvalues of a symmetric matrix in f64, and an orthonormal set of eigenvectors, of which only
+ * those requested are formed: the rotations of the QL steps are stored and applied in reverse to a
+ * unit vector. So a few vectors of a matrix of n rows cost O(n^2) each, after the O(n^3)
  * tridiagonalisation. */
 #ifndef TG_CODEC_EIGEN_H
 #define TG_CODEC_EIGEN_H
@@ -16,25 +16,27 @@ typedef struct tg__rotation {
 /* Scratch that grows; zeroed at first. */
 typedef struct tg__eigen {
     size_t n;
-    double *a;          /* (n, n): the caller writes its lower triangle, row by row */
-    double *value;      /* (n) eigenvalues, in no order */
-    double *below;      /* (n) the tridiagonal matrix beside its diagonal */
+    double *a;          /* (n, n) the caller writes the lower triangle, row by row */
+    double *value;      /* (n) eigenvalues, not sorted */
+    double *below;      /* (n) off-diagonal entries of the tridiagonal matrix */
     double *norm;       /* (n) half the squared norm of each Householder vector; 0: no reflection */
-    tg__rotation *turn; /* (turns) in the order made */
+    tg__rotation *turn; /* (turns) in the order in which they were made */
     size_t turns;
     size_t a_cap, value_cap, below_cap, norm_cap, turn_cap;
 } tg__eigen;
 
-/* Room for a matrix of n rows. Errors TG_E_NOMEM */
+/* Allocate memory for a matrix of n rows.
+ * Errors  TG_E_NOMEM */
 TG_NODISCARD tg_status tg__eigen_reserve(tg__eigen *e, size_t n);
 void tg__eigen_free(tg__eigen *e);
 
-/* Decompose the symmetric matrix whose lower triangle stands in e->a, which is destroyed. *ok_p
- * false: the iteration did not converge (no finite matrix is known for which that happens).
- * Errors TG_E_NOMEM */
+/* Decompose the symmetric matrix whose lower triangle is in e->a, which is overwritten.
+ * ok_p    [out] false: the iteration did not converge (no finite matrix is known for which this
+ *         happens)
+ * Errors  TG_E_NOMEM */
 TG_NODISCARD tg_status tg__eigen_decompose(tg__eigen *e, bool *ok_p);
-/* v (n) = eigenvector i of the last matrix, of norm 1. Different i give orthogonal ones, also
- * where eigenvalues are equal. */
+/* v (n) = eigenvector i of the last matrix, with norm 1. Different i give orthogonal vectors, even
+ * if eigenvalues are equal. */
 void tg__eigen_vector(const tg__eigen *e, size_t i, double *v);
 
 #endif

@@ -1,10 +1,9 @@
-/* 8-bit integers, one scale for 512 elements:
+/* 8-bit integers with one scale per 512 elements:
  *
  *     scale = max |x| / 127, rounded up to 8 significant bits
  *     q = round to nearest even (x / scale), computed as x * (1 / scale)      decoded = q * scale
  *
- * aux 0; the payload is that of quant.h with buckets of
- * 512 and codes of 8 bits.
+ * aux 0; the payload is that of quant.h with buckets of 512 and codes of 8 bits.
  *
  * Source: block-wise quantisation as in Dettmers 2016, arXiv:1511.04561, with a linear code */
 #include "base/mem.h"

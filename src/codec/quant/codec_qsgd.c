@@ -1,11 +1,11 @@
-/* QSGD: levels between 0 and the norm of a bucket, rounded at random so that the mean is right:
+/* QSGD: levels between 0 and the norm of a bucket, with unbiased random rounding:
  *
  *     unit = norm / levels, rounded up to 8 significant bits
  *     code = floor(x / unit + u), u uniform in [0, 1)
  *     decoded = code * unit      E[decoded] = x
  *
- * which takes |x| up with the probability of its fraction, for either sign. u has 16 bits: what
- * E[decoded] is off is less than 2^-16 of a level. The payload is that of quant.h.
+ * So |x| is rounded up with the probability of its fraction, for either sign. u has 16 bits, so
+ * E[decoded] is off by less than 2^-16 of a level. The payload is that of quant.h.
  *
  *     aux bits 0..3 width, 4..6 log2(bucket / 512), 7 Elias coding
  *

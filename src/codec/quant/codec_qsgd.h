@@ -1,4 +1,4 @@
-/* QSGD's keys, which codec and method share. */
+/* QSGD's keys, shared by codec and method. */
 #ifndef TG_CODEC_QSGD_H
 #define TG_CODEC_QSGD_H
 

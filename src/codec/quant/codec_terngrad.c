@@ -1,12 +1,12 @@
-/* TernGrad: every element as -s, 0 or s, at random so that the mean is right, for each tensor:
+/* TernGrad: every element becomes -s, 0 or s, at random and unbiased, for each tensor:
  *
  *     c = x clipped to -clip * sigma .. clip * sigma, with sigma the tensor's standard deviation
- *     s = max |c|, or what the ranks agreed on
+ *     s = max |c|, or the value that the ranks agreed on
  *     decoded = s * sign(c) * b, b = 1 with probability |c| / s, else 0      E[decoded] = c
  *
  * payload: u32 number of runs; for each u32 elements, f32 s; then codes of 2 bits (kernel/pack.h).
- * A run is what a tensor and the part share. Tensors whose s was agreed on are not clipped here:
- * the ranks did before they agreed.
+ * A run is the intersection of a tensor and the part. Tensors with an agreed s are not clipped
+ * here, because the ranks clipped them before they agreed.
  *
  * Source: Wen et al. 2017, arXiv:1705.07878, sec. 3 */
 #include "codec/quant/codec_terngrad.h"
@@ -25,7 +25,7 @@ typedef struct terngrad {
     unsigned rounds;
     float *scale;   /* of each segment */
     uint8_t *table; /* of a part's runs */
-    float *decoded; /* the view, and what a dense frame holds */
+    float *decoded; /* the view, and the content of a dense frame */
     size_t scale_cap, table_cap, decoded_cap;
 } terngrad;
 
@@ -49,7 +49,7 @@ static void fini(tg_codec *c)
     free(t);
 }
 
-/* How many runs there will be is not known, so the dense form's. */
+/* The number of runs is not known in advance, so this is the bound of the dense form. */
 static size_t bound(const tg_codec *c, size_t n)
 {
     (void)c;
@@ -62,8 +62,8 @@ float tg__terngrad_limit(const float *x, size_t n, double clip)
 {
     if (clip == 0 || n == 0)
         return INFINITY;
-    /* From an element of x, not from 0: the square of the mean may be far larger than the variance,
-     * that of an element's distance from the mean is at most n times as large. */
+    /* Shifted by an element of x, not by 0: the square of the mean can be far larger than the
+     * variance, but that of an element's distance from the mean is at most n times as large. */
     tg__moments s;
     tg__kernel()->moments(x, n, x[0], &s);
     double variance = (s.sum_sq - s.sum * s.sum / (double)n) / (double)n;
@@ -87,16 +87,16 @@ static void scale_segment(void *arg, size_t i)
     float scale = s->ctx->scale ? s->ctx->scale[i]
                                 : TG__MIN(tg__kernel()->abs_max(x, of->n),
                                           tg__terngrad_limit(x, of->n, s->t->clip));
-    if (!(scale >= TG__UNIT_MIN)) /* NaN too */
+    if (!(scale >= TG__UNIT_MIN)) /* includes NaN */
         scale = 0;
     s->t->scale[i] = TG__MIN(scale, FLT_MAX);
 }
 
-/* ---- runs as they stand in a payload --------------------------------------------------------- */
+/* ---- runs in a payload ----------------------------------------------------------------------- */
 
-/* The run that an element belongs to. */
+/* Finds the run that an element belongs to. */
 typedef struct cursor {
-    const uint8_t *row; /* of the run after it */
+    const uint8_t *row; /* of the following run */
     size_t lo, hi;
     float scale;
 } cursor;
@@ -157,7 +157,7 @@ static void encode_range(void *arg, size_t lo, size_t hi)
     }
 }
 
-/* Writes the table of the part's runs to t->table. */
+/* Write the table of the part's runs to t->table. */
 static tg_status put_table(terngrad *t, const tg_encode_context *ctx, const tg__part *part,
                            size_t *bytes_p)
 {
@@ -176,7 +176,7 @@ static tg_status put_table(terngrad *t, const tg_encode_context *ctx, const tg__
     return TG_OK;
 }
 
-/* Codes that are not 0; the padding is. */
+/* The number of codes that are not 0; the padding is 0. */
 static size_t count_codes(const uint8_t *packed, size_t bytes)
 {
     const uint64_t ones = UINT64_C(0x5555555555555555), pairs = UINT64_C(0x3333333333333333);
@@ -259,7 +259,7 @@ static void get_block(const tg__frame *f, size_t begin, size_t m, int8_t codes[B
     tg__kernel()->unpack(codes, packed_of(f) + tg__pack_bytes(begin, WIDTH), m, WIDTH);
 }
 
-/* No code is -2; where the scale is 0 all are 0. */
+/* Check that no code is -2, and that all are 0 if the scale is 0. */
 static tg_status check_codes(const tg__frame *f)
 {
     const uint8_t *packed = packed_of(f);

@@ -1,16 +1,16 @@
-/* What TernGrad's program needs of its codec, and the keys that both have. */
+/* The part of the codec that TernGrad's program uses, and the keys of both. */
 #ifndef TG_CODEC_TERNGRAD_H
 #define TG_CODEC_TERNGRAD_H
 
 #include "telegrad/codec.h"
 #include "telegrad/spec.h"
 
-/* clip * sigma, where elements of x (n) are cut on either side of 0. sigma is their standard
- * deviation, sqrt(mean((x - mean(x))^2)), as in the paper and its authors' code: not the root of
- * the mean square, which is larger where the mean is not 0. So a tensor whose mean is beyond
- * clip * sigma is cut to less than its mean. Infinity (nothing is cut) for clip 0, and where all
- * elements are equal, as in a tensor of one element: cut at 0 it would never be sent. NaN unless x
- * is finite. */
+/* clip * sigma, the bound at which elements of x (n) are clipped on either side of 0. sigma is
+ * their standard deviation, sqrt(mean((x - mean(x))^2)), as in the paper and its authors' code; it
+ * is not the root mean square, which is larger if the mean is not 0. So a tensor whose mean exceeds
+ * clip * sigma is clipped below its mean. The result is infinite (nothing is clipped) for clip 0,
+ * and if all elements are equal, as in a tensor of one element: clipped to 0, it would never be
+ * sent. NaN unless x is finite. */
 float tg__terngrad_limit(const float *x, size_t n, double clip);
 
 #define TG__TERNGRAD_KEYS                                                                       \

@@ -26,7 +26,7 @@ typedef struct twobit {
     tg__thresholds thresholds;
     float *decoded; /* the view */
     size_t decoded_cap;
-    uint8_t *planes; /* of a frame that will be dense */
+    uint8_t *planes; /* planes of a frame that will be dense */
     size_t planes_cap;
 } twobit;
 
@@ -52,7 +52,7 @@ static size_t memory(const tg_codec *c)
     return tg__thresholds_memory(&((const twobit *)c->impl)->thresholds);
 }
 
-/* Short runs make long frames: dense at worst. */
+/* Short runs make long frames; at worst the frame is dense. */
 static size_t bound(const tg_codec *c, size_t n)
 {
     size_t coded = AT_PLANES + tg__twobit_bytes(n), dense = n * sizeof(float);
@@ -68,9 +68,10 @@ static const tg_encode_context *runs_of(const twobit *own, const tg_encode_conte
     return own->thresholds.adapt ? ctx : &whole;
 }
 
-/* What a part's frame will be made of. */
+/* The composition of a part's frame. */
 typedef struct plan {
-    size_t runs, planes, at_planes; /* number; bytes; where they begin in the payload */
+    /* number of runs; bytes of the planes; their offset in the payload */
+    size_t runs, planes, at_planes;
     bool dense;
 } plan;
 
@@ -194,7 +195,7 @@ static tg_status encode(tg_codec *c, const tg_encode_context *ctx, const float *
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-/* The runs of a coded frame, one after the other. */
+/* Reads the runs of a coded frame in sequence. */
 typedef struct reader {
     const uint8_t *entry, *planes; /* of the next run */
     size_t left;                   /* runs not read yet */
@@ -231,7 +232,8 @@ static bool next_run(reader *r, size_t n)
     return true;
 }
 
-/* The table of runs: its ends ascend to n, thresholds are numbers. *planes_p: bytes of planes. */
+/* Check the table of runs: ends must ascend to n, thresholds must be numbers. *planes_p: bytes of
+ * planes. */
 static tg_status check_runs(const tg__frame *f, size_t *planes_p)
 {
     size_t at = 0, planes = 0, count;
@@ -280,7 +282,7 @@ static tg_status check(const tg__frame *f)
     return TG_OK;
 }
 
-/* Elements [lo, hi) of a run of m, all in one block of 64, through a block of its own. */
+/* Decode elements [lo, hi) of a run of m, all within one block of 64, via a buffer. */
 static void decode_piece(const reader *r, size_t m, size_t lo, size_t hi, float *dst, bool add)
 {
     float block[64] = {0};
@@ -292,8 +294,8 @@ static void decode_piece(const reader *r, size_t m, size_t lo, size_t hi, float 
     memcpy(dst + lo, block + (lo - begin), (hi - lo) * sizeof(float));
 }
 
-/* Elements [lo, hi) of a run of m; dst is its element 0. A range may begin and end within a block.
- */
+/* Decode elements [lo, hi) of a run of m; dst is its element 0. A range may begin and end within a
+ * block. */
 static void decode_run(const reader *r, size_t m, size_t lo, size_t hi, float *dst, bool add)
 {
     const tg__kernels *k = tg__kernel();

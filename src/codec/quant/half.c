@@ -1,5 +1,5 @@
-/* 16-bit floats: payload = n little-endian words. Payloads lie anywhere; the kernels want words at
- * even addresses, so others go through a block on the stack. */
+/* 16-bit floats: the payload is n little-endian words. Payloads can have any alignment, but the
+ * kernels need even addresses; odd ones go through a block on the stack. */
 #include "codec/quant/half.h"
 #include "base/mem.h"
 #include "kernel/kernel.h"
@@ -68,16 +68,16 @@ static void get(const tg__half_format *h, const uint8_t *src, size_t n, float *d
     }
 }
 
-/* One part on its way, shared by the cores of a pool. */
+/* The encoding of one part, shared by the cores of a pool. */
 typedef struct job {
     const tg__half_format *h;
     const float *x;    /* (n) of the part */
     uint8_t *payload;  /* (2 n) */
-    float *decoded;    /* (n), NULL: not wanted */
+    float *decoded;    /* (n) NULL: not wanted */
     atomic_bool coded; /* some word is not 0 */
 } job;
 
-/* In steps that stay in the cache for what looks at them again. */
+/* In steps that stay in the cache for the passes that follow. */
 static void encode_range(void *arg, size_t lo, size_t hi)
 {
     job *j = arg;

@@ -1,4 +1,4 @@
-/* What codec_fp16.c and codec_bf16.c share: n little-endian 16-bit floats as the payload. */
+/* Shared by codec_fp16.c and codec_bf16.c: n little-endian 16-bit floats as the payload. */
 #ifndef TG_CODEC_HALF_H
 #define TG_CODEC_HALF_H
 

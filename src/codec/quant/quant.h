@@ -1,14 +1,14 @@
-/* Vectors as small integers times a unit for each bucket: what int8 and qsgd share.
+/* Vectors as small integers times a unit per bucket: shared by int8 and qsgd.
  *
  *     unit = norm(bucket) / levels, rounded up to 8 significant bits (a bf16)
  *     code = round(x / unit) in -levels .. levels      decoded = code * unit
  *
- * Code times unit has 15 bits, so it is never rounded: a residual loses nothing on dyadic data.
+ * Code times unit has 15 bits and is never rounded, so a residual loses nothing on dyadic data.
  *
- * payload, fixed: units (bf16, ceil(n / bucket)), packed codes (kernel/pack.h)
- * payload, Elias: units, code lengths (u32 for each TG__CHUNK elements), codes (quant_elias.h)
+ * payload, fixed: units (bf16, ceil(n / bucket)), packed codes (kernel/pack.h) payload, Elias:
+ * units, code lengths (u32 for each TG__CHUNK elements), codes (quant_elias.h)
  *
- * Buckets count from the part's first element. Random numbers count from the vector's. */
+ * Buckets are counted from the part's first element, random numbers from the vector's. */
 #ifndef TG_CODEC_QUANT_H
 #define TG_CODEC_QUANT_H
 
@@ -16,15 +16,15 @@
 #include "kernel/kernel.h"
 #include "kernel/pack.h"
 
-/* Units below this count as 0: the inverse of a unit stays finite, also times 65536. So a bucket of
- * int8 whose largest element is below 127 * 2^-100 = 1.0e-28 is sent as zeros; from there on what
- * is decoded is off by at most 0.4 % of the largest. */
+/* Units below this count as 0, so that the inverse of a unit stays finite, even times 65536. So an
+ * int8 bucket whose largest element is below 127 * 2^-100 = 1.0e-28 is sent as zeros; otherwise the
+ * decoding error is at most 0.4 % of the largest element. */
 #define TG__UNIT_MIN 0x1p-100f
 
-/* The unit of a bucket: 0 if it is too small or norm is NaN; never so large that levels * unit is
- * infinite. */
+/* The unit of a bucket: 0 if it is too small or norm is NaN; limited so that levels * unit is
+ * finite. */
 float tg__quant_unit(double norm, int levels);
-/* Whether a frame may hold it: 0, or finite and at least TG__UNIT_MIN. */
+/* True if a frame may hold this unit: 0, or finite and at least TG__UNIT_MIN. */
 bool tg__quant_unit_valid(float unit);
 
 #define TG__UNIT_BYTES 2u
@@ -36,10 +36,10 @@ static inline float tg__quant_unit_get(const uint8_t *src)
     return unit;
 }
 
-/* How elements are coded, as a frame tells it. */
+/* How elements are coded, as stated in a frame. */
 typedef struct tg__quant_layout {
-    unsigned width; /* bits of a code, 2..8 */
-    size_t bucket;  /* elements: a multiple of TG__PACK_BLOCK that divides TG__CHUNK */
+    unsigned width; /* bits per code, 2..8 */
+    size_t bucket;  /* elements per bucket: a multiple of TG__PACK_BLOCK that divides TG__CHUNK */
     bool elias;
 } tg__quant_layout;
 
@@ -49,21 +49,21 @@ typedef struct tg__quant {
     uint8_t wire_id;
     uint16_t aux, aux_elias; /* of frames in either coding */
     int levels;
-    bool l2, random; /* norm: Euclidean, not the maximum; rounding: at random, not to nearest */
-    unsigned rounds; /* of Philox */
+    bool l2, random; /* norm: Euclidean instead of maximum; rounding: random instead of nearest */
+    unsigned rounds; /* Philox rounds */
     float *decoded;  /* the view */
-    int8_t *codes;   /* Elias: of a whole part */
+    int8_t *codes;   /* Elias: codes of a whole part */
     uint8_t *stream;
     size_t decoded_cap, codes_cap, stream_cap;
 } tg__quant;
 
-void tg__quant_free(tg__quant *q); /* q and its scratch */
+void tg__quant_free(tg__quant *q); /* frees q and its scratch */
 
 size_t tg__quant_bound(const tg__quant *q, size_t n);
 tg_status tg__quant_encode(tg_codec *c, tg__quant *q, const tg_encode_context *ctx, const float *x,
                            size_t n, tg__part *parts, size_t nparts, tg__view *view_p);
-/* r += g, encode r, r -= decoded: in one pass. The parts have room. Errors TG_E_NONFINITE (some
- * r + g is infinite), TG_E_NOMEM */
+/* r += g, encode r, r -= decoded, in one pass. The parts have room.
+ * Errors  TG_E_NONFINITE (some r + g is infinite), TG_E_NOMEM */
 tg_status tg__quant_encode_residual(tg_codec *c, tg__quant *q, const tg_encode_context *ctx,
                                     float *r, const float *g, tg__part *parts, size_t nparts);
 

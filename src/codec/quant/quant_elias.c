@@ -21,7 +21,7 @@ static bits gamma_of(uint32_t v)
     return (bits){(uint64_t)1 << low | rest << (low + 1), 2 * low + 1};
 }
 
-/* What is short and frequent, looked up. */
+/* Short and frequent codes, from a table. */
 enum { NEAR = 64 };
 typedef struct symbols {
     bits gap[NEAR];
@@ -39,7 +39,7 @@ static void fill(symbols *s)
     }
 }
 
-/* Whole bytes go to dst, at which 8 may be written. */
+/* Write whole bytes to dst, where 8 bytes may be written. */
 static size_t flush(bits *b, uint8_t *dst)
 {
     size_t whole = b->count / 8;
@@ -49,7 +49,7 @@ static size_t flush(bits *b, uint8_t *dst)
     return whole;
 }
 
-/* The top bits of those of 8 bytes (m, if fewer) that are not 0. */
+/* A mask with the top bit of each of the 8 bytes (m, if fewer) that is not 0. */
 static uint64_t nonzero(const int8_t *codes, size_t m)
 {
     const uint64_t low = UINT64_C(0x7f7f7f7f7f7f7f7f);
@@ -62,7 +62,8 @@ static uint64_t nonzero(const int8_t *codes, size_t m)
     return (((x & low) + low) | x) & ~low;
 }
 
-/* Places come out of a mask: whether an element is 0 is a guess that often fails. */
+/* Places are taken from a mask: branching on whether an element is 0 would often be
+ * mispredicted. */
 size_t tg__elias_put(uint8_t *dst, size_t cap, const int8_t *codes, size_t m)
 {
     symbols s;
@@ -93,7 +94,7 @@ size_t tg__elias_put(uint8_t *dst, size_t cap, const int8_t *codes, size_t m)
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-/* The next 57 bits at least; 0 beyond the end. */
+/* At least the next 57 bits; 0 beyond the end. */
 static uint64_t peek(const tg__elias *e)
 {
     size_t byte = e->at / 8, left = e->len - byte;
@@ -105,7 +106,7 @@ static uint64_t peek(const tg__elias *e)
     return word >> e->at % 8;
 }
 
-/* A number from the bits of *word_p, which it takes off; 0 if it has more than `most` low bits. */
+/* Read a number from *word_p and remove its bits; 0 if it has more than `most` low bits. */
 static uint32_t take_gamma(tg__elias *e, uint64_t *word_p, unsigned most)
 {
     unsigned low = *word_p ? (unsigned)__builtin_ctzll(*word_p) : 64;
@@ -125,7 +126,7 @@ bool tg__elias_next(tg__elias *e)
     if (gap == 0 || gap - 1 > e->m - e->following || e->at > 8 * e->len)
         return false;
     e->place = e->following + gap - 1;
-    if (e->place == e->m) /* the end: what is left are bits that fill a byte */
+    if (e->place == e->m) /* the end: the remaining bits are padding */
         return (e->at + 7) / 8 == e->len && peek(e) == 0;
     e->following = e->place + 1;
     bool negative = word & 1;

@@ -1,30 +1,30 @@
-/* Elias coding of vectors that are mostly 0 (Alistarh et al. 2017, app. A.2): for each code that is
- * not 0 the distance to the one before it, its sign, its magnitude.
+/* Elias coding of vectors that are mostly 0 (Alistarh et al. 2017, app. A.2): for each nonzero code
+ * its distance to the previous one, its sign, its magnitude.
  *
  *     (gamma(zeros before it + 1), sign, gamma(|code|)) for each, then gamma(zeros to the end + 1)
  *
  * gamma(v), v >= 1, with N = floor(log2 v): N bits 0, one bit 1, then the N low bits of v, lowest
  * first. The sign bit is 1 for negative codes. Bit j is bit j % 8 of byte j / 8; the last byte is
- * filled up with 0. */
+ * padded with 0. */
 #ifndef TG_CODEC_QUANT_ELIAS_H
 #define TG_CODEC_QUANT_ELIAS_H
 
 #include "telegrad/base.h"
 
-/* Write the code of m <= 65536 codes. Returns its bytes, 0 if they are more than cap. dst has room
- * for cap + TG__ELIAS_SLACK */
+/* Encode m <= 65536 codes. Returns the number of bytes; 0 if it exceeds cap. dst has room for cap +
+ * TG__ELIAS_SLACK */
 #define TG__ELIAS_SLACK 8u
 size_t tg__elias_put(uint8_t *dst, size_t cap, const int8_t *codes, size_t m);
 
-/* Reads the codes that are not 0, in order. Never beyond src + len. */
+/* Reads the nonzero codes in order. Never reads beyond src + len. */
 typedef struct tg__elias {
     const uint8_t *src;
     size_t len, at; /* bytes; bits read */
     size_t place, following, m;
-    int code; /* at `place`; none when place == m. The next is at `following` or later */
+    int code; /* at `place`; none if place == m. The next is at `following` or later */
 } tg__elias;
-/* Both return false if the bytes are not the code of m elements. At the end (place == m) every bit
- * was looked at. */
+/* Both return false if the bytes are not the code of m elements. At the end (place == m), every bit
+ * has been checked. */
 bool tg__elias_begin(tg__elias *e, const uint8_t *src, size_t len, size_t m);
 bool tg__elias_next(tg__elias *e);
 

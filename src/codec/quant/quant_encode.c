@@ -1,5 +1,5 @@
-/* The encoder: bucket after bucket, each read twice while it is in the cache, so the next one is
- * asked for ahead. */
+/* The encoder: bucket by bucket. Each bucket is read twice while it is cached, so the next one is
+ * prefetched. */
 #include "codec/quant/quant.h"
 #include "base/mem.h"
 #include "base/philox.h"
@@ -12,7 +12,7 @@
 
 enum { BLOCK = TG__PACK_BLOCK, PIECE = 256, SMALL = 8, LINE = 16 /* floats */ };
 
-/* The bits of a float that bf16 keeps; up: the next such float if it has others. */
+/* The bits of a float that bf16 keeps; up: round up to the next such float if others are set. */
 static float to_bf16(float x, bool up)
 {
     uint32_t bits;
@@ -25,7 +25,7 @@ static float to_bf16(float x, bool up)
 float tg__quant_unit(double norm, int levels)
 {
     float unit = (float)(norm / levels), largest = to_bf16(FLT_MAX / (float)levels, false);
-    if (!(unit >= TG__UNIT_MIN)) /* NaN too */
+    if (!(unit >= TG__UNIT_MIN)) /* includes NaN */
         return 0;
     return unit > largest ? largest : TG__MIN(to_bf16(unit, true), largest);
 }
@@ -62,7 +62,7 @@ static size_t fixed_bytes(const tg__quant *q, size_t n)
     return units_bytes(q, n) + tg__pack_bytes(n, q->layout.width);
 }
 
-/* So few elements that the coded form is not smaller. */
+/* True for so few elements that the coded form is not smaller. */
 static bool is_dense(const tg__quant *q, size_t n)
 {
     return n < SMALL && fixed_bytes(q, n) >= n * sizeof(float);
@@ -81,14 +81,14 @@ typedef struct job {
     const tg__kernels *k;
     const float *x;
     size_t n;
-    float *r; /* x itself, with g: r += g before, r -= decoded after; or NULL */
+    float *r; /* NULL, or x itself, with g: r += g first, r -= decoded afterwards */
     const float *g;
-    float *decoded; /* the view, or NULL */
+    float *decoded; /* the view; may be NULL */
     uint8_t *units;
-    uint8_t *packed; /* or NULL */
-    int8_t *codes;   /* or NULL */
+    uint8_t *packed; /* may be NULL */
+    int8_t *codes;   /* may be NULL */
     tg__draws draws;
-    atomic_bool *spoilt; /* [out] some x is not finite; NULL: nobody asks */
+    atomic_bool *spoilt; /* [out] some x is not finite; NULL: not wanted */
 } job;
 
 static void prefetch(const float *x, size_t n)
@@ -112,7 +112,7 @@ static float unit_of(const job *j, const float *x, size_t n)
     return tg__quant_unit(norm, j->q->levels);
 }
 
-/* Elements [at, at + m) of the next bucket are asked for while this one's are rounded. */
+/* Round a piece, and meanwhile prefetch elements [at, at + m) of the next bucket. */
 static void round_piece(const job *j, size_t at, size_t m, float unit, int8_t *codes)
 {
     size_t ahead = at + j->q->layout.bucket;
@@ -145,7 +145,7 @@ static void encode_block(const job *j, size_t at, size_t m, float unit)
     if (j->packed && width != 8)
         j->k->pack(j->packed + tg__pack_bytes(at, width), codes, m, width);
     if (j->r)
-        j->k->quant_decode_add(j->r + at, codes, m, -unit); /* - code * unit, to the bit */
+        j->k->quant_decode_add(j->r + at, codes, m, -unit); /* - code * unit, exactly */
     if (j->decoded)
         j->k->quant_decode(j->decoded + at, codes, m, unit);
 }
@@ -165,7 +165,7 @@ static void encode_range(void *arg, size_t lo, size_t hi)
     }
 }
 
-/* The form dense, where it is not larger. */
+/* Write the dense form, which is no larger. */
 static void encode_small(const tg__quant *q, job *j, tg__part *part)
 {
     int8_t codes[SMALL];
@@ -181,7 +181,7 @@ static void encode_small(const tg__quant *q, job *j, tg__part *part)
         tg__part_dense(part, q->wire_id, x);
 }
 
-/* The codes of the part in Elias coding; false if the fixed coding is not larger. */
+/* Write the part's codes in Elias coding; false if the fixed coding is no larger. */
 static bool put_elias(tg__quant *q, const job *j, tg__part *part)
 {
     const size_t limit = fixed_bytes(q, j->n), units = units_bytes(q, j->n);

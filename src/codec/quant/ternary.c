@@ -1,4 +1,4 @@
-/* Bit planes by several cores. */
+/* Bit planes, computed by several cores. */
 #include "codec/quant/ternary.h"
 #include "base/mem.h"
 #include "kernel/kernel.h"
@@ -36,7 +36,8 @@ static void chunk(void *arg, size_t lo, size_t hi)
 {
     enum { PIECE = 4096 };
     const job *j = arg;
-    const size_t step = j->t->spoilt ? PIECE : TG__CHUNK; /* the look finds it in the cache */
+    /* so that the check finds it in the cache */
+    const size_t step = j->t->spoilt ? PIECE : TG__CHUNK;
     for (size_t n; lo < hi; lo += n) {
         n = TG__MIN(hi - lo, step);
         const size_t at = j->begin + lo;

@@ -1,4 +1,4 @@
-/* Thresholds, fixed or adapted. */
+/* Thresholds, fixed or adaptive. */
 #include "codec/quant/threshold_auto.h"
 #include "base/mem.h"
 #include "kernel/kernel.h"
@@ -7,16 +7,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* GAIN for the first FAST_STEPS vectors finds the threshold; then it falls to GAIN / SLOWER, which
- * averages over batches: their gradients may differ in size by more than a factor of ten. */
+/* GAIN for the first FAST_STEPS vectors finds the threshold; then the gain falls to GAIN / SLOWER,
+ * which averages over batches: their gradients can differ in size by more than a factor of ten. */
 #define GAIN 0.2
 #define FAST_STEPS 30.0
 #define SLOWER 10.0
-#define FACTOR 8.0 /* up, at most, in one step */
+#define FACTOR 8.0 /* largest increase in one step */
 #define LATE 0.25
 #define LATE_WEIGHT 64.0
 #define SEEN_MOST 65536.0f
-enum { BLOCK = 64, SAMPLES = 256 }; /* elements of a block; blocks at most that are looked at */
+enum { BLOCK = 64, SAMPLES = 256 }; /* elements of a block; most blocks that are sampled */
 
 /* A segment's memory. */
 enum { THRESHOLD, SEEN, FLOATS };
@@ -60,8 +60,8 @@ static tg_segment segment(const tg_encode_context *ctx, size_t i, size_t n)
     return ctx->segments ? ctx->segments[i] : (tg_segment){.n = n, .rows = n, .cols = 1};
 }
 
-/* With 8 significant bits, so that sums of what was sent stay exact on data of few bits; the memory
- * keeps all of them, or small steps would be lost. */
+/* Round to 8 significant bits, so that sums of what is sent stay exact on data with few bits. The
+ * memory keeps all bits, because small changes would otherwise be lost. */
 static float rounded(float t)
 {
     uint32_t bits;
@@ -122,7 +122,7 @@ void tg__thresholds_begin(tg__thresholds *t, const tg_encode_context *ctx, const
     }
 }
 
-/* The fraction of x (n) with |x| >= limit, of some blocks. */
+/* The fraction of x (n) with |x| >= limit, in a sample of blocks. */
 static double fraction(const float *x, size_t n, float limit)
 {
     uint8_t planes[BLOCK / 4];

@@ -1,21 +1,22 @@
-/* The thresholds of the ternary codecs (2bit, strom), one a segment: a fixed one, or one that is
- * adapted until the wanted fraction of the elements is sent.
+/* The thresholds of the ternary codecs (2bit, strom), one per segment: a fixed one, or one that
+ * adapts until the target fraction of the elements is sent.
  *
- * Adapting (threshold=auto) keeps two floats a segment in the context's memory, the threshold t (0
- * before it is known) and how many vectors it has seen:
+ * Adapting (threshold=auto) keeps two floats per segment in the context's memory: the threshold t
+ * (0 before it is known), and the number of vectors seen:
  *
  *     first     start, or rms(x) / sqrt(target): a sum of steps of that rms first leaves
  *               (-t, t) after about (t / rms)^2 = 1 / target steps
  *     then      t *= 1 + gain * max(sent / (n * target) - 1, weight * (late - 1/4)), at most 8
  *
- * late is the part of what was sent that is still beyond t afterwards. An element sends no more
- * than t in a step: where much is late the residual grows and what is sent is old news, so t rises
- * whatever the density (a tensor whose gradient has fewer elements than the target never reaches
- * it). The gain is large for the first vectors, to find t from a wrong start, then small, because
- * batches differ.
+ * late is the fraction of the elements sent that still exceed t afterwards. An element sends at
+ * most t in a step. If much is late, the residual grows and what is sent is outdated, so t rises
+ * whatever the density (a tensor whose gradient has fewer nonzero elements than the target never
+ * reaches it). The gain is large for the first vectors, to find t from a wrong start, then small,
+ * because batches differ.
  *
- * What is sent is rounded down to 8 significant bits. A segment of zeros tells nothing and leaves
- * its threshold alone; thresholds stay within [TG__THRESHOLD_LEAST, TG__THRESHOLD_MOST].
+ * The threshold sent is rounded down to 8 significant bits. A segment of zeros carries no
+ * information and leaves its threshold unchanged; thresholds stay within [TG__THRESHOLD_LEAST,
+ * TG__THRESHOLD_MOST].
  *
  * Source: Strom 2015, Interspeech (fixed thresholds) */
 #ifndef TG_CODEC_THRESHOLD_AUTO_H
@@ -31,31 +32,32 @@ typedef struct tg__thresholds {
     bool adapt;
     float fixed;
     double start, target; /* start 0: estimated */
-    /* This call's: */
+    /* For the current call: */
     float *now;   /* (nsegments; 1 without segments) */
     size_t *sent; /* likewise: elements sent, counted by the codec */
     size_t now_cap, sent_cap;
 } tg__thresholds;
 
-/* From the keys threshold (a number or auto), start and target, which only auto may change.
- * Errors TG_E_SPEC */
+/* Read the keys threshold (a number or auto), start and target, which apply to auto only.
+ * Errors  TG_E_SPEC */
 TG_NODISCARD tg_status tg__thresholds_init(tg__thresholds *t, const tg_codec *c);
 void tg__thresholds_free(tg__thresholds *t);
-size_t tg__thresholds_memory(const tg__thresholds *t); /* floats a segment */
+size_t tg__thresholds_memory(const tg__thresholds *t); /* floats per segment */
 
-/* Whether tg__thresholds_begin needs x. */
+/* True if tg__thresholds_begin needs x. */
 bool tg__thresholds_estimates(const tg__thresholds *t, const tg_encode_context *ctx);
-/* Room for now and sent. Errors TG_E_NOMEM */
+/* Allocate now and sent.
+ * Errors  TG_E_NOMEM */
 TG_NODISCARD tg_status tg__thresholds_reserve(tg__thresholds *t, const tg_encode_context *ctx);
-/* Set now, clear sent. x (n) is only read to estimate. After tg__thresholds_reserve */
+/* Set now, clear sent. x (n) is read only for estimates. Call it after tg__thresholds_reserve */
 void tg__thresholds_begin(tg__thresholds *t, const tg_encode_context *ctx, const float *x,
                           size_t n);
-/* All segments have been counted: adapt the context's memory. x (n): what was encoded, or (left)
- * what the decoded values leave of it, with the same outcome. */
+/* All segments have been counted: adapt the context's memory. x (n): the encoded vector, or (left)
+ * the remainder after subtracting the decoded values; the outcome is the same. */
 void tg__thresholds_end(const tg__thresholds *t, const tg_encode_context *ctx, const float *x,
                         size_t n, bool left);
 
-/* The keys, for codecs and methods alike. */
+/* The keys, shared by codecs and methods. */
 #define TG__KEY_THRESHOLD(text)                                                                  \
     {                                                                                            \
         .name = "threshold", .type = TG_KEY_REAL, .def = text, .min = 0, .max = 1e30,            \

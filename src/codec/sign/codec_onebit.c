@@ -1,16 +1,16 @@
-/* 1-bit SGD: each column of a tensor's matrix has two values, the bit says which.
+/* 1-bit SGD: each column of a tensor's matrix has two values, and a bit per element selects one.
  *
  *     threshold=zero   bit = x < 0; the values are the means of the elements with bit 0 and with
- *                      bit 1, 0 where there are none
+ *                      bit 1, 0 if there are none
  *     threshold=mean   bit = x < m, m the column's mean; the values are m + d and m - d, d the mean
  *                      of |x - m|
  *
- * Means are taken in f64 and sent as f32. A vector is one column, and so are matrices of fewer than
- * 3 rows, for which two values a column would be longer than the elements; of a matrix that a part
- * cuts the whole rows are a matrix, the rest of a row before and after them vectors.
+ * Means are computed in f64 and sent as f32. A vector is one column. So is a matrix of fewer than 3
+ * rows, because two values per column would be longer than the elements. If a part cuts a matrix,
+ * its whole rows form a matrix, and the partial rows before and after them are vectors.
  *
- * payload: strips.h; the values of a vector are plus, minus; of a matrix those of all columns:
- * plus (cols), minus (cols).
+ * payload: strips.h; the values of a vector are plus, minus; of a matrix those of all columns: plus
+ * (cols), minus (cols).
  *
  * Source: Seide et al. 2014, "1-bit stochastic gradient descent", Interspeech; threshold=mean is
  * CNTK's ColumnQuantizer without its zero threshold */
@@ -27,13 +27,13 @@
 
 enum {
     MIN_ROWS = 3,
-    PANEL = 8192, /* most columns whose sums are kept in the cache at once; long rows stream best */
-    SHARE = 512   /* columns that a core is given at least */
+    PANEL = 8192, /* most columns whose sums are cached at once; long rows stream best */
+    SHARE = 512   /* the fewest columns for one core */
 };
 
-/* What is known of each column. */
+/* Statistics of each column. */
 typedef struct columns {
-    double *below, *above; /* first: one block of memory for all */
+    double *below, *above; /* below: the start of one block of memory for all */
     float *t, *plus, *minus;
     uint32_t *nbelow;
 } columns;
@@ -41,10 +41,10 @@ enum { COLUMN_BYTES = 2 * sizeof(double) + 3 * sizeof(float) + sizeof(uint32_t) 
 
 typedef struct onebit {
     bool mean;
-    float *decoded;     /* the view, or what a dense frame says */
-    uint8_t *coded;     /* a payload that is too long to be sent */
-    tg__split *partial; /* of the chunks of a vector */
-    double *columns;    /* memory of a matrix's columns */
+    float *decoded;     /* the view, or the content of a dense frame */
+    uint8_t *coded;     /* a payload that is too long to send */
+    tg__split *partial; /* of a vector's chunks */
+    double *columns;    /* memory for a matrix's columns */
     size_t decoded_cap, coded_cap, partial_cap, columns_cap;
 } onebit;
 
@@ -86,7 +86,7 @@ typedef struct pair {
     float plus, minus;
 } pair;
 
-/* An empty class has 0; adding 0 makes +0 of -0. */
+/* An empty class has mean 0; adding 0 turns -0 into +0. */
 static float mean_of(double sum, double n)
 {
     return n > 0 ? (float)(sum / n) + 0.0f : 0.0f;
@@ -116,7 +116,7 @@ static pair values_of(const tg__split *s, size_t n, float t, bool mean)
 typedef struct job {
     const tg__kernels *k;
     float *x;
-    const float *g; /* NULL: x stays */
+    const float *g; /* NULL: x is not changed */
     size_t rows, cols;
     columns of;
     uint8_t *values, *bits;
@@ -200,7 +200,7 @@ static void sums(const job *j, const float *g, size_t c0, size_t w)
                       of->nbelow + c0);
 }
 
-/* The sums of w columns, then bits and residual. */
+/* Compute the sums of w columns, then bits and residual. */
 static void write_panel(const job *j, size_t c0, size_t w)
 {
     const columns *of = &j->of;
@@ -253,7 +253,7 @@ static void write_strips(tg_codec *c, const tg_encode_context *ctx, float *x, co
     }
 }
 
-/* Room for the widest matrix of the part. */
+/* Allocate memory for the widest matrix of the part. */
 static tg_status make_columns(onebit *own, const tg_encode_context *ctx, const tg__part *part,
                               columns *of)
 {

@@ -1,11 +1,11 @@
-/* One bit an element, 1 where x < 0 (0 and -0 count as positive):
+/* One bit per element, 1 if x < 0 (0 and -0 count as positive):
  *
  *     scale=none     decoded = -1 or 1
  *     scale=tensor   decoded = -s or s, s = |x|_1 / n of the tensor
- *     scale=row      the same of each row of the tensor's matrix; a vector is one row
+ *     scale=row      the same for each row of the tensor's matrix; a vector is one row
  *
- * s is a mean in f64 by lanes and chunks, sent as f32. Where a part cuts a tensor or a row each
- * piece has its own scale. A row of zeros stays zero: its scale is 0.
+ * s is a mean, computed in f64 by lanes and chunks and sent as f32. If a part cuts a tensor or a
+ * row, each piece has its own scale. A row of zeros stays zero: its scale is 0.
  *
  * payload: scale=none (aux 0): the bits; else (aux 1) strips.h, a scale for each row.
  *
@@ -25,8 +25,8 @@ enum { AUX_NONE = 0, AUX_SCALED = 1 };
 typedef struct sign {
     bool scaled;
     size_t min_rows; /* of a strip that is a matrix */
-    float *decoded;  /* the view, or what a dense frame says */
-    uint8_t *coded;  /* a payload that is too long to be sent */
+    float *decoded;  /* the view, or the content of a dense frame */
+    uint8_t *coded;  /* a payload that is too long to send */
     double *partial; /* sums of the chunks of a long row */
     size_t decoded_cap, coded_cap, partial_cap;
 } sign;
@@ -71,7 +71,7 @@ static size_t one_a_row(size_t rows, size_t cols)
 typedef struct job {
     const tg__kernels *k;
     float *x;
-    const float *g; /* NULL: x stays */
+    const float *g; /* NULL: x is not changed */
     size_t cols;
     uint8_t *values, *bits;
     double *partial;
@@ -138,7 +138,7 @@ static void settle_range(void *arg, size_t lo, size_t hi)
     settle(j, lo, hi - lo, j->scale);
 }
 
-/* A row of several chunks, which the cores share. */
+/* Encode a row of several chunks, shared by the cores. */
 static void write_long_row(tg__pool *pool, job *j)
 {
     size_t chunks = (j->cols + TG__CHUNK - 1) / TG__CHUNK;
@@ -268,7 +268,8 @@ static tg_status check(const tg__frame *f)
     tg__strip_layout l;
     TG_TRY(tg__strips_check(f, "sign", one_a_row, &l));
     for (size_t at = l.values; at < l.bits; at += sizeof(float))
-        if (tg__get32(f->payload + at) >= UINT32_C(0x7f800000)) /* also -0 and all below */
+        /* also -0 and all negative numbers */
+        if (tg__get32(f->payload + at) >= UINT32_C(0x7f800000))
             return tg_fail(TG_E_CORRUPT, "sign frame: scale=%#x: must be finite and >= 0",
                            tg__get32(f->payload + at));
     return TG_OK;

@@ -68,7 +68,7 @@ tg__strip tg__strip_at(const tg__frame *f, size_t i)
     return (tg__strip){.rows = tg__get32(at), .cols = tg__get32(at + 4)};
 }
 
-/* Whether the bits beyond the last column are 0 in every row; bytes are those of the strip. */
+/* True if the bits beyond the last column are 0 in every row; bits points to those of the strip. */
 static bool padding_is_zero(const uint8_t *bits, tg__strip strip)
 {
     size_t row_bytes = tg__strip_row_bytes(strip.cols);
@@ -115,7 +115,7 @@ tg_status tg__strips_check(const tg__frame *f, const char *name, tg__strip_value
     return TG_OK;
 }
 
-/* The rows of a strip that begins at element `begin`, as far as they lie in [lo, hi). */
+/* Decode the rows of a strip that begins at element `begin`, as far as they lie in [lo, hi). */
 static void decode_strip(tg__strip s, const uint8_t *values, const uint8_t *bits, size_t begin,
                          size_t lo, size_t hi, float *dst, bool add, tg__strip_decode *decode)
 {

@@ -1,16 +1,17 @@
-/* Strips: how codecs with one bit an element lay out a part. A strip is rows x cols elements in a
- * row: whole rows of a tensor's matrix, or (rows = 1) a vector. A tensor that a part cuts inside a
- * row gives up to three strips: the rest of a row, whole rows, the beginning of a row.
+/* Strips: the layout of a part in codecs with one bit per element. A strip is rows x cols
+ * consecutive elements: whole rows of a tensor's matrix, or (rows = 1) a vector. A tensor that a
+ * part cuts inside a row gives up to three strips: the end of a row, whole rows, the beginning of a
+ * row.
  *
  * payload: u32 strips; strips x {u32 rows, u32 cols}; the f32 values of all strips; the bits of all
- * strips, each row beginning at a byte. How many values a strip has is the codec's. */
+ * strips, each row beginning at a byte. The codec determines how many values a strip has. */
 #ifndef TG_CODEC_STRIPS_H
 #define TG_CODEC_STRIPS_H
 
 #include "codec/codec_impl.h"
 
 typedef struct tg__strip {
-    size_t lo; /* its first element, counted as the run's */
+    size_t lo; /* index of its first element, counted as in the run */
     size_t rows, cols;
 } tg__strip;
 
@@ -19,12 +20,12 @@ static inline size_t tg__strip_row_bytes(size_t cols)
     return (cols + 7) / 8;
 }
 
-/* f32 values of a strip */
+/* The number of f32 values of a strip. */
 typedef size_t tg__strip_values(size_t rows, size_t cols);
 
 /* The strips of a part, in order and covering it:
- * for (tg__strips s = tg__strips_of(ctx, part, 3); tg__strips_next(&s, &strip);)
- * Fewer than min_rows rows become a vector; SIZE_MAX: each run is one. */
+ * for (tg__strips s = tg__strips_of(ctx, part, 3); tg__strips_next(&s, &strip);) Fewer than
+ * min_rows rows become a vector; SIZE_MAX: each run is one vector. */
 typedef struct tg__strips {
     tg__run run;
     size_t at, min_rows;
@@ -32,9 +33,9 @@ typedef struct tg__strips {
 tg__strips tg__strips_of(const tg_encode_context *ctx, const tg__part *part, size_t min_rows);
 bool tg__strips_next(tg__strips *s, tg__strip *strip);
 
-/* Where a payload's pieces are, and its length. */
+/* The layout of a payload, and its length. */
 typedef struct tg__strip_layout {
-    size_t strips, values, bits; /* how many; offset of the values; offset of the bits */
+    size_t strips, values, bits; /* number of strips; offset of the values; offset of the bits */
     size_t len;
 } tg__strip_layout;
 tg__strip_layout tg__strips_layout(const tg_encode_context *ctx, const tg__part *part,
@@ -43,8 +44,8 @@ tg__strip_layout tg__strips_layout(const tg_encode_context *ctx, const tg__part 
 void tg__strips_put(uint8_t *payload, const tg_encode_context *ctx, const tg__part *part,
                     size_t min_rows);
 
-/* Check everything but the values. name is the codec's, for messages.
- * Errors TG_E_CORRUPT */
+/* Check everything except the values. name is the codec's, for error texts.
+ * Errors  TG_E_CORRUPT */
 TG_NODISCARD tg_status tg__strips_check(const tg__frame *f, const char *name,
                                         tg__strip_values *values, tg__strip_layout *layout_p);
 
@@ -53,12 +54,12 @@ tg__strip tg__strip_at(const tg__frame *f, size_t i);
 
 /* A piece of one row of a checked frame. */
 typedef struct tg__strip_piece {
-    size_t rows, cols, row, col, n; /* the strip's; where the piece begins; its elements */
+    size_t rows, cols, row, col, n; /* the strip's size; where the piece begins; its elements */
     const uint8_t *values;          /* the strip's */
-    const uint8_t *bits;            /* byte of the piece's first element, which is bit col % 8 */
+    const uint8_t *bits;            /* the byte with the piece's first element, in bit col % 8 */
 } tg__strip_piece;
 typedef void tg__strip_decode(const tg__strip_piece *p, float *dst, bool add);
-/* Elements [lo, hi) of a checked frame, piece by piece; dst is element 0. */
+/* Decode elements [lo, hi) of a checked frame, piece by piece; dst is element 0. */
 void tg__strips_decode(const tg__frame *f, tg__strip_values *values, size_t lo, size_t hi,
                        float *dst, bool add, tg__strip_decode *decode);
 

@@ -1,10 +1,10 @@
-/* AdaComp: every tensor in bins of T elements; of a bin the elements are sent that this step's
- * gradient g, added once more to x = residual + g, would lift to the bin's maximum:
+/* AdaComp: every tensor is cut into bins of T elements. With x = residual + g, g this step's
+ * gradient, an element is sent if adding g once more would lift it to the bin's maximum:
  *
- *     sent where |x + g| >= M, M = max |x| of the bin;  decoded = sign(x) * mean of M over the bins
+ *     sent if |x + g| >= M, M = max |x| of the bin;  decoded = sign(x) * mean of M over the bins
  *
- * Bins of zeros send nothing and do not count in the mean. How many are sent follows from the data:
- * many where the gradient is large beside the residual.
+ * Bins of zeros send nothing and do not count in the mean. The number sent depends on the data:
+ * many if the gradient is large compared with the residual.
  *
  * Source: Chen et al. 2018, "AdaComp: adaptive residual gradient compression for data-parallel
  * distributed training", AAAI, arXiv:1712.02679, sec. 3, alg. 2 */
@@ -15,9 +15,10 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* The paper takes 50 for convolutions, 500 for fully connected and recurrent layers. A matrix view
- * does not tell them apart, but their size nearly does: in its networks those of 500 are larger. */
-/* The paper's. */
+/* The paper uses 50 for convolutions, 500 for fully connected and recurrent layers. A matrix view
+ * does not distinguish them, but their size nearly does: in the paper's networks, the layers with
+ * 500 are larger. */
+/* The paper's values. */
 enum { BIN_CONVOLUTION = 50, BIN_OTHERS = 500 };
 
 typedef struct adacomp {
@@ -50,7 +51,7 @@ static size_t bin_of(const adacomp *own, const tg_segment *s)
     return s->dims >= 3 ? BIN_CONVOLUTION : BIN_OTHERS;
 }
 
-/* Appends what one tensor sends; beyond the list's room it is only counted. */
+/* Append the elements that one tensor sends; beyond the list's room, only count them. */
 static void tensor(adacomp *own, const tg_segment *s, const float *x, const float *g)
 {
     tg__levels *l = &own->list;

@@ -2,10 +2,10 @@
  *
  *     decoded = sign(x) * threshold where |x| >= threshold, else 0
  *
- * That is the rule of 2bit; here the few elements that are sent are listed (level_frame.h), with
- * one threshold for the vector, or an adapted one for each segment (threshold_auto.h). Where many
- * are sent, the index coding becomes a bitmap, and the frame is never longer than 2bit's planes
- * but for the heads of its runs.
+ * This is the rule of 2bit. Here the few elements that are sent are listed (level_frame.h), with
+ * one threshold for the vector, or an adapted one for each segment (threshold_auto.h). If many are
+ * sent, the index coding becomes a bitmap, and apart from the heads of its runs the frame is never
+ * longer than 2bit's planes.
  *
  * Source: Strom 2015, "Scalable distributed DNN training using commodity GPU cloud computing",
  * Interspeech, sec. 4; its 32-bit words: telegrad/compat.h */
@@ -76,7 +76,7 @@ tg_status tg__strom_reserve(tg_codec *c, const tg_encode_context *ctx, size_t n,
     return tg__thresholds_reserve(&own->thresholds, ctx);
 }
 
-/* The planes of elements [lo, hi), appended to the list. */
+/* Append the planes of elements [lo, hi) to the list. */
 static void append(tg__levels *l, const uint8_t *planes, size_t lo, size_t hi, float threshold)
 {
     const float value[2] = {threshold, -threshold};

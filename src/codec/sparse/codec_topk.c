@@ -1,8 +1,8 @@
-/* Top-k: the k elements of largest magnitude, ties to the lower index, zeros never;
+/* Top-k: the k elements of largest magnitude, ties to the lower index, never zeros;
  *
  *     k = min(n, max(1, floor(density * n + 0.5)))
  *
- * of the whole vector or (scope=tensor) of each tensor; in one frame with coded values and indices
+ * of the whole vector or (scope=tensor) of each tensor, in one frame with coded values and indices
  * (topk_frame.h). All parts share one selection over the whole vector; values are rounded frame by
  * frame.
  *
@@ -21,7 +21,7 @@ typedef struct topk {
     bool by_tensor;
     int values, index;
     tg__topk select;
-    tg__topk_hint *hints; /* one for each competition */
+    tg__topk_hint *hints; /* one per competition */
     size_t hints_cap;
     uint32_t *rebased;
     size_t rebased_cap;
@@ -65,15 +65,15 @@ static void fini(tg_codec *c)
     free(own);
 }
 
-/* Dense at worst: the density may be another one in each call. */
+/* Dense at worst: the density can differ in each call. */
 static size_t bound(const tg_codec *c, size_t n)
 {
     (void)c;
     return TG__FRAME_HEAD + n * sizeof(float);
 }
 
-/* The elements that compete with each other, in order: all, or those of each tensor. False after
- * the last. */
+/* The next set of elements that compete with each other: all, or those of one tensor. Returns false
+ * after the last. */
 static bool next_competition(const topk *own, const tg_encode_context *ctx, size_t n, size_t i,
                              size_t *lo_p, size_t *n_p, size_t *k_p)
 {
@@ -123,7 +123,7 @@ tg_status tg__topk_encode(tg_codec *c, const tg_encode_context *ctx, const tg__t
     return TG_OK;
 }
 
-/* ---- a vector that stands already ------------------------------------------------------------ */
+/* ---- a vector that exists already ------------------------------------------------------------ */
 
 static float peek(const tg__topk_source *s, size_t i)
 {

@@ -1,4 +1,4 @@
-/* Frames of few magnitudes. */
+/* Frames of sparse vectors with few magnitudes. */
 #include "codec/sparse/level_frame.h"
 #include "base/mem.h"
 #include "kernel/kernel.h"
@@ -30,7 +30,7 @@ void tg__levels_free(tg__levels *l)
     free(l->rebased);
 }
 
-/* A little more than asked for: k differs from step to step. */
+/* Reserve a little more than requested, because k differs from step to step. */
 tg_status tg__levels_reserve(tg__levels *l, size_t k)
 {
     if (k <= l->room && l->idx)

@@ -1,5 +1,5 @@
-/* Sparse vectors whose values have few magnitudes (strom, adacomp): a list that grows, and their
- * frames: sparse frames (topk_frame.h) whose values are runs of one magnitude and signs. */
+/* Sparse vectors whose values have few magnitudes (strom, adacomp): a growing list, and its frames.
+ * These are sparse frames (topk_frame.h) whose values are runs of one magnitude, and signs. */
 #ifndef TG_CODEC_LEVEL_FRAME_H
 #define TG_CODEC_LEVEL_FRAME_H
 
@@ -15,13 +15,14 @@ typedef struct tg__levels {
     size_t idx_cap, val_cap, rebased_cap;
 } tg__levels;
 
-/* Reads the key index. */
+/* Read the key index. */
 void tg__levels_init(tg__levels *l, const tg_codec *c);
 void tg__levels_free(tg__levels *l);
-/* room is at least k, and TG__SELECT_SLACK more; what the list held is lost. Errors TG_E_NOMEM */
+/* Reserve room for k elements, and TG__SELECT_SLACK more; the list's contents are lost.
+ * Errors  TG_E_NOMEM */
 TG_NODISCARD tg_status tg__levels_reserve(tg__levels *l, size_t k);
-/* Frames of codec wire_id, each of the elements of its part. view_p may be NULL. Errors TG_E_SPACE
- */
+/* Write frames of codec wire_id, each with the elements of its part. view_p may be NULL.
+ * Errors  TG_E_SPACE */
 TG_NODISCARD tg_status tg__levels_write(const tg__levels *l, uint8_t wire_id, tg__part *parts,
                                         size_t nparts, tg__view *view_p);
 

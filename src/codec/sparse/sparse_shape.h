@@ -1,4 +1,4 @@
-/* What writers and readers of sparse values share: how long things are, signs. */
+/* Shared by writers and readers of sparse values: lengths and signs. */
 #ifndef TG_CODEC_SPARSE_SHAPE_H
 #define TG_CODEC_SPARSE_SHAPE_H
 
@@ -7,7 +7,7 @@
 
 enum { TG__RUN_BYTES = 8 };
 
-/* What a block of each coding looks like: its scales, then `bits` for each value. */
+/* The layout of a block in each coding: its scales, then `bits` per value. */
 static const struct {
     uint8_t scales, bits;
 } tg__shapes[TG__VALUES_LEVEL] = {{0, 32}, {0, 16}, {1, 8}, {1, 4}, {2, 2}, {1, 1}};

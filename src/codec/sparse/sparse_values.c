@@ -1,4 +1,4 @@
-/* Values of sparse frames: how many bytes, writing. Reading is in sparse_values_read.c. */
+/* Values of sparse frames: their length, and writing. Reading is in sparse_values_read.c. */
 #include "codec/sparse/sparse_values.h"
 #include "base/mem.h"
 #include "codec/codec_impl.h"
@@ -10,17 +10,17 @@
 
 /* ---- integers times a scale ------------------------------------------------------------------ */
 
-/* max|v| / top, or a little less where top * that would overflow. */
+/* max|v| / top, or slightly less if top times it would overflow. */
 static float scale_for(const float *val, size_t m, float top)
 {
     float scale = tg__kernel()->abs_max(val, m) / top;
     return scale * top > FLT_MAX ? nextafterf(scale, 0) : scale;
 }
 
-/* The codes, and val as it will be decoded. */
+/* Compute the codes, and set val to what will be decoded. */
 static void quantise(float *val, size_t m, float scale, float top, int8_t *code)
 {
-    const float magic = 0x1.8p23f; /* adding it rounds to integers, to even between two */
+    const float magic = 0x1.8p23f; /* adding it rounds to integers, ties to even */
     float divisor = scale > 0 ? scale : 1;
     for (size_t i = 0; i < m; i++) {
         float q = val[i] / divisor;
@@ -58,7 +58,7 @@ static uint32_t sign_of(float x)
     return tg__to_bits(x) >> 31;
 }
 
-/* |v| of a block, and zeros up to whole rows of 16 lanes. */
+/* |v| of a block, padded with zeros to whole rows of 16 lanes. */
 typedef struct magnitudes {
     double of[TG__VALUES_BLOCK];
     size_t rows;
@@ -73,8 +73,8 @@ static void take_magnitudes(magnitudes *a, const float *val, size_t m)
         a->of[i] = 0;
 }
 
-/* Sums of those below the limit (sum[0]) and of the others, each over 16 lanes in order; *upper_p:
- * how many others. */
+/* Sums of the values below the limit (sum[0]) and of the others, each over 16 lanes in order;
+ * *upper_p: the number of others. */
 static void class_sums(const magnitudes *a, double limit, double sum[2], size_t *upper_p)
 {
     double lane[2][TG__LANES] = {{0}};
@@ -82,7 +82,7 @@ static void class_sums(const magnitudes *a, double limit, double sum[2], size_t 
     for (size_t i = 0; i < a->rows; i++)
         for (size_t l = 0; l < TG__LANES; l++) {
             double x = a->of[i * TG__LANES + l];
-            int above = x >= limit; /* no branch: it would be taken at random */
+            int above = x >= limit; /* without a branch, which would be unpredictable */
             double other = (double)above * x;
             lane[0][l] += x - other;
             lane[1][l] += other;
@@ -125,7 +125,7 @@ static void write_2bit(float *val, size_t m, uint8_t *dst)
     size_t upper;
     take_magnitudes(&a, val, m);
     class_sums(&a, 0, sum, &upper);
-    mean = sum[1] / (double)m; /* > 0: the zeros behind the block are not counted */
+    mean = sum[1] / (double)m; /* > 0: the padding zeros are not counted */
     class_sums(&a, mean, sum, &upper);
     float level[2] = {upper < m ? (float)(sum[0] / (double)(m - upper)) : 0,
                       (float)(sum[1] / (double)upper)};
@@ -143,7 +143,7 @@ static uint32_t magnitude(float x)
     return tg__to_bits(x) & UINT32_C(0x7fffffff);
 }
 
-/* Where the run that begins at i ends. */
+/* The end of the run that begins at i. */
 static size_t run_end(const float *val, size_t k, size_t i)
 {
     uint32_t m = magnitude(val[i]);
@@ -182,7 +182,7 @@ static void write_half(float *val, size_t m, uint8_t *dst)
     uint16_t half[TG__VALUES_BLOCK];
     tg__kernel()->f16_encode(half, val, m);
     tg__kernel()->f16_decode(val, half, m);
-    memcpy(dst, half, 2 * m); /* words are little-endian already */
+    memcpy(dst, half, 2 * m); /* the words are little-endian */
 }
 
 static void write_block(int coding, float *val, size_t m, uint8_t *dst)

@@ -17,7 +17,7 @@ static bool scale_ok(const uint8_t *src)
     return tg__get32(src) < UINT32_C(0x7f800000);
 }
 
-/* Bits from m * bits on are 0. */
+/* True if the bits from m * bits on are 0. */
 static bool padding_ok(const uint8_t *codes, size_t m, unsigned bits)
 {
     size_t used = m * bits % 8;
@@ -33,7 +33,7 @@ static tg_status check_block(int coding, const uint8_t *src, size_t m, size_t at
             return bad("a scale is negative or not finite", at);
     if (!padding_ok(codes, m, tg__shapes[coding].bits))
         return bad("padding bits are not zero", at);
-    unsigned worst = 0; /* whether a code is beyond its range */
+    unsigned worst = 0; /* not 0 if a code is out of range */
     if (coding == TG__VALUES_INT8)
         for (size_t i = 0; i < len; i++)
             worst |= codes[i] == 0x80;
@@ -77,7 +77,7 @@ static tg_status check_level(size_t k, const uint8_t *src, size_t runs)
                                                           : bad("padding bits are not zero", end);
 }
 
-/* Bytes that k values take, or SIZE_MAX if they do not fit into len. */
+/* Bytes that k values take; SIZE_MAX if they do not fit into len. */
 static size_t stated_len(int coding, size_t k, const uint8_t *src, size_t len)
 {
     size_t used = SIZE_MAX;

@@ -7,7 +7,7 @@
 
 enum { AT_VALUES = 4 };
 
-/* The first of idx (k, ascending) that is not below limit. */
+/* The first index in idx (k, ascending) that is not below limit. */
 static size_t lower_bound(const uint32_t *idx, size_t k, size_t limit)
 {
     size_t lo = 0, hi = k;
@@ -71,7 +71,7 @@ tg_status tg__sparse_write(tg__part *part, uint8_t wire_id, const tg__sparse *s,
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-/* The head of a coded frame. k may be anything here. */
+/* The head of a coded frame, with k not yet checked. */
 typedef struct pieces {
     size_t k, rest; /* rest: bytes of values and index code */
     int values, index, param;
@@ -103,11 +103,11 @@ tg_status tg__sparse_check(const tg__frame *f)
     return tg__index_check(p.index, p.param, f->n, p.k, p.val + used, p.rest - used);
 }
 
-/* The frame was checked, so reading cannot fail; if the bytes changed meanwhile it stops within
+/* The frame was checked, so reading cannot fail. If the bytes have changed since, it stays within
  * bounds. */
 void tg__sparse_decode(const tg__frame *f, size_t lo, size_t hi, float *dst, bool add)
 {
-    (void)lo; /* TG__WHOLE */
+    (void)lo; /* because of TG__WHOLE */
     (void)hi;
     pieces p = take_apart(f);
     tg__values_reader values;

@@ -7,22 +7,23 @@
 #include "codec/codec_impl.h"
 #include "codec/sparse/sparse_values.h"
 
-/* What is written: k elements, ascending, absolute indices. */
+/* The vector to write: k elements, ascending, absolute indices. */
 typedef struct tg__sparse {
     const uint32_t *idx;
-    float *val; /* (k) not 0; each frame rounds its own to what readers decode, in place (f32 and
-                   level leave them as they are) */
+    /* (k) not 0; each frame rounds its own values in place to what readers decode (f32 and level
+     * leave them unchanged) */
+    float *val;
     size_t k;
     int values, index; /* TG__VALUES_*, TG__INDEX_* (or AUTO) */
 } tg__sparse;
 
 /* Write one part's frame: zero if it has no elements, dense if the coded form is not smaller.
- * `rebased` has room for the elements of one part (may be NULL if every part begins at 0). Errors
- * TG_E_SPACE: not if the part has room for a head and its elements as f32 */
+ * `rebased` has room for the elements of one part (may be NULL if every part begins at 0).
+ * Errors  TG_E_SPACE: not if the part has room for a head and its elements as f32 */
 TG_NODISCARD tg_status tg__sparse_write(tg__part *part, uint8_t wire_id, const tg__sparse *s,
                                         uint32_t *rebased);
 
-/* A codec's check and decode. */
+/* The check and decode functions of codecs with this form. */
 TG_NODISCARD tg_status tg__sparse_check(const tg__frame *f);
 void tg__sparse_decode(const tg__frame *f, size_t lo, size_t hi, float *dst, bool add);
 

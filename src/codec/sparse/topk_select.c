@@ -1,20 +1,19 @@
 /* Exact top-k of |x| in about one pass.
  *
- *   1. Threshold   Choose one that slightly more than k elements reach: from the previous call,
- *      else
+ *   1. Threshold   Choose one that slightly more than k elements reach: from the previous call, or
  *                  from a sample.
  *   2. Collect     One pass collects the candidates, the elements that reach the threshold; with
  *                  several cores, in pieces. If a piece has too many, only its k largest stay, and
- *                  its threshold rises to the smallest of them: no smaller element can be among the
- *                  k largest any more.
+ *                  its threshold rises to the smallest of them: smaller elements can no longer be
+ *                  among the k largest.
  *   3. Select      Exactly, among the candidates: T is the k-th largest magnitude, by a radix
  *                  histogram of its bits (11, 10, 10). Keep all above T, and of those equal to T as
  *                  many as are missing, lowest indices first.
  *   4. Fall back   With fewer than k candidates, a histogram of the whole vector gives a threshold
  *                  that k elements reach.
  *
- * Source: Aji and Heafield 2017, arXiv:1704.05021, sec. 3 (sampled threshold); exactness is
- * ours. */
+ * Source: Aji and Heafield 2017, arXiv:1704.05021, sec. 3 (sampled threshold); exactness is our
+ * addition. */
 #include "codec/sparse/topk_select.h"
 #include "base/mem.h"
 #include "kernel/kernel.h"
@@ -25,8 +24,8 @@
 enum {
     BINS = 2048,     /* of the upper 11 magnitude bits */
     LOW_BINS = 1024, /* of 10 lower ones */
-    SMALL = 8192,    /* so many candidates there is always room for */
-    CHUNK = 16384,   /* elements between two looks at the number of candidates */
+    SMALL = 8192,    /* there is always room for this many candidates */
+    CHUNK = 16384,   /* elements between two checks of the number of candidates */
     SAMPLE_MIN = 4096,
     SAMPLE_MAX = SMALL + CHUNK,
     PIECES_PER_THREAD = 4, /* so that a slow core does not hold up the others */
@@ -59,14 +58,14 @@ size_t tg__topk_count(double density, size_t n)
     return k < 1 ? TG__MIN(n, (size_t)1) : k < (double)n ? (size_t)k : n;
 }
 
-/* Candidates out of n elements that there is room for: all, or 2 k and some and those of one chunk
- * more. */
+/* The number of candidates, of n elements, that there is room for: all, or 2 k plus some, plus one
+ * chunk. */
 static size_t room(size_t n, size_t k)
 {
     return TG__MIN(n, 2 * k + SMALL + CHUNK);
 }
 
-/* Elements that one task of a pass goes through; all without a pool. */
+/* Elements per task of a pass; all without a pool. */
 static size_t piece_size(const tg__topk *t, size_t n)
 {
     size_t most = n / TG__CHUNK, want = PIECES_PER_THREAD * (size_t)tg__pool_threads(t->pool);
@@ -110,7 +109,7 @@ typedef struct bound {
     size_t above;  /* elements above it */
 } bound;
 
-/* The bin of the k-th largest, counted from the top; *above_p: elements in the bins above. */
+/* Find the bin of the k-th largest, counted from the top; *above_p: elements in the bins above. */
 static uint32_t find_bin(const uint32_t *hist, uint32_t bins, size_t k, size_t *above_p)
 {
     size_t above = 0;
@@ -138,7 +137,7 @@ static void refine(bound *b, const float *x, size_t n, size_t k, unsigned shift,
     b->above += above;
 }
 
-/* The first 11 bits, out of a histogram. */
+/* The first 11 bits, from a histogram. */
 static bound coarse(const uint32_t *hist, size_t k)
 {
     bound b;
@@ -158,7 +157,7 @@ static bound kth_largest(const float *x, size_t n, size_t k)
     return b;
 }
 
-/* Keep in place what is above b, and the first elements that equal it up to k in all. */
+/* Keep in place the elements above b, and the first that equal it, k in all. */
 static size_t keep(uint32_t *idx, float *val, size_t n, const bound *b, size_t k)
 {
     size_t kept = 0, ties = k - b->above;
@@ -180,18 +179,19 @@ typedef struct pass {
     const tg__topk_source *s;
     size_t lo, n, k, size;
     float threshold;
-    /* [out] of each piece: candidates left, and how many reached the threshold of their time */
+    /* [out] per piece: the candidates left, and the number that reached the threshold at that
+     * time */
     size_t count[PIECES_MAX], seen[PIECES_MAX];
 } pass;
 
-/* Where the candidates of a piece stand. */
+/* The position of a piece's candidates. */
 static size_t place(const pass *p, size_t piece)
 {
     return p->t->count + piece * (room(p->size, p->k) + TG__SELECT_SLACK);
 }
 
-/* Candidates of one piece: all among the k largest of the vector that lie in it, if they reach the
- * threshold. */
+/* Collect the candidates of one piece: all of its elements that are among the vector's k largest,
+ * if they reach the threshold. */
 static void collect_piece(void *arg, size_t piece)
 {
     pass *p = arg;
@@ -210,19 +210,19 @@ static void collect_piece(void *arg, size_t piece)
         if (count > limit) {
             bound b = kth_largest(val, count, p->k);
             count = keep(idx, val, count, &b, p->k);
-            threshold = from_bits(b.bits + 1); /* what equals it comes too late */
+            threshold = from_bits(b.bits + 1); /* later elements that equal it lose the tie */
         }
     }
     p->count[piece] = count;
     p->seen[piece] = seen;
 }
 
-/* Candidates of a whole pass, behind those that are selected already: at least min(k, those that
- * reach threshold). *seen_p: how many reached the threshold of their time. */
+/* Collect the candidates of a whole pass, after those already selected: at least k, or all that
+ * reach threshold. *seen_p: the number that reached the threshold at that time. */
 static size_t collect(tg__topk *t, const tg__topk_source *s, size_t lo, size_t n, size_t k,
                       float threshold, size_t *seen_p)
 {
-    pass p; /* its arrays stay as they are */
+    pass p; /* its arrays are left uninitialised */
     p.t = t;
     p.s = s;
     p.lo = lo;
@@ -255,7 +255,7 @@ static size_t look(const tg__topk_source *s, size_t begin, size_t m, float thres
     return tg__kernel()->select(s->x + begin, m, threshold, idx, val, cap);
 }
 
-/* Candidates out of x as it is now; *count_p of them, at least k if so many are not 0. */
+/* Collect candidates from x as it is now; *count_p of them, at least k if that many are not 0. */
 static tg_status rerun(tg__topk *t, const float *x, size_t lo, size_t n, size_t k, size_t *count_p)
 {
     uint32_t hist[BINS] = {0};
@@ -272,11 +272,11 @@ static tg_status rerun(tg__topk *t, const float *x, size_t lo, size_t n, size_t 
 
 /* ---- thresholds ------------------------------------------------------------------------------ */
 
-/* The magnitude that about k (1 + 6 sqrt(stride / k)) elements reach, at most 2.5 k, by a jittered
- * sample. */
+/* The magnitude that about k (1 + 6 sqrt(stride / k)) elements reach, at most 2.5 k, estimated from
+ * a jittered sample. */
 static float sampled(tg__topk *t, const tg__topk_source *s, size_t lo, size_t n, size_t k)
 {
-    float *sample = t->val + t->count; /* the candidates' room serves */
+    float *sample = t->val + t->count; /* uses the candidates' memory */
     size_t count = TG__MIN(TG__MAX(n / 1024, (size_t)SAMPLE_MIN), (size_t)SAMPLE_MAX);
     size_t stride = n / count;
     uint32_t state = UINT32_C(2463534242);
@@ -304,8 +304,8 @@ static float first_threshold(tg__topk *t, tg__topk_hint *h, const tg__topk_sourc
     return n <= SMALL ? 0 : sampled(t, s, lo, n, k);
 }
 
-/* For the next call: a little below the smallest magnitude kept, so that 1.25 k to 2 k elements
- * reach it; the margin learns from how many did in this call. */
+/* The threshold for the next call: slightly below the smallest magnitude kept, so that 1.25 k to 2
+ * k elements reach it. The margin adapts to the number that did in this call. */
 static void remember(tg__topk_hint *h, size_t n, size_t k, uint32_t kth_bits, size_t seen)
 {
     size_t few = k + k / 4, many = k + k / 2 + TG__MIN(k / 2, (size_t)SMALL / 2);

@@ -1,27 +1,27 @@
-/* Exact top-k: the k elements of largest magnitude, ties to the lower index, zeros never.
+/* Exact top-k: the k elements of largest magnitude, ties to the lower index, never zeros.
  *
- * The vector may come into being during the pass that looks at it (r += g), so the caller supplies
- * that pass. */
+ * The vector may be formed during the pass that examines it (r += g), so the caller supplies that
+ * pass. */
 #ifndef TG_CODEC_TOPK_SELECT_H
 #define TG_CODEC_TOPK_SELECT_H
 
 #include "base/pool.h"
 
-/* Where the vector comes from. */
+/* The source of the vector. */
 typedef struct tg__topk_source tg__topk_source;
 struct tg__topk_source {
     const float *x; /* (n) as it is after `pass` */
-    /* Element i as it will be after `pass`, called before it; for samples */
+    /* Element i as it will be after `pass`; called before it, for samples. */
     float (*peek)(const tg__topk_source *s, size_t i);
-    /* Bring x[begin, begin + m) into being, and select on it as tg__kernels.select does (indices
-     * from begin). Called once for every range, in order; with a pool in any order, by several
-     * threads at once. */
+    /* Form x[begin, begin + m), and select on it as tg__kernels.select does (indices from begin).
+     * Called once for every range, in order; with a pool in any order, by several threads at
+     * once. */
     size_t (*pass)(const tg__topk_source *s, size_t begin, size_t m, float threshold, uint32_t *idx,
                    float *val, size_t cap);
 };
 
-/* What a selection leaves to the next one on the same vector. It changes speed, never the result.
- */
+/* What a selection passes to the next one on the same vector. It affects speed, never the
+ * result. */
 typedef struct tg__topk_hint {
     float threshold; /* 0: none */
     float slack;     /* the next threshold is (1 - slack) times the smallest value kept */
@@ -33,22 +33,23 @@ typedef struct tg__topk {
     uint32_t *idx; /* (count) selected, ascending; then candidates */
     float *val;
     size_t count, cap;
-    tg__pool *pool; /* cores for the pass; the result is the same. NULL: the calling one. Borrowed
-                     */
+    /* cores for the pass; the result is the same. NULL: the calling one. Borrowed */
+    tg__pool *pool;
 } tg__topk;
 
 /* min(n, max(1, floor(density * n + 0.5))); 0 for n = 0. density in (0, 1] */
 size_t tg__topk_count(double density, size_t n);
 
-/* Entries that selecting k of n takes while it runs; afterwards it keeps k. */
+/* Entries needed while selecting k of n; k of them remain afterwards. */
 size_t tg__topk_room(const tg__topk *t, size_t n, size_t k);
-/* Scratch of `room` entries, count = 0. Errors TG_E_NOMEM */
+/* Allocate `room` entries and set count = 0.
+ * Errors  TG_E_NOMEM */
 TG_NODISCARD tg_status tg__topk_reserve(tg__topk *t, size_t room);
 void tg__topk_free(tg__topk *t);
 
-/* Append the k largest of elements [lo, lo + n) to t->idx, t->val (fewer if there are fewer that
- * are not 0); room for it after those that stand there. 1 <= k <= n. Errors TG_E_NONFINITE (an
- * infinity, or a NaN if it was seen) */
+/* Append the k largest of elements [lo, lo + n) to t->idx, t->val (fewer if fewer are not 0). There
+ * must be room after the existing entries. 1 <= k <= n.
+ * Errors  TG_E_NONFINITE (an infinity, or a NaN if it was seen) */
 TG_NODISCARD tg_status tg__topk_select(tg__topk *t, tg__topk_hint *hint, const tg__topk_source *s,
                                        size_t lo, size_t n, size_t k);
 
