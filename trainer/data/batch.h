@@ -18,7 +18,7 @@ typedef struct model_batch {
     const float *x;        /* images (batch, height, width, channels); NULL: tokens */
     const int32_t *tokens; /* (batch, context); NULL: images */
     const int32_t *labels; /* (batch), of tokens (batch, context); -1: ignored */
-    size_t count;          /* only the first so many samples count; 1 to the model's batch */
+    size_t count;          /* number of samples that count, from the first; 1 to the batch */
 } model_batch;
 
 #endif

@@ -6,7 +6,7 @@
 #include "telegrad/random.h"
 #include "telegrad/spec.h"
 
-#define STREAM_WINDOW 5 /* tg_rng_key.tensor of the windows' places; those below are taken */
+#define STREAM_WINDOW 5 /* tg_rng_key.tensor for the places of windows; lower ones are in use */
 
 struct batcher {
     const train_data *data;
@@ -35,7 +35,7 @@ static size_t parts_of(const loader_config *c)
     return c->parts ? c->parts : 1;
 }
 
-/* Labels that a text has: all tokens but the first. */
+/* Number of labels of a text: all tokens but the first. */
 static size_t labels_of(const train_data *d, data_split split)
 {
     return d->view[split].count - 1;
@@ -71,7 +71,7 @@ tg_status batcher_steps(const train_data *d, const loader_config *c, uint64_t *s
 
 /* ---- training -------------------------------------------------------------------------------- */
 
-/* own (samples), of which the first *n_p are this rank's. */
+/* Fill own (samples): the first *n_p are the samples of this rank. */
 static tg_status assign(const train_data *d, const loader_config *c, const tg_spec *shard,
                         uint32_t *own, size_t *n_p)
 {
@@ -165,7 +165,7 @@ static model_batch fill_images(batcher *b, uint64_t number, batch_arrays *a)
     return (model_batch){.x = a->x, .labels = a->labels, .count = batch};
 }
 
-/* Row `row` of the batch: tokens from `at` on, with labels below `end`; none behind it. */
+/* Fill row `row` of the batch with tokens from `at` on and labels below `end`, -1 after that. */
 static void fill_row(const batcher *b, size_t row, size_t at, size_t end, batch_arrays *a)
 {
     const size_t context = b->config.context;

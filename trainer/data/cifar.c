@@ -1,5 +1,5 @@
-/* CIFAR-10's binary version: records of 3,073 bytes, a label and three planes of 32 x 32, row by
- * row. */
+/* CIFAR-10's binary version: records of 3,073 bytes, each a label and three planes of 32 x 32
+ * pixels, row by row. */
 #include "trainer/data/data.h"
 #include "trainer/data/data_keys.h"
 #include "trainer/data/packed.h"
@@ -10,16 +10,16 @@
 #define PLANE (CIFAR_SIDE * CIFAR_SIDE)
 #define PIXELS (3 * PLANE)
 #define RECORD (1 + PIXELS)
-#define RECORDS 10000u /* in a file as it was published; smaller ones are in use */
+#define RECORDS 10000u /* in a published file; smaller files also exist */
 #define BATCHES 5
 
 /* ---- one file -------------------------------------------------------------------------------- */
 
-/* Room for one more image; the arrays double. */
+/* Make room for one more image; the capacity of the arrays doubles. */
 static tg_status grow(data_part *part, const char *path)
 {
     const size_t count = part->count;
-    if (count & (count - 1) || (count > 0 && count < 1024)) /* full at powers of two only */
+    if (count & (count - 1) || (count > 0 && count < 1024)) /* full only at powers of two */
         return TG_OK;
     const size_t room = count ? 2 * count : 1024;
     uint8_t *images = realloc(part->images, room * PIXELS);
@@ -31,7 +31,7 @@ static tg_status grow(data_part *part, const char *path)
     return TG_OK;
 }
 
-/* Planes to pixels. */
+/* Convert planes to pixels. */
 static void interleave(const uint8_t *planes, uint8_t *image)
 {
     for (size_t i = 0; i < PLANE; i++) {
@@ -48,7 +48,7 @@ static tg_status read_records(packed *file, data_part *part)
         size_t got;
         TG_TRY(packed_read(file, record, sizeof record, &got));
         if (got == 0 && number > 0) {
-            if (number < RECORDS) /* or it was cut between two records */
+            if (number < RECORDS) /* fewer: the file may have been cut between records */
                 tg_log(TG_LOG_WARN, "%s: %zu records, and CIFAR-10's files have %u", path, number,
                        RECORDS);
             return TG_OK;
@@ -91,13 +91,13 @@ static void name_of(int file, char name[32])
         snprintf(name, 32, "data_batch_%d.bin", file);
 }
 
-/* A batch's number at *p, 0 if there is none. */
+/* Read the number of a batch at *p; 0 if there is none. */
 static int take_number(const char **p)
 {
     return **p >= '1' && **p <= '0' + BATCHES ? *(*p)++ - '0' : 0;
 }
 
-/* "test", "3" or "2-4" at *p as one bit a file; 0: none of these. */
+/* Read "test", "3" or "2-4" at *p into a mask with one bit per file; 0: none of these. */
 static unsigned take_item(const char **p)
 {
     if (strncmp(*p, "test", 4) == 0) {
@@ -131,7 +131,7 @@ static tg_status parse_files(const char *key, const char *text, unsigned *files_
     return TG_OK;
 }
 
-/* As one bit a file. */
+/* The files of each part, as a mask with one bit per file. */
 static tg_status files_of(const tg_spec *spec, unsigned *train_p, unsigned *test_p)
 {
     const char *train = tg_spec_word(spec, "train"), *test = tg_spec_word(spec, "test");
@@ -150,7 +150,7 @@ static bool present(const char *dir, const tg_spec *spec)
     unsigned train, test;
     char name[32], path[PACKED_PATH];
     if (files_of(spec, &train, &test) != TG_OK)
-        return true; /* load says what is wrong with them */
+        return true; /* load reports what is wrong with them */
     for (int file = 0; file <= BATCHES; file++) {
         name_of(file, name);
         if ((train | test) >> file & 1 && !packed_find(dir, name, path))

@@ -1,4 +1,4 @@
-/* Data sets by name: finding, opening, holding out. */
+/* Data sets by name: finding their files, opening them, holding samples out. */
 #include "trainer/data/data.h"
 #include "trainer/data/data_spec.h"
 #include "telegrad/tools.h"
@@ -25,7 +25,7 @@ const data_set *const *data_sets(size_t *count_p)
 
 #define PLACE 4096
 
-/* Where a set is looked for unless a path is given; returns how many. */
+/* List the places where a set is looked for without a path; returns how many. */
 static int places(const data_set *set, char place[2][PLACE])
 {
     int n = 0;
@@ -115,7 +115,7 @@ static tg_status hold_out(train_data *d, size_t holdout)
     return TG_OK;
 }
 
-/* FNV-1a (64 bits) over bytes: what records and checkpoints know a data set by. */
+/* FNV-1a (64 bits) over bytes, by which records and checkpoints identify a data set. */
 static uint64_t fnv1a(uint64_t hash, const void *bytes, size_t len)
 {
     const uint8_t *p = bytes;
@@ -244,7 +244,7 @@ tg_status data_input(const char *spec, train_unit *unit_p, model_input *in_p)
     train_data *d = NULL;
     TG_TRY(data_spec_parse(spec, &parsed));
     tg_status status = TG_OK;
-    if (parsed.set->unit != TRAIN_IMAGES) /* the vocabulary is in the files */
+    if (parsed.set->unit != TRAIN_IMAGES) /* only the files tell the vocabulary */
         status = open_parsed(&parsed, 0, &d);
     if (status == TG_OK) {
         *unit_p = parsed.set->unit;

@@ -47,9 +47,9 @@ struct data_set {
     const char *place;     /* default path below $TELEGRAD_DATA and ./data; NULL: none */
     const char *wants;     /* the files needed, for messages */
     train_unit unit;
-    /* Images: */
+    /* Images only: */
     size_t height, width, channels, classes;
-    size_t samples; /* of training, unless the key `train` is given; 0: given by the files */
+    size_t samples; /* training samples without the key `train`; 0: set by the files */
     float mean[DATA_CHANNELS], deviation[DATA_CHANNELS]; /* of the training pixels / 255 */
     /* True if path has the files that the spec needs, readable. */
     bool (*present)(const char *path, const tg_spec *spec);

@@ -19,7 +19,7 @@ static tg_status find_set(const char *text, size_t len, const data_set **set_p)
             return TG_OK;
         }
     }
-    char name[65]; /* as much as the message shows */
+    char name[65]; /* as much as a message shows */
     snprintf(name, sizeof name, "%.*s", (int)(len < 64 ? len : 64), text);
     const tg_status status = tg_spec_parse("data set", entries, count, name, &spec);
     tg_spec_free(spec);
@@ -59,8 +59,8 @@ static tg_status take_path(data_spec *spec, const char *text, size_t len)
     return spec->path ? TG_OK : tg_fail(TG_E_NOMEM, "out of memory: a path");
 }
 
-/* Cut the path out of `text` (what follows "NAME:"); what is left, the keys, goes into `keys`,
- * which has room for all of it. */
+/* Take the path out of `text`, the part after "NAME:". The keys that are left go to `keys`, which
+ * has room for all of `text`. */
 static tg_status split_items(data_spec *spec, const char *text, char *keys)
 {
     const char *key = spec->set->path_key;
@@ -102,7 +102,7 @@ static tg_status parse(const char *text, data_spec *spec, char *keys)
     const tg_status status = tg_spec_parse("data set", &spec->set->entry, 1, keys, &spec->keys);
     if (status != TG_E_SPEC || !spec->set->path_key)
         return status;
-    char why[512]; /* it does not know of the path's key */
+    char why[512]; /* this message does not list the key of the path */
     snprintf(why, sizeof why, "%s", tg_error());
     return tg_fail(TG_E_SPEC, "%s; %s=PATH says where the files are", why, spec->set->path_key);
 }

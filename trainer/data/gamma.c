@@ -17,7 +17,7 @@ double exact_log(double x)
     }
     const double t = (m - 1) / (m + 1), t2 = t * t;
     double sum = 0;
-    for (int k = 23; k >= 1; k -= 2) /* t^2 < 0.03: what is left out is below 1e-18 */
+    for (int k = 23; k >= 1; k -= 2) /* t^2 < 0.03: the omitted terms are below 1e-18 */
         sum = sum * t2 + 1.0 / k;
     return e * LN2_HIGH + (e * LN2_LOW + 2 * t * sum);
 }
@@ -55,7 +55,7 @@ static double normal(const tg_rng_key *key, uint64_t *counter)
     }
 }
 
-/* d (1 + c x)^3 with d = alpha - 1/3, c = 1 / sqrt(9 d), accepted if
+/* Candidates d (1 + c x)^3 with d = alpha - 1/3, c = 1 / sqrt(9 d), accepted if
  * log u < x^2 / 2 + d - d v + d log v */
 static double draw(const tg_rng_key *key, double alpha, uint64_t *counter)
 {

@@ -1,9 +1,9 @@
-/* Digits drawn as pens draw them: per digit a few styles of strokes, each a polyline or a
- * Catmull-Rom spline through its points; the points are jittered, bent by a smooth random field
- * (bilinear over a grid), then go through a random affine map; the pen has a random width, ink and
- * softness; noise is added.
+/* Digits drawn in pen strokes. Each digit has a few styles, whose strokes are polylines or
+ * Catmull-Rom splines through given points. The points are jittered, bent by a smooth random field
+ * (bilinear over a grid) and mapped by a random affine map. The pen has a random width, ink and
+ * softness, and noise is added.
  *
- * A linear model stays below 93 % on it, LeNet-5 passes 98 % within two epochs of 60,000. */
+ * A linear model stays below 93 % on them; LeNet-5 exceeds 98 % within two epochs of 60,000. */
 #include "trainer/data/data.h"
 #include "trainer/data/data_keys.h"
 #include "telegrad/tools.h"
@@ -12,17 +12,17 @@
 #include <math.h>
 #include <string.h>
 
-#define STYLES 3  /* of a digit */
-#define POINTS 10 /* of a stroke, at most */
+#define STYLES 3  /* per digit */
+#define POINTS 10 /* per stroke, at most */
 
 /* A stroke's points in hundredths of the glyph's box, x to the right, y down. */
 typedef struct stroke {
-    bool smooth; /* a spline; else a polyline */
+    bool smooth; /* true: a spline; false: a polyline */
     int npoints;
     double point[POINTS][2];
 } stroke;
 
-/* Per digit its styles: strokes of points x y, a spline after ~, a polyline after -. */
+/* The styles of each digit: strokes of points x y, a spline after ~, a polyline after -. */
 static const char *const digits[DATA_CLASSES][STYLES] = {
     {"~ 50 8 28 20 18 50 28 80 50 92 72 80 82 50 72 20 50 8",
      "~ 52 10 36 22 30 50 36 78 50 90 64 78 70 50 64 22 48 12",
@@ -70,7 +70,7 @@ static const char *const digits[DATA_CLASSES][STYLES] = {
      "~ 72 20 68 48 58 72 54 92"},
 };
 
-/* Read the stroke at text; returns what follows it, NULL if there is none. */
+/* Read the stroke at text; returns the text after it, NULL if there is none. */
 static const char *stroke_read(const char *text, stroke *s)
 {
     if (*text != '~' && *text != '-')
@@ -89,7 +89,7 @@ static const char *stroke_read(const char *text, stroke *s)
     return text;
 }
 
-/* x limited to [0, top]. (Not fmin and fmax, which are function calls.) */
+/* x limited to [0, top]. fmin and fmax are not used: they are function calls. */
 static double clamp(double x, double top)
 {
     return x < 0 ? 0 : x > top ? top : x;
@@ -100,7 +100,7 @@ static double lesser(double a, double b)
     return a < b ? a : b;
 }
 
-/* Random numbers of one glyph, drawn one after the other. */
+/* The random numbers of one glyph, drawn in sequence. */
 typedef struct dice {
     tg_rng_key key;
     uint64_t counter;
@@ -123,10 +123,10 @@ static double between(dice *d, double lo, double hi)
     return lo + (hi - lo) * ((double)(roll(d) >> 8) / 16777216.0);
 }
 
-/* About normal, in (-limit, limit): a sum of three uniform numbers. */
+/* Approximately normal, in (-limit, limit): a sum of three uniform numbers. */
 static double around(dice *d, double limit)
 {
-    double sum = 0; /* one after the other: C does not order the operands of + */
+    double sum = 0; /* in separate statements: C does not order the operands of + */
     for (int i = 0; i < 3; i++)
         sum += between(d, -1, 1);
     return sum * limit / 3;
@@ -135,16 +135,16 @@ static double around(dice *d, double limit)
 #define GRID 4
 #define FAR 1e6f
 
-/* How a glyph is bent and placed. */
+/* How a glyph is bent and where it is placed. */
 typedef struct shape {
-    double bend[GRID][GRID][2]; /* offsets in boxes at the grid's nodes */
+    double bend[GRID][GRID][2]; /* offsets at the nodes of the grid, in units of the box */
     double a[2][2], b[2];       /* affine: pixel = a point + b */
 } shape;
 
 typedef struct canvas {
     float near[DATA_SIDE]
               [DATA_SIDE]; /* squared distance from each pixel's centre to the ink's spine */
-    double reach;          /* distances beyond it do not matter */
+    double reach;          /* larger distances do not matter */
 } canvas;
 
 static void shape_draw(dice *d, shape *s)
@@ -155,8 +155,8 @@ static void shape_draw(dice *d, shape *s)
             s->bend[i][j][1] = around(d, 0.16);
         }
     }
-    /* A rotation by an angle whose half has tangent t needs no trigonometric function, whose last
-     * bit differs between C libraries. */
+    /* A rotation given by the tangent t of half its angle needs no trigonometric functions, whose
+     * last bit differs between C libraries. */
     const double t = around(d, 0.2), c = (1 - t * t) / (1 + t * t), sine = 2 * t / (1 + t * t);
     const double shear = around(d, 0.45);
     const double width = between(d, 12.5, 21), height = between(d, 15, 23);
@@ -168,7 +168,7 @@ static void shape_draw(dice *d, shape *s)
     s->b[1] = 14 + around(d, 4);
 }
 
-/* From the box (0..1) to pixels. */
+/* Map a point of the box (0..1) to pixels. */
 static void shape_map(const shape *s, double x, double y, double out[2])
 {
     const double gx = clamp(x, 0.999) * (GRID - 1), gy = clamp(y, 0.999) * (GRID - 1);
@@ -209,7 +209,7 @@ static void segment(canvas *c, const double p[2], const double q[2])
     }
 }
 
-/* Catmull-Rom: between b and c, at t in [0, 1]. */
+/* Catmull-Rom spline between b and c, at t in [0, 1]. */
 static double spline(double a, double b, double c, double d, double t)
 {
     return b + 0.5 * t * ((c - a) + t * ((2 * a - 5 * b + 4 * c - d) + t * (3 * (b - c) + d - a)));

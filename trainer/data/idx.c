@@ -11,7 +11,7 @@
 
 static const char *const kinds[] = {"images-idx3-ubyte", "labels-idx1-ubyte"};
 
-/* DIR/STEM-KIND, packed or not. */
+/* Find DIR/STEM-KIND, packed or not. */
 static bool find(const char *dir, const char *stem, const char *kind, char path[PACKED_PATH])
 {
     char name[64];
@@ -30,7 +30,7 @@ static bool present(const char *dir, const tg_spec *spec)
     return true;
 }
 
-/* Exactly `len` bytes, which are all that is left. */
+/* Read exactly `len` bytes, which must be the rest of the file. */
 static tg_status read_body(packed *file, size_t len, uint8_t **body_p)
 {
     uint8_t *body = NULL, more;
@@ -57,8 +57,8 @@ static uint32_t big32(const uint8_t *p)
     return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
 }
 
-/* expected: how many there must be; 0: any number. Checked before the body is read, so that a small
- * file cannot ask for much memory. */
+/* expected: the required number of items; 0: any number. It is checked before the body is read, so
+ * that a small file cannot make the reader allocate much memory. */
 static tg_status read_file(packed *file, bool images, size_t expected, size_t *count_p,
                            uint8_t **body_p)
 {

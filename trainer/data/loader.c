@@ -4,7 +4,7 @@
 #include <signal.h>
 #include <string.h>
 
-#define AHEAD 3 /* batches in memory: the one that is used, and those after it */
+#define AHEAD 3 /* batches in memory: the one in use and the next ones */
 
 struct loader {
     batcher *batcher;
@@ -14,10 +14,10 @@ struct loader {
     pthread_t thread;
     bool started;
 
-    pthread_mutex_t mutex; /* of what follows */
+    pthread_mutex_t mutex; /* guards the members below */
     pthread_cond_t changed;
     bool stop;
-    uint64_t made, given, returned; /* batches; given > returned: one is in use */
+    uint64_t made, given, returned; /* numbers of batches; given > returned: one is in use */
 };
 
 static void *make_batches(void *arg)
@@ -45,7 +45,7 @@ static tg_status start(loader *l)
 {
     if (batcher_per_epoch(l->batcher) == 0)
         return tg_fail(TG_E_STATE, "a rank without test samples asked for a batch");
-    sigset_t all, old; /* signals are for the threads that know about them */
+    sigset_t all, old; /* the loader's thread must not receive signals */
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
     const int error = pthread_create(&l->thread, NULL, make_batches, l);

@@ -6,8 +6,8 @@
 struct order {
     uint64_t seed, steps_per_epoch;
     size_t samples, world, rank, batch, parts;
-    const uint32_t *own; /* (samples) NULL: all ranks share one order */
-    uint64_t pass;       /* that perm is of; UINT64_MAX: none yet */
+    const uint32_t *own; /* (samples) NULL: the order is shared by all ranks */
+    uint64_t pass;       /* the pass that perm is for; UINT64_MAX: none yet */
     uint32_t *perm;      /* (samples) */
 };
 
@@ -60,7 +60,7 @@ void order_destroy(order *o)
     free(o);
 }
 
-/* tensor: 0 the order of all ranks, 1 that of one */
+/* tensor: 0 for the order of all ranks, 1 for the order of one */
 static void shuffle(order *o, uint64_t pass)
 {
     if (pass == o->pass)
@@ -74,7 +74,7 @@ static void shuffle(order *o, uint64_t pass)
     o->pass = pass;
 }
 
-/* Of the order that all ranks share: where this rank's batch begins. */
+/* In the order shared by all ranks: the position where this rank's batch begins. */
 static size_t begin_of(order *o, uint64_t number)
 {
     const uint64_t step = number / o->parts;

@@ -1,4 +1,4 @@
-/* zlib's gz functions read plain files as they are; xz by liblzma where the build has it. */
+/* zlib's gz functions read plain files unchanged; liblzma, if the build has it, reads xz. */
 #include "trainer/data/packed.h"
 #include "telegrad/tools.h"
 #include <errno.h>
@@ -42,7 +42,7 @@ const char *packed_path(const packed *p)
 /* ---- xz -------------------------------------------------------------------------------------- */
 
 #ifdef TG_HAVE_LZMA
-#define XZ_MEMORY (UINT64_C(256) << 20) /* for the dictionary: more than `xz -9` asks for */
+#define XZ_MEMORY (UINT64_C(256) << 20) /* limit for the dictionary; `xz -9` needs less */
 
 static tg_status open_xz(packed *p)
 {
@@ -157,7 +157,7 @@ tg_status packed_open(const char *path, packed **p_p)
     struct stat about;
     if (stat(path, &about) != 0)
         return tg_fail(TG_E_IO, "%s: cannot open: %s", path, strerror(errno));
-    if (!S_ISREG(about.st_mode)) /* devices may have no end, pipes no beginning */
+    if (!S_ISREG(about.st_mode)) /* a device may never end, and a pipe cannot be read twice */
         return tg_fail(TG_E_IO, "%s is %s: allowed: regular files", path,
                        S_ISDIR(about.st_mode)    ? "a folder"
                        : S_ISFIFO(about.st_mode) ? "a pipe"

@@ -68,15 +68,15 @@ size_t shard_begin(size_t samples, int world, int rank)
     return samples * (size_t)rank / (size_t)world;
 }
 
-/* What the streams of random numbers are for (tg_rng_key.tensor; 0 and 1 are order.c's). */
+/* The streams of random numbers (tg_rng_key.tensor); 0 and 1 belong to order.c. */
 enum { STREAM_ORDER = 2, STREAM_PIECES, STREAM_GAMMA };
 
 typedef struct plan {
     const uint8_t *labels;
     size_t samples, classes, world;
     uint64_t seed;
-    uint32_t *sorted; /* (samples) by class, shuffled within each */
-    size_t *begin;    /* (classes + 1) of each class in it */
+    uint32_t *sorted; /* (samples) sorted by class, shuffled within each class */
+    size_t *begin;    /* (classes + 1) where each class begins in it */
     uint32_t *owner;
 } plan;
 
@@ -127,7 +127,7 @@ static tg_status assign_label(plan *p, size_t classes)
 
 #define TRIES 1000
 
-/* share (world): of one class, drawn from Dirichlet(alpha, ..., alpha) */
+/* Draw share (world), the shares of one class, from Dirichlet(alpha, ..., alpha). */
 static void draw_shares(const plan *p, double alpha, size_t class, uint64_t try, double *share)
 {
     double most = -INFINITY, sum = 0;
@@ -137,7 +137,7 @@ static void draw_shares(const plan *p, double alpha, size_t class, uint64_t try,
                                 .rank = (uint32_t)r,
                                 .step = try * 256 + class,
                                 .tensor = STREAM_GAMMA};
-        share[r] = gamma_log(&key, alpha); /* of small alphas the numbers themselves are 0 */
+        share[r] = gamma_log(&key, alpha); /* with a small alpha the number itself rounds to 0 */
         most = share[r] > most ? share[r] : most;
     }
     for (size_t r = 0; r < p->world; r++) {
@@ -148,7 +148,7 @@ static void draw_shares(const plan *p, double alpha, size_t class, uint64_t try,
         share[r] /= sum;
 }
 
-/* count (world): samples each rank got */
+/* count (world): number of samples that each rank got */
 static void divide(plan *p, double alpha, uint64_t try, double *share, size_t *count)
 {
     memset(count, 0, p->world * sizeof *count);

@@ -1,4 +1,4 @@
-/* A text file, character by character. */
+/* A text file, read character by character. */
 #include "trainer/data/data.h"
 #include "trainer/data/packed.h"
 #include "telegrad/tools.h"
@@ -8,7 +8,7 @@
 #define TEXT_MAX ((size_t)1 << 30) /* bytes */
 #define CODES 0x110000
 
-/* tokens (len): the characters' codes; *count_p: how many they are. */
+/* Fill tokens (len) with the codes of the characters; *count_p is their number. */
 static tg_status read_codes(const char *path, const uint8_t *text, size_t len, bool bytes,
                             int32_t *tokens, size_t *count_p)
 {
@@ -28,7 +28,7 @@ static tg_status read_codes(const char *path, const uint8_t *text, size_t len, b
     return TG_OK;
 }
 
-/* Codes to numbers from 0, in order. */
+/* Replace codes by numbers from 0, in the order of the codes. */
 static tg_status renumber(int32_t *tokens, size_t count, size_t *vocabulary_p)
 {
     int32_t largest = 0, *number;

@@ -1,5 +1,5 @@
-/* WikiText's layout: a text for training, one for validation and one for testing, words between
- * blanks, a word <eos> at each line's end. */
+/* WikiText's layout: a text each for training, validation and testing; words are separated by
+ * blanks, and every end of line is a word <eos>. */
 #include "trainer/data/data.h"
 #include "trainer/data/packed.h"
 #include "telegrad/tools.h"
@@ -12,14 +12,14 @@
 /* ---- vocabulary ------------------------------------------------------------------------------ */
 
 typedef struct word {
-    const char *at; /* in the text, which lives as long */
+    const char *at; /* points into the text, which lives as long */
     size_t len;
 } word;
 
-/* Open addressing: slot[i] is a word's number + 1, or 0. */
+/* A hash table with open addressing: slot[i] is the number of a word + 1, or 0. */
 typedef struct vocabulary {
     word *words;
-    size_t count, room; /* of words; slots are twice as many */
+    size_t count, room; /* numbers of words; there are twice as many slots */
     int32_t *slot;
 } vocabulary;
 
@@ -83,8 +83,8 @@ static bool is_blank(char c)
     return c == ' ' || c == '\t' || c == '\r' || c == '\v' || c == '\f';
 }
 
-/* The word at or behind *p, up to end: a run of no blanks, or <eos> for a line's end. False: none
- * is left. */
+/* Find the next word at or after *p: a run of non-blanks, or <eos> for an end of line. Returns
+ * false if none is left before `end`. */
 static bool next_word(const char **p, const char *end, word *w)
 {
     const char *at = *p;
@@ -105,7 +105,7 @@ static bool next_word(const char **p, const char *end, word *w)
     return true;
 }
 
-/* Of a text that may end without a newline: the last line has its <eos> too. */
+/* Count the words. If the text ends without a newline, its last line still has an <eos>. */
 static size_t count_words(const char *text, size_t len)
 {
     const char *p = text;
@@ -132,7 +132,7 @@ static tg_status number_of(vocabulary *v, bool grows, const char *path, size_t l
     return TG_OK;
 }
 
-/* part's tokens are the numbers of the text's words; grows: new words come into v. */
+/* Replace the words of a text by numbers in part. grows: new words are added to v. */
 static tg_status tokenize(const char *path, const char *text, size_t len, bool grows, vocabulary *v,
                           data_part *part)
 {
@@ -182,7 +182,7 @@ tg_status words_read(const char *train, const char *test, data_part parts[2], si
 
 /* ---- the sets -------------------------------------------------------------------------------- */
 
-/* NAME.txt, or wiki.NAME.tokens as WikiText's archives have it. */
+/* Find NAME.txt, or wiki.NAME.tokens, the name in WikiText's archives. */
 static bool find(const char *dir, const char *name, char path[PACKED_PATH])
 {
     char file[64];

@@ -1,5 +1,5 @@
-/* Ways are compared by their steps in the long run: a simulation of two times as many as make up a
- * period, of which the second half counts. */
+/* Ways are compared by their steps in the long run: a simulation covers twice the steps of a
+ * period, and the second half counts. */
 #include "trainer/loop/advice.h"
 #include "telegrad/tools.h"
 #include <math.h>
@@ -14,11 +14,11 @@ const char *const advice_methods[] = {
     "1bit",  "topk:density=0.01",        "dgc",  "qsgd:bits=4"};
 const size_t advice_method_count = TG_COUNT(advice_methods);
 
-/* distance: how far from plain SGD; so has the method one. Each doubling of k, D or H adds 1, as
- * much as a coded method in the place of a dense one. */
+/* distance: how far the family is from plain SGD; methods have distances of their own. Each
+ * doubling of k, D or H adds 1, as much as replacing a dense method by a coded one. */
 static const struct {
-    const char *form, *more; /* its number follows form; more: no warm-up, which is not asked */
-    unsigned least, most;    /* numbers that are looked at; 0: it has none */
+    const char *form, *more; /* form: the number follows it; more: turns warm-up off */
+    unsigned least, most;    /* range of numbers considered; 0: it has no number */
     double distance;
 } families[ADVICE_FAMILIES] = {
     [ADVICE_SSGD] = {"ssgd", "", 0, 0, 0},
@@ -26,7 +26,7 @@ static const struct {
     [ADVICE_CD] = {"cd:k=", ",warmup=0", 1, MOST_K, 2},
     [ADVICE_DGA] = {"dga:delay=", "", 1, ADVICE_MOST_D, 3},
     [ADVICE_LOCAL] = {"local:every=", "", 1, MOST_H, 4},
-    [ADVICE_STREAMING] = {"streaming:every=", "", 2, MOST_H, 5}, /* its mean comes a step late */
+    [ADVICE_STREAMING] = {"streaming:every=", "", 2, MOST_H, 5}, /* its mean is one step late */
 };
 static const double distance_of_method[] = {0, 0, 0.1, 1, 1, 1, 1, 1, 1};
 
@@ -126,7 +126,7 @@ tg_status advice_take_times(const advice *a, size_t method, const tg_link *link,
 /* ---- one way --------------------------------------------------------------------------------- */
 
 typedef struct half {
-    uint64_t from; /* its first step */
+    uint64_t from; /* first step of the second half */
     double begin_ns, end_ns, bytes;
 } half;
 
@@ -141,8 +141,8 @@ static tg_status on_step(void *arg, const tg_sim_step *x)
     return TG_OK;
 }
 
-/* text: as a user would write it; spec: without warm-up, which is not what is asked. The steps
- * after which all is as it was. */
+/* text: the spec as a user would write it; spec: the same without warm-up, because the steady state
+ * is predicted. Returns the period: the number of steps after which the schedule repeats. */
 static uint64_t name_way(const advice_way *w, char text[32], char spec[48])
 {
     const bool numbered = families[w->family].most > 0;
@@ -154,9 +154,8 @@ static uint64_t name_way(const advice_way *w, char text[32], char spec[48])
     return numbered && w->number > 0 ? w->number : 1;
 }
 
-/* Where several exchanges may be under way, steps go on for a while at a pace that the wire, or the
- * codec, does not keep up with. In the long run they take at least what one exchange keeps these
- * busy. */
+/* If several exchanges can be in flight, the first steps may run faster than the wire or the codec
+ * can keep up with. In the long run a step takes at least as long as one exchange occupies them. */
 static tg_status least_step(const advice *a, const tg_link *link, const advice_way *w,
                             double *least_p)
 {
@@ -198,8 +197,8 @@ tg_status advice_predict(const advice *a, const tg_link *link, advice_way *w)
 
 /* ---- k, D, H --------------------------------------------------------------------------------- */
 
-/* Steps only get shorter with the number. The smallest for which it is no longer than `enough`; the
- * largest if none is. */
+/* Find the smallest number for which a step takes at most `enough`; the largest if there is none.
+ * Steps only get shorter as the number grows. */
 static tg_status smallest(const advice *a, const tg_link *link, advice_way *w, double enough)
 {
     unsigned low = families[w->family].least, high = families[w->family].most;
@@ -264,13 +263,13 @@ tg_status advice_list(const advice *a, const tg_link *link, advice_way *way, siz
     for (size_t m = 0; m < advice_method_count; m++)
         for (int f = 0; f < ADVICE_FAMILIES; f++) {
             if (f == (m < ADVICE_CODED ? ADVICE_CD : ADVICE_OD))
-                continue; /* od is never coded, and cd without a codec is od */
+                continue; /* od is always dense, and cd with a dense method is od */
             advice_way *w = &way[count];
             *w = (advice_way){.family = (advice_family)f, .method = m};
             const tg_status status = choose_number(a, link, w);
             if (!advice_refused(status))
                 TG_TRY(status);
-            /* cd:k=1 is od, local:every=1 is ssgd */
+            /* cd:k=1 equals od, local:every=1 equals ssgd */
             const bool same = (f == ADVICE_CD || f == ADVICE_LOCAL) && w->number == 1;
             count += status == TG_OK && !same;
         }

@@ -1,7 +1,7 @@
-/* Advice: which strategy and method to train a model with over a network, and why. It has predicted
- * step times of the strategies and methods worth comparing, the time model of CD-SGD, and the
- * points at which the answer changes. Predictions come from the simulation (simulate.h). Accuracy
- * is not considered. */
+/* Advice: which strategy and method to use for training a model over a network, and why. It
+ * predicts step times of the strategies and methods worth comparing, applies the time model of
+ * CD-SGD, and finds the points at which the answer changes. Predictions come from the simulation
+ * (simulate.h). Accuracy is not considered. */
 #ifndef TG_TRAIN_ADVICE_H
 #define TG_TRAIN_ADVICE_H
 
@@ -61,18 +61,18 @@ typedef enum advice_family {
     ADVICE_CD,       /* number: k */
     ADVICE_DGA,      /* number: D */
     ADVICE_LOCAL,    /* number: H */
-    ADVICE_STREAMING /* number: H, 2 or more; default fragments and overlap */
+    ADVICE_STREAMING /* number: H, 2 or more; fragments and overlap at their defaults */
 } advice_family;
 #define ADVICE_FAMILIES 6
 
 typedef struct advice_way {
     advice_family family;
-    unsigned number; /* k, D or H of the family, else 0: the smallest that hides the wire, or beyond
-                      * which nothing changes */
-    size_t method;   /* index of advice_methods */
+    unsigned number;   /* k, D or H of the family, else 0. Listed ways have the smallest that hides
+                      * the wire, or beyond which nothing changes */
+    size_t method;     /* index of advice_methods */
     char strategy[32]; /* "cd:k=5" */
     const char *method_text;
-    double step_s, bytes; /* of a step: seconds, and bytes that a rank sends */
+    double step_s, bytes; /* per step: seconds, and bytes that a rank sends */
     double distance;      /* from plain SGD, by strategy, number and method; 0: plain SGD */
 } advice_way;
 
@@ -123,7 +123,7 @@ TG_NODISCARD tg_status advice_list(const advice *a, const tg_link *link, advice_
 typedef struct advice_ranges {
     double low, high; /* bit/s or seconds: the first and the last value examined */
     struct advice_range {
-        double from, to; /* within 1 %; with from = low or to = high it pays there, too */
+        double from, to; /* within 1 %; from = low or to = high: it pays at that end, too */
     } range[ADVICE_POINTS / 2 + 1];
     size_t count; /* 0: it pays nowhere */
 } advice_ranges;

@@ -1,13 +1,13 @@
-/* Where the answer of a comparison changes: values on a logarithmic grid are looked at, and each
- * change between two neighbours is bisected. Nothing says that there is one change at most, or in
- * which direction. */
+/* Finds where the answer of a comparison changes: it examines values on a logarithmic grid, and
+ * bisects every change between two neighbours. There may be more than one change, in either
+ * direction. */
 #include "trainer/loop/advice.h"
 #include "telegrad/tools.h"
 #include <math.h>
 
 /* ---- looking --------------------------------------------------------------------------------- */
 
-/* Between low, where the answer is `at_low`, and high, where it is not. */
+/* Find the change between low, where the answer is `at_low`, and high, where it is not. */
 static tg_status bisect(advice_pays_fn *pays, void *arg, double low, double high, bool at_low,
                         double *at_p)
 {
@@ -49,13 +49,13 @@ tg_status advice_look(advice_pays_fn *pays, void *arg, double low, double high, 
 
 /* ---- comparisons ----------------------------------------------------------------------------- */
 
-/* What is compared on which link, one figure of which is in question. */
+/* A comparison on a link, one figure of which varies. */
 typedef struct comparison {
     const advice *a;
     const tg_link *link;
 } comparison;
 
-/* The fastest step of these families (a set) and methods. */
+/* The fastest step among these families (a set) and methods. */
 static tg_status fastest(const advice *a, const tg_link *link, unsigned families, size_t from,
                          size_t to, double *step_p)
 {

@@ -1,4 +1,4 @@
-/* Testing: the part that training and evaluation share, and evaluation of given weights. */
+/* Testing: the part shared by training and evaluation, and the evaluation of given weights. */
 #include "trainer/loop/run.h"
 
 tg_status run_test(model *m, loader *test, uint64_t batches, const train_eval_job *job,
@@ -41,7 +41,8 @@ static tg_status evaluate(const train_eval_job *job, model *m, loader *test,
     return TG_OK;
 }
 
-/* Which part of the test set: told in images, as texts are tested from their start to their end. */
+/* Check which part of the test set is asked for. Only images have parts: a text is tested from
+ * start to end. */
 static tg_status check(const train_eval_job *job, const train_data *data)
 {
     const size_t all = train_data_test(data);

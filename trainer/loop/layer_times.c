@@ -1,20 +1,20 @@
-/* Passes of their own over a batch. */
+/* Times the layers in passes over a batch made for that purpose. */
 #include "trainer/loop/layer_times.h"
 #include "telegrad/tools.h"
 #include <math.h>
 #include <stdlib.h>
 #include <time.h>
 
-enum { PASSES_LEAST = 3, PASSES_MOST = 9 }; /* after the first one, which is slower */
+enum { PASSES_LEAST = 3, PASSES_MOST = 9 }; /* not counting the first one, which is slower */
 
-#define PASSES_NS INT64_C(2000000000) /* no more of them after so long */
+#define PASSES_NS INT64_C(2000000000) /* no further passes after this time */
 
 /* ---- passes ---------------------------------------------------------------------------------- */
 
 typedef struct stopwatch {
     size_t layers;
-    double *ns; /* (MODEL_WORKS, layers) of this pass; < 0: the passes have no such work */
-    size_t at;  /* what is done now; SIZE_MAX: nothing yet */
+    double *ns; /* (MODEL_WORKS, layers) of this pass; < 0: the pass has no such work */
+    size_t at;  /* the work under way; SIZE_MAX: none yet */
     int64_t since_ns;
 } stopwatch;
 
@@ -25,7 +25,7 @@ static int64_t processor_ns(void)
     return (int64_t)t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
 }
 
-/* What is done now ends; `next` begins. */
+/* End the work under way, and begin `next`. */
 static void turn_to(stopwatch *s, size_t next)
 {
     const int64_t now = processor_ns();
@@ -57,7 +57,7 @@ static tg_status time_pass(model *m, const model_batch *batch, uint64_t seed, st
     return TG_OK;
 }
 
-/* ns (PASSES_MOST, MODEL_WORKS, layers) of *count_p passes; with `once` of one. */
+/* Fill ns (PASSES_MOST, MODEL_WORKS, layers) for *count_p passes; `once`: only one pass. */
 static tg_status time_passes(model *m, const model_batch *batch, uint64_t seed, bool once,
                              double *ns, size_t *count_p)
 {
@@ -82,7 +82,7 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Of each work the median over `count` passes. */
+/* For each work the median over `count` passes. */
 static void take_medians(const double *ns, size_t count, size_t works, int64_t *taken)
 {
     for (size_t i = 0; i < works; i++) {
@@ -94,8 +94,8 @@ static void take_medians(const double *ns, size_t count, size_t works, int64_t *
     }
 }
 
-/* sum_ns over the works that ns (works) says there are, each by its operations: forward, and the
- * two kinds backward, which are as many each. */
+/* Divide sum_ns among the works that exist (ns >= 0), in proportion to their operations. Forward
+ * and both kinds of backward work of a layer have equally many. */
 static void spread(const model *m, const double *ns, size_t works, int64_t sum_ns, int64_t *taken)
 {
     const size_t layers = works / MODEL_WORKS;
@@ -105,12 +105,12 @@ static void spread(const model *m, const double *ns, size_t works, int64_t sum_n
         all += ns[i] < 0 ? 0 : model_layer_flops(m, i % layers);
     for (size_t i = 0; i < works; i++) {
         sofar += ns[i] < 0 ? 0 : model_layer_flops(m, i % layers);
-        taken[i] = llround((double)sum_ns * (sofar / all)) - given; /* so that they sum up */
+        taken[i] = llround((double)sum_ns * (sofar / all)) - given; /* so that they add up */
         given += taken[i];
     }
 }
 
-/* sum_ns 0: measured. */
+/* sum_ns 0: measure. */
 static tg_status take(model *m, const model_batch *batch, uint64_t seed, int64_t sum_ns,
                       int64_t *taken)
 {

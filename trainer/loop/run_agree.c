@@ -1,11 +1,11 @@
-/* What ranks agree on apart from the session: settings, sums, stopping. */
+/* Agreement between ranks outside of the session: settings, sums, stopping. */
 #include "trainer/loop/run.h"
 #include "telegrad/tools.h"
 #include <stdlib.h>
 #include <string.h>
 
-/* No message carries a wish to stop if the exchange is `none`; so seldom a sum of wishes does not
- * hold up ranks that otherwise never wait for each other. */
+/* With exchange=none no message carries a request to stop, so ranks sum their requests. Done this
+ * rarely, the sum does not hold up ranks that otherwise never wait for each other. */
 #define STOP_EVERY 16
 
 typedef struct setting {
@@ -53,7 +53,7 @@ tg_status run_agree(run *r)
     tg_status status = TG_OK;
     for (size_t i = 0; i < TG_COUNT(own) && status == TG_OK; i++)
         status = compare(r, &own[i], all);
-    /* What sums cost can be seen only now: later an exchange may be in flight beside them. */
+    /* Measure the bytes of a sum now: later an exchange may be in flight at the same time. */
     double zero[RUN_SUMS] = {0};
     if (status == TG_OK)
         status = cost_of_sum(r, zero, RUN_SUMS, &r->traffic.sum);

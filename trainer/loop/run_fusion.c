@@ -1,10 +1,11 @@
-/* Buckets as measured before the first step: on all ranks, because they share machines and links;
- * rank 0's figures count.
+/* Chooses buckets by measurements before the first step. All ranks measure together, because they
+ * share machines and links; rank 0's figures count.
  *
- *   ready     the least of a few backward passes of this rank's first batch, tensor by tensor;
- *             after them parameters, statistics and state are as they were
- *   alpha     the least time of a dense exchange that is all but empty
- *   exchange  a tensor's bytes, as its method codes them, at the rate of a larger dense exchange */
+ *   ready     per tensor the minimum over a few backward passes of this rank's first batch;
+ *             afterwards parameters, statistics and state are restored
+ *   alpha     the shortest time of a dense exchange that is almost empty
+ *   exchange  the bytes of a tensor, as its method codes them, at the rate of a larger dense
+ *             exchange */
 #include "trainer/loop/run_fusion.h"
 #include "telegrad/reducer.h"
 #include "trainer/loop/run.h"
@@ -20,7 +21,7 @@ enum { PASSES = 4, SMALL = 64, LARGE = 65536, SMALL_TIMES = 6, LARGE_TIMES = 3 }
 size_t fusion_merge(const fusion_tensor *t, size_t n, double alpha, bool forward, uint32_t *buckets)
 {
     size_t count = 0;
-    double idle = 0; /* when the exchanges so far are over */
+    double idle = 0; /* end of the exchanges so far */
     for (size_t i = n; i > 0;) {
         double bytes = 0, begin;
         uint32_t members = 0;
@@ -88,7 +89,7 @@ static tg_status time_passes(run *r, float *params, double *ready)
     memcpy(params, m->params, m->floats * sizeof *params);
     tg_status status = loader_next(l, &batch);
     for (int i = 0; i < PASSES && status == TG_OK; i++) {
-        if (i == 1) /* the first one is slower */
+        if (i == 1) /* the first pass is slower */
             memset(ready, 0, m->ntensors * sizeof *ready);
         status = one_pass(&p, &batch);
     }
@@ -100,7 +101,7 @@ static tg_status time_passes(run *r, float *params, double *ready)
 
 /* ---- exchanges ------------------------------------------------------------------------------- */
 
-/* The least of some dense exchanges of n elements, in seconds. g: scratch (n) */
+/* The shortest of some dense exchanges of n elements, in seconds. g: scratch (n) */
 static tg_status time_exchange(const run *r, size_t n, int times, float *g, double *least_p)
 {
     const tg_reducer_config config = {.struct_size = sizeof config,
@@ -146,7 +147,7 @@ static tg_status time_exchanges(const run *r, double *alpha_p, double *byte_p)
 
 typedef struct coded {
     fusion_tensor *t;
-    double byte; /* seconds */
+    double byte; /* seconds per byte */
 } coded;
 
 static tg_status on_tensor(void *arg, const tg_plan_tensor *tensor)
@@ -156,7 +157,7 @@ static tg_status on_tensor(void *arg, const tg_plan_tensor *tensor)
     return TG_OK;
 }
 
-/* How long each trained tensor's bytes take. */
+/* How long the bytes of each trained tensor take. */
 static tg_status weigh(const run *r, double byte, fusion_tensor *t)
 {
     const tg_session_config config = {.struct_size = sizeof config,
@@ -182,8 +183,8 @@ static tg_status weigh(const run *r, double byte, fusion_tensor *t)
     return status;
 }
 
-/* Rank 0's buckets become all ranks'. cut: scratch (n), 1 where a bucket begins. Sums of n zeros
- * and one number are exact, and so is whether they are above 0. */
+/* Give rank 0's buckets to all ranks. cut: scratch (n), 1 where a bucket begins. A sum of zeros and
+ * one number is exact, so comparing it with 0 is exact, too. */
 static tg_status share(run *r, size_t n, float *cut)
 {
     const tg_reducer_config config = {
@@ -206,7 +207,7 @@ static tg_status share(run *r, size_t n, float *cut)
 }
 
 typedef struct workspace {
-    fusion_tensor *t; /* (ntensors) of the trained ones, from here on */
+    fusion_tensor *t; /* (ntensors) the trained tensors */
     double *ready;
     float *floats; /* (model->floats) */
 } workspace;
@@ -239,7 +240,7 @@ static tg_status choose(run *r, workspace *w)
     return share(r, n, w->floats);
 }
 
-/* "3,1,2", as run_describe writes it. */
+/* Parse "3,1,2", as written by run_describe. */
 static tg_status parse(run *r, const char *text)
 {
     TG_TRY(tg_alloc(strlen(text), sizeof *r->buckets, &r->buckets));

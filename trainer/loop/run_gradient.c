@@ -1,4 +1,4 @@
-/* Gradients for whoever looks at them: rank 0's own, as they enter the exchange. */
+/* Reports gradients to a callback: rank 0's own, as they enter the exchange. */
 #include "trainer/loop/run.h"
 #include "telegrad/tools.h"
 #include <stdlib.h>

@@ -7,7 +7,7 @@
 static const char *const work_names[MODEL_WORKS] = {
     [MODEL_FORWARD] = "forward", [MODEL_WEIGHTS] = "weights", [MODEL_INPUTS] = "inputs"};
 
-/* "weights conv1" */
+/* Make a name such as "weights conv1". */
 static tg_status name_of(run *r, size_t work, const model_tensor *first, const char **name_p)
 {
     char text[96];

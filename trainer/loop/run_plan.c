@@ -1,4 +1,4 @@
-/* A job's plan: its model and a session of one rank, which sends nothing. */
+/* A job's plan, made with its model and a session of one rank, which sends nothing. */
 #include "trainer/loop/run.h"
 #include "telegrad/tools.h"
 #include <stdlib.h>
@@ -26,7 +26,7 @@ static tg_status input_of(const train_job *job, const char *data, model_input *i
     return run_context(job->model, job->context, unit, &in_p->context);
 }
 
-/* As batcher_steps, which has the data. */
+/* As batcher_steps, but without the data. */
 static tg_status length_of(const train_job *job, const char *data, int world, const model_input *in,
                            train_plan_info *info)
 {

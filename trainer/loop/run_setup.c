@@ -23,7 +23,7 @@ static const char *either(const char *text, const char *otherwise)
     return text ? text : otherwise;
 }
 
-/* The sets of data that a model takes: of images, or of texts. */
+/* Check that the model reads this kind of data: images, or texts. */
 static tg_status check_unit(const char *model_spec, train_unit unit)
 {
     const char *usual;
@@ -73,7 +73,7 @@ loader_config run_loader_config(const run *r)
                            .shard = r->job->shard};
 }
 
-/* Before anything is made: a batch that is too large for the data may be so for the memory too. */
+/* Before anything is created: a batch that is too large for the data may also exceed the memory. */
 static tg_status plan_steps(run *r)
 {
     const train_job *job = r->job;
@@ -118,7 +118,7 @@ static tg_status make_model(run *r)
     return tg_alloc(r->model->ntensors, sizeof *r->id, &r->id);
 }
 
-/* At the step where training begins. */
+/* Create the loaders at the step where training begins. */
 static tg_status make_loaders(run *r)
 {
     loader_config config = run_loader_config(r);
@@ -130,8 +130,8 @@ static tg_status make_loaders(run *r)
     return loader_create(r->data, DATA_TEST, &config, &r->test_loader);
 }
 
-/* What must be equal on all ranks, and in a checkpoint, beside what the session compares itself.
- * Not the number of steps: a finished run may be extended. */
+/* The settings that must be equal on all ranks and in a checkpoint, besides those that the session
+ * compares itself. The number of steps is not among them: a finished run may be extended. */
 static tg_status job_text(const run *r, char *text, size_t room)
 {
     tg_spec *spec;
@@ -153,15 +153,15 @@ static tg_status job_text(const run *r, char *text, size_t room)
 
 static tg_status make_session(run *r, const run_metadata *about)
 {
-    char text[4096]; /* a schedule alone may list 64 times */
+    char text[4096]; /* a schedule alone may list 64 steps */
     TG_TRY(job_text(r, text, sizeof text));
     uint64_t samples;
     const loader_config own = run_loader_config(r);
     TG_TRY(batcher_samples(r->data, &own, &samples));
     const tg_session_config config = {
         .struct_size = sizeof config,
-        /* As written, not in normal form: there a default would look like a wish, and a momentum
-         * that nobody named contradict the method's. */
+        /* As written, not in normal form. There a default would look like a setting, and a momentum
+         * that nobody gave would contradict the method's. */
         .method = r->job->method,
         .rules = r->job->rules,
         .nrules = r->job->nrules,
@@ -211,13 +211,13 @@ tg_status run_register(tg_session *s, const model *m, uint32_t *id)
 
 /* ---- checkpoints ----------------------------------------------------------------------------- */
 
-/* The caller's part of a checkpoint: six 64-bit words of this machine's byte order, then the
+/* The caller's part of a checkpoint: six 64-bit words in this machine's byte order, followed by the
  * model's state (nstate floats). */
 typedef struct saved {
     uint64_t magic;
     uint64_t loss_steps, loss_count, nstate;
     double loss_sum;
-    double seconds; /* run_seconds */
+    double seconds; /* from run_seconds */
 } saved;
 
 #define SAVED_MAGIC UINT64_C(0x34306e6961727467) /* "gtrain04" */
@@ -227,7 +227,7 @@ tg_status run_save(run *r)
     const saved head = {SAVED_MAGIC,      r->loss_steps, r->loss_count,
                         r->model->nstate, r->loss_sum,   run_seconds(r)};
     const size_t len = sizeof head + r->model->nstate * sizeof(float);
-    for (size_t i = 0; i < r->model->ntensors; i++) /* what is under way for them is training's */
+    for (size_t i = 0; i < r->model->ntensors; i++) /* their exchanges belong to training */
         TG_TRY(tg_session_param_wait(r->session, r->id[i]));
     const int64_t begin = run_now(r);
     const uint64_t sent = run_sent(r);
@@ -239,11 +239,11 @@ tg_status run_save(run *r)
     const tg_status status = tg_session_save(r->session, r->job->save_dir, extra, len);
     free(extra);
     TG_TRY(status);
-    /* Strategies that delay may have exchanges in flight here, whose bytes cannot be told from the
-     * save's own (a kilobyte or so a peer): with them all counts as training. */
+    /* A strategy that delays may have exchanges in flight here. Their bytes cannot be told from
+     * those of the save (about a kilobyte per peer), so all of them count as training. */
     if (strcmp(tg_spec_name(r->strategy), "ssgd") == 0)
         r->traffic.apart += run_sent(r) - sent;
-    if (r->job->times == NULL) /* files take none of the simulated time, waiting is training's */
+    if (r->job->times == NULL) /* writing takes no simulated time; waiting belongs to training */
         r->evaluation_ns += run_now(r) - begin;
     return TG_OK;
 }
@@ -254,8 +254,8 @@ static void add_anew(run *r, const char *what)
     snprintf(r->anew + used, sizeof r->anew - used, "%s%s", used ? ", " : "", what);
 }
 
-/* The steps of the epoch under way are others than they were; what a model carries along belongs to
- * texts that other ranks read now. */
+/* Resume a checkpoint of another number of ranks: the current epoch has another number of steps
+ * now, and the model's state belongs to texts that other ranks read now. */
 static void take_over(run *r, const tg_resumed *from, const saved *s)
 {
     const bool over = s->loss_steps == from->steps_per_epoch;
@@ -269,7 +269,7 @@ static void take_over(run *r, const tg_resumed *from, const saved *s)
                             "other pieces of the text now");
 }
 
-/* Of this rank, from a checkpoint. */
+/* Restore this rank's part of a checkpoint. */
 static tg_status restore(run *r, const char *extra, size_t len, const tg_resumed *from)
 {
     const size_t nstate = r->model->nstate;

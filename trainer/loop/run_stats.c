@@ -29,7 +29,7 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Of an even number of values: the mean of the two in the middle. Sorts v. */
+/* The median; for an even number of values, the mean of the middle two. Sorts v. */
 static double median(double *v, size_t n)
 {
     if (n == 0)
@@ -38,7 +38,7 @@ static double median(double *v, size_t n)
     return n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
 }
 
-/* A figure of a step; NAN: this step does not count. */
+/* A figure of a step; NAN if the step does not count. */
 typedef double figure(const run_step *step);
 
 static double step_ms(const run_step *step)
@@ -66,7 +66,7 @@ static double any_bytes(const run_step *step)
     return step->coded_bytes > 0 ? (double)step->coded_bytes : NAN;
 }
 
-/* Of what was delivered in this step, which need not be the whole gradient. */
+/* The ratio for what was delivered in this step, which need not be the whole gradient. */
 static double any_ratio(const run_step *step)
 {
     return step->coded_bytes > 0 && step->elements > 0
@@ -78,7 +78,7 @@ static double coded_ratio(const run_step *step)
     return step->coded ? any_ratio(step) : NAN;
 }
 
-/* Of an element; of coded steps, whose figures are known (not from a checkpoint). */
+/* Cost per element in coded steps for which it is known (those not from a checkpoint). */
 static double encode_element(const run_step *step)
 {
     return step->coded && step->kept > 0 ? step->encode_ns / (double)step->elements : NAN;
@@ -100,9 +100,8 @@ static double median_of(const run_stats *s, size_t from, figure *f, double *scra
     return median(scratch, n);
 }
 
-/* 4n over the coded bytes of a step of the second half. Where nothing was coded, as by the dense
- * method, all steps count; where no step knows its elements, as in a simulation, they are nparams.
- */
+/* 4n over the coded bytes, for steps of the second half. If none was coded, as with the dense
+ * method, all steps count; if no step knows its elements, as in a simulation, n is nparams. */
 static double ratio_of(const run_stats *s, size_t nparams, double *scratch)
 {
     static figure *const ratios[] = {coded_ratio, any_ratio}, *const bytes[] = {coded_bytes,
@@ -115,7 +114,7 @@ static double ratio_of(const run_stats *s, size_t nparams, double *scratch)
     return ratio;
 }
 
-/* Of all steps, those too in which nothing was exchanged. */
+/* Means over all steps, including those in which nothing was exchanged. */
 static void set_means(const run_stats *s, double seconds, train_end_info *end)
 {
     run_step sum = {0};
@@ -158,7 +157,7 @@ tg_status run_stats_figures(const run_stats *s, size_t nparams, double seconds, 
         kept += s->steps[i].coded ? (double)s->steps[i].kept : 0;
         elements += s->steps[i].coded ? (double)s->steps[i].elements : 0;
     }
-    end->kept = kept / elements; /* NAN if no step was coded */
+    end->kept = kept / elements; /* 0 / 0 is NAN if no step was coded */
     for (size_t i = 0; i < s->count; i++) {
         late += i >= half ? (double)s->steps[i].bytes_sent : 0;
         dense += (double)s->steps[i].bytes_dense;

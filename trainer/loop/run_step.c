@@ -1,4 +1,4 @@
-/* A training step, and the hooks that join the model's passes to the session. */
+/* A training step, and the hooks that connect the model's passes to the session. */
 #include "trainer/loop/run.h"
 #include "trainer/loop/run_layers.h"
 #include "trainer/loop/run_times.h"
@@ -7,8 +7,8 @@
 #include <math.h>
 #include <string.h>
 
-/* After so many skipped steps in a row the parameters are lost for good: every batch gives a
- * gradient that is not finite. A round, or a mean that is late, may still mend them. */
+/* After this many consecutive skipped steps the parameters are lost: every batch gives a gradient
+ * that is not finite. Until then a round, or a late mean, may still repair them. */
 static uint64_t skips_max(const run *r)
 {
     static const char *const waits[] = {"every", "delay"};
@@ -70,8 +70,8 @@ static void layer_begins(void *arg, model_work work, size_t layer)
         run_work(r, work, layer);
 }
 
-/* Forward and backward of one part; adds to its results. *compute_ns_p: without the time spent in
- * the session. */
+/* Forward and backward pass of one part; adds its results to sum. *compute_ns_p grows by the time
+ * without that spent in the session. */
 static tg_status compute_part(run *r, const model_batch *batch, uint32_t part, model_result *sum,
                               int64_t *compute_ns_p)
 {
@@ -106,7 +106,7 @@ static tg_status compute_part(run *r, const model_batch *batch, uint32_t part, m
     return TG_OK;
 }
 
-/* All parts of a step. A rank that sits it out passes over its samples: it has no loss. */
+/* All parts of a step. An idle rank skips its samples and has no loss. */
 static tg_status compute(run *r, double *loss_p, int64_t *compute_ns_p)
 {
     const bool idle = tg_session_idle(r->session);
@@ -128,7 +128,7 @@ void run_clear_state(run *r)
         memset(r->model->state, 0, r->model->nstate * sizeof *r->model->state);
 }
 
-/* Whether the coming step's figures will be looked at: every log_every-th's, and the last one's. */
+/* Whether the coming step is logged: every log_every-th and the last one. */
 static bool logged(const run *r)
 {
     return r->events && r->events->step && r->job->log_every > 0 &&
@@ -138,7 +138,7 @@ static bool logged(const run *r)
 tg_status run_step_once(run *r, tg_step_info *info)
 {
     const int64_t start = run_now(r);
-    /* A run that is so many epochs long has its schedule by epochs. */
+    /* If the length of a run is given in epochs, its schedule also follows epochs. */
     const double lr = tg_lr_at(r->lr, r->job->steps ? r->step : run_position(r));
     r->pace = run_pace(r);
     TG_TRY(tg_session_set_lr(r->session, lr));
@@ -147,8 +147,7 @@ tg_status run_step_once(run *r, tg_step_info *info)
     double loss;
     int64_t compute_ns;
     TG_TRY(compute(r, &loss, &compute_ns));
-    if (!isfinite(
-            loss)) /* the step is skipped; what it left in the state must not spoil all after */
+    if (!isfinite(loss)) /* the step is skipped; its values must not stay in the state */
         run_clear_state(r);
     TG_TRY(run_report_gradient(r));
     *info = (tg_step_info){.struct_size = sizeof *info, .want_residual_norm = logged(r)};

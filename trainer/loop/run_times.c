@@ -1,6 +1,6 @@
-/* Measuring is by the processor time of rank 0's thread, in passes of its own over the first batch,
- * after which parameters, statistics and state are as they were. Other ranks wait for it meanwhile:
- * time stands still in such a run while one rank does not let it go on. */
+/* Rank 0 measures by the processor time of its thread, in separate passes over the first batch.
+ * Afterwards parameters, statistics and state are restored. The other ranks wait meanwhile:
+ * simulated time stands still as long as one rank holds it. */
 #include "trainer/loop/run_times.h"
 #include "trainer/loop/layer_times.h"
 #include "telegrad/tools.h"

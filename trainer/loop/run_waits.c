@@ -1,11 +1,11 @@
-/* Who waits for whom, while it does and in all. */
+/* Who waits for whom: reported during a wait, and summed up. */
 #include "trainer/loop/run.h"
 #include "telegrad/tools.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define SUMS_MOST 4096 /* of one tg_session_sum */
+#define SUMS_MOST 4096 /* numbers in one tg_session_sum */
 
 void run_on_wait(void *arg, const tg_wait *wait)
 {
@@ -32,8 +32,8 @@ void run_waits_free(run *r)
     free(r->waits.sums);
 }
 
-/* Since tg_session_waited was `then` (world), and this rank's wait_ns own_ns. by_rank: of this one,
- * to be summed over ranks. */
+/* The waits since tg_session_waited was `then` (world) and this rank's wait_ns was own_ns. by_rank:
+ * this rank's entry; the sum over ranks gives all entries. */
 static tg_status add_up(run *r, const int64_t *then, int64_t own_ns, double *by_rank)
 {
     const int world = r->transport->size;

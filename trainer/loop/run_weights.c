@@ -1,4 +1,4 @@
-/* Weights that come from a file and that go into one. */
+/* Weights that are read from a file, and weights that are written to one. */
 #include "trainer/loop/run.h"
 #include "telegrad/tools.h"
 #include <inttypes.h>
@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Names are those of the options of `telegrad eval`. */
+/* Keys are the names of options of `telegrad eval`. */
 static tg_status describe(run_metadata *d, const char *format, ...) TG_PRINTF(2, 3);
 
 static tg_status describe(run_metadata *d, const char *format, ...)

@@ -32,10 +32,10 @@ extern const char *const train_precision_names[TRAIN_PRECISIONS];
  * unknown. */
 typedef struct train_times {
     size_t layers;
-    int64_t *layer_ns; /* (3, layers) forward; gradients of its tensors; gradients of its inputs */
+    int64_t *layer_ns; /* (3, layers) forward, gradients of its tensors, gradients of its inputs */
     size_t buckets;
-    tg_bucket_cost *bucket; /* (buckets) if there are 0, coding and applying take no time */
-    bool known;             /* `buckets` is final */
+    tg_bucket_cost *bucket; /* (buckets) 0 buckets: coding and applying take no time */
+    bool known;             /* the number of buckets is final */
 } train_times;
 void train_times_free(train_times *times); /* frees its arrays */
 
@@ -142,7 +142,7 @@ typedef struct train_epoch_info {
 
 typedef struct train_end_info {
     int world;
-    uint64_t steps, epochs;                   /* done, over all runs since the start */
+    uint64_t steps, epochs;                   /* done since the start, over all resumed runs */
     double test_accuracy, test_loss;          /* NAN if not evaluated */
     double train_loss;                        /* of the last epoch, or part of one */
     double seconds;                           /* training time of this run, evaluation excluded */
@@ -244,8 +244,8 @@ typedef struct train_bench_info {
     size_t batch;                   /* samples */
     size_t height, width, channels; /* of an image; 0: tokens */
     size_t context, classes;        /* tokens in a sample, 0: images; labels, vocabulary */
-    size_t params;                  /* trained */
-    double flops; /* of a sample's forward pass; a step takes three times as many */
+    size_t params;                  /* trained parameters */
+    double flops; /* of a forward pass, per sample; a step takes three times as many */
 } train_bench_info;
 
 /* The usual batch sizes of a model, which its results are reported for.

@@ -1,10 +1,11 @@
-/* Steps on a batch in memory, for timing. */
+/* Training steps on a batch that stays in memory, for timing. */
 #include "trainer/loop/run.h"
 #include "telegrad/tools.h"
 #include <stdlib.h>
 #include <string.h>
 
-/* So small that parameters stay where speed depends on nothing (no infinities, no denormals). */
+/* So small that parameters stay where speed does not depend on them (no infinities or
+ * denormals). */
 #define LR 0.0001
 #define OPTIMIZER "sgd:lr=0.0001,momentum=0.9"
 
@@ -14,17 +15,17 @@ struct train_bench {
     float *x;
     int32_t *tokens, *labels;
     uint64_t step;
-    tg_optimizer *optimizer; /* without a session: */
+    tg_optimizer *optimizer; /* without a session */
     float *momentum;         /* (model->floats) */
-    tg_session *session;     /* NULL: there is no transport */
-    uint32_t *id;            /* of the model's tensors in the session */
+    tg_session *session;     /* NULL: no transport */
+    uint32_t *id;            /* numbers of the model's tensors in the session */
     uint32_t rank;
 };
 
-/* The batches that a model's speed is given for; images: the last ones. */
+/* The batch sizes for which a model's speed is reported; the last entry is for images. */
 static const struct known {
     const char *model;
-    size_t batch[2]; /* 0: no second one */
+    size_t batch[2]; /* 0: there is no second size */
 } known[] = {{"lstm", {20}}, {"gpt", {32}}, {NULL, {32, 128}}};
 
 static const struct known *known_of(const tg_spec *spec)

@@ -1,4 +1,4 @@
-/* A model's step as a list of work: taken down while the model makes one pass over zeros. */
+/* A model's step as a list of work, recorded while the model makes one pass over zeros. */
 #include "trainer/loop/layer_times.h"
 #include "trainer/loop/run.h"
 #include "telegrad/tools.h"
@@ -9,12 +9,12 @@ struct train_sim {
     model *model;
     train_times times;
     bool own_times;
-    uint32_t *trained;     /* (model->ntensors) number among the trained ones */
+    uint32_t *trained;     /* (model->ntensors) number among the trained tensors */
     tg_sim_tensor *tensor; /* (ntrained) */
     size_t ntrained;
     tg_work *work;
     size_t nwork, room;
-    bool full; /* out of memory for work */
+    bool full; /* out of memory for the list of work */
     int64_t tau_ns;
 };
 
@@ -116,7 +116,7 @@ static tg_status walk(train_sim *s, const train_job *job)
     int32_t *tokens = NULL;
     tg_status status = tg_alloc(batch * in->height * in->width * in->channels, sizeof *x, &x);
     if (status == TG_OK)
-        status = tg_alloc(places, sizeof *tokens, &tokens); /* labels too: all zero */
+        status = tg_alloc(places, sizeof *tokens, &tokens); /* labels are all zero, too */
     const model_batch zeros = {.x = in->context ? NULL : x,
                                .tokens = in->context ? tokens : NULL,
                                .labels = tokens,
@@ -151,7 +151,7 @@ static tg_status create(train_sim *s, const train_job *job, const char *data)
     model_input in;
     TG_TRY(input_of(job, data, &in));
     const bool measured = job->tau_ns == 0 && !(job->times && job->times->layers > 0);
-    in.bf16 = measured && job->precision == TRAIN_BF16; /* otherwise this CPU need not have it */
+    in.bf16 = measured && job->precision == TRAIN_BF16; /* otherwise the CPU need not have it */
     TG_TRY(model_create(job->model, &in, measured ? job->batch : 1, job->seed, &s->model));
     TG_TRY(list_tensors(s));
     return walk(s, job);

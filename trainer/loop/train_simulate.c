@@ -1,4 +1,4 @@
-/* Rank 0's run, simulated: the same figures as of a run by a clock of simulated time. */
+/* Rank 0's run, simulated: the same figures as a run with a simulated clock. */
 #include "trainer/loop/run_times.h"
 #include "trainer/data/shard.h"
 #include "telegrad/tools.h"
@@ -11,11 +11,11 @@ typedef struct told {
     const tg_lr_schedule *lr;
     run_stats stats;
     uint64_t steps_per_epoch, steps, done;
-    tg_sim_end until; /* what is done */
-    bool stopped;     /* job->stop */
+    tg_sim_end until; /* progress so far */
+    bool stopped;     /* stopped by job->stop */
 } told;
 
-/* Records count whole nanoseconds and bytes in 64 bits. */
+/* Records hold whole nanoseconds and bytes in 64 bits. */
 #define MOST_NS 9.2e18
 #define MOST_BYTES 1.8e19
 
@@ -91,7 +91,7 @@ static tg_status on_step(void *arg, const tg_sim_step *x)
         w->done < w->steps && w->job->stop && __atomic_load_n(w->job->stop, __ATOMIC_RELAXED) != 0;
     TG_TRY(tell(w, x, &record, stop));
     w->stopped = stop;
-    return stop ? TG_E_STATE : TG_OK; /* ends the simulation, see play() */
+    return stop ? TG_E_STATE : TG_OK; /* this ends the simulation, see play() */
 }
 
 static double pace(void *arg, int rank, uint64_t step)
@@ -108,7 +108,8 @@ static bool has_own_pace(const train_job *job, int rank)
     return own;
 }
 
-/* Rank 0, those that have a pace of their own, and one of the others. rank (world) */
+/* List the ranks to simulate: rank 0, those with a pace of their own, one of the others. rank
+ * (world) */
 static size_t list_ranks(const train_job *job, int world, int *rank)
 {
     size_t n = 1;
@@ -190,7 +191,7 @@ static tg_status play(told *w, const train_sim *s, tg_simulation *sim, int world
                             .arg = w};
     const tg_status status = tg_simulation_run(sim, &all, &last);
     free(rank);
-    if (w->stopped) /* what is in flight then is not waited for */
+    if (w->stopped) /* after a stop, exchanges in flight are not waited for */
         last = w->until;
     else
         TG_TRY(status);
@@ -222,8 +223,8 @@ static tg_status simulate(told *w, const train_sim *s, tg_simulation *sim, int w
     return status;
 }
 
-/* Where the length of an epoch is not known, the strategy counts steps. What methods send is that
- * after all warm-ups. */
+/* If the length of an epoch is unknown, the strategy's durations must be in steps. Methods send
+ * what they send after all warm-ups. */
 static tg_status exchanges(const told *w, const train_sim *s, tg_simulation **sim_p)
 {
     if (w->steps_per_epoch > 0)

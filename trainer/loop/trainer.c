@@ -6,7 +6,7 @@
 
 /* ---- evaluation ------------------------------------------------------------------------------ */
 
-/* This rank's part of the test set. */
+/* Test this rank's part of the test set. */
 static tg_status evaluate_shard(run *r, run_tested *sums)
 {
     const uint64_t batches = loader_steps_per_epoch(r->test_loader);
@@ -14,13 +14,13 @@ static tg_status evaluate_shard(run *r, run_tested *sums)
     return run_test(r->model, r->test_loader, batches, NULL, sums);
 }
 
-/* The same, from the global parameters and without state, which training then has back. *begin_p:
- * when the ranks had come together for it. */
+/* The same with the global parameters and without state; the training state is restored afterwards.
+ * *begin_p: the time when all ranks had arrived. */
 static tg_status evaluate(run *r, run_tested *sums, int64_t *begin_p)
 {
     const size_t bytes = r->model->nstate * sizeof(float);
     double nothing[RUN_SUMS] = {0};
-    TG_TRY(run_sum(r, nothing)); /* who waits for others here does so in training's time */
+    TG_TRY(run_sum(r, nothing)); /* waiting for others here counts as training time */
     TG_TRY(tg_session_eval_begin(r->session));
     *begin_p = run_now(r);
     if (bytes > 0)
@@ -32,7 +32,7 @@ static tg_status evaluate(run *r, run_tested *sums, int64_t *begin_p)
     return tg_session_eval_end(r->session);
 }
 
-/* End an epoch, or what there is of one: mean loss over steps and ranks, test of the global
+/* End an epoch, or a part of one: mean loss over steps and ranks, and a test of the global
  * parameters. */
 static tg_status close_epoch(run *r, bool test)
 {
@@ -45,7 +45,7 @@ static tg_status close_epoch(run *r, bool test)
     double sums[RUN_SUMS] = {r->loss_sum, (double)r->loss_count, own.loss, own.correct, own.labels};
     train_waits waits;
     TG_TRY(run_sum_epoch(r, sums, &waits));
-    if (test) /* by simulated time all have tested alike, and what is left are messages */
+    if (test) /* in simulated time all tests take equally long; only messages are left */
         r->evaluation_ns += (r->job->times ? tested : run_now(r)) - begin;
     if (test && sums[4] != (double)data_test_labels(r->data))
         return tg_fail(TG_E_MISMATCH, "the ranks tested %.0f labels in all: the test set has %zu",
@@ -97,13 +97,13 @@ static tg_status loop(run *r)
     const train_job *job = r->job;
     uint64_t saved_at = UINT64_MAX;
     while (r->step < r->steps && !r->end.interrupted) {
-        /* Here, not after the step: the last epoch ends after the drain, and a run that was stopped
-         * at the end of an epoch closes it when it goes on. */
+        /* Done here, not after the step: the last epoch ends after the drain, and a run that was
+         * stopped at the end of an epoch closes it after it resumes. */
         if (r->loss_steps == r->steps_per_epoch)
             TG_TRY(close_epoch(r, job->evaluate));
         tg_step_info info;
         TG_TRY(run_step_once(r, &info));
-        r->end.interrupted = info.stop && !r->apart; /* there it is this rank's wish alone */
+        r->end.interrupted = info.stop && !r->apart; /* when apart, it is this rank's alone */
         TG_TRY(run_agree_on_stop(r, &r->end.interrupted));
         if (job->save_dir && job->save_every > 0 && r->step % job->save_every == 0) {
             TG_TRY(run_save(r));
@@ -155,7 +155,7 @@ tg_status train_run(const train_job *job, const train_data *data, tg_transport *
     snprintf(message, sizeof message, "%s", tg_error());
     tg_session_destroy(r.session);
     if (status != TG_OK) {
-        /* The others must not wait for this rank, wherever they are. */
+        /* The other ranks must not wait for this one, wherever they are. */
         transport->ops->shut(transport);
         status = tg_fail(status, "%s", message);
     } else {

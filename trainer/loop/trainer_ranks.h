@@ -1,4 +1,4 @@
-/* For tests: whole runs of ranks as threads, over memory. */
+/* For tests: complete runs whose ranks are threads and communicate through memory. */
 #ifndef TG_TRAINER_RANKS_H
 #define TG_TRAINER_RANKS_H
 
@@ -18,7 +18,7 @@
 #define OK(expr) assert_int_equal((expr), TG_OK)
 #define RANKS_MAX 2
 
-static train_data *data; /* 640 + 200 glyphs: with two ranks and batches of 16, 20 steps an epoch */
+static train_data *data; /* 640 + 200 glyphs: two ranks with batches of 16: 20 steps per epoch */
 
 static inline int open_data(void **state)
 {
@@ -33,17 +33,17 @@ static inline int close_data(void **state)
     return 0;
 }
 
-/* What rank 0 reports, and when to interfere. */
+/* Records what rank 0 reports, and says when to interfere. */
 typedef struct witness {
-    train_start_info start; /* its strings are gone after the run */
+    train_start_info start; /* its strings are invalid after the run */
     char method[128];
     uint64_t steps, epochs, last_step;
     double first_loss, last_loss;
-    double finite_sum;           /* of the losses that were finite: */
+    double finite_sum;           /* over the `finite` finite losses */
     uint64_t finite, bytes_late; /* bytes_late: sent in steps after `late_from` */
     uint64_t late_from;
     train_epoch_info epoch;
-    uint64_t fail_at, stop_at; /* steps; 0: never */
+    uint64_t fail_at, stop_at; /* at these steps; 0: never */
     volatile sig_atomic_t stop;
 } witness;
 
@@ -97,7 +97,7 @@ static inline void *run_rank(void *arg)
     return NULL;
 }
 
-/* job[rank]: a job for each rank, by pointer. Destroys the transports. */
+/* job[rank]: pointer to the job of each rank. Destroys the transports. */
 static inline void run_over(tg_transport **transport, const train_job *const *job, int ranks,
                             witness *w, rank_run *run)
 {
@@ -109,7 +109,7 @@ static inline void run_over(tg_transport **transport, const train_job *const *jo
     }
     for (int i = 0; i < ranks; i++)
         assert_int_equal(pthread_join(thread[i], NULL), 0);
-    /* Not before: a rank that fails must tell the others by itself. */
+    /* Not earlier: a rank that fails must tell the others itself. */
     for (int i = 0; i < ranks; i++)
         tg_transport_destroy(transport[i]);
 }
@@ -151,7 +151,7 @@ static inline train_job basic(void)
                        .evaluate = true};
 }
 
-/* dir: a template for mkdtemp, or what it made. */
+/* dir: a template for mkdtemp, or a folder made from it. */
 static inline void remove_tree(const char *dir)
 {
     char command[256];
