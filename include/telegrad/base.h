@@ -22,7 +22,8 @@
  *   fails with TG_E_ARG and names the byte; no setting is ignored silently.
  * - Where the library fills a structure of the caller's, struct_size stays as it is. Members that
  *   the caller's version lacks are not written; those that the library does not know become zero.
- *   What they were before matters only if the caller sets other members, too (tg_step_info).
+ *   Their earlier content is ignored, unless the structure also has members for the caller to set
+ *   (tg_step_info).
  * - Where the library hands out a structure of its own, struct_size says how much of it there is.
  *   TG_HAS asks for a member that an older library may lack.
  * - In an array of such structures, the first entry's struct_size is the size of every entry.
@@ -106,9 +107,9 @@ TG_API tg_status tg_fail(tg_status status, const char *format, ...) TG_PRINTF(2,
 /* The version of the library at run time, e.g. "0.1.0". TG_VERSION_* is that of the headers. */
 TG_API const char *tg_version(void);
 
-/* The instruction set that the kernels use: "ref", "avx2" or "avx512". It is chosen at the first
- * use and then fixed: the best one that the CPU has, or the one that the environment variable
- * TG_CPU names. */
+/* The instruction set that the kernels use: "ref", "avx2", "avx512" or "neon" (64-bit
+ * Arm). It is chosen at the first use and then fixed: the best one that the CPU has, or the one that
+ * the environment variable TG_CPU names. */
 TG_API const char *tg_cpu_level(void);
 
 /* ---- log ------------------------------------------------------------------------------------- */

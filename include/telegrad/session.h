@@ -13,17 +13,17 @@
  *     tg_session_destroy(s);
  *
  * Buckets   Tensors are exchanged in buckets. A bucket's exchange starts when its gradients are
- *           complete. Exchanges start in a fixed order, from the last bucket to the first; a bucket
- *           that is complete early waits for those after it. So gradients may become ready in any
- *           order, and in a different order on each rank.
+ *           complete. Exchanges start in a fixed order, from the last bucket to the first, so a
+ *           bucket that is complete early waits for the higher-numbered ones. Gradients may become
+ *           ready in any order, and in a different order on each rank.
  * Memory    The parameters and gradients are the caller's arrays. The session updates the
  *           parameters in place.
  * Bits      All ranks compute the same bits of the global parameters, except with exchange=none.
- * Failures  TG_E_PEER, TG_E_CORRUPT, TG_E_MISMATCH, TG_E_VERSION and TG_E_STOPPED are final: every
- *           later call returns the same error. So is any failure of tg_session_begin or
- *           tg_session_load once ranks have begun to talk. If there is no checkpoint to load,
- *           create another session and begin it.
- * Threads   One calling thread per session. tg_session_request_stop may be called from any thread
+ * Failures  Once ranks have begun to talk, a failure is final, and every later call returns the same
+ *           error; TG_E_ARG and TG_E_STATE for a wrong call change nothing, nor does a failed
+ *           tg_session_save without TG_E_PEER. If there is no checkpoint to load, create another
+ *           session and begin it.
+ * Threads   Call from one thread at a time. tg_session_request_stop may be called from any thread
  *           and from a signal handler. */
 #ifndef TELEGRAD_SESSION_H
 #define TELEGRAD_SESSION_H
@@ -98,7 +98,7 @@ typedef struct tg_session_config {
     /* (nrules) "PATTERN=METHOD": trained tensors whose name matches PATTERN (fnmatch(3)) use METHOD
      * ("f32" is dense), e.g. "*.bias=f32". The first match counts; tensors without a match use
      * `method`. A rule that matches no tensor is an error of tg_session_begin. exchange=none must
-     * hold for all tensors or for none. Copied. */
+     * be used for all tensors or for none. Copied. */
     const char *const *rules;
     size_t nrules;
     unsigned codec_threads; /* cores for encoding and decoding; 0: one. Any number gives the same
@@ -316,7 +316,7 @@ TG_API TG_NODISCARD tg_status tg_session_sum(tg_session *s, double *x, size_t n)
  * Threads  any; also signal handlers */
 TG_API void tg_session_request_stop(tg_session *s);
 
-/* ---- what happened so far -------------------------------------------------------------------- */
+/* ---- statistics -------------------------------------------------------------------- */
 
 /* 64-bit hash of the global parameters in the order added: names, shapes, values.
  * Errors  TG_E_STATE (before begin) */
@@ -412,7 +412,7 @@ typedef struct tg_plan_tensor {
 TG_API TG_NODISCARD tg_status tg_session_plan(
     tg_session *s, tg_status (*each)(void *arg, const tg_plan_tensor *tensor), void *arg);
 
-/* ---- the end --------------------------------------------------------------------------------- */
+/* ---- finishing --------------------------------------------------------------------------------- */
 
 /* Drain: apply what is in flight. From here on the parameters are the global ones. More steps may
  * follow.

@@ -3,16 +3,16 @@
  * A simulation plays the steps of a session on the durations of its parts. No gradient is computed
  * or sent.
  *
- * Plan      The strategy itself runs, on vectors of one element per tensor, so the exchanges are
- *           those of real training.
+ * Plan      The real strategy runs, on vectors of one element per tensor, so it schedules the same
+ *           exchanges as in training.
  * Bytes     Each method encodes a random gradient once, on a single rank.
  * Wire      The exchange's own cost model turns bytes and delays into time. One link stands for all
  *           links, so simulating takes no longer with more ranks, unless they compute at different
  *           paces.
  * Links     If links differ, give the link of the rank with the lowest rate and the longest delay,
- *           because every exchange waits for that rank. The predicted times are then too long
- *           rather than too short, as the other ranks send each other data faster: by a sixth if
- *           one of three ranks has a tenth of the rate. If the lowest rate and the longest delay
+ *           because every exchange waits for that rank. The prediction then errs on the long side,
+ *           by a sixth if one of three ranks has a tenth of the rate, as the other ranks send each
+ *           other data faster. If the lowest rate and the longest delay
  *           belong to different ranks, no single link is exact.
  * Left out  Packet loss, TCP round trips, and warm-ups of methods: densities are the final ones. A
  *           strategy's own warm-up is simulated.
@@ -134,7 +134,7 @@ typedef struct tg_sim_exchange {
     size_t buckets, elements;
 } tg_sim_exchange;
 
-/* How long one exchange of all buckets takes among `world` ranks behind such links.
+/* How long one exchange of all buckets takes among `world` ranks over these links.
  * Errors  TG_E_ARG (world, link, struct_size) */
 TG_API TG_NODISCARD tg_status tg_simulation_exchange(tg_simulation *sim, int world,
                                                      const tg_link *link, tg_sim_exchange *x_p);
