@@ -4,7 +4,7 @@
 
 #include "base/mem.h"
 
-/* 64 bits from byte `at` of src (len bytes), zeros beyond the end. */
+/* 64 bits from byte `at` of src (len bytes); zeros beyond the end. */
 static inline uint64_t tg__bits_from(const uint8_t *src, size_t len, size_t at)
 {
     if (at + 8 <= len)

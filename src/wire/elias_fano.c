@@ -1,5 +1,5 @@
-/* Elias-Fano: index = high << l | low, l = floor(log2(n / k)). The low parts side by side, then one
- * bit for each index at high + (its number). */
+/* Elias-Fano: index = high << l | low, l = floor(log2(n / k)). The low parts are stored in
+ * sequence, then one bit per index at position high + (its number). */
 #include "wire/elias_fano.h"
 #include "base/mem.h"
 #include "wire/bits.h"
@@ -45,7 +45,7 @@ void tg__ef_write(const uint32_t *idx, size_t k, size_t n, uint8_t *dst)
     }
 }
 
-/* pos: the next bit of the upper part to look at. */
+/* pos: the next bit of the upper part to read. */
 tg_status tg__ef_begin(tg__index_reader *r)
 {
     size_t want = tg__ef_len(r->n, r->k);
@@ -58,7 +58,7 @@ tg_status tg__ef_begin(tg__index_reader *r)
     return TG_OK;
 }
 
-/* Word by word through the upper part: 64 bits of it that begin at byte `at`. */
+/* Read the upper part word by word: 64 bits of it that begin at byte `at`. */
 tg_status tg__ef_read(tg__index_reader *r, uint32_t *idx, size_t count)
 {
     unsigned l = low_bits(r->n, r->k);
@@ -75,7 +75,7 @@ tg_status tg__ef_read(tg__index_reader *r, uint32_t *idx, size_t count)
         }
         uint64_t bit = (uint64_t)at * 8 + (unsigned)__builtin_ctzll(word);
         uint64_t low = tg__bits_from(r->src, r->len, (size_t)(number * l / 8)) >> number * l % 8;
-        uint64_t high = bit - upper - number; /* each set bit is one further at least */
+        uint64_t high = bit - upper - number; /* each set bit is at least one further */
         uint64_t value = high << l | (low & mask);
         if (value < r->last || value >= r->n)
             return tg_fail(TG_E_CORRUPT, "indices: Elias-Fano: %llu after %lld of n=%zu",

@@ -1,5 +1,6 @@
-/* Seal and open envelopes. What makes the bytes ours (magic, version, length, checksum) is checked
- * before what they mean, so that a damaged message is never mistaken for one of another step. */
+/* Sealing and opening of envelopes. First the bytes are verified (magic, version, length,
+ * checksum), then their meaning, so that a damaged message is never mistaken for one of another
+ * step. */
 #include "wire/envelope.h"
 #include "base/mem.h"
 #include "kernel/kernel.h"

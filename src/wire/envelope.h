@@ -17,7 +17,7 @@
 
 enum {
     TG__FLAG_NONFINITE =
-        1,              /* the sender's gradient of this step is not finite: nobody applies it */
+        1,              /* the sender's gradient of this step is not finite: no rank applies it */
     TG__FLAG_STOP = 2,  /* the sender wants to stop after this step */
     TG__FLAG_CLOSES = 4 /* this bucket closes the step: the two flags above are final */
 };
@@ -26,10 +26,10 @@ typedef struct tg__envelope {
     uint64_t session, step;
     uint32_t sender;
     uint16_t flags, bucket, round, slice;
-    uint16_t channel; /* which reducer or session on the transport; 0: not known yet */
+    uint16_t channel; /* identifies the reducer or session on the transport; 0: not known yet */
 } tg__envelope;
 
-/* Fill msg[0, 48) for the payload of len bytes that stands at msg + 48. */
+/* Fill msg[0, 48) for the payload of len bytes that is already at msg + 48. */
 void tg__envelope_seal(uint8_t *msg, const tg__envelope *e, size_t len);
 
 /* Validate a whole message of msg_len bytes against what is expected: magic, version, known flags,

@@ -1,4 +1,4 @@
-/* Index lists: choice of the coding, raw words and bitmaps; Rice is in rice.c, Elias-Fano in
+/* Index lists: the choice of the coding, raw words and bitmaps. Rice is in rice.c, Elias-Fano in
  * elias_fano.c. */
 #include "wire/index.h"
 #include "base/mem.h"
@@ -41,7 +41,7 @@ tg__index_plan tg__index_choose(int coding, const uint32_t *idx, size_t k, size_
         return raw;
     if (coding == TG__INDEX_BITMAP)
         return bitmap;
-    if (coding == TG__INDEX_EF) /* AUTO never: Rice is not longer */
+    if (coding == TG__INDEX_EF) /* never for AUTO: Rice is no longer */
         return (tg__index_plan){TG__INDEX_EF, 0, tg__ef_len(n, k)};
     if (k > 0) {
         uint64_t bits;
@@ -133,7 +133,7 @@ static tg_status read_raw(tg__index_reader *r, uint32_t *idx, size_t count)
     return TG_OK;
 }
 
-/* pos: the next bit to look at. */
+/* pos: the next bit to read. */
 static tg_status read_bitmap(tg__index_reader *r, uint32_t *idx, size_t count)
 {
     size_t i = 0, at = (size_t)(r->pos / 64) * 8;

@@ -24,10 +24,10 @@ enum {
     TG__INDEX_AUTO = 15
 };
 
-/* Bytes that are always enough for k of n under `coding` (AUTO: the smallest that always is). */
+/* A sufficient number of bytes for k of n under `coding` (AUTO: the smallest of all codings). */
 size_t tg__index_bound(int coding, size_t n, size_t k);
 
-/* How k of n would be written: the coding, its parameter (Rice: the best b) and the exact length in
+/* How k of n will be written: the coding, its parameter (Rice: the best b), and the exact length in
  * bytes. */
 typedef struct tg__index_plan {
     int coding, param;
@@ -37,17 +37,19 @@ typedef struct tg__index_plan {
 /* Plan the coding of idx (k, ascending, distinct, < n <= 2^29): `coding`, or the smallest for AUTO
  * (among equals the one with the lowest number). Threads: pure */
 tg__index_plan tg__index_choose(int coding, const uint32_t *idx, size_t k, size_t n);
-/* Write what was planned for the same arguments: plan->len bytes at dst. */
+/* Write as planned for the same arguments: plan->len bytes at dst. */
 void tg__index_write(const tg__index_plan *plan, const uint32_t *idx, size_t k, size_t n,
                      uint8_t *dst);
 
-/* Encode idx (k, ascending, distinct, < n) at dst. AUTO takes the smallest. *coding_p, *param_p
- * (Rice's b, else 0), *len_p describe what was written. Errors TG_E_SPACE */
+/* Encode idx (k, ascending, distinct, < n) at dst. AUTO chooses the smallest coding. *coding_p,
+ * *param_p (Rice's b, else 0) and *len_p describe what was written.
+ * Errors  TG_E_SPACE */
 TG_NODISCARD tg_status tg__index_encode(int coding, const uint32_t *idx, size_t k, size_t n,
                                         uint8_t *dst, size_t cap, int *coding_p, int *param_p,
                                         size_t *len_p);
 
-/* A decoder that hands out indices in blocks, so that it needs no memory of the wire's size. */
+/* A decoder that returns indices in blocks, so that its memory does not depend on the message's
+ * size. */
 typedef struct tg__index_reader {
     const uint8_t *src;
     size_t len, n, k, done;
@@ -55,16 +57,18 @@ typedef struct tg__index_reader {
     int coding, param;
 } tg__index_reader;
 
-/* Errors TG_E_CORRUPT: unknown coding or parameter, a length that k of n cannot have */
+/* Begin to read.
+ * Errors  TG_E_CORRUPT: unknown coding or parameter, a length that k of n cannot have */
 TG_NODISCARD tg_status tg__index_read_begin(tg__index_reader *r, int coding, int param, size_t n,
                                             size_t k, const uint8_t *src, size_t len);
-/* The next min(cap, rest) indices; *count_p 0 at the end, where it also checks that the code is
- * used up exactly and its padding is zero. Checks every index: ascending, below n. Errors
- * TG_E_CORRUPT */
+/* Read the next min(cap, rest) indices; every index is checked: ascending, below n. At the end
+ * *count_p is 0, and the function checks that the whole code has been used and its padding is zero.
+ * Errors  TG_E_CORRUPT */
 TG_NODISCARD tg_status tg__index_read(tg__index_reader *r, uint32_t *idx, size_t cap,
                                       size_t *count_p);
 
-/* Validate a whole code. Errors TG_E_CORRUPT */
+/* Validate a whole code.
+ * Errors  TG_E_CORRUPT */
 TG_NODISCARD tg_status tg__index_check(int coding, int param, size_t n, size_t k,
                                        const uint8_t *src, size_t len);
 #endif

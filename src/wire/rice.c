@@ -7,14 +7,13 @@
 #include "base/mem.h"
 
 enum {
-    LONG_RUN = 24, /* zeros that go out at once: 7 waiting bits + 24 + 1 + 31 fit 64 */
-    FAST_BITS = 28 /* codes at most that long go two at a time: 7 waiting bits + 56 fit 64 */
+    LONG_RUN = 24, /* zeros written at once: 7 pending bits + 24 + 1 + 31 fit 64 */
+    FAST_BITS = 28 /* codes up to this length are written in pairs: 7 pending bits + 56 fit 64 */
 };
 
 /* ---- length ---------------------------------------------------------------------------------- */
 
-/* Bits of the code for b, b + 1, b + 2. 32-bit sums are enough: the gaps together are below 2^32.
- */
+/* Bits of the code for b, b + 1, b + 2. 32-bit sums suffice: the sum of all gaps is below 2^32. */
 static void sizes(const uint32_t *idx, size_t k, int b, uint64_t bits[3])
 {
     uint32_t gap = idx[0] >> b, s0 = gap, s1 = gap >> 1, s2 = gap >> 2;
@@ -65,11 +64,11 @@ uint64_t tg__rice_bound_bits(size_t n, size_t k)
 typedef struct writer {
     uint8_t *dst;
     size_t at, len;
-    uint64_t bits; /* waiting, lowest first */
+    uint64_t bits; /* pending, lowest first */
     unsigned count;
 } writer;
 
-/* Whole bytes of what waits go out; at most 7 bits stay. */
+/* Write the whole bytes of the pending bits; at most 7 bits remain. */
 static inline void flush(writer *w)
 {
     unsigned bytes = w->count / 8;
@@ -111,7 +110,7 @@ void tg__rice_write(const uint32_t *idx, size_t k, int param, uint8_t *dst, size
             put_long(&w, gap1, b);
             continue;
         }
-        /* Two short codes go out together. */
+        /* Two short codes are written together. */
         uint64_t code0 = ((uint64_t)(gap0 & mask) << 1 | 1) << (gap0 >> b);
         uint64_t code1 = ((uint64_t)(gap1 & mask) << 1 | 1) << (gap1 >> b);
         w.bits |= (code0 | code1 << used0) << w.count;
@@ -150,7 +149,7 @@ static tg_status too_large(const tg__index_reader *r, size_t done)
     return tg_fail(TG_E_CORRUPT, "indices: index %zu of %zu is not below n=%zu", done, r->k, r->n);
 }
 
-/* Bits [pos, pos + 8) as far as they exist, zeros beyond. */
+/* Bits [pos, pos + 8) as far as they exist; zeros beyond. */
 static inline uint64_t byte_at(const uint8_t *src, size_t len, uint64_t pos)
 {
     size_t at = (size_t)(pos / 8);
@@ -160,7 +159,7 @@ static inline uint64_t byte_at(const uint8_t *src, size_t len, uint64_t pos)
     return two >> pos % 8 & 0xff;
 }
 
-/* One index, any length of code, up to the last bit. */
+/* Read one index with a code of any length, up to the last bit. */
 static tg_status read_one(tg__index_reader *r, uint32_t *idx_p, size_t done)
 {
     uint64_t end = (uint64_t)r->len * 8, pos = r->pos, zeros = 0;
@@ -195,8 +194,8 @@ static tg_status read_one(tg__index_reader *r, uint32_t *idx_p, size_t done)
     return TG_OK;
 }
 
-/* Indices as long as whole words can be loaded and codes are short; returns how many were read. The
- * buffer `bits` holds the code from bit `pos`, the lowest `avail` of them counted. */
+/* Read indices while whole words can be loaded and codes are short; returns the number read. The
+ * buffer `bits` holds the code from bit `pos`; its lowest `avail` bits are counted. */
 static size_t read_fast(tg__index_reader *r, uint32_t *idx, size_t count)
 {
     if (r->len < 8)
@@ -212,10 +211,10 @@ static size_t read_fast(tg__index_reader *r, uint32_t *idx, size_t count)
     while (i + 2 <= count) {
         if (at > safe)
             break;
-        bits |= tg__get64(at) << avail; /* bits above avail are there twice, and equal */
+        bits |= tg__get64(at) << avail; /* bits above avail are present twice, with equal values */
         at += (63 - avail) >> 3;
         avail |= 56;
-        /* Two codes in at least 56 bits. Nothing is stored before both are known to be good. */
+        /* Two codes in at least 56 bits. Nothing is stored before both are known to be valid. */
         unsigned zeros0 = (unsigned)__builtin_ctzll(bits | UINT64_C(1) << 63);
         uint64_t rest = bits >> zeros0 >> 1;
         uint64_t first = last + ((uint64_t)zeros0 << b | (rest & mask));
@@ -244,7 +243,7 @@ tg_status tg__rice_read(tg__index_reader *r, uint32_t *idx, size_t count)
 {
     for (size_t i = 0; i < count;) {
         i += read_fast(r, idx + i, count - i);
-        /* What stopped it: the end, a long code, or a bad one. */
+        /* The fast loop stopped: the end, a long code, or an invalid one. */
         for (size_t slow = TG__MIN(count - i, (size_t)2); slow > 0; slow--, i++)
             TG_TRY(read_one(r, &idx[i], r->done + i));
     }

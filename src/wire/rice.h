@@ -6,18 +6,17 @@
 
 #define TG__RICE_PARAM_MAX 31
 
-/* The parameter that gives the shortest code of idx (k >= 1, ascending, distinct, sum of gaps <
- * 2^32) and that length in bits. */
+/* Return the parameter that gives the shortest code of idx (k >= 1, ascending, distinct, sum of
+ * gaps < 2^32); *bits_p: that length in bits. */
 int tg__rice_choose(const uint32_t *idx, size_t k, uint64_t *bits_p);
 
-/* Bits that are enough for any k of n under the best parameter for that list. */
+/* Bits that suffice for any k of n under the best parameter for the list. */
 uint64_t tg__rice_bound_bits(size_t n, size_t k);
 
-/* Write the code with parameter b, which has len = ceil(bits / 8) bytes. Nothing beyond is touched.
- */
+/* Write the code with parameter b: exactly len = ceil(bits / 8) bytes. */
 void tg__rice_write(const uint32_t *idx, size_t k, int b, uint8_t *dst, size_t len);
 
-/* tg__index_read_begin's and tg__index_read's part for Rice. */
+/* The Rice cases of tg__index_read_begin and tg__index_read. */
 TG_NODISCARD tg_status tg__rice_begin(const tg__index_reader *r);
 TG_NODISCARD tg_status tg__rice_read(tg__index_reader *r, uint32_t *idx, size_t count);
 TG_NODISCARD tg_status tg__rice_end(const tg__index_reader *r);
