@@ -16,7 +16,8 @@ void tg__clip_tensors(float *dst, const float *g, const size_t *begin, const siz
         tg__stats stats;
         k->copy_stats(dst == g ? NULL : to, g + begin[i], len[i], &stats);
         double norm = sqrt(stats.sum_sq);
-        if (stats.finite && norm > limit) /* a gradient that is not finite stays visibly so */
+        /* a gradient that is not finite must remain recognisable */
+        if (stats.finite && norm > limit)
             k->scale(to, (float)(limit / norm), len[i]);
     }
 }

@@ -1,6 +1,6 @@
-/* Feedback: what a rank remembers of what it did not send. It knows no codec; it is told what was
- * sent as decoded values. A feedback (none, residual, velocity, momentum) is one file and one line
- * in feedbacks.def. */
+/* Feedback: a rank's memory of what it did not send. It does not depend on a codec: it receives
+ * what was sent as decoded values. A feedback (none, residual, velocity, momentum) is one file and
+ * one line in feedbacks.def. */
 #ifndef TG_FEEDBACK_H
 #define TG_FEEDBACK_H
 
@@ -9,14 +9,14 @@
 
 enum { TG__FEEDBACK_VECTORS = 2 };
 
-/* Settings. They belong to velocity feedback (DGC), unless a comment names another. */
+/* Settings. They belong to velocity feedback (DGC) unless stated otherwise. */
 typedef struct tg__feedback_params {
     double momentum;
     bool nesterov, masking;
     double clip; /* scale each tensor to norm <= clip / sqrt(world) first; 0: off */
     int world;
-    /* Momentum feedback (Signum): weight of the old average. Residual feedback: share of what was
-     * not sent that enters the residual; 0: all. */
+    /* Momentum feedback (Signum): weight of the old average. Residual feedback: fraction of the
+     * unsent part that enters the residual; 0: all. */
     double beta;
     double decay; /* residual feedback: factor of the old residual; 0: no decay */
 } tg__feedback_params;
@@ -27,7 +27,7 @@ typedef struct tg__feedback_ops {
     size_t vectors; /* number of vectors (n) that it keeps: slots to allocate */
     /* Names of the slots: "residual"; "velocity" (u), "accumulated" (v) */
     const char *names[TG__FEEDBACK_VECTORS];
-    size_t pending;     /* index of the vector of what was not sent yet (r; v); >= vectors: none */
+    size_t pending;     /* index of the vector of what is not yet sent (r; v); >= vectors: none */
     bool owns_momentum; /* replaces the optimizer's momentum */
 
     /* Compute p, what should be sent now.
@@ -36,7 +36,7 @@ typedef struct tg__feedback_ops {
      * Returns  true if p is finite, given that g is */
     bool (*compensate)(tg__feedback *f, const float *g, size_t n, float *scratch,
                        const float **p_p);
-    /* Take note of what was sent, as decoded.
+    /* Record what was sent, as decoded.
      * p         what compensate returned
      * idx, val  sparse: (k) each, idx distinct and < n. Dense: idx NULL and val (n), 0 where
      *           nothing was sent */
@@ -69,7 +69,7 @@ const tg__feedback_ops *const *tg__feedbacks(size_t *count_p);
 const tg_entry *const *tg__feedback_entries(size_t *count_p);
 const tg__feedback_ops *tg__feedback_find(const char *name); /* NULL if there is none */
 
-/* The vector (n) of what was not sent yet, to which dropped and undone payloads are added; NULL for
+/* The vector (n) of what is not yet sent, to which dropped and undone payloads are added; NULL for
  * `none`. */
 float *tg__feedback_pending(const tg__feedback *f);
 

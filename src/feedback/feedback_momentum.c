@@ -1,9 +1,8 @@
-/* Signum's momentum: m = beta*m + (1 - beta)*g, and m is what is sent, step by step. Nothing waits
- * to be sent: what the codec loses of m is made up for by the steps to come, since m forgets
- * slowly.
+/* Signum's momentum: m = beta*m + (1 - beta)*g; m is sent in every step. Nothing waits to be sent:
+ * what the codec loses of m is compensated by later steps, because m decays slowly.
  *
- * A dense step (bypass) sends m as well, which it has gone on to. A step that is dropped stays in
- * m: the gradient was finite, and half of it is forgotten after log 2 / (1 - beta) steps.
+ * A dense step (bypass) sends m as well, and updates it first. A dropped step stays in m: its
+ * gradient was finite, and half of it has decayed after log 2 / (1 - beta) steps.
  *
  * Source: Bernstein et al. 2018, arXiv:1802.04434, alg. 2 */
 #include "feedback/feedback.h"
@@ -53,7 +52,7 @@ const tg__feedback_ops tg__feedback_momentum = {
     .entry = {"momentum", "Signum: the moving average of the gradients is sent",
               "Bernstein et al. 2018, arXiv:1802.04434, alg. 2", keys},
     .vectors = 1,
-    .names = {"signum"},             /* an optimizer may have one of its own */
+    .names = {"signum"},             /* an optimizer may use the name "momentum" */
     .pending = TG__FEEDBACK_VECTORS, /* none */
     .compensate = compensate,
     .sent = sent,

@@ -1,4 +1,4 @@
-/* p = g; nothing is remembered. For codecs that lose nothing, or whose error has mean 0. */
+/* p = g; there is no memory. For lossless codecs, or codecs whose error has mean 0. */
 #include "feedback/feedback.h"
 
 static bool pass(tg__feedback *f, const float *g, size_t n, float *scratch, const float **p_p)

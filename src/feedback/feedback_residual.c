@@ -2,13 +2,14 @@
  * low-pass filter: r = (1 - beta) * r + beta * (p - D(C(p))).
  *
  * r is the accumulator: compensate adds g to it in place and p is r itself, so a step costs one
- * pass over the vector and the sparse `sent` touches k elements only. Sum of all that was sent
- * plus r is the sum of the gradients: exactly on dyadic data, for every codec. A decay forgets what
+ * pass over the vector, and the sparse `sent` touches k elements only. The sum of everything sent
+ * plus r is the sum of the gradients: exactly on dyadic data, for every codec. A decay reduces what
  * has waited long.
  *
- * The filter is r = r + beta * (g - D(C(p))), so one pass makes p, which is scratch then, and r as
- * if nothing were sent; `sent` subtracts beta * D(C(p)). Sum of all that was sent plus r / beta is
- * the sum of the gradients. With beta = 1 it has the bits of the plain residual. No decay then.
+ * The filter computes r = r + beta * (g - D(C(p))): one pass forms p, which is scratch in this
+ * case, and r as if nothing were sent; `sent` then subtracts beta * D(C(p)). The sum of everything
+ * sent plus r / beta is the sum of the gradients. With beta = 1 the bits are those of the plain
+ * residual. The filter has no decay.
  *
  * Source: Seide et al. 2014; Aji and Heafield 2017, arXiv:1704.05021, alg. 1; decay: Peng et al.
  * 2024, arXiv:2411.19870, alg. 1; filter: Chen et al. 2020, arXiv:2104.11125, eq. 5 */
@@ -44,7 +45,7 @@ static void sent(tg__feedback *f, const float *p, size_t n, const uint32_t *idx,
         tg__parallel_sub(f->pool, r, val, n);
 }
 
-/* A dense step sends g alone: r is neither added nor cleared (CD-SGD). */
+/* A dense step sends only g: r is neither added nor cleared (CD-SGD). */
 static bool bypass(tg__feedback *f, const float *g, size_t n, float *scratch, const float **p_p)
 {
     (void)f;

@@ -2,10 +2,10 @@
  *
  *     u = m*u + g;  v = v + u         (Nesterov: u = m*(u + g);  v = (v + u) + g)
  *     send v[M], M the largest |v|
- *     v[M] -= decoded;  u[M] = 0      (masking off: u stays)
+ *     v[M] -= decoded;  u[M] = 0      (without masking, u is unchanged)
  *
- * With Nesterov momentum u is m times the velocity of PyTorch's SGD, so u + g is the direction
- * that it would take: this is what a dense step (bypass) sends.
+ * With Nesterov momentum, u is m times the velocity of PyTorch's SGD, so u + g is the direction of
+ * its step: a dense step (bypass) sends this.
  *
  * Source: Lin et al. 2018, arXiv:1712.01887, sec. 3.2, 3.3 and alg. 4 */
 #include "feedback/feedback.h"
@@ -14,7 +14,7 @@
 
 enum { U, V, BLOCK = 4096 };
 
-/* The fused kernel, selecting nothing: one arithmetic for both paths. */
+/* Uses the fused kernel with an empty selection, so that both paths share one arithmetic. */
 static bool compensate(tg__feedback *f, const float *g, size_t n, float *scratch, const float **p_p)
 {
     (void)scratch;
@@ -26,7 +26,7 @@ static bool compensate(tg__feedback *f, const float *g, size_t n, float *scratch
 static void sent(tg__feedback *f, const float *p, size_t n, const uint32_t *idx, const float *val,
                  size_t k)
 {
-    (void)p; /* is v */
+    (void)p; /* p is v */
     float *u = f->vec[U], *v = f->vec[V];
     bool masking = f->params.masking;
     if (idx) {
@@ -39,11 +39,11 @@ static void sent(tg__feedback *f, const float *p, size_t n, const uint32_t *idx,
     }
     tg__parallel_sub(f->pool, v, val, n);
     for (size_t i = 0; masking && i < n; i++)
-        if (val[i] != 0) /* a dense view has a zero where nothing was sent */
+        if (val[i] != 0) /* a dense view is 0 where nothing was sent */
             u[i] = 0;
 }
 
-/* A block at a time, so that each pass finds what the one before left in the cache. */
+/* Works block by block, so that each pass finds the previous one's data in the cache. */
 static bool bypass(tg__feedback *f, const float *g, size_t n, float *scratch, const float **p_p)
 {
     const tg__kernels *k = tg__kernel();

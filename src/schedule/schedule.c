@@ -4,7 +4,7 @@
 #include <limits.h>
 #include <math.h>
 
-enum { STAGES = 4 }; /* of a warm-up given in steps: the paper's number of epochs */
+enum { STAGES = 4 }; /* of a warm-up given in steps; the paper uses four epochs */
 
 uint64_t tg__epochs_position(tg__epochs e, uint64_t step)
 {
@@ -56,7 +56,7 @@ double tg__density_at(const tg__density_schedule *s, uint64_t step)
     if (step >= s->warmup_steps)
         return s->density;
     uint64_t stage = stage_at(s, step);
-    if (stage >= s->stages) /* by rounding only */
+    if (stage >= s->stages) /* only because of rounding */
         stage = s->stages - 1;
     return pow(s->density, (double)(stage + 1) / (s->stages + 1.0));
 }

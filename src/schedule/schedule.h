@@ -1,4 +1,4 @@
-/* Schedules: numbers that depend on the step only, so they need no state. */
+/* Schedules: values that depend only on the step, so they need no state. */
 #ifndef TG_SCHEDULE_H
 #define TG_SCHEDULE_H
 
@@ -13,12 +13,13 @@ typedef struct tg__epochs {
     int64_t shift;
 } tg__epochs;
 
-/* The step at which a duration d that starts with the run is over; 0: at once.
+/* The step at which a duration d that starts with the run ends; 0: immediately.
  * what    names the duration in error messages
  * Errors  TG_E_SPEC (d is in epochs and e.steps is 0) */
 TG_NODISCARD tg_status tg__duration_end(tg_duration d, tg__epochs e, const char *what,
                                         uint64_t *step_p);
-/* The step at the same position, if all epochs had had today's number of steps; at least 0. */
+/* The step with the same position in epochs, if all epochs had had the current number of steps; at
+ * least 0. */
 uint64_t tg__epochs_position(tg__epochs e, uint64_t step);
 
 /* Density warm-up: with W stages, stage e < W keeps density^((e+1)/(W+1)); after that density. A
