@@ -1,5 +1,5 @@
-/* A simulation: a session of one rank that never begins, for its buckets and the setups of its
- * methods; and what each method's rounds carry. */
+/* A simulation: a session of one rank that never begins, which provides the buckets and the setups
+ * of their methods; and the bytes that each method's rounds carry. */
 #include "plan/simulate_impl.h"
 #include "base/arg.h"
 #include "base/mem.h"
@@ -10,9 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- what methods send ----------------------------------------------------------------------- */
+/* ---- bytes of methods ------------------------------------------------------------------------ */
 
-/* A bucket's method, to be rehearsed. */
+/* A bucket's method to be rehearsed. */
 typedef struct finding {
     const tg_simulation *sim;
     tg__sim_bucket *found;
@@ -29,8 +29,8 @@ static void scale(tg__rehearsal *r, double by)
     r->bytes = (size_t)((double)r->bytes * by);
 }
 
-/* Both ways, on a random gradient. Of the coded one the second step counts: by then thresholds have
- * adapted. */
+/* Rehearse the method coded and dense, on a random gradient. Of the coded steps only the second
+ * counts: by then thresholds have adapted. */
 static tg_status rehearse(const finding *f, const char *text, const tg__sample *sample)
 {
     tg__method *m = NULL;
@@ -108,9 +108,9 @@ tg_status tg__sim_find_way(tg_simulation *sim, uint32_t b, int world, const tg__
     return tg__session_with_setup(s, &s->bucket[b], b, setup, find_way, &f);
 }
 
-/* ---- making one ------------------------------------------------------------------------------ */
+/* ---- creating -------------------------------------------------------------------------------- */
 
-/* The session looks at shapes only: nothing of it is ever read. */
+/* The session uses shapes only; the tensors' memory is never read. */
 static tg_status add_tensors(tg_session *s, const tg_sim_tensor *tensors, size_t ntensors)
 {
     static float nothing;
@@ -129,7 +129,7 @@ static tg_status add_tensors(tg_session *s, const tg_sim_tensor *tensors, size_t
                        .kind = TG_TENSOR_TRAINED,
                        .param = tg_array_f32(&nothing, n),
                        .grad = tg_array_f32(&nothing, n)};
-        t.grad.data = (void *)((uintptr_t)&nothing + n * sizeof nothing); /* behind it */
+        t.grad.data = (void *)((uintptr_t)&nothing + n * sizeof nothing); /* after the parameter */
         TG_TRY(tg_session_add(s, &t, &id));
     }
     return TG_OK;
@@ -215,7 +215,7 @@ tg_status tg_simulation_set_costs(tg_simulation *sim, const tg_bucket_cost *cost
     return tg__session_take_costs("tg_simulation_set_costs: cost", s, cost);
 }
 
-/* One behind the other, of which each takes its delays. */
+/* Add the rounds of a route in sequence, each with its delays. */
 static void add_route(const tg__sim_route *r, size_t way, double *sent_ns, double *last_ns,
                       tg_sim_exchange *x)
 {

@@ -1,4 +1,4 @@
-/* What the files of the simulation share. */
+/* Shared by the files of the simulation. */
 #ifndef TG_SIMULATE_IMPL_H
 #define TG_SIMULATE_IMPL_H
 
@@ -7,51 +7,52 @@
 #include "session/session_impl.h"
 #include "telegrad/simulate.h"
 
-/* The ways of an operation: dense, by the method, or to one rank alone (gossip). */
+/* The kinds of operations: dense, coded by the method, or pushed to a single rank (gossip). */
 typedef enum tg__sim_way { TG__SIM_DENSE, TG__SIM_CODED, TG__SIM_PUSHED, TG__SIM_WAYS } tg__sim_way;
 
-/* What a bucket's operations run. */
+/* The exchanges of a bucket's operations. */
 typedef struct tg__sim_bucket {
     tg__rehearsal way[TG__SIM_WAYS];
     const char
-        *exchange; /* that `way` is of, where the method says exchange=auto; NULL: none yet */
+        *exchange; /* exchange=auto: the exchange that `way` was computed for; NULL: none yet */
 } tg__sim_bucket;
 
 struct tg_simulation {
-    tg_transport *transport; /* of one rank: what a session must have */
+    tg_transport *transport; /* of one rank; a session needs one */
     tg_session *session;     /* with buckets, without methods; never begun */
     tg__sim_bucket *bucket;  /* (session->nbuckets) */
-    /* The vectors that strategies play with: an element a tensor. */
-    float *zero;       /* (ntrained) parameters ... */
-    float *none;       /* (ntrained) ... gradients and aggregates */
-    float *slots;      /* of the strategy that is open */
-    uint64_t *updates; /* ... and its counters */
+    /* The vectors that strategies work on: one element per tensor. */
+    float *zero;       /* (ntrained) parameters */
+    float *none;       /* (ntrained) gradients and aggregates */
+    float *slots;      /* of the open strategy */
+    uint64_t *updates; /* of the open strategy */
 };
 
-/* The strategy by this spec, of rank 0 among `world`, with its vectors; checked against the
- * methods. It is in sim->session until closed. (simulate_strategy.c)
- * Errors TG_E_SPEC, TG_E_UNSUPPORTED, TG_E_NOMEM */
+/* Create the strategy from this spec, for rank 0 of `world` ranks, with its vectors, and check it
+ * against the methods. It is in sim->session until closed. (simulate_strategy.c)
+ * Errors  TG_E_SPEC, TG_E_UNSUPPORTED, TG_E_NOMEM */
 TG_NODISCARD tg_status tg__sim_open_strategy(tg_simulation *sim, const char *spec, int world);
 void tg__sim_close_strategy(tg_simulation *sim);
 
-/* Have `way` of bucket b, for so many ranks behind links of that kind. (simulate.c)
- * Errors those of methods */
+/* Compute `way` of bucket b, for `world` ranks with links of this kind. (simulate.c)
+ * Errors  those of methods */
 TG_NODISCARD tg_status tg__sim_find_way(tg_simulation *sim, uint32_t b, int world,
                                         const tg__network *net);
 
-/* A network of such links, all alike: seconds. */
+/* The network of equal links of this kind, in seconds. */
 tg__network tg__sim_network(const tg_link *link, int world);
-/* Errors TG_E_ARG: a link that is none (slower or later than a transport's may be) */
+/* Check a link.
+ * Errors  TG_E_ARG: slower, or with longer delays, than a transport allows */
 TG_NODISCARD tg_status tg__sim_check_link(const char *what, const tg_link *link);
 
 /* ---- the wire (simulate_wire.c) -------------------------------------------------------------- */
 
-/* One exchange of a bucket, in sequence: stages of the method's rounds. */
+/* One exchange of a bucket, as a sequence of stages: the method's rounds. */
 typedef struct tg__sim_stage {
-    double wire_ns, delay_ns; /* bytes leave for so long; then the last one is under way */
-    double decode_ns;         /* in all, ... */
-    double last_ns;           /* ... of what comes last */
-    double around_ns;         /* to make room for it and to finish it */
+    double wire_ns, delay_ns; /* the time in which the bytes are sent; the delay of the last one */
+    double decode_ns;         /* of all frames */
+    double last_ns;           /* the part that follows the last arrival */
+    double around_ns;         /* allocating memory for it, and finishing it */
 } tg__sim_stage;
 
 typedef struct tg__sim_route {
@@ -63,17 +64,17 @@ typedef struct tg__sim_route {
 void tg__sim_route_make(const tg__sim_bucket *b, const tg_bucket_cost *cost, tg__sim_way kind,
                         int world, const tg__network *net, tg__sim_route *r);
 
-/* An operation on its way. */
+/* An operation in flight. */
 typedef struct tg__sim_op {
     tg__action action;
     const tg__sim_route *route;
     uint64_t step;
     bool early;        /* may be delivered after its step */
-    double ready_ns;   /* all ranks have encoded it */
-    double arrived_ns; /* the last bytes of its last stage are there */
-    double end_ns;     /* and decoded, beside computing */
+    double ready_ns;   /* when all ranks have encoded it */
+    double arrived_ns; /* when the last bytes of its last stage arrive */
+    double end_ns;     /* when they are decoded, in parallel to computing */
     double decode_ns;  /* of all stages */
-    /* the wire's */
+    /* set by the wire */
     double left_ns, begin_ns;
     size_t at;
 } tg__sim_op;
@@ -81,28 +82,28 @@ typedef struct tg__sim_op {
 enum { TG__SIM_STRETCHES = 64 };
 
 typedef struct tg__sim_wire {
-    /* When it carries what was given before: in order, disjoint; the oldest are forgotten. Between
-     * them it is idle, while delays pass. */
+    /* When the wire carries earlier operations: in order, disjoint; the oldest are dropped. In
+     * between, while delays pass, it is idle. */
     struct tg__sim_stretch {
         double begin_ns, end_ns;
     } busy[TG__SIM_STRETCHES];
     size_t count;
-    double decoder_ns; /* until then what came is being decoded */
+    double decoder_ns; /* the decoder is busy until then */
 } tg__sim_wire;
 
-/* Carry the operations (count), all known now: of those that are ready, the most urgent one; a more
- * urgent one that gets ready overtakes. Sets arrived_ns, end_ns. */
+/* Carry the operations (count), all known now: the most urgent of those that are ready. A more
+ * urgent one that becomes ready overtakes. Sets arrived_ns and end_ns. */
 void tg__sim_wire_carry(tg__sim_wire *wire, tg__sim_op *op, size_t count);
 
 /* ---- a run (simulate_run.c; its steps: simulate_step.c) ------------------------------------- */
 
-/* A rank: of all that are alike, one. */
+/* One rank, which stands for all that behave the same. */
 typedef struct tg__sim_actor {
-    int rank;                  /* -1: any that takes part in all rounds */
+    int rank;                  /* -1: any rank that takes part in all rounds */
     double now_ns, encoder_ns; /* the encoder is busy until then */
     bool idle;                 /* sits this step out */
     double round_ns;           /* when the strategy's round began */
-    bool late;                 /* past its deadline: sits out the rest of it */
+    bool late;                 /* past its deadline: it sits out the rest of the round */
 } tg__sim_actor;
 
 typedef struct tg__sim_player {
@@ -112,12 +113,13 @@ typedef struct tg__sim_player {
     tg__sim_actor *actor; /* (nactors) */
     size_t nactors;
     tg__sim_route *route; /* (nbuckets, TG__SIM_WAYS) */
-    tg__sim_op *op;       /* (nops of room) in the order submitted: on their way, not delivered */
-    size_t nops, room, fresh; /* from `fresh` on the wire has not seen them */
+    /* (nops, room allocated) in the order submitted: in flight, not delivered */
+    tg__sim_op *op;
+    size_t nops, room, fresh; /* those from `fresh` on are new to the wire */
     tg__sim_wire wire;
-    uint32_t *trigger; /* (room) of the fresh ones: the bucket that was complete */
+    uint32_t *trigger; /* (room) of the fresh ones: the bucket that triggered them */
     uint32_t *missing; /* (nbuckets) */
-    bool *read;        /* (nbuckets) delivered to this rank in this step */
+    bool *read;        /* (nbuckets) already delivered to this rank in this step */
     bool early, inline_coding;
     uint64_t t;
     tg_sim_step told;
@@ -125,8 +127,8 @@ typedef struct tg__sim_player {
     double bytes;
 } tg__sim_player;
 
-/* One step; then, when all have been played, what is left: as tg_session_finish. Errors TG_E_STATE,
- * and what the caller's callback returns */
+/* Play one step; then, after all steps, drain as tg_session_finish does.
+ * Errors  TG_E_STATE, and what the caller's callback returns */
 TG_NODISCARD tg_status tg__sim_play_step(tg__sim_player *p);
 TG_NODISCARD tg_status tg__sim_drain(tg__sim_player *p);
 

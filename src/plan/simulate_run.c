@@ -1,4 +1,4 @@
-/* A run of a simulation: who takes part, what each exchange is, its steps. */
+/* A run of a simulation: the actors, the exchanges, the steps. */
 #include "plan/simulate_impl.h"
 #include "base/arg.h"
 #include "base/mem.h"
@@ -46,7 +46,8 @@ static bool is_early(const tg_session *s)
 static tg_status prepare(tg__sim_player *p)
 {
     const tg_session *s = p->s;
-    p->room = s->nbuckets * s->strategy->in_flight * 2; /* early ones of the step before */
+    /* includes early ones of the previous step */
+    p->room = s->nbuckets * s->strategy->in_flight * 2;
     p->early = is_early(s);
     p->inline_coding = s->config.driver == TG_DRIVER_INLINE;
     TG_TRY(make_actors(p));

@@ -1,6 +1,6 @@
-/* Steps of a simulation, in the order in which a session plays them (strategy.h, session_step.c):
- * first every rank computes, which says when its buckets are complete; then the wire carries what
- * was submitted; then every rank delivers what is due, and steps on. */
+/* Steps of a simulation, in the order in which a session plays them (strategy.h, session_step.c).
+ * First every rank computes, which determines when its buckets are complete. Then the wire carries
+ * what was submitted. Then every rank delivers what is due, and ends the step. */
 #include "plan/simulate_impl.h"
 #include "base/mem.h"
 #include "telegrad/spec.h"
@@ -16,7 +16,7 @@ static int by_priority(const void *a, const void *b)
     return (x->priority > y->priority) - (x->priority < y->priority);
 }
 
-/* What the strategy asked for becomes operations. */
+/* Convert the strategy's actions into operations. */
 static tg_status take_actions(tg__sim_player *p, uint32_t trigger, bool sorted)
 {
     tg__actions *out = &p->s->actions;
@@ -40,7 +40,7 @@ static tg_status take_actions(tg__sim_player *p, uint32_t trigger, bool sorted)
     return TG_OK;
 }
 
-/* The rank's gradients, or buffers, of op are complete: it encodes. */
+/* The rank's gradients or buffers of op are complete: encode them. */
 static void submit(tg__sim_player *p, tg__sim_actor *a, tg__sim_op *op)
 {
     const double begin = p->inline_coding ? a->now_ns : TG__MAX(a->now_ns, a->encoder_ns);
@@ -69,7 +69,7 @@ static double apply_of(const tg__sim_player *p, const tg__sim_op *op)
     return (double)p->s->bucket[op->action.bucket].cost.apply_ns;
 }
 
-/* The rank waits for op, and decodes it where nobody else does. */
+/* The rank waits for op, and decodes it unless that happens in parallel. */
 static void wait_for(tg__sim_player *p, tg__sim_actor *a, const tg__sim_op *op)
 {
     const double begin = a->now_ns;
@@ -101,7 +101,7 @@ static void count_delivered(tg__sim_player *p, const tg__sim_op *op)
     told->coded = op->action.coded;
 }
 
-/* Those that were due by then leave the list, to the strategy. */
+/* Remove those due by then from the list, and deliver them to the strategy. */
 static void settle(tg__sim_player *p, uint64_t due, bool early)
 {
     size_t left = 0;
@@ -136,7 +136,7 @@ static void deliver(tg__sim_player *p, uint64_t due)
     settle(p, due, false);
 }
 
-/* With early parameters only the bucket that closes the step is waited for. */
+/* With early parameters, wait only for the bucket that closes the step. */
 static void deliver_step(tg__sim_player *p)
 {
     for (size_t i = 0; p->early && i < p->nops; i++)
@@ -157,7 +157,8 @@ static bool sits_out(const tg__sim_player *p, int rank)
     return out;
 }
 
-/* As a session watches its strategy's deadline: whether the step that begins is one too many. */
+/* Apply the strategy's deadline as a session does: decide whether the rank sits out the step that
+ * begins. */
 static void watch_deadline(const tg__sim_player *p, tg__sim_actor *a)
 {
     const tg__strategy *y = p->s->strategy;
@@ -168,7 +169,7 @@ static void watch_deadline(const tg__sim_player *p, tg__sim_actor *a)
     a->late = a->now_ns - a->round_ns > (double)y->deadline_ns;
 }
 
-/* What an earlier step left for this bucket. */
+/* Deliver what an earlier step left for this bucket. */
 static void read_bucket(tg__sim_player *p, tg__sim_actor *a, uint32_t b)
 {
     for (size_t i = 0; p->early && !p->read[b] && i < p->nops; i++)
@@ -177,7 +178,7 @@ static void read_bucket(tg__sim_player *p, tg__sim_actor *a, uint32_t b)
     p->read[b] = true;
 }
 
-/* Submit what waited for buckets >= b. */
+/* Submit the operations that waited for buckets >= b. */
 static size_t submit_down_to(tg__sim_player *p, tg__sim_actor *a, uint32_t b, size_t next)
 {
     while (next < p->nops && p->trigger[next] >= b)
@@ -194,7 +195,7 @@ static void begin_rank(tg__sim_player *p)
     }
 }
 
-/* Forward and backward; p->fresh: the first operation of this step. */
+/* The forward and backward pass; p->fresh: the first operation of this step. */
 static void compute(tg__sim_player *p, tg__sim_actor *a, double pace)
 {
     const tg_session *s = p->s;
@@ -224,8 +225,8 @@ static void compute(tg__sim_player *p, tg__sim_actor *a, double pace)
     submit_down_to(p, a, 0, next);
 }
 
-/* What is done in step t is known before any rank computes: plans do not depend on times. What is
- * left of the step before is handed over first; ranks still wait for it where they read it. */
+/* The plan of step t does not depend on times, so it is known before any rank computes. What
+ * remains of the previous step is delivered first; ranks still wait for it when they read it. */
 static tg_status plan(tg__sim_player *p)
 {
     tg__strategy *y = p->s->strategy;

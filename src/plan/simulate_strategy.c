@@ -1,4 +1,4 @@
-/* The strategy of a simulation: the real one, over vectors of one element a tensor, all zero. */
+/* The strategy of a simulation: the real one, on vectors of one element per tensor, all zero. */
 #include "plan/simulate_impl.h"
 #include "base/mem.h"
 #include "telegrad/spec.h"
@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* As a session has them, but one element each, a bucket's tensors side by side. Returns the
- * optimizer with the most slots. */
+/* List the tensors as a session does, but with one element each; a bucket's tensors are adjacent.
+ * Returns the optimizer with the most slots. */
 static const tg_optimizer *list_tensors(tg_simulation *sim)
 {
     tg_session *s = sim->session;
@@ -36,7 +36,8 @@ static tg_status make_slots(tg_simulation *sim)
     TG_TRY(tg_alloc(y->nslots * s->ntrained, sizeof *sim->slots, &sim->slots));
     TG_TRY(tg_alloc(y->nmemories * s->ntrained, sizeof *sim->updates, &sim->updates));
     for (size_t r = 0; r < y->nslots; r++)
-        for (size_t i = 0; i < s->ntrained; i++) /* in the order of members: side by side */
+        /* in the order of members, so that they are adjacent */
+        for (size_t i = 0; i < s->ntrained; i++)
             y->slot[r][s->member[i]] = sim->slots + r * s->ntrained + i;
     for (size_t m = 0; m < y->nmemories; m++)
         if (y->memory[m].counts)
@@ -44,7 +45,7 @@ static tg_status make_slots(tg_simulation *sim)
     return TG_OK;
 }
 
-/* What a session refuses when it makes its methods. */
+/* The checks that a session makes when it creates its methods. */
 static tg_status check_methods(const tg_session *s, int world)
 {
     const tg__strategy *y = s->strategy;

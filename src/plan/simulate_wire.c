@@ -1,7 +1,8 @@
-/* The wire between the ranks. Every exchange keeps it busy for its bytes in sequence, and is there
- * after its delays: what cost() says (exchange.h). Delays of one are beside the bytes of others.
+/* The wire between the ranks. Every exchange occupies it for its serial bytes, and arrives after
+ * its delays, as given by cost() (exchange.h). The delays of one exchange overlap the bytes of
+ * others.
  *
- *     all ranks have it encoded ---bytes / rate---> sent ---delays---> arrived ---decode---> end */
+ *     all ranks have encoded it ---bytes / rate---> sent ---delays---> arrived ---decode---> end */
 #include "plan/simulate_impl.h"
 #include "base/mem.h"
 #include "exchange/sliced.h"
@@ -13,7 +14,7 @@ tg__network tg__sim_network(const tg_link *link, int world)
 {
     const double down = link->down_bps, up = link->up_bps;
     const double rate = up > 0 && (up < down || !(down > 0)) ? up : down;
-    /* The last of (P-1) messages counts, each U[0, jitter) late. */
+    /* The last of (P-1) messages determines the time; each has a jitter of U[0, jitter). */
     const double late = world > 1 ? (double)(world - 1) / world : 0;
     return (tg__network){.delay = ((double)link->delay_ns + late * (double)link->jitter_ns) / 1e9,
                          .byte = rate > 0 ? 8 / rate : 0};
@@ -39,8 +40,8 @@ static uint32_t slices_of(const tg__exchange_ops *x, int world, size_t n, double
     return x->sliceable ? tg__slice_count(world, n, frame, c->rounds) : 1;
 }
 
-/* While messages of one slice are under way, those of others leave: of several delays in sequence
- * all but the last are hidden, as far as there are slices (sliced.h). */
+/* While messages of one slice are in flight, those of others are sent: of several delays in
+ * sequence, all but the last are hidden, as far as there are slices (sliced.h). */
 static double delays_ns(uint32_t slices, const tg__cost *c, const tg__network *net)
 {
     const double one = 1e9 * net->delay;
@@ -51,8 +52,8 @@ static double delays_ns(uint32_t slices, const tg__cost *c, const tg__network *n
     return one + (c->delays - 1) * TG__MAX(one - hidden, 0);
 }
 
-/* In the place of a stage that has its two delays in sequence two of one each, half as long:
- * between them the wire is for others. */
+/* Replace a stage with two delays in sequence by two stages of one delay each, half as long: in
+ * between, the wire is free for others. */
 static void halve(tg__sim_route *r)
 {
     tg__sim_stage *s = &r->stage[r->stages - 1];
@@ -91,7 +92,7 @@ void tg__sim_route_make(const tg__sim_bucket *b, const tg_bucket_cost *cost, tg_
     }
 }
 
-/* The most urgent operation that is ready by then and not sent; count: there is none. */
+/* The most urgent operation that is ready and not sent; count: there is none. */
 static size_t urgent(const tg__sim_op *op, size_t count, double now_ns)
 {
     size_t best = count;
@@ -102,7 +103,8 @@ static size_t urgent(const tg__sim_op *op, size_t count, double now_ns)
     return best;
 }
 
-/* When the next operation gets ready that would overtake op[i]; with i = count any. */
+/* When the next operation becomes ready that would overtake op[i]; with i = count: any
+ * operation. */
 static double next_ready(const tg__sim_op *op, size_t count, size_t i, double now_ns)
 {
     double next = INFINITY;
@@ -113,7 +115,7 @@ static double next_ready(const tg__sim_op *op, size_t count, size_t i, double no
     return next;
 }
 
-/* The stage's last byte has left. */
+/* The stage's last byte has been sent. */
 static void advance(tg__sim_wire *w, tg__sim_op *o, double sent_ns)
 {
     const tg__sim_stage *s = &o->route->stage[o->at++];
@@ -128,7 +130,7 @@ static void advance(tg__sim_wire *w, tg__sim_op *o, double sent_ns)
     o->left_ns = o->at < o->route->stages ? o->route->stage[o->at].wire_ns : 0;
 }
 
-/* The first idle moment from now on; *until_p: when that ends. */
+/* The first idle time from now on; *until_p: when it ends. */
 static double idle_from(const tg__sim_wire *w, double now, double *until_p)
 {
     *until_p = INFINITY;
@@ -142,7 +144,7 @@ static double idle_from(const tg__sim_wire *w, double now, double *until_p)
     return now;
 }
 
-/* It carries something from begin to end, which was idle. */
+/* Mark the time from begin to end, which was idle, as busy. */
 static void take(tg__sim_wire *w, double begin, double end)
 {
     size_t at = w->count;
@@ -189,7 +191,7 @@ void tg__sim_wire_carry(tg__sim_wire *w, tg__sim_op *op, size_t count)
             until = INFINITY;
         next = TG__MIN(next_ready(op, count, i, now), until);
         if (urgent(op, count, now) != i)
-            continue; /* one that overtakes got ready meanwhile */
+            continue; /* a more urgent one became ready meanwhile */
         const double end = TG__MIN(now + op[i].left_ns, next);
         const bool sent = now + op[i].left_ns <= next;
         take(w, now, end);
