@@ -11,13 +11,13 @@ int64_t tg__transfer_ns(size_t len, double bps)
     return ns < (double)TRANSFER_MAX_NS ? (int64_t)(ns + 0.5) : TRANSFER_MAX_NS;
 }
 
-/* Put `made` in the place of busy[from, to), which it covers. */
+/* Replace busy[from, to) by `made`, which covers it. */
 static void replace(tg__downlink *d, size_t from, size_t to, struct tg__stretch made)
 {
     struct tg__stretch *busy = d->busy;
     if (from == to && d->count == TG__DOWNLINK_MAX) {
         if (from == 0)
-            return; /* older than all that is remembered */
+            return; /* older than everything recorded */
         from--;
         memmove(busy, busy + 1, from * sizeof *busy);
         busy[from] = made;

@@ -1,16 +1,16 @@
-/* What the transports of this room share: argument checks, a pool of small records, times as text.
- */
+/* Shared by the transports of this room: argument checks, a pool of small records, times as
+ * text. */
 #ifndef TG_ENDPOINT_H
 #define TG_ENDPOINT_H
 
 #include "telegrad/transport.h"
 
-/* Users' tags stay below TG_TAG_LIMIT; what a transport must carry for decorators stays below this.
- */
+/* Users' tags are below TG_TAG_LIMIT; the tags that a transport must carry for decorators are below
+ * this. */
 #define TG__TAG_CARRIED ((uint32_t)1 << 26)
 
-/* The arguments of post_send and post_recv (`verb` is for the message). Inline, so that
- * libtelegrad-mpi needs nothing of the core but its public functions.
+/* Check the arguments of post_send and post_recv (`verb` is for the message). Inline, so that
+ * libtelegrad-mpi needs only the core's public functions.
  * Errors  TG_E_ARG */
 static inline tg_status tg__post_check(const tg_transport *t, const char *verb, int peer,
                                        uint32_t tag, uint32_t tag_limit, const void *buf,
@@ -27,34 +27,35 @@ static inline tg_status tg__post_check(const tg_transport *t, const char *verb, 
     return TG_OK;
 }
 
-/* Whether t is a transport that the public function `call` can use, whose argument `name` it is.
- * Errors  TG_E_ARG: NULL, or a table of another size or with holes */
+/* Check that the public function `call` can use the transport t, which is its argument `name`.
+ * Errors  TG_E_ARG: NULL, or a table of another size or with missing members */
 TG_NODISCARD tg_status tg__transport_check(const char *call, const char *name,
                                            const tg_transport *t);
 
-/* tg_transport_destroy asks this function first, from now on. If it returns true, it destroys t
- * itself, when nobody uses it any more. */
+/* From now on, tg_transport_destroy calls this function first. If it returns true, it takes over,
+ * and destroys t itself when t is no longer used. */
 void tg__transport_keep(bool (*keeps)(tg_transport *t));
 
-/* Whether `link` is one that `what` can use.
+/* Check that `what` can use `link`.
  * Errors  TG_E_ARG: struct_size, a rate or a time outside what tg_transport_shaped allows */
 TG_NODISCARD tg_status tg__link_check(const char *what, const tg_link *link);
 
-/* Records of one size that are taken and given back all the time: no allocation once it is warm.
+/* Records of one size that are frequently taken and returned; in steady state nothing is allocated.
  * Zero-initialise and set item_bytes (at least a pointer's size). One thread at a time. */
 typedef struct tg__records {
     size_t item_bytes;
-    void *spare;  /* list of records that were given back */
+    void *spare;  /* list of returned records */
     void *chunks; /* list of allocations */
 } tg__records;
 
-/* A zeroed record. Errors: TG_E_NOMEM */
+/* Take a zeroed record.
+ * Errors  TG_E_NOMEM */
 TG_NODISCARD tg_status tg__records_take(tg__records *pool, void *item_p);
 void tg__records_give(tg__records *pool, void *item);
-void tg__records_fini(tg__records *pool); /* frees all records, given back or not */
+void tg__records_fini(tg__records *pool); /* frees all records, returned or not */
 
-/* The first len characters of text as a time (telegrad/tools.h) of at most an hour. False, and *ns_p
- * untouched, if it is none. Threads: any */
+/* Parse the first len characters of text as a time (telegrad/tools.h) of at most an hour. Returns
+ * false, and leaves *ns_p unchanged, if they are not one. Threads: any */
 bool tg__delay_parse(const char *text, size_t len, int64_t *ns_p);
 
 #define TG__TIME_MAX_NS INT64_C(3600000000000) /* longest delay and jitter */

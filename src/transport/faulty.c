@@ -1,5 +1,5 @@
-/* Faults: of messages as harm.h does it, and of ranks. stall=N and kill=N strike when a message is
- * to be posted after N others, so those are on their way. */
+/* Faults: of messages, by harm.h, and of ranks. stall=N and kill=N take effect when a message is to
+ * be posted after N others, so those N are in flight. */
 #include "transport/endpoint.h"
 #include "base/arg.h"
 #include "transport/harm.h"
@@ -46,16 +46,16 @@ static const tg_entry fault_entry = {
 };
 
 enum stage {
-    HELD,   /* a send that waits for its time */
-    POSTED, /* under way below */
+    HELD,   /* a send that is delayed */
+    POSTED, /* in flight on the inner transport */
     OVER    /* failed when it was to be posted, or dropped */
 };
 
 typedef struct op {
-    struct op *prev, *next; /* of all that are not over */
-    tg_request req;         /* POSTED: the inner one */
+    struct op *prev, *next; /* list of all that are not over */
+    tg_request req;         /* POSTED: the inner request */
     enum stage stage;
-    tg__message m;   /* what goes */
+    tg__message m;   /* what is sent */
     size_t said_len; /* bytes that the caller sent */
     uint32_t tag;
     int peer;
@@ -66,14 +66,13 @@ typedef struct op {
 } op;
 
 typedef struct faulty {
-    tg_transport base; /* first: the address is the transport's */
+    tg_transport base; /* first member: its address is the transport's */
     tg_transport *inner;
     tg__harm harm;
     int64_t delay_ns;
-    uint64_t stall, kill; /* sends; UINT64_MAX: never */
+    uint64_t stall, kill; /* number of sends; UINT64_MAX: never */
     uint64_t sends;
-    op live; /* head of the ring of operations; held sends stand in it in the order of their times
-              */
+    op live; /* head of the ring of operations; held sends are in the order of their times */
     tg__records pool;
     bool stalled, killed, is_shut, released;
     bool news; /* a send was dropped, and is over already */
@@ -194,7 +193,7 @@ static tg_status faulty_post_recv(tg_transport *t, int peer, uint32_t tag, void 
     return TG_OK;
 }
 
-/* Post the sends whose time has come. Returns when the next one's does. */
+/* Post the sends that are due. Returns when the next one is due. */
 static int64_t release_held(faulty *f)
 {
     if (!f->delay_ns || f->stalled)
@@ -248,7 +247,7 @@ static tg_status faulty_test(tg_transport *t, tg_request *req, bool *done_p, siz
     return status;
 }
 
-/* Nothing changes any more but the time. */
+/* Nothing changes any more except the time. */
 static tg_status poll_stalled(tg_transport *t, int64_t deadline_ns)
 {
     faulty *f = faulty_of(t);
@@ -278,12 +277,12 @@ static tg_status faulty_poll(tg_transport *t, int64_t deadline_ns)
 static void faulty_wake(tg_transport *t)
 {
     faulty *f = faulty_of(t);
-    atomic_store(&f->woken, true); /* before the inner one, whose wake may be used up at once */
+    atomic_store(&f->woken, true); /* before the inner one, whose wake may be consumed at once */
     if (f->inner->ops->wake)
         f->inner->ops->wake(f->inner);
 }
 
-/* A rank that is stalled or killed says nothing. */
+/* A rank that is stalled or killed sends nothing. */
 static void faulty_blame(tg_transport *t, int rank)
 {
     faulty *f = faulty_of(t);
@@ -302,7 +301,7 @@ static void faulty_destroy(tg_transport *t)
     faulty *f = faulty_of(t);
     bool released = f->is_shut ? f->released : f->live.next == &f->live || faulty_shut(t);
     f->inner->ops->destroy(f->inner);
-    if (released) { /* else copies stay where the medium still looks for them */
+    if (released) { /* otherwise copies remain where the medium may still read them */
         while (f->live.next != &f->live)
             free_op(f, f->live.next);
         tg__records_fini(&f->pool);

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Kinds of draws: the `tensor` of their key. */
+/* Kinds of random draws: the `tensor` of their key. */
 enum draw { DROP, CORRUPT, CORRUPT_BIT, TRUNCATE, TRUNCATE_LENGTH, OVERSIZE, GARBAGE, REPLAY };
 
 enum { OVERSIZE_BYTES = 1 << 16 };
@@ -31,7 +31,7 @@ static size_t draw_below(const tg__harm *h, enum draw kind, uint64_t number, siz
     return TG__MIN(v, bound - 1);
 }
 
-/* The message in memory of its own, with `more` zeros behind it. */
+/* Copy the message to memory of its own, followed by `more` zeros. */
 static tg_status own_copy(tg__message *m, size_t more)
 {
     uint8_t *copy = malloc(m->len + more + 1);
@@ -56,7 +56,7 @@ static void fill_with_noise(const tg__harm *h, uint64_t number, uint8_t *bytes, 
         bytes[i] = (uint8_t)(tg_rng_uniform(&key, i) * 256);
 }
 
-/* The message takes the place of the one before it, which comes again if so drawn. */
+/* Store the message in place of the previous one; if so drawn, send the previous one again. */
 static tg_status keep_or_replay(tg__harm *h, uint64_t number, int peer, uint32_t tag,
                                 tg__message *m)
 {

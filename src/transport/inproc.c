@@ -1,11 +1,11 @@
 /* Ranks of one process: a rendezvous without buffers. A rank's mailbox holds the receives that it
- * posted and the sends posted to it that have not met yet, by (sender, tag). Whoever posts second
- * takes the other's record out of the mailbox, copies the bytes and completes both.
+ * posted and the sends posted to it that are not yet matched, by (sender, tag). Whoever posts
+ * second takes the other's record out of the mailbox, copies the bytes and completes both.
  *
- * Locks: one per endpoint (its mailbox and its condition), never two at once. The copy runs without
- * a lock; `busy` counts another rank's records that are out of a mailbox but not complete, and
- * `shut` waits until its own are. The endpoints live in the hub, which the last rank frees, so that
- * a lock outlives everyone who may still touch it. */
+ * Locks: one per endpoint (its mailbox and its condition); a thread never holds two. The copy runs
+ * without a lock; `busy` counts another rank's records that have left a mailbox but are not
+ * complete, and `shut` waits until its own are. The endpoints live in the hub, which the last rank
+ * frees, so that a lock outlives everyone who may still use it. */
 #include "transport/endpoint.h"
 #include "base/arg.h"
 #include "base/mem.h"
@@ -22,11 +22,11 @@ enum state { PENDING, DONE, TOO_LONG, PEER_LEFT };
 /* One posted operation. The owner's pool holds it. */
 typedef struct post {
     struct post *next;
-    void *buf;  /* of a send it is only read */
-    size_t len; /* to send; receive: room, then what came */
+    void *buf;  /* only read for a send */
+    size_t len; /* send: bytes; receive: room, then bytes received */
     int src, dst;
     uint32_t tag;
-    _Atomic int state; /* stored last: afterwards the record is the owner's alone */
+    _Atomic int state; /* stored last: from then on, only the owner uses the record */
 } post;
 
 typedef struct chain {
@@ -37,13 +37,13 @@ typedef struct endpoint {
     pthread_mutex_t mutex;
     pthread_cond_t cond;
     const tg_clock *clock;
-    chain recvs[MAIL_CHAINS], sends[MAIL_CHAINS]; /* under mutex: not met yet */
+    chain recvs[MAIL_CHAINS], sends[MAIL_CHAINS]; /* under mutex: not matched yet */
     size_t waiting;                               /* under mutex: posts in all chains */
     uint64_t events;                              /* under mutex: what poll waits for */
     _Atomic bool gone;                            /* stored under mutex */
-    _Atomic int blames;                           /* constant once gone */
+    _Atomic int blames;                           /* constant once `gone` is set */
     _Atomic int busy;
-    /* The rest is the driving thread's. */
+    /* The rest belongs to the driving thread. */
     uint64_t events_seen;
     bool news; /* a post completed at once */
     bool is_shut;
@@ -82,7 +82,7 @@ static void append(endpoint *e, chain *c, post *p)
     e->waiting++;
 }
 
-/* Take *link out of its chain; the next one then stands at *link. */
+/* Remove *link from its chain; *link then points to the next one. */
 static post *take(endpoint *e, chain *c, post **link)
 {
     post *p = *link;
@@ -101,14 +101,14 @@ static post *match(endpoint *e, chain *c, int src, uint32_t tag)
     return NULL;
 }
 
-/* e->mutex is held */
+/* Call with e->mutex held. */
 static void notify(endpoint *e)
 {
     e->events++;
     tg__clock_signal(e->clock, &e->cond);
 }
 
-/* End another rank's record that is out of its mailbox and counted in owner->busy. */
+/* Complete another rank's record that has left its mailbox and is counted in owner->busy. */
 static void complete(endpoint *owner, post *p, enum state state)
 {
     atomic_store_explicit(&p->state, state, memory_order_release);
@@ -118,8 +118,8 @@ static void complete(endpoint *owner, post *p, enum state state)
     pthread_mutex_unlock(&owner->mutex);
 }
 
-/* Move the bytes of a send to the receive that it met. Returns how the receive ends; a send always
- * ends well. */
+/* Copy the bytes of a send to the matching receive. Returns the receive's final state; a send
+ * always succeeds. */
 static enum state transfer(const post *send, post *recv)
 {
     enum state state = send->len > recv->len ? TOO_LONG : DONE;
@@ -188,8 +188,8 @@ static tg_status inproc_post_recv(tg_transport *t, int peer, uint32_t tag, void 
     size_t index = chain_index(peer, tag);
 
     pthread_mutex_lock(&self->mutex);
-    /* A rank that leaves first sets `gone`, then looks into every mailbox: it finds this post, or
-     * this post finds the flag. */
+    /* A rank that leaves first sets `gone`, then searches every mailbox. So either it finds this
+     * post, or this post finds the flag. */
     bool gone = atomic_load_explicit(&src->gone, memory_order_acquire);
     post *send = gone ? NULL : match(self, &self->sends[index], peer, tag);
     if (send)
@@ -258,7 +258,7 @@ static void inproc_wake(tg_transport *t)
     pthread_mutex_unlock(&self->mutex);
 }
 
-/* Close the own mailbox: senders learn that nobody will come, own receives are forgotten. */
+/* Close the own mailbox: senders learn that nobody will receive, and own receives are discarded. */
 static void close_mailbox(hub *h, endpoint *self)
 {
     chain left = {.tail = &left.head};
@@ -282,7 +282,7 @@ static void close_mailbox(hub *h, endpoint *self)
     }
 }
 
-/* Withdraw from another rank's mailbox: own sends are forgotten, receives from this rank fail. */
+/* Withdraw from another rank's mailbox: own sends are discarded, receives from this rank fail. */
 static void leave_mailbox(endpoint *peer, int rank)
 {
     bool changed = false;
@@ -327,7 +327,7 @@ static bool inproc_shut(tg_transport *t)
     return true;
 }
 
-/* Free the hub whose first `count` endpoints have their locks. */
+/* Free the hub. Its first `count` endpoints have initialised locks. */
 static void free_hub(hub *h, int count)
 {
     for (int r = 0; r < count; r++) {

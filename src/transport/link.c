@@ -1,7 +1,7 @@
 /* link = item {"," item}
- * item = rate | time | ("up" | "down") "=" rate | ("delay" | "jitter") "=" time
- * A rate alone sets up and down, a time alone sets delay; nothing may be set twice. Blanks around
- * items do not count. */
+ * item = rate | time | ("up" | "down") "=" rate | ("delay" | "jitter") "=" time A rate alone sets
+ * up and down, a time alone sets delay; nothing may be set twice. Blanks around items are
+ * ignored. */
 #include "transport/endpoint.h"
 #include "base/arg.h"
 #include "base/mem.h"
@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-#define RATE_MAX 1e18 /* bits a second */
+#define RATE_MAX 1e18 /* bits per second */
 #define ALLOWED                                                                             \
     "\"20mbit,10ms\" or \"up=5mbit,down=50mbit,delay=30ms,jitter=5ms\" with " TG_UNITS_RATE \
     " (1 bit/s to 1e18) and " TG_UNITS_TIME " (at most 3600s)"
@@ -34,7 +34,7 @@ static bool rate_parse(const char *text, size_t len, double *bps_p)
 
 enum { UP = 1, DOWN = 2, DELAY = 4, JITTER = 8 };
 
-/* What the item sets; 0 if it is none of the forms above. */
+/* What the item sets; 0 if it has none of the forms above. */
 static unsigned parse_item(const char *item, size_t len, tg_link *link)
 {
     static const struct key {

@@ -1,11 +1,11 @@
-/* Ranks as MPI processes. Built into libtelegrad-mpi, on the core's public functions only.
+/* Ranks as MPI processes. Built into libtelegrad-mpi, which uses only the core's public functions.
  *
- * A receive that was posted waits here, not in MPI: some MPI libraries write a message that is too
- * long past the end of the buffer before they report it. So `test` and `poll` ask for a message's
- * length first (MPI_Improbe) and only give MPI a buffer that holds it.
+ * A posted receive waits here, not in MPI: some MPI libraries write a message that is too long past
+ * the end of the buffer before they report it. So `test` and `poll` first ask for a message's
+ * length (MPI_Improbe), and give MPI only a buffer that can hold the message.
  *
- * MPI cannot sleep: `poll` asks for progress in growing intervals. Nor can it tell that a rank
- * leaves: see mpi_leave.c. */
+ * MPI cannot sleep, so `poll` asks for progress at increasing intervals. MPI also does not report
+ * that a rank leaves: see mpi_leave.c. */
 #include "telegrad/mpi.h"
 #include "base/arg.h"
 #include "transport/mpi_impl.h"
@@ -15,8 +15,8 @@
 
 #define NAP_MIN_NS 20000
 #define NAP_MAX_NS 200000
-/* A longer message than this that does not fit is not received at all, so that its sender cannot
- * make us allocate without limit; the send then never ends. */
+/* A message that does not fit and is longer than this is not received at all, so that its sender
+ * cannot make us allocate without limit. Its send then never completes. */
 #define DISCARD_MAX ((size_t)1 << 26)
 
 static tg_status check_live(tg_transport *t, const char *verb)
@@ -26,7 +26,7 @@ static tg_status check_live(tg_transport *t, const char *verb)
     return TG_OK;
 }
 
-/* left: how a peer may have left for this to fail. */
+/* left: the ways of leaving of a peer that make this fail. */
 static tg_status check_post(tg_transport *t, const char *verb, int peer, uint32_t tag,
                             const void *buf, size_t len, const tg_request *req, mpi_left left)
 {
@@ -64,9 +64,9 @@ static void end_pending(mpi_impl *m, tg_request *req)
     req->word[W_STATE] = OVER;
 }
 
-/* ---- receives that wait ---------------------------------------------------------------------- */
+/* ---- waiting receives ------------------------------------------------------------------------ */
 
-/* Receive the message that req waited for, as far as its length allows. */
+/* Receive the message that req waited for, if its length allows. */
 static void receive(mpi_impl *m, tg_request *req, MPI_Message message, const MPI_Status *status)
 {
     MPI_Count count = 0;
@@ -93,7 +93,7 @@ static void receive(mpi_impl *m, tg_request *req, MPI_Message message, const MPI
     req->word[W_STATE] = fits ? RECEIVING : DISCARDING;
 }
 
-/* Give messages that have come to the receives like req, oldest first, until req has one. */
+/* Assign arrived messages to the receives like req, oldest first, until req has one. */
 static tg_status match(mpi_impl *m, const tg_request *req)
 {
     int peer = peer_of(req), tag = (int)(uint32_t)req->word[W_KEY];
@@ -156,7 +156,8 @@ static tg_status fail_too_long(const tg_request *req)
                    (size_t)req->word[W_LEN], peer_of(req), (size_t)req->word[W_CAP]);
 }
 
-/* Ask MPI whether it is done with an operation; then neither it nor the scratch is held. */
+/* Ask MPI whether it has completed an operation; if so, the operation and its scratch are
+ * released. */
 static tg_status test_held(mpi_impl *m, tg_request *req, bool *done_p)
 {
     int done = 0;
@@ -171,13 +172,13 @@ static tg_status test_held(mpi_impl *m, tg_request *req, bool *done_p)
         *done_p = done != 0;
         return TG_OK;
     }
-    if (request != MPI_REQUEST_NULL) /* some keep a failed request */
+    if (request != MPI_REQUEST_NULL) /* some implementations keep a failed request */
         (void)MPI_Request_free(&request);
     return tg__mpi_fail("MPI_Test", peer_of(req), error);
 }
 
-/* Whether the peer has left, so that nothing comes of the operation any more. A message of one that
- * is done may still be on its way. */
+/* True if the peer has left and the operation can no longer complete. A message of a peer that is
+ * done may still be in flight. */
 static bool has_lost(const mpi_impl *m, const tg_request *req)
 {
     const mpi_left left = m->peer[peer_of(req)].left;
@@ -185,7 +186,7 @@ static bool has_lost(const mpi_impl *m, const tg_request *req)
     return left == GAVE_UP || (left == IS_DONE && !has_begun);
 }
 
-/* Whether the operation has ended well. An error is its end, too. */
+/* Advance the operation. *done_p: it has completed. An error ends it as well. */
 static tg_status advance(mpi_impl *m, tg_request *req, bool *done_p)
 {
     int peer = peer_of(req);
@@ -232,8 +233,7 @@ static tg_status mpi_test(tg_transport *t, tg_request *req, bool *done_p, size_t
     return TG_OK;
 }
 
-/* Whether `test` would find this operation over. An error, too, is something that it has to tell.
- */
+/* True if `test` would find this operation over. That includes errors, which it must report. */
 static bool is_over(const mpi_impl *m, const tg_request *req)
 {
     int done = 0;
@@ -247,11 +247,11 @@ static bool is_over(const mpi_impl *m, const tg_request *req)
            done;
 }
 
-/* One look at everything pending. *over_p: test would find something over. *met_p: a receive got
- * its message. */
+/* Check everything pending once. *over_p: test would find something over. *met_p: a receive got its
+ * message. */
 static tg_status look(mpi_impl *m, bool *over_p, bool *met_p)
 {
-    /* Mostly nothing is there: one question instead of one for every receive. It also lets MPI make
+    /* Usually there is nothing, so one probe replaces one per receive. It also lets MPI make
      * progress. */
     int mail = 0;
     bool heard = false;
@@ -261,7 +261,7 @@ static tg_status look(mpi_impl *m, bool *over_p, bool *met_p)
     if (mail)
         TG_TRY(tg__mpi_hear_goodbyes(m, &heard));
     bool over = heard, met = false;
-    /* All of them, even if one is over: peers may wait until we take what they send. */
+    /* All of them, even if one is over: peers may wait until we receive what they send. */
     for (size_t i = 0; i < m->count; i++) {
         tg_request *req = m->pending[i];
         if (mail && req->word[W_STATE] == WAITING && oldest_like(&m->waiting, req) == req) {
@@ -320,8 +320,7 @@ static tg_status make_peers(mpi_impl *m)
     return TG_OK;
 }
 
-/* The communicator's own copy, whose errors come back to us, and a number that all ranks agree on.
- */
+/* Duplicate the communicator, with errors returned to us, and agree with all ranks on a number. */
 static tg_status join(mpi_impl *m, MPI_Comm comm)
 {
     int error = MPI_Comm_dup(comm, &m->comm);

@@ -1,4 +1,4 @@
-/* The MPI transport's own: what mpi.c (messages) and mpi_leave.c (leaving) share. */
+/* The inside of the MPI transport, shared by mpi.c (messages) and mpi_leave.c (leaving). */
 #ifndef TG_MPI_IMPL_H
 #define TG_MPI_IMPL_H
 
@@ -10,29 +10,31 @@
 
 typedef enum mpi_left {
     STAYS = 0,
-    IS_DONE, /* destroyed its transport with nothing under way: what it sent before still comes */
+    IS_DONE, /* destroyed its transport with nothing in flight: what it sent before still arrives */
     GAVE_UP
 } mpi_left;
 
 typedef struct mpi_peer {
     mpi_left left;
-    int blamed;           /* the rank because of which it left */
-    MPI_Request farewell; /* our goodbye to it; MPI_REQUEST_NULL: not said, or gone */
+    int blamed;           /* the rank that it blamed when it left */
+    MPI_Request farewell; /* our goodbye to it; MPI_REQUEST_NULL: not sent, or complete */
 } mpi_peer;
 
 typedef struct mpi_impl {
-    tg_transport base; /* first: the address is the transport's */
+    tg_transport base; /* first member: its address is the transport's */
     MPI_Comm comm;
-    tg_request **pending; /* (count of cap): the caller's, until they are over */
+    tg_request **pending; /* (count of cap) the caller's, until they are over */
     size_t count, cap;
-    wait_list waiting;   /* receives without a message */
-    size_t held;         /* operations and messages that MPI may still work on, failed ones too */
-    mpi_peer *peer;      /* (size) */
-    uint64_t goodbye[2]; /* ours: a number of this transport, agreed on, because one for an earlier
-                            transport is not for us; then why, see mpi_leave.c */
+    wait_list waiting; /* receives without a message */
+    /* operations and messages, including failed ones, that MPI may still use */
+    size_t held;
+    mpi_peer *peer; /* (size) */
+    /* ours: a number of this transport that the ranks agreed on, because goodbyes for an earlier
+     * transport must be ignored; then the reason, see mpi_leave.c */
+    uint64_t goodbye[2];
     bool is_shut;
     _Atomic bool woken;
-    struct mpi_impl *next; /* of those that were destroyed */
+    struct mpi_impl *next; /* list of destroyed ones */
 } mpi_impl;
 
 static inline mpi_impl *impl_of(tg_transport *t)
@@ -40,16 +42,17 @@ static inline mpi_impl *impl_of(tg_transport *t)
     return t->impl;
 }
 
-/* MPI is initialised, and not finalised. */
+/* True if MPI is initialised and not finalised. */
 bool tg__mpi_is_up(void);
-/* peer  that an MPI call failed with; -1: no particular one */
+/* Report a failed MPI call.
+ * peer  the peer of the call; -1: no particular one */
 tg_status tg__mpi_fail(const char *call, int peer, int error);
 
-/* Look for goodbyes. *heard_p: whether one came. */
+/* Receive goodbyes. *heard_p: one arrived. */
 tg_status tg__mpi_hear_goodbyes(mpi_impl *m, bool *heard_p);
-/* Free what was destroyed earlier and waited for the goodbyes of others. */
+/* Free transports that were destroyed earlier and waited for the goodbyes of others. */
 void tg__mpi_sweep(void);
-/* Do so in MPI_Finalize, too. */
+/* Call tg__mpi_sweep in MPI_Finalize as well. */
 void tg__mpi_watch_finalize(void);
 
 /* Members of the table. */

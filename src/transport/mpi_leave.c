@@ -1,20 +1,19 @@
 /* Leaving an MPI transport.
  *
- * MPI cannot tell that a rank leaves, so a rank that shuts or destroys its transport sends a goodbye
- * of 16 bytes to everybody on a tag of its own. Whoever polls finds it, and fails what it still
- * expects from that rank. A rank that dies says nothing: then the caller's deadlines decide (or
- * mpirun ends the job first).
+ * MPI does not report that a rank leaves. So a rank that shuts or destroys its transport sends a
+ * goodbye of 16 bytes to all others on a tag of its own. Ranks that poll find it, and fail what
+ * they still expect from that rank. A rank that dies sends nothing: then the caller's deadlines
+ * decide (or mpirun ends the job first).
  *
- * A goodbye is the last message of its rank. So a communicator is freed when those of all have come:
- * before, a message might find a later communicator that got the same number. Until then a
- * transport that was destroyed stays in a list, which is looked through when one is made or
- * destroyed, and when MPI is finalised. If a rank gave up, the communicator is left to the process's
- * end. */
+ * A goodbye is the last message of its rank. So a communicator is freed when the goodbyes of all
+ * have arrived: earlier, a message could reach a later communicator that got the same number. Until
+ * then, a destroyed transport stays in a list, which is swept when a transport is created or
+ * destroyed, and when MPI is finalised. If a rank gave up, the communicator is never freed. */
 #include "transport/mpi_impl.h"
 #include <pthread.h>
 #include <stdlib.h>
 
-/* Why: 0, it gave up because of nobody in particular; 1 + r, because of rank r; or: */
+/* The reason: 0, it gave up because of no particular rank; 1 + r, because of rank r; or: */
 #define SAYS_DONE UINT64_MAX
 
 static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -71,8 +70,8 @@ tg_status tg__mpi_hear_goodbyes(mpi_impl *m, bool *heard_p)
     return TG_OK;
 }
 
-/* Small enough to go at once; if one does not, it is the transport's memory, which stays. Errors
- * change nothing: whoever does not hear it waits until its deadline. */
+/* Goodbyes are small enough to be sent at once. If one is not, it is in the transport's memory,
+ * which stays. Errors are ignored: a rank that misses a goodbye waits until its deadline. */
 static void say_goodbye(mpi_impl *m)
 {
     for (int rank = 0; rank < m->base.size; rank++) {
@@ -93,7 +92,7 @@ bool tg__mpi_shut(tg_transport *t)
     if (!m->is_shut && tg__mpi_is_up())
         say_goodbye(m);
     m->is_shut = true;
-    return m->held == 0; /* receives that still wait are only forgotten */
+    return m->held == 0; /* waiting receives are simply dropped */
 }
 
 void tg__mpi_blame(tg_transport *t, int rank)
@@ -106,13 +105,14 @@ int tg__mpi_blamed(tg_transport *t, int peer)
     mpi_impl *m = impl_of(t);
     bool heard;
     if (m->peer[peer].left == STAYS && tg__mpi_is_up())
-        (void)tg__mpi_hear_goodbyes(m, &heard); /* that fails if MPI does: then there is no news */
+        /* fails if MPI does; then there is nothing to hear */
+        (void)tg__mpi_hear_goodbyes(m, &heard);
     return m->peer[peer].left == STAYS ? TG_NOT_LEFT : m->peer[peer].blamed;
 }
 
-/* ---- the end --------------------------------------------------------------------------------- */
+/* ---- destroying ------------------------------------------------------------------------------ */
 
-/* Whether MPI is done with our goodbyes. */
+/* True if MPI has sent our goodbyes. */
 static bool are_gone(mpi_impl *m)
 {
     bool all = true;
@@ -126,7 +126,7 @@ static bool are_gone(mpi_impl *m)
     return all;
 }
 
-/* The least that anybody says: STAYS before GAVE_UP before IS_DONE. */
+/* The weakest state of all peers: STAYS before GAVE_UP before IS_DONE. */
 static mpi_left all_said(const mpi_impl *m)
 {
     mpi_left least = m->goodbye[1] == SAYS_DONE ? IS_DONE : GAVE_UP;
@@ -136,7 +136,7 @@ static mpi_left all_said(const mpi_impl *m)
     return least;
 }
 
-/* Free m, unless it has to wait. A communicator that some rank gave up is not freed. */
+/* Free m, unless it must wait. If some rank gave up, the communicator is not freed. */
 static bool settle(mpi_impl *m)
 {
     bool heard;
@@ -167,7 +167,8 @@ void tg__mpi_sweep(void)
     pthread_mutex_unlock(&list_lock);
 }
 
-/* For as long in MPI_Finalize, which waits for all ranks anyway, the last goodbyes are received. */
+/* The last goodbyes are received in MPI_Finalize for up to this time; it waits for all ranks
+ * anyway. */
 #define FINAL_WAIT_NS INT64_C(1000000000)
 
 static int at_finalize(MPI_Comm comm, int keyval, void *attribute, void *extra)
@@ -180,8 +181,8 @@ static int at_finalize(MPI_Comm comm, int keyval, void *attribute, void *extra)
     return MPI_SUCCESS;
 }
 
-/* Attributes of MPI_COMM_SELF are deleted first in MPI_Finalize. Without it the goodbyes are only
- * lost. */
+/* Attributes of MPI_COMM_SELF are deleted first in MPI_Finalize. If this fails, only the goodbyes
+ * are lost. */
 void tg__mpi_watch_finalize(void)
 {
     static bool watches;
@@ -203,7 +204,8 @@ void tg__mpi_destroy(tg_transport *t)
     (void)tg__mpi_shut(t);
     free(m->pending);
     m->pending = NULL;
-    if (m->held > 0) /* the callers' buffers stay, and so does what MPI may still use of ours */
+    /* the callers' buffers must stay, and so must memory of ours that MPI may still use */
+    if (m->held > 0)
         return;
     pthread_mutex_lock(&list_lock);
     m->next = destroyed;

@@ -1,4 +1,4 @@
-/* Which ranks share a machine, as MPI sees it. */
+/* Which ranks share a machine, according to MPI. */
 #include "telegrad/mpi.h"
 #include "base/arg.h"
 

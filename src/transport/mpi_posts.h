@@ -1,6 +1,6 @@
-/* The MPI transport's requests: what their words mean, and the receives that wait for a message.
- * They are linked through their words, which are in the caller's memory. For mpi.c only: one thread
- * at a time, no errors. */
+/* The MPI transport's requests: the meaning of their words, and the receives that wait for a
+ * message. These are linked through their words, which are in the caller's memory. For mpi.c only:
+ * one thread at a time, no errors. */
 #ifndef TG_MPI_POSTS_H
 #define TG_MPI_POSTS_H
 
@@ -9,16 +9,17 @@
 
 #define CHAINS 64
 
-/* The words of a request. Two serve a waiting receive first and its MPI_Request later. */
+/* The words of a request. Two of them hold a waiting receive's data first, and its MPI_Request
+ * later. */
 enum {
     W_REQUEST = 0,
     W_BUF = 0,  /* waiting: the caller's buffer */
-    W_NEXT = 1, /* waiting: the receive behind it in its chain */
+    W_NEXT = 1, /* waiting: the next receive in its chain */
     W_INDEX = 2,
     W_KEY = 3, /* peer << 32 | tag */
     W_CAP = 4,
     W_STATE = 5,
-    W_LEN = 6,     /* bytes to send or receive, once they are known */
+    W_LEN = 6,     /* bytes to send or to receive, once known */
     W_SCRATCH = 7, /* discarding: memory for the message */
 };
 _Static_assert(sizeof(MPI_Request) <= 2 * sizeof(uint64_t), "an MPI_Request fits two words");
@@ -26,10 +27,10 @@ _Static_assert(sizeof(MPI_Request) <= 2 * sizeof(uint64_t), "an MPI_Request fits
 enum {
     OVER,
     SENDING,
-    WAITING,    /* for a message; nothing of it is in MPI's hands */
+    WAITING,    /* for a message; MPI has no part of it */
     RECEIVING,  /* into the caller's buffer */
     DISCARDING, /* too long: into scratch memory */
-    REFUSED,    /* too long for that, too */
+    REFUSED,    /* too long even for scratch memory */
     BROKEN,     /* MPI_Imrecv failed, with the error in W_LEN */
 };
 
@@ -37,7 +38,7 @@ typedef struct chain {
     tg_request *head, *last;
 } chain;
 
-/* Receives that wait, by W_KEY, each chain in the order posted. Zero-initialise. */
+/* Waiting receives, by W_KEY; each chain is in the order posted. Zero-initialise. */
 typedef struct wait_list {
     chain chain[CHAINS];
 } wait_list;
@@ -95,7 +96,7 @@ static inline void dequeue(wait_list *w, tg_request *req)
         c->last = before;
 }
 
-/* The oldest receive that waits for what req waits for. */
+/* The oldest receive that waits for the same message as req. */
 static inline tg_request *oldest_like(wait_list *w, const tg_request *req)
 {
     tg_request *r = chain_of(w, req->word[W_KEY])->head;

@@ -13,7 +13,7 @@
  * Ranks of one node (tg_transport_shaped_nodes) reach each other over the inner transport: there is
  * no stamp, and the operation is over when the payload is.
  *
- * Times follow from stamps, never from when a thread looks: a late poll shifts nothing. */
+ * Times follow from the stamps, never from when a thread polls: a late poll shifts nothing. */
 #include "transport/endpoint.h"
 #include "base/arg.h"
 #include "transport/downlink.h"
@@ -28,39 +28,39 @@
 #include <sys/prctl.h>
 #endif
 
-#define STAMP_TAG TG_TAG_LIMIT /* this bit makes a message's tag its stamp's */
+#define STAMP_TAG TG_TAG_LIMIT /* this bit turns a message's tag into its stamp's */
 #define STAMP_BYTES 24
 #define TIME_LIMIT (INT64_C(1) << 61) /* sums of two such times do not overflow */
 #define JITTER_SEED 0x6a6974746572    /* "jitter" */
 
-/* What is known of when an operation is over. */
+/* What is known about when an operation is over. */
 enum timing { NO_STAMP, COMING, TIMED };
 
 typedef struct op {
-    struct op *prev, *next; /* of all that are not over */
+    struct op *prev, *next; /* list of all that are not over */
     tg_request payload, stamp;
-    bool payload_open, stamp_open; /* the inner operations are under way */
-    bool abandoned;                /* posting failed half-way: nobody asks for it any more */
-    bool told;                     /* poll has returned because it is over */
+    bool payload_open, stamp_open; /* the inner operations are in flight */
+    bool abandoned;                /* posting failed half-way: its result is not needed */
+    bool told;                     /* poll has returned because of it */
     enum timing timing;
     int64_t first_ns,
-        last_ns;     /* COMING: when its first and last byte arrive, the down-link aside */
+        last_ns;     /* COMING: when its first and last byte arrive, without the down-link */
     int64_t over_ns; /* TIMED */
-    size_t len;      /* once the payload has come */
+    size_t len;      /* once the payload has arrived */
     int peer;
-    tg_status status; /* how it failed, with text */
+    tg_status status; /* its failure, with text */
     char error[160];
     uint8_t bytes[STAMP_BYTES];
 } op;
 
 typedef struct shaped {
-    tg_transport base; /* first: the address is the transport's */
+    tg_transport base; /* first member: its address is the transport's */
     tg_transport *inner;
     tg_link link;
     int64_t up_free_ns;
     int64_t *delay_ns;        /* (size) to each peer */
-    bool *near;               /* (size) not through the link; NULL: none */
-    int64_t *last_arrival_ns; /* (size) at each peer, of what was sent to it */
+    bool *near;               /* (size) ranks not reached through the link; NULL: none */
+    int64_t *last_arrival_ns; /* (size) of the last message sent to each peer */
     uint64_t sends;
     tg__downlink down;
     op live; /* head of the ring of operations */
@@ -101,7 +101,7 @@ static tg_status check_live(const tg_transport *t, const shaped *s, const char *
     return TG_OK;
 }
 
-/* The second half of posting failed: the first cannot be called back, so its memory stays. */
+/* The second half of posting failed. The first half cannot be undone, so its memory stays. */
 static tg_status abandon(shaped *s, op *o, tg_status status)
 {
     if (o->stamp_open)
@@ -116,7 +116,7 @@ static bool is_near(const shaped *s, int peer)
     return s->near && s->near[peer];
 }
 
-/* Beside the link: over when the inner operation is, whenever that is. */
+/* Not through the link: over when the inner operation is. */
 static tg_status post_near(shaped *s, bool send, int peer, uint32_t tag, void *buf, size_t len,
                            tg_request *req)
 {
@@ -140,7 +140,7 @@ static tg_status shaped_post_send(tg_transport *t, int peer, uint32_t tag, const
     shaped *s = shaped_of(t);
     TG_TRY(check_live(t, s, "post_send"));
     TG_TRY(tg__post_check(t, "post_send", peer, tag, TG_TAG_LIMIT, buf, len, req));
-    if (is_near(s, peer)) /* sent from, not written to */
+    if (is_near(s, peer)) /* a send only reads it */
         return post_near(s, true, peer, tag, (void *)(uintptr_t)buf, len, req);
     const tg_rng_key key = {.seed = JITTER_SEED,
                             .purpose = TG_PURPOSE_FAULT,
@@ -224,7 +224,7 @@ static void read_stamp(op *o, size_t len)
     o->last_ns = (int64_t)(last + flight);
 }
 
-/* Ask for the inner operations of one op. */
+/* Test the inner operations of one op. */
 static void advance(shaped *s, op *o)
 {
     bool done = false;
@@ -247,8 +247,8 @@ static void advance(shaped *s, op *o)
     }
 }
 
-/* Serve all messages whose first byte has come by now, in that order. A message waits for that
- * moment because an earlier one's stamp may still be on its way. */
+/* Serve all messages whose first byte has arrived by now, in the order of arrival. A message waits
+ * for that time because the stamp of an earlier one may still be in flight. */
 static void serve_due(shaped *s, int64_t now_ns)
 {
     for (;;) {
@@ -266,7 +266,7 @@ static void serve_due(shaped *s, int64_t now_ns)
     }
 }
 
-/* Failures are told as soon as both inner operations are over. */
+/* Failures are reported as soon as both inner operations are over. */
 static bool is_over(const op *o, int64_t now_ns)
 {
     return !o->stamp_open && !o->payload_open &&
@@ -301,8 +301,8 @@ static tg_status shaped_test(tg_transport *t, tg_request *req, bool *done_p, siz
     return status;
 }
 
-/* Move everything on. Returns whether something is over that poll has not told yet; else *due_p is
- * when the next one can be, the inner transport aside. */
+/* Advance everything. Returns true if something is over that poll has not reported; otherwise
+ * *due_p is when the next one can be over, regardless of the inner transport. */
 static bool progress(shaped *s, int64_t *due_p)
 {
     for (op *o = s->live.next, *next; o != &s->live; o = next) {
@@ -328,8 +328,8 @@ static bool progress(shaped *s, int64_t *due_p)
     return news;
 }
 
-/* Poll the inner transport with timers that keep their time: by default Linux lets a sleeper
- * oversleep by 50 us, which would be a tenth of a small message's time on a fast link. */
+/* Poll the inner transport with precise timers: by default Linux lets a sleeper oversleep by 50 us,
+ * a tenth of a small message's time on a fast link. */
 static tg_status poll_precisely(tg_transport *inner, int64_t deadline_ns)
 {
 #ifdef __linux__
@@ -361,7 +361,7 @@ static tg_status shaped_poll(tg_transport *t, int64_t deadline_ns)
 static void shaped_wake(tg_transport *t)
 {
     shaped *s = shaped_of(t);
-    atomic_store(&s->woken, true); /* before the inner one: it may use up that one's wake at once */
+    atomic_store(&s->woken, true); /* before the inner one, which may consume its wake at once */
     if (s->inner->ops->wake)
         s->inner->ops->wake(s->inner);
 }
@@ -393,7 +393,7 @@ static void shaped_destroy(tg_transport *t)
     shaped *s = shaped_of(t);
     bool released = s->is_shut ? s->released : s->live.next == &s->live || shaped_shut(t);
     s->inner->ops->destroy(s->inner);
-    if (released) /* else stamps stay where the medium still looks for them */
+    if (released) /* otherwise stamps remain where the medium may still read them */
         tg__records_fini(&s->pool);
     free(s->last_arrival_ns);
     free(s->delay_ns);

@@ -23,7 +23,7 @@ void tg_transport_destroy(tg_transport *t)
         t->ops->destroy(t);
 }
 
-/* The first member of the table that must not be NULL, but is. */
+/* The name of the first required member of the table that is NULL. */
 static const char *hole(const tg_transport_ops *ops)
 {
     return !ops->post_send   ? "post_send"
@@ -35,7 +35,7 @@ static const char *hole(const tg_transport_ops *ops)
                              : NULL;
 }
 
-/* The transport, its table and its clock are used where they lie. */
+/* The transport, its table and its clock are used in place. */
 static tg_status check_sizes(const char *call, const char *name, const tg_transport *t)
 {
     char what[128];
@@ -68,8 +68,8 @@ tg_status tg__transport_check(const char *call, const char *name, const tg_trans
     return TG_OK;
 }
 
-/* A chunk starts with a link to the chunk before; its items follow at the next multiple of the
- * alignment that tg_alloc gives. A spare item starts with a link to the next spare one. */
+/* A chunk begins with a link to the previous chunk; its items follow at the next multiple of the
+ * alignment that tg_alloc gives. A spare item begins with a link to the next spare one. */
 static void push(void **list, void *record)
 {
     memcpy(record, list, sizeof *list);

@@ -1,7 +1,7 @@
-/* What every transport must do, as a program that all its ranks run at once: for threads of one
- * process and for MPI processes alike. A rank that finds something wrong returns where; it may
- * leave the others waiting, and they find that out. No cmocka here: its assertions work in the main
- * thread only. */
+/* The behaviour required of every transport, as a program that all its ranks run at once: as
+ * threads of one process or as MPI processes. A rank that finds an error returns its location. It
+ * may leave the others waiting, and they notice. There is no cmocka here, because its assertions
+ * work in the main thread only. */
 #ifndef TG_TRANSPORT_SUITE_H
 #define TG_TRANSPORT_SUITE_H
 
@@ -42,7 +42,7 @@ static inline tg_status suite_recv(suite *s, int peer, uint32_t tag, void *buf, 
     return s->t->ops->post_recv(s->t, peer, tag, buf, cap, req);
 }
 
-/* Wait for one request: its status, TG_E_STATE after a minute. */
+/* Wait for one request. Returns its status, or TG_E_STATE after a minute. */
 static inline tg_status suite_wait(suite *s, tg_request *req, size_t *len_p)
 {
     const tg_transport_ops *ops = s->t->ops;
@@ -71,7 +71,7 @@ static inline bool suite_wait_all(suite *s, tg_request *reqs, size_t n)
     return true;
 }
 
-/* Content that tells who sent it to whom as which message. */
+/* Content that identifies sender, receiver and message. */
 static inline void suite_fill(uint8_t *buf, size_t len, int src, int dst, uint32_t seq)
 {
     uint32_t x =
@@ -93,7 +93,7 @@ static inline bool suite_is_filled(const uint8_t *buf, size_t len, int src, int 
     return same;
 }
 
-/* Everybody tells everybody an empty message. */
+/* Every rank sends an empty message to every other. */
 static inline bool suite_barrier(suite *s, int except)
 {
     int size = s->t->size, rank = s->t->rank;
@@ -138,7 +138,7 @@ static inline bool suite_order(suite *s)
     tg_request *reqs = calloc(posts * 2, sizeof *reqs);
     uint32_t *in = calloc(posts, sizeof *in), *out = calloc(posts, sizeof *out);
     SUITE_CHECK(s, reqs && in && out);
-    for (int step = 0; step < 2; step++) { /* half the ranks post their receives first */
+    for (int step = 0; step < 2; step++) { /* half of the ranks post their receives first */
         for (int peer = 0; peer < size; peer++) {
             if (peer == rank)
                 continue;
@@ -148,7 +148,7 @@ static inline bool suite_order(suite *s)
                     out[at] = (uint32_t)rank << 16 | i;
                     SUITE_CHECK(s, suite_send(s, peer, tags[i % TAGS], &out[at], 4, &reqs[n++]) ==
                                        TG_OK);
-                } else { /* tag by tag, so not in the order of sending */
+                } else { /* tag by tag, not in the order of sending */
                     SUITE_CHECK(s, suite_recv(s, peer, tags[i / EACH], &in[at], 4, &reqs[n++]) ==
                                        TG_OK);
                 }
@@ -183,15 +183,15 @@ static inline bool suite_sizes(suite *s)
         SUITE_CHECK(s, got == len && sent == len);
         SUITE_CHECK(s, suite_is_filled(in, len, before, s->t->rank, i));
         bool done;
-        SUITE_CHECK(s, s->t->ops->test(s->t, &reqs[1], &done, &got) == TG_E_ARG); /* is over */
+        SUITE_CHECK(s, s->t->ops->test(s->t, &reqs[1], &done, &got) == TG_E_ARG); /* already over */
         free(in);
         free(out);
     }
     return true;
 }
 
-/* A message longer than expected is an error of the receiver, and of that message only. Nothing of
- * it is written behind the buffer: memory that could take it all stays as it was. */
+/* A message longer than expected is an error of the receiver, and of that message only. None of it
+ * is written beyond the buffer: memory that could hold all of it stays unchanged. */
 static inline bool suite_too_long_by(suite *s, size_t extra)
 {
     enum { CAP = 10, SECOND = CAP + 2, END = SECOND + CAP };
@@ -208,7 +208,7 @@ static inline bool suite_too_long_by(suite *s, size_t extra)
     SUITE_CHECK(s, suite_recv(s, before, 3, in + SECOND, CAP, &reqs[1]) == TG_OK);
     SUITE_CHECK(s, suite_send(s, next, 3, out, long_len, &reqs[2]) == TG_OK);
     SUITE_CHECK(s, suite_send(s, next, 3, last, CAP, &reqs[3]) == TG_OK);
-    /* Asked first, the second receive still gets the second message. */
+    /* Even if tested first, the second receive gets the second message. */
     SUITE_CHECK(s, suite_wait(s, &reqs[1], &len) == TG_OK && len == CAP);
     SUITE_CHECK(s, suite_wait(s, &reqs[0], &len) == TG_E_CORRUPT);
     snprintf(numbers, sizeof numbers, "%zu bytes", long_len);
@@ -242,7 +242,7 @@ static inline bool suite_deadline(suite *s)
     int polls = 0;
     for (; tg_now_ns(s->t->clock) < until; polls++)
         SUITE_CHECK(s, ops->poll(s->t, until) == TG_OK);
-    SUITE_CHECK(s, polls < 1000); /* it slept */
+    SUITE_CHECK(s, polls < 1000); /* so it slept */
     SUITE_CHECK(s, ops->poll(s->t, until) == TG_OK && ops->poll(s->t, INT64_MIN) == TG_OK);
     SUITE_CHECK(s, suite_barrier(s, -1));
     SUITE_CHECK(s, suite_send(s, next, 8, NULL, 0, &send) == TG_OK);
@@ -270,7 +270,7 @@ static inline bool suite_woken(suite *s)
         return true;
     const tg_transport_ops *ops = s->t->ops;
     int64_t start = tg_now_ns(s->t->clock), far = start + SUITE_TIMEOUT_NS;
-    /* Use up what has changed before, so that the polls below end by the wakes. */
+    /* Consume earlier changes, so that the polls below end because of the wakes. */
     for (int64_t until = start + 1000000; tg_now_ns(s->t->clock) < until;)
         SUITE_CHECK(s, ops->poll(s->t, until) == TG_OK);
     ops->wake(s->t); /* before the poll */
@@ -284,7 +284,7 @@ static inline bool suite_woken(suite *s)
     return suite_barrier(s, -1);
 }
 
-/* All to all, random sizes, order of posting and of asking shuffled by rank. */
+/* All to all with random sizes; the order of posting and of testing is shuffled per rank. */
 static inline bool suite_storm(suite *s, uint32_t rounds, size_t max_len)
 {
     int size = s->t->size, rank = s->t->rank;
@@ -338,8 +338,8 @@ static inline bool suite_storm(suite *s, uint32_t rounds, size_t max_len)
     return true;
 }
 
-/* The last rank leaves while the others wait for it, and says because of whom; they can go on
- * without it. Ends the transport's use. */
+/* The last rank leaves while the others wait for it, and says whom it blames; the others can
+ * continue without it. The transport cannot be used afterwards. */
 static inline bool suite_leave(suite *s)
 {
     int last = s->t->size - 1;
@@ -364,7 +364,7 @@ static inline bool suite_leave(suite *s)
         SUITE_CHECK(s, s->t->ops->poll(s->t, 0) == TG_E_STATE);
         return true;
     }
-    /* Posted before or after it left, the operation fails at once or later. */
+    /* Posted before or after it left, the operation fails, at once or later. */
     for (int i = 0; i < 3; i++) {
         tg_status status = i == 1 ? suite_send(s, last, 21, &byte, 1, &other)
                                   : suite_recv(s, last, 21, &byte, 1, &other);
@@ -376,7 +376,7 @@ static inline bool suite_leave(suite *s)
     return suite_barrier(s, last);
 }
 
-/* All of it. error (SUITE_ERROR) tells what was wrong when false is returned. */
+/* Run all parts. If false is returned, error (SUITE_ERROR) says what was wrong. */
 static inline bool suite_run(tg_transport *t, char *error)
 {
     suite s = {t, error};

@@ -1,4 +1,4 @@
-/* What the tests of the transports in one process share. */
+/* Shared by the tests of the transports in one process. */
 #ifndef TG_TRANSPORT_TOOLS_H
 #define TG_TRANSPORT_TOOLS_H
 
