@@ -13,7 +13,7 @@
  *            4  zero
  *            4  CRC-32C of the 12 bytes before
  *
- * The first section is "identity". Every byte is under some CRC, and nothing follows the end. */
+ * The first section is "identity". Every byte is covered by a CRC, and nothing follows the end. */
 #ifndef TG_STATE_CHECKPOINT_H
 #define TG_STATE_CHECKPOINT_H
 

@@ -1,5 +1,6 @@
-/* A folder of checkpoints. Everything is written in step-N.tmp; the rename to step-N makes it a
- * checkpoint. A crash before it leaves a .tmp that nobody reads and the next commit removes. */
+/* A folder of checkpoints. Everything is written to step-N.tmp; renaming it to step-N makes it a
+ * checkpoint. A crash before that leaves a .tmp, which is never read and which the next commit
+ * removes. */
 #include "state/state.h"
 #include "base/mem.h"
 #include "state/file.h"
@@ -20,7 +21,7 @@
 #define WEIGHTS "model.safetensors"
 #define MARK_BYTES 160 /* room for a COMMIT */
 
-/* What an entry of the folder is. */
+/* The kind of an entry of the folder. */
 typedef enum kind { OTHER, DONE, ASIDE } kind;
 
 static kind parse_name(const char *name, uint64_t *step_p)
@@ -69,7 +70,7 @@ static tg_status rank_path(const char *dir, uint64_t step, int rank, const char 
 static tg_status make_dir(const char *path)
 {
     if (mkdir(path, 0777) == 0 || errno == EEXIST)
-        return TG_OK; /* if a file is in the way, opening below it says so */
+        return TG_OK; /* if a file is in the way, opening a file below it fails */
     return tg_fail(TG_E_IO, "cannot make folder %s: %s", path, strerror(errno));
 }
 
@@ -94,7 +95,7 @@ static tg_status make_dirs(const char *path)
 static tg_status sync_dir(const char *path)
 {
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    /* Some file systems refuse to sync a folder; that is no error of ours. */
+    /* Some file systems refuse to sync a folder; that is not an error. */
     bool ok = fd >= 0 && (fsync(fd) == 0 || errno == EINVAL || errno == ENOTSUP);
     int error = errno;
     if (fd >= 0)
@@ -102,7 +103,7 @@ static tg_status sync_dir(const char *path)
     return ok ? TG_OK : tg_fail(TG_E_IO, "cannot sync folder %s: %s", path, strerror(error));
 }
 
-/* Whether path is a checkpoint that was written to its end. */
+/* True if path is a checkpoint that was written completely. */
 static bool holds_commit(const char *path)
 {
     char commit[4096];
@@ -118,8 +119,8 @@ static bool is_committed(const char *dir, uint64_t step)
     return step_path(dir, step, "", path, sizeof path) == TG_OK && holds_commit(path);
 }
 
-/* What stands under this name in a checkpoint that is being written, if anything does, must be a
- * folder or a file itself: a link would lead out of the checkpoint. */
+/* An existing entry of this name in a checkpoint that is being written must be a folder or a file
+ * itself: a link would lead out of the checkpoint. */
 static tg_status check_own(const char *path, bool folder)
 {
     struct stat info;
@@ -133,12 +134,12 @@ static tg_status check_own(const char *path, bool folder)
                    folder ? "folder" : "regular file");
 }
 
-/* ---- looking through the folder -------------------------------------------------------------- */
+/* ---- scanning the folder --------------------------------------------------------------------- */
 
 typedef struct found {
     uint64_t newest[KEEP]; /* committed, newest first */
     size_t committed, aside;
-    char example[256]; /* an entry that is no checkpoint */
+    char example[256]; /* an entry that is not a checkpoint */
 } found;
 
 static void note_committed(found *f, uint64_t step)
@@ -228,7 +229,7 @@ tg_status tg__ckpt_dir_prepare(const char *dir, uint64_t step, int rank, char *p
     return TG_OK;
 }
 
-/* What COMMIT says. */
+/* Print the contents of COMMIT. */
 static int print_mark(char text[MARK_BYTES], uint64_t step, const tg__weights_mark *mark)
 {
     return snprintf(text, MARK_BYTES,
@@ -251,7 +252,7 @@ static tg_status write_commit(const char *tmp, uint64_t step, const tg__weights_
     return tg_newfile_commit(f);
 }
 
-/* The text must be exactly what is written for its numbers, so that no damage is overlooked. */
+/* The text must be exactly what is written for its numbers, so that no damage goes unnoticed. */
 static bool read_mark(const char *bytes, size_t len, uint64_t step, tg__weights_mark *mark_p)
 {
     char text[MARK_BYTES];
@@ -292,9 +293,9 @@ tg_status tg__ckpt_dir_mark(const char *dir, uint64_t step, tg__weights_mark *ma
     return status;
 }
 
-/* Give tmp its name. A checkpoint of the same step (saved again at the end of a run) changes places
- * with it, so that at every moment one of the two is there; without that system call it steps aside
- * first. */
+/* Give tmp its final name. If there is a checkpoint of the same step (saved again at the end of a
+ * run), exchange the two, so that one is present at every moment; without that system call, rename
+ * the old one aside first. */
 static tg_status put_in_place(const char *tmp, const char *path, const char *old)
 {
     if (rename(tmp, path) == 0)
@@ -309,7 +310,7 @@ static tg_status put_in_place(const char *tmp, const char *path, const char *old
     return tg_fail(TG_E_IO, "cannot rename %s to %s: %s", tmp, path, strerror(errno));
 }
 
-/* Whether a file in a step's folder is ours to remove. */
+/* True if a file in a step's folder is one of ours and may be removed. */
 static bool is_our_file(const char *name)
 {
     return strncmp(name, "rank-", 5) == 0 || strcmp(name, "COMMIT") == 0 ||
@@ -317,8 +318,8 @@ static bool is_our_file(const char *name)
            strcmp(name, WEIGHTS ".tmp") == 0;
 }
 
-/* Remove DIR/name and our files in it. The marker goes first: half a checkpoint must not look
- * whole. */
+/* Remove DIR/name and our files in it. COMMIT is removed first, so that a partial checkpoint never
+ * looks complete. */
 static void drop(const char *dir, const char *name)
 {
     char path[4096];
@@ -339,8 +340,8 @@ static void drop(const char *dir, const char *name)
         tg_log(TG_LOG_WARN, "cannot remove old checkpoint %s: %s", path, strerror(errno));
 }
 
-/* Whether a file in a step's folder is none of a checkpoint of so many ranks, though it has the
- * name of a rank's. */
+/* True if a file in a step's folder has the name of a rank's file, but not of one of these
+ * `ranks`. */
 static bool is_stray(const char *name, int ranks)
 {
     char own[32];
@@ -353,8 +354,8 @@ static bool is_stray(const char *name, int ranks)
     return strcmp(name, own) != 0;
 }
 
-/* What a save that failed left in tmp, of more ranks than these: whoever resumes with as many would
- * take it for a part of this checkpoint. */
+/* Remove the files that a failed save with more ranks left in tmp: a later run with as many ranks
+ * would take them for a part of this checkpoint. */
 static tg_status remove_strays(const char *tmp, int ranks)
 {
     tg_status status = TG_OK;
@@ -369,8 +370,8 @@ static tg_status remove_strays(const char *tmp, int ranks)
     return status;
 }
 
-/* After the commit of `step`, the newest: drop what is older than the last two and what was left
- * aside. */
+/* After the commit of `step`, the newest: remove all but the last two checkpoints, and
+ * leftovers. */
 static void prune(const char *dir, uint64_t step)
 {
     found f;

@@ -1,5 +1,5 @@
-/* Reading a checkpoint file. Nothing in it is believed before the CRC over it agrees, and lengths
- * are compared with what is left of the file before they are used. */
+/* Reading a checkpoint file. Nothing in it is trusted before its CRC agrees, and lengths are
+ * compared with the rest of the file before they are used. */
 #include "state/checkpoint.h"
 #include "state/file.h"
 #include "state/slots.h"
@@ -8,7 +8,7 @@
 #include <string.h>
 
 typedef struct section {
-    const char *name; /* (name_len), not ended by zero */
+    const char *name; /* (name_len) not zero-terminated */
     size_t name_len;
     const uint8_t *data; /* (len) */
     size_t len;
@@ -52,8 +52,8 @@ static tg_status damaged(const tg__ckpt_reader *r, const cursor *c, const char *
                    (size_t)(c->p - c->start), what);
 }
 
-/* The check sum is wrong. What stands where the name should be may help, but is not to be trusted.
- */
+/* The checksum is wrong. The bytes in the name's place may help the reader of the message, but are
+ * not to be trusted. */
 static tg_status damaged_section(const tg__ckpt_reader *r, const cursor *c, size_t name_len)
 {
     char what[96], name[65] = "";
@@ -103,7 +103,7 @@ static tg_status keep(tg__ckpt_reader *r, const section *s)
     return TG_OK;
 }
 
-/* One section, or the end. */
+/* Parse one section, or the end. */
 static tg_status parse_section(tg__ckpt_reader *r, cursor *c, bool *ended_p)
 {
     if (c->left < TG__CKPT_HEAD)
@@ -155,8 +155,8 @@ static tg_status sort_sections(tg__ckpt_reader *r)
     return TG_OK;
 }
 
-/* Before more is read than the sections' heads: whether their lengths lead to the end of the file.
- */
+/* Before reading more than the sections' heads, check that their lengths lead to the end of the
+ * file. */
 static tg_status check_lengths(tg__ckpt_reader *r, const tg__file *f)
 {
     uint8_t head[TG__CKPT_HEAD];
@@ -187,7 +187,7 @@ typedef struct line {
     size_t len;
 } line;
 
-/* Cut the next line off; {NULL, 0} after the last. */
+/* Split off the next line; {NULL, 0} after the last. */
 static line next_line(line *rest)
 {
     if (!rest->text || rest->len == 0)
@@ -224,8 +224,8 @@ static bool has_name(line rest, line l)
     return other.text != NULL;
 }
 
-/* A line for a message. Long ones start shortly before the difference, but keep their first word.
- */
+/* Format a line for a message. A long line is shortened to its first word and a part that starts
+ * just before the difference. */
 static void show(char *dst, size_t cap, line l, size_t differs)
 {
     size_t word = 0, skip = differs > 120 ? differs - 60 : 0;
@@ -300,7 +300,7 @@ tg_status tg__ckpt_check(const tg__ckpt_reader *r, const char *identity, const c
     }
 }
 
-/* ---- public ---------------------------------------------------------------------------------- */
+/* ---- public functions ------------------------------------------------------------------------ */
 
 tg_status tg__ckpt_parse(const void *bytes, size_t len, const char *path, const char *identity,
                          tg__ckpt_reader **r_p)

@@ -72,7 +72,7 @@ static tg_status keep_name(tg__ckpt_writer *w, const char *name)
     return TG_OK;
 }
 
-/* Any section; a failure sticks. */
+/* Write any section. Once it has failed, it keeps failing. */
 static tg_status put(tg__ckpt_writer *w, const char *name, const void *bytes, size_t len)
 {
     tg_status status = w->failed;

@@ -57,7 +57,7 @@ static char *put_utf8(char *dst, uint32_t code)
     return dst;
 }
 
-/* \uXXXX, or two of them for what is beyond 16 bits; p is behind the first \u. */
+/* \uXXXX, or two of them for characters beyond 16 bits; p is after the first \u. */
 static bool unicode(tg__json *j, char **dst_p)
 {
     uint32_t code, low;
@@ -96,7 +96,7 @@ static bool escape(tg__json *j, char **dst_p)
     return true;
 }
 
-/* What is decoded is never longer than what it was decoded from. */
+/* Decoded text is never longer than its source. */
 bool tg__json_string(tg__json *j, char **text_p)
 {
     if (tg__json_peek(j) != '"')
@@ -120,7 +120,7 @@ bool tg__json_string(tg__json *j, char **text_p)
     }
     if (j->p == j->end)
         return refuse(j, "the header ends in a string");
-    j->p++; /* the closing quote's place is free for the zero */
+    j->p++; /* the place of the closing quote takes the zero */
     *dst = '\0';
     *text_p = text;
     return true;

@@ -1,21 +1,20 @@
-/* What a state is made of: shared by state.c and the checkpoint. */
+/* The inside of a state, shared by state.c and the checkpoint. */
 #ifndef TG_STATE_SLOTS_H
 #define TG_STATE_SLOTS_H
 
 #include "state/state.h"
 
 typedef struct tg__slot {
-    char *
-        key; /* its section in a checkpoint: says role, rule for another world size, tensor, name */
+    char *key;  /* its section in a checkpoint: role, rule for another world size, tensor, name */
     void *data; /* inside a block */
     size_t len; /* bytes */
     tg__role role;
     tg__rescale rescale;
-    size_t at; /* OWNER: where in the tensor it begins, elements */
+    size_t at; /* OWNER: the element of the tensor at which it begins */
 } tg__slot;
 
 struct tg__state {
-    tg__slot *slot; /* (count), in the order they were made */
+    tg__slot *slot; /* (count) in the order of creation */
     size_t count, cap;
     void **block; /* (nblocks) memory of the slots */
     size_t nblocks, block_cap;

@@ -6,7 +6,8 @@
 #include <string.h>
 
 static const char *const roles[] = {"rank", "owner", "leader", "server", "replicated"};
-/* In files, where they are a part of names. Slots of the rule MEAN once began anew: "zero". */
+/* In files, where they are part of names. In the past, slots of the rule MEAN restarted at 0, hence
+ * "zero". */
 static const char *const rescales[] = {"copy", "sum", "zero"};
 
 tg_status tg__state_create(tg__state **s_p)
@@ -27,7 +28,7 @@ void tg__state_destroy(tg__state *s)
     free(s);
 }
 
-/* Room for `more` entries of `size` bytes beyond count. */
+/* Make room for `more` entries of `size` bytes beyond count. */
 static tg_status grow(void *array_p, size_t *cap, size_t count, size_t more, size_t size)
 {
     void *old;
@@ -43,8 +44,8 @@ static tg_status grow(void *array_p, size_t *cap, size_t count, size_t more, siz
     return TG_OK;
 }
 
-/* "slot:ROLE:LENGTH:TENSOR:NAME|RULE": the length keeps (a:b, c) and (a, b:c) apart. Up to the bar
- * it is what must be unique. */
+/* "slot:ROLE:LENGTH:TENSOR:NAME|RULE". The length distinguishes (a:b, c) from (a, b:c). The part
+ * before the bar must be unique. */
 static tg_status make_key(tg__role role, tg__rescale rescale, const char *tensor, const char *name,
                           char **key_p)
 {

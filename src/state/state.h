@@ -28,7 +28,7 @@ typedef enum tg__role {
  *       COPY       that of the first of these ranks */
 typedef enum tg__rescale {
     TG__RESCALE_COPY = 0,
-    TG__RESCALE_SUM = 1, /* pending gradients, and what is derived from them */
+    TG__RESCALE_SUM = 1, /* pending gradients, and vectors derived from them */
     TG__RESCALE_MEAN = 2 /* of strategies: parameters, their changes, an optimizer's memory */
 } tg__rescale;
 
@@ -36,21 +36,21 @@ typedef struct tg__state tg__state;
 /* Create an empty state.
  * Errors  TG_E_NOMEM */
 TG_NODISCARD tg_status tg__state_create(tg__state **s_p);
-void tg__state_destroy(tg__state *s); /* frees all slots, too; NULL is fine */
+void tg__state_destroy(tg__state *s); /* also frees all slots; NULL is fine */
 
-/* Make a block of slots: contiguous zeroed f32, aligned to 64 bytes at its start. It lives as long
- * as s. On failure none of its slots exists.
+/* Create a block of slots: contiguous zeroed f32, aligned to 64 bytes at its start. It lives as
+ * long as s. On failure, none of its slots is created.
  * tensor  (count) names, copied; (tensor, role, name) must be new
  * n       (count) elements of each slot; they follow each other without gaps
  * Errors  TG_E_NOMEM, TG_E_STATE (a slot exists) */
 TG_NODISCARD tg_status tg__state_block(tg__state *s, tg__role role, tg__rescale rescale,
                                        const char *name, const char *const *tensor, const size_t *n,
                                        size_t count, float **data_p);
-/* For the block made last, whose role is OWNER: say which piece of its tensor each slot is. The
- * pieces of all ranks, in order of ranks, make up whole tensors.
+/* For the last block created, whose role is OWNER: state which piece of its tensor each slot is.
+ * The pieces of all ranks, in order of ranks, make up whole tensors.
  * at  (count of that block) the element at which the piece of tensor i begins */
 void tg__state_pieces(tg__state *s, const size_t *at, size_t count);
-/* Make a slot of raw bytes (counters, an inbox), zeroed and aligned to 64 bytes.
+/* Create a slot of raw bytes (counters, an inbox), zeroed and aligned to 64 bytes.
  * data_p  [out] address of a pointer of any type
  * Errors  as above */
 TG_NODISCARD tg_status tg__state_bytes(tg__state *s, tg__role role, tg__rescale rescale,

@@ -5,7 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Old rank i is [i P', (i + 1) P'), new rank j [j P, (j + 1) P). */
+/* On a common scale, old rank i covers [i P', (i + 1) P'), and new rank j covers [j P, (j + 1)
+ * P). */
 int tg__heir_weight(tg__heir h, int from)
 {
     const int64_t lo = TG__MAX((int64_t)from * h.size, (int64_t)h.rank * h.old);
@@ -48,16 +49,16 @@ void tg__blend_free(tg__blend *b)
 
 typedef struct taking {
     tg__blend blend;
-    char *other;  /* RANK, LEADER: its key in a file that has the other of the two roles */
-    bool swapped; /* ... as this one has */
-    size_t seen;  /* OWNER: elements of the tensor in the files so far, ... */
-    size_t taken; /* ... and those taken; else 1: filled */
+    char *other;  /* RANK, LEADER: its key in a file with the other of the two roles */
+    bool swapped; /* this file has the other role */
+    size_t seen;  /* OWNER: elements of the tensor in the files so far */
+    size_t taken; /* OWNER: elements taken of those; else 1: filled */
 } taking;
 
 struct tg__takeover {
     tg__state *s;
     tg__heir ranks, leaders;
-    int *node;    /* (ranks.old) NULL: each rank its own */
+    int *node;    /* (ranks.old) NULL: each rank has its own */
     taking *slot; /* (s->count) */
 };
 
@@ -66,7 +67,7 @@ static bool is_own(const tg__slot *slot)
     return slot->role == TG__ROLE_RANK || slot->role == TG__ROLE_LEADER;
 }
 
-/* Whose memory was that of all ranks may be that of leaders now, and the other way round. */
+/* A memory of all ranks may become one of leaders, and the reverse. */
 static tg_status make_other(const tg__slot *slot, taking *t)
 {
     const char *rest = strchr(slot->key + strlen(TG__SLOT_PREFIX), ':');
@@ -148,7 +149,8 @@ static tg_status get(tg__ckpt_reader *r, const tg__slot *slot, const char *key, 
                    slot->len);
 }
 
-/* The mean, or the first, of the stretch of old ranks, or of leaders, whichever had it. */
+/* Add the old rank's part: the mean, or the first, over the old ranks or leaders that have the
+ * slot. */
 static tg_status add_own(const tg__takeover *t, tg__ckpt_reader *r, int from, const tg__slot *slot,
                          taking *own)
 {
@@ -176,7 +178,7 @@ static tg_status add_own(const tg__takeover *t, tg__ckpt_reader *r, int from, co
     return TG_OK;
 }
 
-/* What of the old rank's piece of the tensor is in this rank's. */
+/* Copy the part of the old rank's piece of the tensor that lies in this rank's piece. */
 static tg_status add_piece(tg__ckpt_reader *r, const tg__slot *slot, taking *own)
 {
     const void *bytes = NULL;

@@ -1,15 +1,15 @@
 /* Takeover: how P' ranks resume from a checkpoint of P ranks.
  *
- * Lay the old ranks side by side, each of length 1, and cut them into P' stretches of equal length.
- * New rank j takes over stretch j. What belongs to a single rank becomes the mean over the stretch:
+ * Lay the old ranks side by side, each of length 1, and cut them into P' intervals of equal length.
+ * New rank j takes over interval j. State of a single rank becomes the mean over the interval:
  *
- *     x'_j = sum over i of w_ij x_i,   w_ij = P'/P * (length of old rank i in stretch j)
+ *     x'_j = sum over i of w_ij x_i,   w_ij = P'/P * (length of old rank i in interval j)
  *
  * Weights   Those of a new rank add up to 1, so x'_j has the scale of a single rank's vector, and
  *           thresholds and selections keep their meaning. Those of an old rank add up to P'/P: the
  *           mean over ranks is preserved, and the sum becomes P'/P times the old one.
- * Linear    The map is linear, so vectors that ranks derive from each other by linear steps still
- *           fit together.
+ * Linear    The map is linear, so vectors that ranks derive from each other by linear steps remain
+ *           consistent.
  * Rounding  Sums are formed in f64 and rounded once: exact if the result has few bits. Equal
  *           vectors do not change.
  * Examples  From 4 to 8, each old rank has two heirs with copies. From 4 to 3, the first heir takes
@@ -42,7 +42,7 @@ TG_NODISCARD tg_status tg__blend_add(tg__blend *b, float *dst, const float *x, s
                                      int whole);
 void tg__blend_free(tg__blend *b);
 
-/* Fills the slots of a state from the files of old ranks, which are added in rank order. */
+/* Fills the slots of a state from the files of old ranks, which must be added in rank order. */
 typedef struct tg__takeover tg__takeover;
 /* Create a takeover. Without nodes, now or in the checkpoint, every rank counts as a node.
  * s        all slots are zero

@@ -1,5 +1,5 @@
-/* The header of a file of weights. It is read strictly: what the format does not name is refused,
- * and every offset is compared with what the file holds. */
+/* The header of a weights file. It is parsed strictly: anything that the format does not define is
+ * refused, and every offset is checked against the file's size. */
 #include "state/json.h"
 #include "state/weights_impl.h"
 #include <inttypes.h>
@@ -24,7 +24,7 @@ tg__shown tg__show(const char *name)
     return s;
 }
 
-/* The header is not what it should be at the place where reading stopped. */
+/* The header is invalid where parsing stopped. */
 static tg_status wrong(const tg_weights *w, const tg__json *j)
 {
     return tg_fail(TG_E_CORRUPT, "weights %s: byte %zu of the header: %s", w->path,
@@ -80,7 +80,8 @@ static tg_status parse_shape(const tg_weights *w, tg__json *j, tg__weights_entry
                            "weights %s: tensor \"%s\": shape has more than %u "
                            "dimensions: allowed: 0 to %u",
                            w->path, tg__show(e->name).text, TG__WEIGHTS_DIMS, TG__WEIGHTS_DIMS);
-        /* A zero makes it empty, but not so the product before it. */
+        /* With a zero dimension the tensor is empty, but the product before it could still
+         * overflow. */
         if (dim > SIZE_MAX / 8 || (dim > 0 && e->n > SIZE_MAX / 8 / dim))
             return tg_fail(TG_E_CORRUPT,
                            "weights %s: tensor \"%s\": shape of more elements than can be counted",
@@ -100,7 +101,7 @@ static tg_status parse_offsets(const tg_weights *w, tg__json *j, tg__weights_ent
     return good ? TG_OK : wrong(w, j);
 }
 
-/* What the three fields say together. */
+/* Check that the three fields are consistent. */
 static tg_status check_extent(const tg_weights *w, const tg__weights_entry *e)
 {
     const uint64_t wants = (uint64_t)e->n * e->type->bytes;
@@ -155,7 +156,7 @@ static tg_status parse_tensor(tg_weights *w, tg__json *j, const char *name)
     return TG_OK;
 }
 
-/* ---- the whole ------------------------------------------------------------------------------- */
+/* ---- the whole header ------------------------------------------------------------------------ */
 
 static tg_status parse_metadata(tg_weights *w, tg__json *j)
 {
@@ -220,11 +221,11 @@ static int by_place(const void *a, const void *b)
 
 static void sort(void *array, size_t count, size_t size, int (*order)(const void *, const void *))
 {
-    if (count > 0) /* else there is no array */
+    if (count > 0) /* otherwise there is no array */
         qsort(array, count, size, order);
 }
 
-/* Every byte belongs to one tensor: no holes, no overlaps, nothing behind the last. */
+/* Every byte must belong to exactly one tensor: no holes, no overlaps, nothing after the last. */
 static tg_status check_places(tg_weights *w)
 {
     uint64_t at = 0;

@@ -1,4 +1,4 @@
-/* Reading files of weights. */
+/* Reading weights files. */
 #include "kernel/kernel.h"
 #include "base/arg.h"
 #include "state/file.h"
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Room for the header of a file of len bytes that begins with `head`. */
+/* Allocate memory for the header of a file of len bytes that begins with `head`. */
 static tg_status make_room(tg_weights *w, const uint8_t *head, size_t len, size_t *header_p)
 {
     const uint64_t header = tg__get64(head), most = len - TG__WEIGHTS_HEAD;
@@ -53,7 +53,7 @@ static tg_status parse_header(tg_weights *w, const tg__file *f)
     return tg__weights_parse_header(w, header);
 }
 
-/* Before the tensors are read: whether the file is as long as its header says. */
+/* Before reading the tensors, check that the file is as long as its header says. */
 static tg_status check_header(const tg__file *f)
 {
     tg_weights *w;
@@ -80,7 +80,7 @@ tg_status tg__weights_parse(const void *bytes, size_t len, const char *path, tg_
     return TG_OK;
 }
 
-/* mark NULL: nobody said what the file must be. */
+/* mark NULL: there is nothing to compare the file with. */
 static tg_status check_mark(const tg__file *f, const uint8_t *bytes, const tg__weights_mark *mark)
 {
     const uint32_t crc = mark ? tg__kernel()->crc32c(0, bytes, f->len) : 0;
@@ -189,7 +189,7 @@ static const tg__weights_entry *find(const tg_weights *w, const char *name)
     return w->count ? bsearch(name, w->entry, w->count, sizeof *w->entry, by_name) : NULL;
 }
 
-/* "(5, 5)", as Python writes it. */
+/* "(5, 5)", in Python's notation. */
 static const char *show_shape(const size_t *shape, size_t ndim, char text[256])
 {
     size_t at = 0;
@@ -237,7 +237,7 @@ static tg_status check(const tg_weights *w, const tg_weights_tensor *t)
     return TG_OK;
 }
 
-/* No tensor of fractions that nobody asked for. */
+/* Check that the file has no floating-point tensor that was not requested. */
 static tg_status check_others(const tg_weights *w, const tg_weights_tensor *tensors, size_t count)
 {
     bool *wanted;
@@ -254,7 +254,7 @@ static tg_status check_others(const tg_weights *w, const tg_weights_tensor *tens
     return status;
 }
 
-/* The file's bytes may lie anywhere; kernels want numbers of 16 bits where such may be. */
+/* The file's bytes may have any alignment; kernels need 16-bit alignment. */
 static void widen(float *dst, const uint8_t *src, size_t n, bool bf16)
 {
     const tg__kernels *k = tg__kernel();

@@ -1,4 +1,4 @@
-/* Writing files of weights: see weights_impl.h for the layout. */
+/* Writing weights files: see weights_impl.h for the layout. */
 #include "kernel/kernel.h"
 #include "state/json.h"
 #include "state/weights_impl.h"
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* text as a JSON string; bytes that are not UTF-8 become U+FFFD. */
+/* Write text as a JSON string; bytes that are not UTF-8 become U+FFFD. */
 static void put_string(FILE *f, const char *text)
 {
     const char *end = text + strlen(text);
