@@ -1,9 +1,9 @@
-/* A transformer as GPT-2 has it: learned positions, normalisation before each sublayer and at the
- * end, no bias at the output. With 65 characters and a context of 128, 818,048 parameters by
- * default (the output tied to the embedding).
+/* A transformer in the form of GPT-2: learned positions, normalisation before each sublayer and at
+ * the end, no bias at the output. With 65 characters and a context of 128 it has 818,048 parameters
+ * by default (the output is tied to the embedding).
  *
- * Tensor names as in GPT-2; weights are (out, in) everywhere. Initial weights N(0, 0.02^2), of the
- * layers that end in a residual sum N(0, 0.02^2 / (2 layers)). */
+ * Tensor names as in GPT-2; all weights are (out, in). Initial weights are N(0, 0.02^2); those of
+ * layers that end in a residual sum are N(0, 0.02^2 / (2 layers)). */
 #include "trainer/model/net.h"
 #include <math.h>
 #include <stdio.h>
@@ -63,7 +63,7 @@ typedef struct shape {
 
 #define DEVIATION 0.02
 
-/* x plus what its two sublayers make of it. */
+/* x plus the outputs of its two sublayers. */
 static net_value block(net *n, net_value x, const shape *s, size_t number)
 {
     char name[64];

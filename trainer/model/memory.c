@@ -6,8 +6,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-/* The sum of the numbers behind the two names ("MemAvailable:", "file ") at lines' starts, in the
- * file's unit. Negative: no such file or names. */
+/* The sum of the numbers after either of two names ("MemAvailable:", "file ") at the start of a
+ * line, in the file's unit. Negative: the file or the names do not exist. */
 static double sum_of(const char *path, const char *first, const char *second)
 {
     FILE *file = fopen(path, "r");
@@ -32,7 +32,7 @@ static double system_left(void)
     return kilobytes < 0 ? (double)INFINITY : kilobytes * 1024;
 }
 
-/* The control group's own limit, not those of groups above it. */
+/* Considers the limit of this control group, not those of its parents. */
 static double group_left(void)
 {
     char line[1024], path[1200];

@@ -1,17 +1,17 @@
-/* How much memory there is, so that what does not fit is refused before it is touched: Linux gives
- * out memory that it does not have, and ends the process that uses it. */
+/* How much memory is left, so that a network that does not fit is refused before its memory is
+ * touched. Linux hands out more memory than it has, and kills the process that uses it. */
 #ifndef TG_TRAIN_MEMORY_H
 #define TG_TRAIN_MEMORY_H
 
 #include "telegrad/base.h"
 
-/* Bytes that this process may still take: the least of what the system has (memory and swap that
- * are free or easily freed), what its control group allows (version 2) and RLIMIT_AS. INFINITY
- * where nothing says so. */
+/* Bytes that this process may still allocate: the minimum of what the system has (memory and swap
+ * that are free or easily freed), the limit of its control group (version 2), and RLIMIT_AS.
+ * INFINITY if none of them is known. */
 double memory_available(void);
 
-/* Errors TG_E_NOMEM: says how many of the bytes that `what` needs are missing. made: bytes of them
- * that are allocated already */
+/* Check that `what` fits. Errors TG_E_NOMEM: the message says how many bytes are missing. bytes:
+ * what it needs in all; made: bytes of that which are already allocated */
 TG_NODISCARD tg_status memory_check(const char *what, double bytes, double made);
 
 #endif

@@ -1,5 +1,5 @@
-/* A multi-layer perceptron with one or two hidden layers of rectified linear units; the default is
- * that of MXNet's MNIST example, 109,386 parameters. */
+/* A multi-layer perceptron with one or two hidden layers of rectified linear units. The default is
+ * that of MXNet's MNIST example, with 109,386 parameters. */
 #include "trainer/model/net.h"
 
 extern const tg_entry model_mlp_entry;

@@ -1,4 +1,4 @@
-/* Describing a network. */
+/* Builds the description of a network. */
 #include "trainer/model/memory.h"
 #include "trainer/model/net_impl.h"
 #include "telegrad/tools.h"

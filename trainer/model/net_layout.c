@@ -1,4 +1,4 @@
-/* Blocked values and plain ones: what a layer that does not know blocks is given. */
+/* Converts blocked values to plain ones for layers that do not support blocks. */
 #include "trainer/model/net_impl.h"
 #include "trainer/nn/spatial.h"
 

@@ -1,4 +1,4 @@
-/* The memory of a network: asked for when it is known how much it is. */
+/* The memory of a network, allocated once its total size is known. */
 #include <pthread.h>
 #include "trainer/model/memory.h"
 #include "trainer/model/net_impl.h"
@@ -9,7 +9,7 @@ static double floats(size_t count)
     return (double)count * sizeof(float);
 }
 
-/* Outputs are counted already, and what nodes have for themselves. */
+/* Outputs, and the nodes' own memory, have been counted before. */
 static double bytes_of(const net *n)
 {
     double bytes = n->bytes + 2 * floats(n->base.floats) + floats(n->base.nstate);
@@ -39,7 +39,7 @@ static tg_status make(net *n)
 static void bind(const net *n, net_node *node)
 {
     for (size_t j = 0; j < node->nin; j++) {
-        const bool inner = node->in_array[j] > 0; /* the input wants no gradient */
+        const bool inner = node->in_array[j] > 0; /* the network's input needs no gradient */
         node->x[j] = n->arrays[node->in_array[j]].y;
         node->dx[j] = inner ? n->buffers[node->dx_buffer[j]].data : NULL;
     }
@@ -51,7 +51,7 @@ static void bind(const net *n, net_node *node)
 
 tg_status net_allocate(net *n)
 {
-    /* The ranks of a process one after another: what one has taken the next must not count on. */
+    /* Ranks in a process allocate one after another: each must see what the others have taken. */
     static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
     pthread_mutex_lock(&one_at_a_time);
     const tg_status status = make(n);

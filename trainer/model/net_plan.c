@@ -1,10 +1,11 @@
-/* Which memory holds which gradient: the backward pass is gone through once, without computing or
+/* Plans which buffer holds which gradient, by walking the backward pass once without computing or
  * allocating. */
 #include "trainer/model/net_impl.h"
 #include "telegrad/tools.h"
 #include <stdlib.h>
 
-/* A buffer of n floats for one reader: the smallest free one that holds them, or a new one. */
+/* Take a buffer of n floats for one reader: the smallest free one that is large enough, or a new
+ * one. */
 static size_t acquire(net *n, size_t count)
 {
     size_t best = n->nbuffers;
@@ -20,8 +21,8 @@ static size_t acquire(net *n, size_t count)
     return best;
 }
 
-/* The gradient of a node's output, in one buffer, which the node may overwrite if it is its only
- * reader. */
+/* Collect the gradient of a node's output in one buffer. The node may overwrite it if it is the
+ * only reader. */
 static tg_status collect(net *n, net_node *node, size_t *id_p)
 {
     net_array *a = &n->arrays[node->out_array];
@@ -32,7 +33,7 @@ static tg_status collect(net *n, net_node *node, size_t *id_p)
     while (to + 1 < a->nsources && n->buffers[a->source[to]].readers > 1)
         to++;
     size_t id = a->source[to];
-    if (a->nsources > 1 && n->buffers[id].readers > 1) { /* all are read by others too */
+    if (a->nsources > 1 && n->buffers[id].readers > 1) { /* others read all of them, too */
         id = acquire(n, a->n);
         to = a->nsources;
     }
@@ -58,7 +59,7 @@ static tg_status add_source(net *n, net_node *node, size_t input, size_t id)
     return TG_OK;
 }
 
-/* Buffers for what the node passes on. dy: the buffer of its output's gradient */
+/* Assign buffers to the gradients of the node's inputs. dy: the buffer of its output's gradient */
 static tg_status distribute(net *n, net_node *node, size_t dy)
 {
     const net_gradient kind = node->ops->gradient;
@@ -95,7 +96,7 @@ static tg_status distribute(net *n, net_node *node, size_t dy)
     return TG_OK;
 }
 
-/* For each tensor the first and the last node that uses it. */
+/* Find the first and the last node that uses each tensor. */
 static tg_status plan_tensors(net *n)
 {
     bool *seen;
@@ -122,7 +123,7 @@ tg_status net_plan(net *n)
     size_t id = 0;
     if (n->nodes[n->logits.array - 1].ops->reads_y) {
         id = acquire(n, last->n);
-    } else { /* The loss leaves its gradient where the logits were. */
+    } else { /* The gradient of the loss replaces the logits. */
         n->buffers[0] = (net_buffer){.n = last->n, .readers = 1, .borrowed = true};
         n->nbuffers = 1;
     }

@@ -1,4 +1,4 @@
-/* The two passes. */
+/* The forward and the backward pass. */
 #include "trainer/model/net_impl.h"
 #include "telegrad/tools.h"
 
@@ -136,7 +136,7 @@ const float *model_outputs(const model *m)
 
 /* ---- backward -------------------------------------------------------------------------------- */
 
-/* The gradient of the node's output, of all that use it. */
+/* Sum the gradient of the node's output over all layers that use it. */
 static void sum_up(const net_node *node)
 {
     size_t from = 0;
@@ -182,7 +182,7 @@ static tg_status backward_weights(net *n, net_node *node, const model_hooks *h)
     return TG_OK;
 }
 
-/* Whether anybody needs the gradient of what it reads: nobody does of the network's input. */
+/* Whether the gradients of a node's inputs are needed; that of the network's input is not. */
 static bool wants_inputs(const net_node *node)
 {
     for (size_t j = 0; j < node->nin; j++)

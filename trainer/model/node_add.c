@@ -9,7 +9,7 @@ static tg_status forward(net_node *node, const model_pass *pass)
 
 static const net_node_ops plain = {.forward = forward, .gradient = NET_SAME, .blocked = true};
 
-/* a + b; relu by the activation's own layer, whose gradient needs no memory. */
+/* a + b. The relu is an activation layer of its own, whose gradient needs no memory. */
 net_value net_add(net *n, net_value a, net_value b, bool relu)
 {
     if (!net_is_blocked(n, a) || !net_is_blocked(n, b)) {

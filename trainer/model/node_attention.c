@@ -29,7 +29,7 @@ net_value net_attention(net *n, net_value x, size_t heads)
                    in.channels / 3, heads);
         return net_nothing();
     }
-    /* Products of queries with keys and of weights with values, half of them masked. */
+    /* Products of queries with keys, and of weights with values; half of each is masked. */
     const double tokens = (double)in.height, pairs = tokens * (tokens + 1) / 2;
     net_node *node = net_node_add(n, &ops, &x, 1, out, 4 * pairs * (double)out.channels);
     if (!node)

@@ -1,6 +1,6 @@
 #include "trainer/model/net_node.h"
 
-/* Rows: every place of every sample. */
+/* Number of rows: every place of every sample. */
 static size_t rows(const net_node *node)
 {
     return net_batch(node) * node->in[0].height * node->in[0].width;
@@ -46,7 +46,7 @@ static const net_node_ops ops = {.forward = forward,
                                  .backward_data = backward_data,
                                  .destroy = destroy};
 
-/* other: NULL, or whose weights it shares */
+/* other: the layer whose weights are shared; NULL: none */
 static net_value dense(net *n, net_value x, const char *name, const char *other,
                        net_dense_spec spec)
 {

@@ -6,7 +6,7 @@
 
 typedef struct state {
     double p;
-    uint8_t *keep; /* (elements) of the last pass in training */
+    uint8_t *keep; /* (elements) the mask of the last training pass */
 } state;
 
 static size_t elements(const net_node *node)

@@ -1,9 +1,9 @@
-/* y = W[token]; dW[token] += dy, which only touches the rows of the batch's tokens. */
+/* y = W[token]; dW[token] += dy, which touches only the rows of the batch's tokens. */
 #include "trainer/model/net_node.h"
 #include "trainer/nn/row_kernels.h"
 #include <string.h>
 
-/* Tokens that count. */
+/* Number of tokens that count. */
 static size_t tokens(const net_node *node)
 {
     return net_count(node) * node->in[0].height;

@@ -8,8 +8,8 @@
 
 typedef struct layernorm {
     const row_kernels *rows;
-    size_t count;          /* of rows */
-    float *mean, *inverse; /* (count): of the deviation */
+    size_t count;          /* number of rows */
+    float *mean, *inverse; /* (count); inverse: 1 / standard deviation */
 } layernorm;
 
 static tg_status forward(net_node *node, const model_pass *pass)

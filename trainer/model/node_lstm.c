@@ -7,7 +7,7 @@
 
 typedef struct lstm {
     nn_lstm *nn;
-    size_t h, c; /* in model.state: (batch, hidden) each */
+    size_t h, c; /* offsets in model.state of (batch, hidden) each */
 } lstm;
 
 static nn_lstm_weights params(const net_node *node)
@@ -53,7 +53,7 @@ static const net_node_ops ops = {.forward = forward,
                                  .backward_data = backward_data,
                                  .destroy = destroy};
 
-/* A tensor (4 hidden, columns), or (4 hidden) without columns. */
+/* Add a tensor (4 hidden, columns), or (4 hidden) if columns is 0. */
 static void tensor(net_node *node, const char *name, const char *part, unsigned layer,
                    size_t columns)
 {

@@ -1,4 +1,4 @@
-/* Batch normalisation, and the end of a residual block: max(batchnorm(x) + shortcut, 0). */
+/* Batch normalisation, also as the end of a residual block: max(batchnorm(x) + shortcut, 0). */
 #include "trainer/model/net_node.h"
 #include "trainer/nn/norm.h"
 #include "telegrad/tools.h"
@@ -6,11 +6,11 @@
 
 enum { GAMMA, BETA, RUNNING_MEAN, RUNNING_VAR };
 
-#define MOMENTUM 0.1 /* of the running statistics, as in PyTorch */
+#define MOMENTUM 0.1 /* for the running statistics, as in PyTorch */
 
 typedef struct state {
     nn_norm *norm;
-    float *mean, *variance; /* (channels) of the batch */
+    float *mean, *variance; /* (channels) statistics of the batch */
 } state;
 
 static void run_on(float *running, const float *now, double factor, size_t channels)

@@ -1,9 +1,9 @@
-/* ResNet-18 for CIFAR: the network of ImageNet with a first convolution of 3 x 3 and no pooling
- * after it; shortcuts that change shape are 1 x 1 convolutions (option B). 11,173,962 parameters
- * for 10 classes.
+/* ResNet-18 for CIFAR: the network for ImageNet, but with a first convolution of 3 x 3 and no
+ * pooling after it. Shortcuts that change the shape are 1 x 1 convolutions (option B). 11,173,962
+ * parameters for 10 classes.
  *
- * Tensor names and initial weights (normal, of an input's outputs; the last layer uniform) as in
- * torchvision, but that the last layer's bias is 0. */
+ * Tensor names and initial weights as in torchvision (normal, scaled by an input's outputs; the
+ * last layer uniform), except that the bias of the last layer is 0. */
 #include "trainer/model/net.h"
 #include <math.h>
 #include <stdio.h>

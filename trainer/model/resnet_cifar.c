@@ -1,9 +1,9 @@
 /* ResNet-20, -56 and -110 for CIFAR-10: three stages of 16, 32 and 64 channels, (depth - 2) / 6
  * blocks of two 3 x 3 convolutions each, shortcuts without parameters (option A).
  *
- * Weights are drawn as in He et al. 2015 (net_he of the inputs), which the paper names and the
- * usual PyTorch re-implementation (Y. Idelbayev's, whose zero channels stand on both sides, too)
- * does. */
+ * Weights are drawn as in He et al. 2015 (net_he of the inputs), which the paper refers to. The
+ * usual PyTorch re-implementation by Y. Idelbayev does the same, and also pads zero channels on
+ * both sides. */
 #include "trainer/model/net.h"
 #include <stdio.h>
 

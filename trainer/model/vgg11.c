@@ -1,6 +1,6 @@
-/* VGG-11 (configuration A) for CIFAR: five poolings leave one place of 32 x 32 images, and one
- * dense layer replaces the three of ImageNet. Tensor names and initial weights (normal, of an
- * input's outputs; the last layer N(0, 0.01^2)) as in torchvision. */
+/* VGG-11 (configuration A) for CIFAR: five poolings reduce 32 x 32 images to a single place, and
+ * one dense layer replaces the three of ImageNet. Tensor names and initial weights as in
+ * torchvision (normal, scaled by an input's outputs; the last layer N(0, 0.01^2)). */
 #include "trainer/model/net.h"
 #include <stdio.h>
 
@@ -37,7 +37,7 @@ static tg_status create(const tg_spec *spec, const model_input *in, size_t batch
     if (in->height < 32 || in->width < 32)
         net_refuse(n, "vgg11: images of %zu x %zu: allowed: 32 x 32 and more", in->height,
                    in->width);
-    size_t number = 0; /* of the parts, as in torchvision */
+    size_t number = 0; /* number of the part, as in torchvision */
     for (size_t i = 0; i < sizeof layers / sizeof layers[0]; i++) {
         if (layers[i] == POOL) {
             x = net_maxpool(n, x, 2);

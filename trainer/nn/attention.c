@@ -1,5 +1,5 @@
-/* Head by head, in blocks of queries, so that what the mask would take away is mostly not computed
- * and what is computed stays in the cache. */
+/* Computes head by head, in blocks of queries. Most of the masked part is then not computed, and
+ * what is computed stays in the cache. */
 #include "trainer/nn/attention.h"
 #include "trainer/nn/dnnl_op.h"
 #include "trainer/nn/gemm.h"
@@ -9,14 +9,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BLOCK 32 /* queries */
+#define BLOCK 32 /* queries per block */
 
 struct nn_attention {
     nn_attention_shape s;
     const row_kernels *rows;
     float scale;
-    float *weights; /* (batch, heads, context, context): the softmaxes */
-    float *block;   /* (BLOCK, context): their gradients */
+    float *weights; /* (batch, heads, context, context): the softmax results */
+    float *block;   /* (BLOCK, context): gradients of the weights */
 };
 
 tg_status nn_attention_create(const nn_attention_shape *shape, nn_attention **a_p)
@@ -48,12 +48,12 @@ void nn_attention_destroy(nn_attention *a)
     free(a);
 }
 
-/* Queries [from, to) of a head, and the keys [0, to) that they may look at. */
+/* Queries [from, to) of a head, and the keys [0, to) that they may attend to. */
 typedef struct part {
     size_t from, to, d;
-    size_t row, out;        /* from token to token in x and in y */
-    const float *q, *k, *v; /* of the queries; of the first token */
-    float *weights;         /* (to - from) rows, `context` apart */
+    size_t row, out;        /* strides from token to token, in x and in y */
+    const float *q, *k, *v; /* q: first query of the block; k, v: of the first token */
+    float *weights;         /* (to - from) rows, with stride `context` */
 } part;
 
 static tg_status forward_part(const nn_attention *a, const part *p, float *y)
@@ -69,7 +69,7 @@ static tg_status forward_part(const nn_attention *a, const part *p, float *y)
     return gemm('N', 'N', n, p->d, p->to, p->weights, context, p->v, p->row, 0, y, p->out);
 }
 
-/* dk, dv: added to */
+/* Adds to dk and dv. */
 static tg_status backward_part(const nn_attention *a, const part *p, const float *dy, float *dq,
                                float *dk, float *dv)
 {
@@ -86,7 +86,8 @@ static tg_status backward_part(const nn_attention *a, const part *p, const float
     return gemm('T', 'N', p->to, p->d, n, a->block, context, p->q, p->row, 1, dk, p->row);
 }
 
-/* All parts. dy: NULL forward, where y is written, else dx is */
+/* Run all parts. dy NULL: a forward pass, which writes y; otherwise a backward pass, which writes
+ * dx */
 static tg_status run(const nn_attention *a, const float *x, float *y, const float *dy, float *dx)
 {
     const size_t context = a->s.context, width = a->s.width, row = 3 * width;

@@ -13,7 +13,7 @@ tg_status gemm(char transa, char transb, size_t m, size_t n, size_t k, const flo
     return TG_OK;
 }
 
-/* Outputs that are computed at once: what follows a product finds them in the cache. */
+/* Number of outputs computed at once, so that the next operation finds them in the cache. */
 #define STRIP 2048
 
 static tg_status forward(size_t batch, size_t in, size_t out, const float *src,

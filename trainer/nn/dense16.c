@@ -1,4 +1,4 @@
-/* Dense layers as oneDNN primitives, in the type that the nn multiplies. */
+/* Dense layers as oneDNN primitives; products use the type of the nn (fp32 or bf16). */
 #include "trainer/nn/dnnl_op.h"
 #include "trainer/nn/gemm.h"
 #include "trainer/nn/row_kernels.h"
@@ -11,8 +11,8 @@ struct nn_dense16 {
     op forward, backward_weights, backward_data;
 };
 
-/* What the caller has; `any`: what is multiplied, as the primitive likes it. All NULL: nothing made
- * yet. */
+/* src, weights, dst: layouts of the caller's arrays. any_*: those of the operands, which the
+ * primitive chooses. All NULL: nothing made yet. */
 typedef struct layouts {
     layout src, weights, dst, any_src, any_weights, any_dst;
 } layouts;

@@ -1,4 +1,4 @@
-/* nn.h on oneDNN. */
+/* nn.h implemented with oneDNN. */
 #include "trainer/nn/dnnl_op.h"
 #include "telegrad/tools.h"
 #include <dlfcn.h>
@@ -7,8 +7,8 @@
 
 tg_status nn_create(nn **nn_p)
 {
-    /* oneDNN may have been built with any OpenMP runtime, or none: ask the one that is loaded. The
-     * setting is the calling thread's own. */
+    /* oneDNN may have been built with any OpenMP runtime, or none, so ask the one that is loaded.
+     * The setting only applies to the calling thread. */
     void *symbol = dlsym(RTLD_DEFAULT, "omp_set_num_threads");
     if (symbol) {
         void (*set_num_threads)(int);
@@ -50,7 +50,7 @@ void nn_destroy(nn *n)
 
 tg_status nn_use_bf16(nn *n)
 {
-    /* Other CPUs can be made to compute it, at a loss. */
+    /* oneDNN can also compute bf16 on other CPUs, but only at a loss. */
     const unsigned has = (unsigned)dnnl_get_effective_cpu_isa(),
                    needs = (unsigned)dnnl_cpu_isa_avx512_core_bf16;
     if (strcmp(tg_cpu_level(), "avx512") != 0 || (has & needs) != needs)
@@ -70,7 +70,7 @@ struct nn_conv {
     op forward, backward_weights, backward_data;
 };
 
-/* inner: what the primitive is asked to take. All NULL: nothing made yet. */
+/* inner_*: the layouts that the primitive is asked to take. All NULL: nothing made yet. */
 typedef struct conv_layouts {
     layout src, inner_src, out_src, weights, any_weights, out_weights, bias, dst, inner_dst,
         out_dst;
@@ -95,7 +95,7 @@ bool nn_blocks(size_t channels)
     return channels > NN_BLOCK && channels % NN_BLOCK == 0 && strcmp(tg_cpu_level(), "avx512") == 0;
 }
 
-/* What blocked arrays meet is blocked as well; of one block only the name differs. */
+/* An array next to a blocked one is blocked as well; with a single block only the name differs. */
 static dnnl_format_tag_t layout_of(size_t channels, bool blocked, bool other_blocked)
 {
     return blocked || (other_blocked && channels == NN_BLOCK) ? dnnl_nChw16c : dnnl_nhwc;
@@ -108,7 +108,7 @@ static dnnl_format_tag_t inner_layout_of(size_t channels, bool blocked, bool oth
     return channels % NN_BLOCK == 0 ? dnnl_nChw16c : dnnl_format_tag_any;
 }
 
-/* On failure the caller destroys the layouts as well. The algorithm is still to be set in desc. */
+/* On failure, too, the caller destroys the layouts. The caller sets the algorithm in desc. */
 static tg_status conv_describe(dnnl_data_type_t type, const nn_conv_shape *s, conv_layouts *l,
                                desc_conv *desc)
 {
@@ -140,7 +140,7 @@ static tg_status conv_describe(dnnl_data_type_t type, const nn_conv_shape *s, co
         .bias = s->bias ? l->bias : NULL,
         .stride = {stride, stride},
         .pad = {pad, pad},
-        /* what the last window needs, no more */
+        /* exactly what the last window needs */
         .pad_end = {(oh - 1) * stride + k - h - pad, (ow - 1) * stride + k - w - pad},
     };
     return TG_OK;
@@ -154,7 +154,7 @@ static tg_status conv_build(nn_conv *c, const desc_conv *desc, const conv_layout
                              {DNNL_ARG_WEIGHTS, l->weights, NULL},
                              {DNNL_ARG_DST, l->dst, NULL},
                              {DNNL_ARG_BIAS, l->bias, NULL}};
-    const size_t without = c->bias ? 0 : 1; /* the last joint */
+    const size_t without = c->bias ? 0 : 1; /* skip the last joint */
     DNNL_TRY("choosing a convolution", desc_conv_forward(x, desc, &pd[0]));
     TG_TRY(op_build(c->nn, pd[0], &c->forward, forward, TG_COUNT(forward) - without));
 
@@ -172,7 +172,8 @@ static tg_status conv_build(nn_conv *c, const desc_conv *desc, const conv_layout
     return op_build(c->nn, pd[2], &c->backward_data, data, TG_COUNT(data));
 }
 
-/* Whether Winograd's filtering pays: tiles of 4 x 4 outputs, a batch of products for each. */
+/* Whether Winograd's minimal filtering pays: tiles of 4 x 4 outputs, each with a batch of
+ * products. */
 static bool winograd_pays(const nn_conv_shape *s)
 {
     return s->src_blocked && s->dst_blocked && s->kernel == 3 && s->stride == 1 && s->pad == 1 &&
@@ -274,7 +275,7 @@ static tg_status pool_build(nn_pool *p, const desc_pool *desc, dnnl_primitive_de
     return op_build(p->nn, pd[1], &p->backward, backward, TG_COUNT(backward));
 }
 
-/* The whole pooling; layouts: src, dst. */
+/* Set up the pooling; layouts: src, dst. */
 static tg_status pool_choose(nn_pool *p, const dnnl_dims_t from, const dnnl_dims_t to,
                              dnnl_dim_t window, dnnl_format_tag_t tag, layout layouts[2])
 {
@@ -348,7 +349,7 @@ static tg_status act_build(nn_act *a, dnnl_alg_kind_t alg, const_layout l,
         {DNNL_ARG_DST, l, NULL}, {DNNL_ARG_DIFF_DST, l, NULL}, {DNNL_ARG_DIFF_SRC, l, NULL}};
     DNNL_TRY("choosing an activation", desc_act_backward(x, alg, l, pd[0], &pd[1]));
     TG_TRY(op_build(a->nn, pd[1], &a->backward, backward, TG_COUNT(backward)));
-    a->backward.ports[0].output = false; /* DST is what forward gave, an input here */
+    a->backward.ports[0].output = false; /* DST is the result of forward, an input here */
     return TG_OK;
 }
 

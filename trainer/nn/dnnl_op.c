@@ -15,8 +15,8 @@ tg_status op_failed(dnnl_status_t status, const char *what)
 
 void op_hold_signals(sigset_t *old)
 {
-    /* Faults of the computation itself stay open: a blocked one kills the process without a word
-     * from its handler. */
+    /* Signals for faults of the computation itself are not blocked: if one were, the process would
+     * die without its handler being called. */
     static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS};
     sigset_t held;
     sigfillset(&held);
@@ -114,7 +114,7 @@ tg_status op_build(nn *n, const_dnnl_primitive_desc_t pd, op *o, const joint *jo
 {
     TG_TRY(op_create(n, pd, o));
     for (size_t i = 0; i < njoints; i++) {
-        o->nports++; /* first: what is half made is destroyed with the op */
+        o->nports++; /* counted first, so that an incomplete port is destroyed with the op */
         TG_TRY(port_create(n, pd, &joints[i], &o->ports[i]));
     }
     return TG_OK;

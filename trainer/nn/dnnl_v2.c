@@ -1,4 +1,4 @@
-/* dnnl_desc.h on oneDNN 2: an operation is described first, then an implementation chosen. */
+/* dnnl_desc.h for oneDNN 2: an operation is described first, then an implementation is chosen. */
 #include "trainer/nn/dnnl_desc.h"
 #include <stdlib.h>
 
@@ -22,7 +22,7 @@ void desc_layout_destroy(layout l)
     free(l);
 }
 
-/* described: what the description of `op` returned */
+/* described: the result of describing `op` */
 static dnnl_status_t choose(const desc_context *x, dnnl_status_t described, const void *op,
                             const_dnnl_primitive_desc_t hint, dnnl_primitive_desc_t *pd_p)
 {

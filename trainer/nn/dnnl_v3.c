@@ -1,4 +1,4 @@
-/* dnnl_desc.h on oneDNN 3: layouts are objects of the library, and describing an operation chooses
+/* dnnl_desc.h for oneDNN 3: layouts are objects of the library, and describing an operation chooses
  * its implementation. */
 #include "trainer/nn/dnnl_desc.h"
 
@@ -14,7 +14,7 @@ void desc_layout_destroy(layout l)
         dnnl_memory_desc_destroy(l);
 }
 
-static const dnnl_dims_t none; /* padding; dilation, of which 0 is the usual kernel */
+static const dnnl_dims_t none; /* no padding, no dilation */
 
 dnnl_status_t desc_conv_forward(const desc_context *x, const desc_conv *c,
                                 dnnl_primitive_desc_t *pd_p)

@@ -1,6 +1,6 @@
 #include "trainer/nn/dropout.h"
 
-/* Of 65536: how many values of an element's 16 bits drop it. */
+/* How many of the 65536 values of an element's 16 bits drop it. */
 static uint32_t threshold(double p)
 {
     const uint32_t t = (uint32_t)(p * 65536 + 0.5);

@@ -1,13 +1,13 @@
-/* exp, the logistic function and tanh of LANES floats at a time, for row_template.h: in the
- * compiler's vector extension, and without fused multiply-add, so that all instruction sets give
- * the same bits.
+/* exp, the logistic function and tanh of LANES floats at a time, for row_template.h. They use the
+ * compiler's vector extension without fused multiply-add, so that all instruction sets give the
+ * same bits.
  *
  *     exp x = 2^n exp r,   n = round(x / ln 2),   |r| <= ln 2 / 2
- *     exp r = 1 + r + r^2 q(r),   q: a minimax polynomial of degree 5, 5e-11 off
+ *     exp r = 1 + r + r^2 q(r),   q: a minimax polynomial of degree 5, error 5e-11
  *
- * Errors, measured over floats of all exponents (row_kernels_test.c): exp 1 unit in the last place,
- * the logistic function and tanh 3; what leaves the range becomes 0, 1, -1 or infinity as it
- * should, and NaN stays NaN. */
+ * Errors, measured over floats of all exponents (row_kernels_test.c): 1 unit in the last place for
+ * exp, 3 for the logistic function and tanh. Results out of range become 0, 1, -1 or infinity as
+ * appropriate, and NaN stays NaN. */
 #ifndef TG_NN_ELEMENTARY_H
 #define TG_NN_ELEMENTARY_H
 
@@ -19,7 +19,7 @@ INLINE void choose(vec *dst, const bits *where, const vec *a, const vec *b)
     *dst = (vec)((*where & (bits)*a) | (~*where & (bits)*b));
 }
 
-/* NaN stays. */
+/* max(x, least); NaN stays NaN. */
 INLINE void at_least(vec *x, float least)
 {
     const vec bound = (vec){0} + least;
@@ -37,7 +37,7 @@ INLINE void at_most(vec *x, float most)
 /* n = round(x / ln 2), rest = exp(x - n ln 2) - 1; |x| < 2^20 */
 INLINE void reduce(const vec *x, bits *n, vec *rest)
 {
-    const vec magic = (vec){0} + 0x1.8p23f; /* what is added to it is rounded to an integer */
+    const vec magic = (vec){0} + 0x1.8p23f; /* a number added to it is rounded to an integer */
     const vec shifted = *x * 0x1.715476p0f + magic, whole = shifted - magic;
     const vec r = (*x - whole * 0x1.62ep-1f) - whole * 0x1.0bfbe8p-15f;
     vec q = r * 0x1.9f08a4p-13f + 0x1.6d8cf8p-10f;
@@ -70,7 +70,7 @@ INLINE void vec_exp(vec *x)
 
 #define SIGN ((bits){0} + INT32_MIN)
 
-/* 1 / (1 + exp -x); of negative x: exp x / (1 + exp x) */
+/* 1 / (1 + exp -x); for negative x: exp x / (1 + exp x) */
 INLINE void vec_logistic(vec *x)
 {
     const bits negative = *x < 0;

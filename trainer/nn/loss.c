@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Whether no class before the label has as large a logit as it has. */
+/* Whether no class before the label has a logit as large as the label's. */
 static bool is_first(const float *z, int32_t label, float most)
 {
     if (z[label] != most)

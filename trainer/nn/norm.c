@@ -5,18 +5,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Floats that a kernel is given at once: half of the smallest L1 cache in use. */
+/* Floats per call of a kernel: half of the smallest L1 cache in use. */
 #define CHUNK 4096
 
 struct nn_norm {
     const norm_kernels *kernels;
     nn_norm_shape shape;
-    size_t width, chunk; /* channels in a row, rows that a kernel is given at once */
-    bool shortcut;       /* of the last forward pass */
-    float *floats;       /* which these point into, (channels) each: */
-    float *mean, *inverse, *scale, *shift, *dmean, *dslope; /* inverse: of the deviation */
-    float *part[2];                                         /* a chunk's results */
-    double *total[2];                                       /* (channels), of all chunks */
+    size_t width, chunk; /* channels in a row; rows per call of a kernel */
+    bool shortcut;       /* whether the last forward pass had a shortcut */
+    float *floats;       /* memory of the arrays below, (channels) each: */
+    float *mean, *inverse, *scale, *shift, *dmean, *dslope; /* inverse: 1 / standard deviation */
+    float *part[2];                                         /* results of a chunk */
+    double *total[2];                                       /* (channels) sums over all chunks */
 };
 
 static const norm_kernels *kernels_of(const char *level)
@@ -67,15 +67,15 @@ void nn_norm_destroy(nn_norm *s)
 
 /* ---- chunks ---------------------------------------------------------------------------------- */
 
-/* Rows that lie one after another in memory, of the same channels. */
+/* Rows of the same channels that are adjacent in memory. */
 typedef struct chunk {
-    size_t rows, channel; /* the first of `width` channels */
-    size_t at;            /* element of the arrays */
-    size_t plane, row;    /* where the next one begins */
+    size_t rows, channel; /* channel: the first of `width` channels */
+    size_t at;            /* index of its first element in the arrays */
+    size_t plane, row;    /* where the next chunk begins */
 } chunk;
 
-/* Go to the next chunk of the first `count` samples, in the order of memory; false after the last.
- * Starts from all zero. */
+/* Go to the next chunk of the first `count` samples, in memory order. Returns false after the last
+ * one. Start from an all-zero chunk. */
 static bool chunk_next(const nn_norm *s, size_t count, chunk *c)
 {
     const size_t groups = s->shape.channels / s->width;
@@ -111,7 +111,7 @@ static const float *from(const float *array, size_t at)
 
 /* ---- forward --------------------------------------------------------------------------------- */
 
-/* Join a chunk's mean and squares to those of the `before` rows that were before it. */
+/* Combine a chunk's mean and sum of squares with those of the `before` rows before it. */
 static void join(nn_norm *s, const chunk *c, double before)
 {
     const double rows = (double)c->rows, weight = rows / (before + rows);

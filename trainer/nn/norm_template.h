@@ -1,5 +1,5 @@
-/* The kernels of norm_kernels.h in vectors of 16 floats, which the compiler cuts to what the
- * including file's instruction set has. Define NORM_TABLE before including. */
+/* The kernels of norm_kernels.h in vectors of 16 floats, which the compiler splits into the
+ * registers of the including file's instruction set. Define NORM_TABLE before including. */
 #define LANES 16
 #include "trainer/nn/norm_kernels.h"
 #include "trainer/nn/vector.h"
@@ -15,7 +15,7 @@ INLINE void fold(const vec part[4], vec *sum)
     *sum = (part[0] + part[1]) + (part[2] + part[3]);
 }
 
-/* ---- strips of n <= 16 channels, rows `width` apart ------------------------------------------ */
+/* ---- strips of n <= 16 channels, with row stride `width` ------------------------------------- */
 
 INLINE void moments_strip(size_t rows, size_t width, size_t n, const float *x, float *mean_p,
                           float *m2_p)
@@ -156,7 +156,7 @@ INLINE void spread_strip(size_t rows, size_t width, size_t at, size_t n, const n
 
 /* ---- the kernels: all strips of a row -------------------------------------------------------- */
 
-/* STRIP(at, n) for every strip; n is a constant but for the last. */
+/* STRIP(at, n) for every strip; n is a constant except for the last one. */
 #define EACH_STRIP(STRIP)                        \
     do {                                         \
         size_t at = 0;                           \

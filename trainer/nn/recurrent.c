@@ -1,5 +1,5 @@
-/* The inputs' share of all steps is one product, as are the gradients of the weights; one product
- * a step remains, of the state before with the recurrent weights. */
+/* The contribution of the inputs to all steps is one product, and so are the gradients of the
+ * weights. One product per step remains: the previous state with the recurrent weights. */
 #include "trainer/nn/recurrent.h"
 #include "trainer/nn/dnnl_op.h"
 #include "trainer/nn/gemm.h"
@@ -11,10 +11,9 @@
 struct nn_lstm {
     nn_lstm_shape s;
     const row_kernels *rows;
-    nn_dense16 *inputs,
-        *states;    /* products in bf16 with the inputs, and with the states; or NULL */
-    float *bias;    /* (4 hidden) */
-    float *gates;   /* (batch, context, 4 hidden); the backward pass leaves their gradients */
+    nn_dense16 *inputs, *states; /* bf16 products with the inputs and with the states, or NULL */
+    float *bias;                 /* (4 hidden) */
+    float *gates;   /* (batch, context, 4 hidden); after the backward pass: their gradients */
     float *before;  /* (batch, context, hidden): h before each step */
     float *cells;   /* (batch, context + 1, hidden): c before each step, and after the last */
     float *dh, *dc; /* (batch, hidden) */
@@ -116,7 +115,7 @@ tg_status nn_lstm_forward(nn_lstm *l, const float *x, const nn_lstm_weights *w, 
     return status;
 }
 
-/* Gates become their gradients, from the last step to the first. */
+/* Replace gates by their gradients, from the last step to the first. */
 static tg_status sweep(nn_lstm *l, const float *recurrent, const float *dy)
 {
     const size_t batch = l->s.batch, context = l->s.context, hidden = l->s.hidden,
@@ -142,7 +141,7 @@ static tg_status sweep(nn_lstm *l, const float *recurrent, const float *dy)
     return TG_OK;
 }
 
-/* dweights (4 hidden, in) of what was multiplied with src (rows, in); d: NULL in fp32 */
+/* dweights (4 hidden, in) for the weights multiplied with src (rows, in); d: NULL for fp32 */
 static tg_status product(const nn_lstm *l, nn_dense16 *d, size_t in, const float *src,
                          float *dweights)
 {

@@ -1,13 +1,13 @@
-/* The kernels of row_kernels.h. Before including, define ROW_TABLE, and LANES: how many floats a
- * register of the instruction set has. */
+/* The kernels of row_kernels.h. Before including, define ROW_TABLE, and LANES, the number of floats
+ * in a register of the instruction set. */
 #include "trainer/nn/elementary.h"
 #include "trainer/nn/row_kernels.h"
 #include <math.h>
 
-#define SUMS 16 /* partial ones */
+#define SUMS 16 /* number of partial sums */
 #define PARTS (SUMS / LANES)
 
-/* The lanes from n on become 0. */
+/* Set the lanes from n on to 0. */
 INLINE void keep(vec *v, size_t n)
 {
     if (n < LANES) {
@@ -27,7 +27,7 @@ INLINE float total(const vec v[PARTS])
     return (sum[0] + sum[2]) + (sum[1] + sum[3]);
 }
 
-/* For loops with sums: i goes over the vectors' places, k over the number of the partial sum. */
+/* For loops with sums: i runs over the places of vectors, k over the numbers of partial sums. */
 #define EACH_PART(i, k, n)                        \
     for (size_t i##_ = 0; i##_ < n; i##_ += SUMS) \
         for (size_t k = 0, i = i##_; k < PARTS && i < n; k++, i += LANES)
@@ -57,7 +57,7 @@ static float max(size_t n, const float *x)
     return largest(n, x);
 }
 
-/* Sum of exp(scale (x - most)) of a short row: single precision will do. */
+/* Sum of exp(scale (x - most)) over a short row, for which single precision is enough. */
 INLINE float exp_short(size_t n, const float *x, float scale, float most, float *dst)
 {
     vec v, sum[PARTS] = {{0}};
@@ -286,7 +286,7 @@ static void layernorm_data(size_t rows, size_t n, const float *x, const float *g
             load(&v, x + i, n - i);
             load(&g, gamma + i, n - i);
             load(&d, dy + i, n - i);
-            g *= d; /* 0 in the lanes behind the end */
+            g *= d; /* 0 in the lanes past the end */
             sum[k] += g;
             product[k] += g * ((v - m) * s);
         }

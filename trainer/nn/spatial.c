@@ -1,13 +1,13 @@
 #include "trainer/nn/spatial.h"
 #include <string.h>
 
-/* Channels that lie side by side. */
+/* Number of adjacent channels. */
 static size_t width_of(nn_image i)
 {
     return i.blocked ? NN_BLOCK : i.channels;
 }
 
-/* Element of channel c at a place (row * width + column) of a sample. */
+/* Index of channel c at a place (row * width + column) of a sample. */
 static size_t element(nn_image i, size_t sample, size_t place, size_t c)
 {
     const size_t width = width_of(i), places = i.height * i.width;
@@ -48,10 +48,10 @@ void nn_avgpool_backward(size_t batch, nn_image in, const float *dy, float *dx)
 
 typedef struct shortcut {
     nn_image in, out;
-    size_t before; /* channels of zeros */
+    size_t before; /* number of zero channels before the others */
 } shortcut;
 
-/* Channels from c on that lie side by side in both arrays. */
+/* Number of channels from c on that are adjacent in both arrays. */
 static size_t run_of(const shortcut *s, size_t c)
 {
     const size_t in = width_of(s->in) - c % width_of(s->in),
@@ -64,7 +64,7 @@ static shortcut shortcut_of(nn_image in, nn_image out)
     return (shortcut){in, out, (out.channels - in.channels) / 2};
 }
 
-/* Copy what the shortcut joins: from a (in) to b (out), or back. */
+/* Copy the elements that the shortcut connects: from a (in) to b (out), or back. */
 static void shortcut_copy(size_t batch, const shortcut *s, const float *a, float *b, bool back)
 {
     const nn_image out = s->out;

@@ -1,5 +1,5 @@
-/* Layers that move places about: plain loops, small beside the convolutions around them. Arrays are
- * nhwc, or blocked (nn.h). */
+/* Layers that move values between places: plain loops, cheap compared with the convolutions around
+ * them. Arrays are nhwc, or blocked (nn.h). */
 #ifndef TG_NN_SPATIAL_H
 #define TG_NN_SPATIAL_H
 
@@ -14,13 +14,13 @@ typedef struct nn_image {
 void nn_avgpool_forward(size_t batch, nn_image in, const float *x, float *y);
 void nn_avgpool_backward(size_t batch, nn_image in, const float *dy, float *dx);
 
-/* Every second row and column of `in`, its channels in the middle of out.channels with zeros around
- * (half of them before): y (batch, out) of x (batch, in), and its gradient.
- * out  height (in.height + 1) / 2, width alike, channels >= in.channels */
+/* Take every second row and column of `in`. Its channels are centred in out.channels, with zeros
+ * around them (half of them before): y (batch, out) from x (batch, in), and its gradient.
+ * out  height (in.height + 1) / 2, width likewise, channels >= in.channels */
 void nn_shortcut_forward(size_t batch, nn_image in, nn_image out, const float *x, float *y);
 void nn_shortcut_backward(size_t batch, nn_image in, nn_image out, const float *dy, float *dx);
 
-/* nhwc of blocked, and back. */
+/* Convert blocked to nhwc, and back. */
 void nn_unblock(size_t batch, nn_image in, const float *x, float *y);
 void nn_block(size_t batch, nn_image out, const float *x, float *y);
 

@@ -1,5 +1,6 @@
-/* Vectors of LANES floats in the compiler's extension, for the templates of kernels: it cuts them
- * to what the including file's instruction set has. Define LANES before including. */
+/* Vectors of LANES floats in the compiler's extension, for the templates of kernels. The compiler
+ * splits them into registers of the including file's instruction set. Define LANES before
+ * including. */
 #ifndef TG_NN_VECTOR_H
 #define TG_NN_VECTOR_H
 
@@ -12,14 +13,14 @@ typedef int32_t bits __attribute__((vector_size(4 * LANES)));
 
 #define INLINE static inline __attribute__((always_inline))
 
-/* The end of a row, apart so that the loops stay fast. */
+/* The end of a row; not inlined, so that the loops stay fast. */
 static __attribute__((noinline)) void copy_few(float *dst, const float *src, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         dst[i] = src[i];
 }
 
-/* Floats at p, as far as n goes; 0 in the other lanes. */
+/* The floats at p, up to n of them; the other lanes are 0. */
 INLINE void load(vec *v, const float *p, size_t n)
 {
     if (n >= LANES) {
