@@ -1,10 +1,10 @@
-/* Arguments of public functions. */
+/* Checks of the arguments of public functions. */
 #ifndef TG_BASE_ARG_H
 #define TG_BASE_ARG_H
 
 #include "telegrad/base.h"
 
-/* Refuse a NULL argument of a public function, which has the header's name for it:
+/* Refuse a NULL argument of a public function. ptr has the name that the header uses:
  * "tg_reducer_mean: g is NULL". */
 #define TG__ARG(ptr)                                                    \
     do {                                                                \

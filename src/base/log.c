@@ -8,7 +8,7 @@ static pthread_mutex_t log_mutex = PTHREAD_MUTEX_INITIALIZER;
 static void (*log_fn)(void *arg, tg_log_level level, const char *message);
 static void *log_arg;
 
-/* A message that arises while fn runs on this thread is dropped: it could only deadlock. */
+/* Messages logged by fn itself on this thread are dropped: they could only deadlock. */
 static _Thread_local bool inside_fn;
 
 void tg_log_set(void (*fn)(void *arg, tg_log_level level, const char *message), void *arg)

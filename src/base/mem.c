@@ -4,8 +4,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* Vectors of a model's size go into huge pages where the system lets a program ask for them: fewer
- * misses of the translation buffer when several are streamed side by side. */
+/* Vectors of a model's size go into huge pages if the system lets a program request them: this
+ * reduces TLB misses when several are streamed at once. */
 #define HUGE_PAGE ((size_t)2 << 20)
 
 static void *allocate(size_t bytes)
@@ -15,7 +15,7 @@ static void *allocate(size_t bytes)
         size_t whole = (bytes + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
         void *p = aligned_alloc(HUGE_PAGE, whole);
         if (p)
-            (void)madvise(p, whole, MADV_HUGEPAGE); /* a wish; small pages do as well */
+            (void)madvise(p, whole, MADV_HUGEPAGE); /* only a hint; small pages work as well */
         return p;
     }
 #endif
@@ -43,8 +43,8 @@ tg_status tg_alloc(size_t count, size_t size, void *ptr_p)
 static uint64_t hash_word(uint64_t hash, uint64_t word)
 {
     hash = (hash ^ word) * UINT64_C(0x100000001b3);
-    /* A product never carries downwards, so without this fold two flips of a word's top bit (the
-     * signs of two floats) would cancel. */
+    /* In a product, carries only move upwards. Without this fold, two flips of a word's top bit
+     * (the signs of two floats) would cancel. */
     return hash ^ hash >> 32;
 }
 

@@ -1,10 +1,10 @@
-/* What every room uses beside telegrad/tools.h. */
+/* Helpers for every room, in addition to telegrad/tools.h. */
 #ifndef TG_BASE_MEM_H
 #define TG_BASE_MEM_H
 
 #include "telegrad/tools.h"
 
-/* Frames, files of weights and sums inside of frames are little-endian and used as they lie. */
+/* Frames, weights files and sums within frames are little-endian and used in place. */
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #error "telegrad supports little-endian machines only"
 #endif

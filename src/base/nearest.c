@@ -1,5 +1,5 @@
-/* Distance between words: the fewest edits, neighbours swapped included (optimal string alignment).
- */
+/* Distance between words: the smallest number of edits, including swaps of neighbours (optimal
+ * string alignment). */
 #include "telegrad/tools.h"
 #include "base/mem.h"
 #include <stdio.h>
@@ -12,7 +12,7 @@ static char small(char c)
     return c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c;
 }
 
-/* d[i][j]: edits from the first i letters of a to the first j of b; three rows of it are kept. */
+/* d[i][j]: edits from the first i letters of a to the first j of b; only three rows are kept. */
 static size_t edits(const char *a, size_t na, const char *b, size_t nb)
 {
     size_t rows[3][TG_NEAREST_WORD];

@@ -1,5 +1,5 @@
-/* A file appears under its name only when it is complete and on the disk. What is no regular file,
- * or is this process's own output, has no such moment: it is written as it is. */
+/* A file appears under its name only when it is complete and on disk. A target that is not a
+ * regular file, or is this process's own output, has no such moment and is written directly. */
 #include "base/arg.h"
 #include "telegrad/tools.h"
 #include <errno.h>
@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define LINKS_MAX 40 /* as the kernel's */
+#define LINKS_MAX 40 /* the kernel's limit */
 #define BUFFER_BYTES ((size_t)1 << 16)
 
 typedef struct sink {
@@ -69,11 +69,11 @@ FILE *tg_stream_open(int fd, int *error_p)
 struct tg_newfile {
     FILE *file;
     char *path, *aside;
-    bool growing; /* a regular file, written under its own name */
+    bool growing; /* a regular file, written directly under its own name */
     int fd, error;
 };
 
-/* Takes fd over, also if it fails. */
+/* Takes ownership of fd, even on failure. */
 static bool open_stream(tg_newfile *f, int fd)
 {
     if (fd < 0)
@@ -111,8 +111,8 @@ static void release(tg_newfile *f)
     free(f);
 }
 
-/* The new name is durable once its directory is. Best effort: some file systems refuse to sync a
- * directory, and the file itself is whole already. */
+/* The new name is durable once its directory is synced. Best effort: some file systems refuse to
+ * sync a directory, and the file itself is complete already. */
 static void sync_directory(const char *path)
 {
     const char *slash = strrchr(path, '/');
@@ -127,7 +127,8 @@ static void sync_directory(const char *path)
     free(dir);
 }
 
-/* Where the links at the end of path lead, whether or not anything is there. NULL: no memory */
+/* Follow the symbolic links at the end of path, even if the target does not exist. NULL: out of
+ * memory */
 static char *follow(const char *path)
 {
     char *at = strdup(path);
@@ -152,7 +153,7 @@ static bool same_file(const struct stat *a, const struct stat *b)
     return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
 }
 
-/* The standard output or error if it is this file, else -1. */
+/* The descriptor of standard output or error if it is this file, else -1. */
 static int standard_fd(const struct stat *info)
 {
     struct stat own;
@@ -162,14 +163,16 @@ static int standard_fd(const struct stat *info)
     return -1;
 }
 
-/* Through a copy of the descriptor if there is one: one offset, so nothing is overwritten. */
+/* Open the file directly; if it is a standard descriptor, duplicate that, so that both share one
+ * offset and nothing is overwritten. */
 static int open_as_it_is(const char *path, int standard)
 {
     return standard < 0 ? open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)
                         : fcntl(standard, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
 }
 
-/* A new file: what a crash left under that name goes, and a link is not followed. */
+/* Create a new file. A leftover of a crash under that name is removed, and a link is not
+ * followed. */
 static int open_aside(const char *tmp)
 {
     (void)unlink(tmp);
@@ -177,12 +180,12 @@ static int open_aside(const char *tmp)
 }
 
 typedef struct target {
-    char *path;   /* where the links at the end of the name lead; owned */
-    bool aside;   /* a regular file, or nothing yet: to be replaced by a new one */
-    int standard; /* the standard output or error if it is that, else -1 */
+    char *path;   /* the target of the links at the end of the name; owned */
+    bool aside;   /* a regular file, or not existing: it is replaced by a new one */
+    int standard; /* the descriptor if it is the standard output or error, else -1 */
 } target;
 
-/* On success t->path is to be freed. */
+/* On success, the caller frees t->path. */
 static tg_status find(const char *path, target *t)
 {
     struct stat info, found;
@@ -194,13 +197,13 @@ static tg_status find(const char *path, target *t)
     *t = (target){.path = follow(path), .standard = exists ? standard_fd(&info) : -1};
     if (!t->path)
         return tg_fail(TG_E_NOMEM, "out of memory: name of %s", path);
-    /* Names under /proc/self/fd lead to a text that need not be the file's name any more. */
+    /* Links under /proc/self/fd give a text that may no longer be the file's name. */
     t->aside = !exists || (S_ISREG(info.st_mode) && t->standard < 0 && stat(t->path, &found) == 0 &&
                            same_file(&info, &found));
     return TG_OK;
 }
 
-/* Takes t->path over, also if it fails. */
+/* Takes ownership of t->path, even on failure. */
 static tg_newfile *make(target *t)
 {
     tg_newfile *f = calloc(1, sizeof *f);
@@ -235,7 +238,7 @@ tg_status tg_newfile_open(const char *path, tg_newfile **f_p)
     return status;
 }
 
-/* The folder that the file at `path` is in; cuts the name off. */
+/* The folder that holds the file at `path`; cuts off the name. */
 static const char *folder(char *path)
 {
     char *slash = strrchr(path, '/');
@@ -262,7 +265,7 @@ tg_status tg_newfile_check(const char *path, bool alone)
     return status;
 }
 
-/* Cut off what follows the last line. */
+/* Cut off an incomplete last line. */
 static tg_status cut_half_line(int fd, const char *path)
 {
     char block[4096];
@@ -286,8 +289,8 @@ static tg_status cut_half_line(int fd, const char *path)
     return TG_OK;
 }
 
-/* Two that write one file would replace each other's text. The lock goes with the descriptor; where
- * a file system has none, nothing is locked. */
+/* Two writers of one file would replace each other's text. The lock belongs to the descriptor; on a
+ * file system without locks, nothing is locked. */
 static tg_status lock(int fd, int how, const char *path)
 {
     if (flock(fd, how | LOCK_NB) != 0 && errno == EWOULDBLOCK)
@@ -295,7 +298,7 @@ static tg_status lock(int fd, int how, const char *path)
     return TG_OK;
 }
 
-/* What is in it only goes when nobody else writes it. */
+/* The old contents are removed only if nobody else writes the file. */
 static tg_status begin_growing(int fd, const char *path, bool append)
 {
     TG_TRY(lock(fd, LOCK_EX, path));
@@ -330,11 +333,11 @@ tg_status tg_newfile_open_growing(const char *path, bool append, tg_newfile **f_
     return status;
 }
 
-/* name: what the caller calls it. */
+/* name: the caller's name for the file. */
 static tg_status check_unlocked(const char *path, const char *name)
 {
     const int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-    if (fd < 0) /* whoever writes it says why */
+    if (fd < 0) /* the attempt to write it reports why */
         return TG_OK;
     const tg_status status = lock(fd, LOCK_SH, name);
     close(fd);

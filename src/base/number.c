@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* strtod and printf follow the locale of the thread ("0,5" in a German program), spec strings must
- * not. The C locale lives as long as the process. */
+/* strtod and printf follow the thread's locale ("0,5" in a German program), but spec strings must
+ * not. The C locale is created once and never freed. */
 static locale_t c_locale;
 static pthread_once_t c_locale_once = PTHREAD_ONCE_INIT;
 
@@ -83,7 +83,7 @@ bool tg_real_parse(const char *text, double *v_p)
     return true;
 }
 
-/* The exponent is made smaller by two in the text: a division would round a second time. */
+/* The exponent in the text is reduced by two: a division would round a second time. */
 bool tg_percent_parse(const char *text, double *v_p)
 {
     if (!text || !v_p)

@@ -1,7 +1,7 @@
-/* The random generator below tg_rng_block, for vectorised kernels and known-answer tests.
+/* The random generator underlying tg_rng_block, for vectorised kernels and known-answer tests.
  *
  * tg_rng_block(key, c) = tg__philox((c_lo, c_hi, 0, 0), tg__rng_derive(key)): a loop over many
- * blocks of one stream derives once. */
+ * blocks of one stream derives the key once. */
 #ifndef TG_BASE_PHILOX_H
 #define TG_BASE_PHILOX_H
 
@@ -19,7 +19,7 @@
  * Threads  any
  * Source   Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011, sec. 3.3 */
 void tg__philox(const uint32_t counter[4], const uint32_t philox_key[2], uint32_t out[4]);
-/* The same with fewer rounds: 7 pass the batteries of tests as well (the paper, table 2). */
+/* The same with fewer rounds: 7 also pass the statistical test batteries (the paper, table 2). */
 void tg__philox_rounds(const uint32_t counter[4], const uint32_t philox_key[2], unsigned rounds,
                        uint32_t out[4]);
 

@@ -5,15 +5,15 @@
 #include <stdlib.h>
 
 struct tg__pool {
-    unsigned threads; /* the caller's among them */
+    unsigned threads; /* including the caller's */
     pthread_t *thread;
     pthread_mutex_t user; /* held by the caller whose loop it is */
     pthread_mutex_t mutex;
     pthread_cond_t work, done;
     bool quit;
-    uint64_t round; /* how many loops were begun */
+    uint64_t round; /* number of loops begun */
     bool open;      /* the loop may be joined */
-    unsigned busy;  /* threads that joined it and have not finished */
+    unsigned busy;  /* threads that have joined it and not finished */
     size_t tasks;
     atomic_size_t next;
     void (*fn)(void *arg, size_t i);
@@ -131,7 +131,7 @@ void tg__pool_run(tg__pool *p, size_t tasks, void (*fn)(void *arg, size_t i), vo
     pthread_mutex_unlock(&p->mutex);
     take_tasks(p);
     pthread_mutex_lock(&p->mutex);
-    p->open = false; /* all tasks are taken: who sleeps may sleep on */
+    p->open = false; /* all tasks are taken: sleeping threads need not wake */
     while (p->busy > 0)
         pthread_cond_wait(&p->done, &p->mutex);
     pthread_mutex_unlock(&p->mutex);
@@ -150,7 +150,7 @@ static void run_piece(void *arg, size_t i)
     s->fn(s->arg, i * s->size, TG__MIN(s->n, (i + 1) * s->size));
 }
 
-/* Several pieces a thread, so that a slow core does not hold up the others. */
+/* Several pieces per thread, so that a slow core does not hold up the others. */
 enum { PIECES_PER_THREAD = 4 };
 
 void tg__pool_chunks(tg__pool *p, size_t n, size_t chunk,

@@ -5,7 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* NULL: it will do. */
+/* The reason why such a file is refused; NULL: it is accepted. */
 static const char *refusal(mode_t mode, tg_readable what)
 {
     if (S_ISREG(mode) || (what == TG_READ_STREAM && (S_ISFIFO(mode) || S_ISCHR(mode))))
@@ -24,8 +24,8 @@ static int give_up(int fd, int error, const char *why, const char **why_p)
     return -1;
 }
 
-/* What is refused is not opened, as far as that is known before: opening a device may do something.
- * What was opened is looked at again, as the name may lead elsewhere by then. */
+/* As far as possible, check before opening, because opening a device can have effects. Check again
+ * after opening, because the name may refer to another file by then. */
 int tg_read_open(const char *path, tg_readable what, uint64_t *size_p, const char **why_p)
 {
     struct stat info;

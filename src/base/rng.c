@@ -1,5 +1,6 @@
-/* Philox4x32-10: ten rounds, k0 += W0 and k1 += W1 between them, of
- *   (c0, c1, c2, c3) <- (hi(M1 c2) ^ c1 ^ k0,  lo(M1 c2),  hi(M0 c0) ^ c3 ^ k1,  lo(M0 c0)).
+/* Philox4x32-10: ten rounds of
+ *   (c0, c1, c2, c3) <- (hi(M1 c2) ^ c1 ^ k0,  lo(M1 c2),  hi(M0 c0) ^ c3 ^ k1,  lo(M0 c0)),
+ * with k0 += W0 and k1 += W1 between them.
  *
  * The key of a stream, from its five fields:
  *   a = philox(counter (step_lo, step_hi, purpose, rank), key (seed_lo, seed_hi))

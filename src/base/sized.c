@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define STRIDE 8 /* entries of arrays are aligned to it */
+#define STRIDE 8 /* alignment of the entries of arrays */
 
 static size_t size_of(const void *structure)
 {
@@ -22,7 +22,7 @@ tg_status tg__sized_room(const char *what, const void *to, size_t first)
     return TG_OK;
 }
 
-/* Bytes [known, given) are members of a newer version. */
+/* Check bytes [known, given): members of a newer version. */
 static tg_status check_tail(const char *what, const uint8_t *bytes, size_t known, size_t given)
 {
     for (size_t i = known; i < given; i++)

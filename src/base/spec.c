@@ -25,7 +25,7 @@ static size_t count_keys(const tg_entry *entry)
     return n;
 }
 
-/* The whole string at once: no blanks, brackets in pairs. */
+/* Check the whole string: no blanks, matching brackets. */
 static tg_status check_text(const char *kind, const char *text)
 {
     size_t depth = 0;
@@ -163,7 +163,7 @@ static tg_status make_text(tg_spec *spec)
               : tg_fail(TG_E_NOMEM, "out of memory: text of spec \"%s\"", spec->entry->name);
 }
 
-/* text is cut into its parts in place. */
+/* Parses text in place, cutting it into its parts. */
 static tg_status parse(const char *kind, const tg_entry *const *entries, size_t count, char *text,
                        tg_spec *spec)
 {
@@ -261,8 +261,8 @@ bool tg_spec_has(const tg_spec *spec, const char *key)
     return value && value->has;
 }
 
-/* Asking for what is not there is an error of the program. With assertions off it reads as zero, as
- * does asking with NULL. */
+/* Reading a key that does not exist is a programming error. With assertions disabled it returns
+ * zero, as for NULL. */
 static const tg__spec_value *need(const tg_spec *spec, const char *key, tg_key_type want,
                                   tg_key_type or_this)
 {
@@ -367,7 +367,7 @@ tg_status tg__spec_settle(const tg_spec *spec, const char *text, uint64_t total_
         const double share = fmin(floor((double)total_steps * key->share), key->max);
         const double most = total_steps > 0 ? share : usual;
         if (usual <= most && (!d.epochs || steps_per_epoch > 0))
-            continue; /* as it is written: an epoch is a stage */
+            continue; /* as written: an epoch is a stage */
         ok = fprintf(file, "%c%s=%.0f", before, key->name, usual < most ? usual : most) > 0;
         before = ',';
     }

@@ -65,7 +65,7 @@ static tg_status keep_word(const char *word, size_t len, tg__spec_value *value)
     return TG_OK;
 }
 
-/* The word of key->choices that is text; all of them go into list. NULL: none is. */
+/* The word of key->choices that equals text; all words are added to list. NULL: none is equal. */
 static const char *find_choice(const tg_key *key, const char *text, char list[TG__WORD_LIST])
 {
     size_t want = strlen(text);
@@ -79,7 +79,7 @@ static const char *find_choice(const tg_key *key, const char *text, char list[TG
     return NULL;
 }
 
-/* `did you mean "auto"? ` for what is no number. */
+/* The hint `did you mean "auto"? ` for a text that is not a number. */
 static const char *word_hint(const tg_key *key, const char *text, tg_nearest *near)
 {
     tg_nearest_begin(near, text);
@@ -124,7 +124,7 @@ static tg_status parse_real(const tg_key *key, const char *text, tg__spec_value 
                    range_of(key, key->min, "any finite number").text, list[0] ? "; or " : "", list);
 }
 
-/* False if it is no duration at all; the range is checked by the caller. */
+/* Returns false if it is not a duration; the caller checks the range. */
 static bool read_duration(const char *text, tg_duration *d_p)
 {
     char number[64];
@@ -178,7 +178,7 @@ static tg_status parse_flag(const tg_key *key, const char *text, tg__spec_value 
     return TG_OK;
 }
 
-/* [text], whose first bracket closes at its end, or a bare name (which needs no brackets). */
+/* [text], with the first bracket closed at the end, or a bare name (which needs no brackets). */
 static tg_status parse_nested(const tg_key *key, const char *text, tg__spec_value *value)
 {
     size_t len = strlen(text);

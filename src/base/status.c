@@ -51,7 +51,8 @@ const char *tg_error(void)
 
 tg_status tg_fail(tg_status status, const char *format, ...)
 {
-    /* Written aside first: an argument may be tg_error() itself ("rank 3: <the text so far>"). */
+    /* Format into a buffer first: an argument may be tg_error() itself ("rank 3: <the text so
+     * far>"). */
     char text[ERROR_BYTES];
     va_list args;
     va_start(args, format);

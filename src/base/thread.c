@@ -7,8 +7,8 @@
 
 tg_status tg__thread_start(const char *name, void *(*run)(void *), void *arg, pthread_t *thread_p)
 {
-    /* The new thread inherits the mask. Faults of the thread itself stay open: a blocked one kills
-     * the process without a word from its handler (sanitizers, crash reporters). */
+    /* The new thread inherits the mask. Signals for its own faults stay unblocked: a blocked one
+     * kills the process without calling its handler (sanitizers, crash reporters). */
     static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS};
     sigset_t blocked, old;
     sigfillset(&blocked);

@@ -5,8 +5,9 @@
 #include "telegrad/base.h"
 #include <pthread.h>
 
-/* Start a thread named `name` (at most 15 characters, shown by debuggers) that blocks all signals
- * but its own faults (SIGSEGV, ...), so that they reach the caller's threads. Errors: TG_E_NOMEM */
+/* Start a thread named `name` (at most 15 characters, shown by debuggers). It blocks all signals
+ * except its own faults (SIGSEGV, ...), so that signals reach the caller's threads.
+ * Errors  TG_E_NOMEM */
 TG_NODISCARD tg_status tg__thread_start(const char *name, void *(*run)(void *), void *arg,
                                         pthread_t *thread_p);
 

@@ -1,7 +1,7 @@
-/* Two rings of spans: the many ones of layers must not drive out the others. A span takes the next
- * ticket and writes into slot ticket % capacity. Only when a writer falls a whole ring behind can
- * two meet in one slot; the younger span then wins, or, if the slot is being written at that
- * moment, the one that comes late is dropped. Nobody ever waits. */
+/* Two rings of spans, so that the many spans of layers do not displace the others. A span takes the
+ * next ticket and writes into slot ticket % capacity. Two writers can meet in a slot only if one
+ * falls a whole ring behind. Then the younger span wins, or, if the slot is being written at that
+ * moment, the later writer drops its span. Nobody ever waits. */
 #include "base/mem.h"
 #include "base/arg.h"
 #include "telegrad/tools.h"
@@ -18,7 +18,7 @@ typedef struct span {
     uint32_t bucket;
     int rank;
     tg_trace_row row;
-    atomic_bool busy; /* owned by a writer */
+    atomic_bool busy; /* a writer owns it */
 } span;
 
 typedef struct kept_name {
@@ -26,7 +26,7 @@ typedef struct kept_name {
     char text[];
 } kept_name;
 
-/* A span of the file, and where it stands there. */
+/* A span, and its lane in the file. */
 typedef struct placed {
     const span *s;
     size_t lane;
@@ -42,7 +42,7 @@ enum { WORK, LAYERS, RINGS };
 struct tg_trace {
     ring rings[RINGS];
     size_t capacity;
-    kept_name *_Atomic names; /* a list, which only grows */
+    kept_name *_Atomic names; /* a list that only grows */
 };
 
 static const char *const row_names[] = {
@@ -123,7 +123,7 @@ void tg_trace_span(tg_trace *trace, int rank, tg_trace_row row, const char *name
     atomic_store_explicit(&s->busy, false, memory_order_release);
 }
 
-/* As JSON, which is UTF-8: bytes that are none become U+FFFD. */
+/* As JSON, which is UTF-8: invalid bytes become U+FFFD. */
 static void print_text(FILE *file, const char *text)
 {
     fputc('"', file);
@@ -151,7 +151,7 @@ static void print_us(FILE *file, int64_t ns)
     fprintf(file, "%s%" PRIu64 ".%03" PRIu64, ns < 0 ? "-" : "", size / 1000, size % 1000);
 }
 
-/* Of a kind's further lanes the numbers are those behind the rows. */
+/* The additional lanes of a kind have numbers after those of the rows. */
 static size_t tid_of(size_t row, size_t lane)
 {
     return lane == 0 ? row : TG_COUNT(row_names) + lane - 1;
@@ -172,7 +172,7 @@ static void print_span(FILE *file, const placed *p)
     fprintf(file, ",\"args\":{\"step\":%" PRIu64 ",\"bucket\":%" PRIu32 "}}", s->step, s->bucket);
 }
 
-/* One track. sort: its place among those of its rank */
+/* Print one track. sort: its position among those of its rank */
 static void print_track(FILE *file, int rank, size_t row, size_t lane, size_t sort)
 {
     const size_t tid = tid_of(row, lane);
@@ -188,7 +188,7 @@ static void print_track(FILE *file, int rank, size_t row, size_t lane, size_t so
             rank, tid, sort);
 }
 
-/* The first events of the file, so the only ones that decide about a comma. lanes: of exchanges */
+/* Print the first events of the file; only these decide about a comma. lanes: of exchanges */
 static void print_rank(FILE *file, int rank, size_t lanes, bool first)
 {
     fprintf(file,
@@ -201,7 +201,7 @@ static void print_rank(FILE *file, int rank, size_t lanes, bool first)
             print_track(file, rank, row, lane, sort++);
 }
 
-/* By rank, row and beginning; of equal ones the order in which they were recorded. */
+/* By rank, row and start; equal spans stay in the order in which they were recorded. */
 static int by_place(const void *a, const void *b)
 {
     const span *x = ((const placed *)a)->s, *y = ((const placed *)b)->s;
@@ -214,9 +214,9 @@ static int by_place(const void *a, const void *b)
     return (x->ticket > y->ticket) - (x->ticket < y->ticket);
 }
 
-/* Exchanges run side by side, but slices of one track may only nest: each takes the first lane that
- * is free when it begins. p (n): of one rank, sorted; busy_until: scratch (n). Returns the number
- * of lanes, at least 1. */
+/* Exchanges run concurrently, but slices of one track may only nest. So each exchange takes the
+ * first lane that is free when it begins. p (n): of one rank, sorted; busy_until: scratch (n).
+ * Returns the number of lanes, at least 1. */
 static size_t place_exchanges(placed *p, size_t n, int64_t *busy_until)
 {
     size_t lanes = 0;

@@ -8,7 +8,7 @@ enum { NUMBER = 64, UNIT = 12 };
 
 typedef struct quantity {
     double number;
-    char unit[UNIT], small[UNIT]; /* as written, and in small letters */
+    char unit[UNIT], small[UNIT]; /* as written, and in lower case */
 } quantity;
 
 typedef struct named {
@@ -16,8 +16,8 @@ typedef struct named {
     double factor;
 } named;
 
-/* The number, and what stands behind it and the blanks. Units begin with no digit, so an exponent
- * is the number's. */
+/* Split text into the number and what follows it and the blanks. No unit begins with a digit, so an
+ * exponent belongs to the number. */
 static bool split(const char *text, size_t len, quantity *q)
 {
     char number[NUMBER];
@@ -40,8 +40,8 @@ static bool split(const char *text, size_t len, quantity *q)
     return tg_real_parse(number, &q->number) && q->number >= 0;
 }
 
-/* How many letters of small are a prefix, and what it multiplies by: "m" by base^2, "mi" by 1024^2.
- */
+/* The number of letters of `small` that form a prefix, and its factor: "m" is base^2, "mi"
+ * 1024^2. */
 static size_t prefix(const char *small, double base, double *factor_p)
 {
     static const char letters[] = "kmgt";

@@ -2,7 +2,7 @@
 
 size_t tg_utf8_decode(const char *text, size_t len, uint32_t *code_p)
 {
-    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000}; /* below it: overlong */
+    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000}; /* smaller values are overlong */
     if (!text || len == 0)
         return 0;
     const uint8_t *p = (const uint8_t *)text;

@@ -6,23 +6,23 @@
 
 enum state {
     READY,   /* wants a turn */
-    RUNNING, /* has it */
+    RUNNING, /* has a turn */
     WAITING, /* for a signal (on != NULL), for a time, or both */
     WORKING
 };
 
 typedef struct virtual virtual;
 
-/* A thread that takes part. */
+/* A thread that is a member of the clock. */
 typedef struct member {
-    struct member *next; /* by order, those of one order as they came */
+    struct member *next; /* sorted by order; equal orders as they arrived */
     virtual *v;
     uint64_t order;
     enum state state;
-    int64_t when_ns; /* its next event; TG__NEVER: only a signal is one */
-    const void *on;  /* WAITING: what it wants to be signalled */
-    tg__waited how;  /* the wait has ended */
-    bool arrived;    /* WORKING: the work is over in fact */
+    int64_t when_ns; /* its next event; TG__NEVER: only a signal */
+    const void *on;  /* WAITING: the condition that it waits for */
+    tg__waited how;  /* how the wait ended */
+    bool arrived;    /* WORKING: the real work is done */
     bool gone;
     pthread_cond_t turn;
     void *(*run)(void *);
@@ -33,18 +33,18 @@ struct virtual
 {
     tg_clock clock;
     pthread_mutex_t mutex;
-    int64_t now_ns; /* changes while nobody runs */
+    int64_t now_ns; /* changes only while nobody runs */
     member *members;
     member *running;
 };
 
-static _Thread_local member *self; /* of the calling thread; NULL: it is no member */
+static _Thread_local member *self; /* the calling thread's; NULL: it is not a member */
 
 static int64_t now_ns(void *arg);
 static void sleep_until_ns(void *arg, int64_t when_ns);
 static void work(void *arg, int64_t ns);
 
-/* NULL: the clock is another one. */
+/* NULL: another kind of clock */
 struct tg_clock_thread {
     pthread_t thread;
     member *member;
@@ -60,7 +60,7 @@ static member *self_in(const virtual *v)
     return self != NULL && self->v == v ? self : NULL;
 }
 
-/* ---- turns; with v->mutex held --------------------------------------------------------------- */
+/* ---- turns; call with v->mutex held ---------------------------------------------------------- */
 
 static void make_ready(member *m, tg__waited how)
 {
@@ -79,7 +79,7 @@ static member *earliest(const virtual *v)
     return first;
 }
 
-/* Nobody runs: whose turn is it? */
+/* Nobody runs: decide whose turn is next. */
 static void pass_on(virtual *v)
 {
     v->running = NULL;
@@ -90,7 +90,7 @@ static void pass_on(virtual *v)
         next = v->members;
     }
     if (next == NULL || (next->state == WORKING && !next->arrived))
-        return; /* who enters, or arrives, passes on again */
+        return; /* a member that enters or arrives passes on again */
     v->now_ns = TG__MAX(v->now_ns, next->when_ns);
     if (next->state == WAITING)
         make_ready(next, TG__TIMED_OUT);
@@ -105,7 +105,7 @@ static void await_turn(member *m)
         pthread_cond_wait(&m->turn, &m->v->mutex);
 }
 
-/* The member's work is over in fact, if it works. */
+/* The member's real work is done, if it works. */
 static void settle(member *m)
 {
     if (m->state != WORKING)
@@ -130,13 +130,13 @@ static void signal_all(virtual *v, const void *on)
     for (member *m = v->members; m != NULL; m = m->next)
         if (m->state == WAITING && m->on == on)
             make_ready(m, TG__WOKEN);
-    if (v->running == NULL) /* from a thread that is no member */
+    if (v->running == NULL) /* called by a thread that is not a member */
         pass_on(v);
 }
 
 /* ---- members --------------------------------------------------------------------------------- */
 
-/* A member that is ready. */
+/* Add a member that is ready. */
 static tg_status add(virtual *v, uint64_t order, member **m_p)
 {
     member *m;
@@ -223,7 +223,7 @@ static void *run_member(void *arg)
     member *m = arg;
     begin(m);
     void *result = m->run(m->arg);
-    end(m); /* who joins frees it */
+    end(m); /* the joining thread frees it */
     return result;
 }
 
