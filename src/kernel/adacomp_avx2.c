@@ -1,4 +1,4 @@
-/* AdaComp's choice, AVX2. */
+/* AdaComp's selection, AVX2. */
 #include "kernel/simd_avx2.h"
 #include "kernel/variants.h"
 

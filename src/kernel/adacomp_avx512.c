@@ -1,4 +1,4 @@
-/* AdaComp's choice, AVX-512. */
+/* AdaComp's selection, AVX-512. */
 #include "kernel/simd_avx512.h"
 #include "kernel/variants.h"
 

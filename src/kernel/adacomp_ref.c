@@ -1,5 +1,5 @@
-/* AdaComp's choice, the specification (Chen et al. 2018, arXiv:1712.02679, alg. 2): of every bin
- * the elements that g alone, added once more, would lift to the bin's maximum. */
+/* AdaComp's selection, the specification (Chen et al. 2018, arXiv:1712.02679, alg. 2): of every bin
+ * the elements that g, added once more, would lift to the bin's maximum. */
 #include "kernel/element.h"
 #include "kernel/variants.h"
 #include <math.h>

@@ -1,6 +1,6 @@
 /* Template of adacomp_avx2.c and adacomp_avx512.c: adacomp_ref.c in vectors. The including file
  * defines larger (max |x| in lanes, NaN ignored), largest (over lanes) and lifted (a bit for each
- * lane that is sent). A bin is short enough to be in the cache when it is looked at again. */
+ * lane that is sent). A bin is short enough to be still cached when it is read again. */
 
 static size_t adacomp_select(const float *x, const float *g, size_t n, size_t bin, uint32_t *idx,
                              float *val, size_t cap, tg__bins *bins)

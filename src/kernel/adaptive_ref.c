@@ -1,4 +1,4 @@
-/* Steps of Adam and LARS, the specification. Every operation is rounded by itself. */
+/* Steps of Adam and LARS, the specification. Every operation is rounded separately. */
 #include "kernel/variants.h"
 #include <math.h>
 

@@ -1,5 +1,5 @@
-/* Bits of a byte string with the CPU's own instruction (this file's flags have it): four counts at
- * once, as one after the other would wait for each other. */
+/* Counts set bits with the CPU's own instruction (enabled by this file's flags): four counts at
+ * once, because each would otherwise wait for the previous one. */
 #include "base/mem.h"
 #include "kernel/variants.h"
 

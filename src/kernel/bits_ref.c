@@ -1,4 +1,4 @@
-/* Bits of a byte string, the specification. */
+/* Counts set bits, the specification. */
 #include "base/mem.h"
 #include "kernel/variants.h"
 

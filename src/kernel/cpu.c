@@ -1,6 +1,6 @@
-/* Which instruction sets this CPU and its operating system offer, and the choice among the tables.
+/* Determines which instruction sets this CPU and its operating system offer, and chooses a table.
  *
- * On x86, CPUID and XGETBV are asked directly: a set counts only if the system also saves its
+ * On x86, CPUID and XGETBV are queried directly: a set counts only if the system also saves its
  * registers. */
 #include "base/mem.h"
 #include "kernel/kernel.h"
@@ -11,13 +11,13 @@
 
 const char *const tg__kernel_levels[] = {"ref", "avx2", "avx512", "neon", NULL};
 
-enum { LEVELS_MAX = 3 }; /* of one kind of CPU */
+enum { LEVELS_MAX = 3 }; /* for one kind of CPU */
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static tg__kernels tables[LEVELS_MAX];
 static int best;         /* the highest level that this CPU and this build have */
 static int chosen;       /* the level in use */
-static char unknown[64]; /* TG_CPU if it could not be had, else "" */
+static char unknown[64]; /* the value of TG_CPU if it is not available, else "" */
 
 static void fill_ref(tg__kernels *table)
 {
@@ -56,7 +56,7 @@ static int cpu_level(void)
     if (!__get_cpuid(1, &a, &b, &c, &d) ||
         !has(c, bit_OSXSAVE | bit_AVX | bit_FMA | bit_F16C | bit_SSE4_2 | bit_POPCNT))
         return REF;
-    unsigned saved, high; /* XCR0 says which registers the system saves */
+    unsigned saved, high; /* XCR0: the registers that the system saves */
     __asm__ volatile("xgetbv" : "=a"(saved), "=d"(high) : "c"(0));
     if (!has(saved, 0x6)) /* XMM, YMM */
         return REF;
@@ -115,7 +115,7 @@ static const char *const lists[] = {"ref", "ref, avx2", "ref, avx2, avx512"};
 
 #elif defined(__aarch64__) && defined(__ARM_NEON)
 
-enum { REF, NEON }; /* every such CPU has it */
+enum { REF, NEON }; /* every such CPU has NEON */
 
 static int cpu_level(void)
 {

@@ -1,7 +1,7 @@
-/* CRC-32C by the processor's instruction (SSE4.2). An instruction waits for the one before, so
- * three stretches of STRETCH bytes are computed side by side and joined: the CRC register is
- * linear, hence crc(a b) = shift(crc(a)) xor crc(b), where shift is what STRETCH zero bytes do, by
- * table. */
+/* CRC-32C with the processor's instruction (SSE4.2). Each instruction waits for the previous one,
+ * so three stretches of STRETCH bytes are computed in parallel and joined. The CRC register is
+ * linear, hence crc(a b) = shift(crc(a)) xor crc(b), where shift is the effect of STRETCH zero
+ * bytes, from a table. */
 #include "kernel/variants.h"
 #include <nmmintrin.h>
 #include <string.h>
@@ -30,8 +30,7 @@ static uint32_t crc32c(uint32_t crc, const void *bytes, size_t len)
     for (; len >= 3 * STRETCH; len -= 3 * STRETCH, p += 3 * STRETCH) {
         uint32_t second = 0, third = 0;
         for (size_t line = 0; line < STRETCH; line += 64) {
-            if (len >=
-                6 * STRETCH) /* the reads jump too much for the processor to guess the next */
+            if (len >= 6 * STRETCH) /* the access pattern defeats the hardware prefetcher */
                 for (size_t j = 3; j < 6; j++)
                     _mm_prefetch((const char *)p + j * STRETCH + line, _MM_HINT_T0);
             for (size_t i = line; i < line + 64; i += 8) {

@@ -1,8 +1,7 @@
 /* CRC-32C: remainder modulo the Castagnoli polynomial 0x1edc6f41, bits reflected, eight bytes at a
- * time
- * ("slicing-by-8": Kounavis and Berry, "A systematic approach to building high performance
- * software-based CRC generators", ISCC 2005). slice[k][b] is the CRC of byte b followed by k zeros.
- */
+ * time ("slicing-by-8": Kounavis and Berry, "A systematic approach to building high performance
+ * software-based CRC generators", ISCC 2005). slice[k][b] is the CRC of byte b followed by k
+ * zeros. */
 #include "base/mem.h"
 #include "kernel/variants.h"
 

@@ -1,4 +1,4 @@
-/* DGC's momentum correction with the L1 norm of what it accumulated, AVX2. */
+/* DGC's momentum correction with the L1 norm of the accumulated velocity, AVX2. */
 #include "kernel/dgc_lanes.h"
 #include "kernel/simd_mask_avx2.h"
 #include "kernel/variants.h"

@@ -1,4 +1,4 @@
-/* DGC's momentum correction with the L1 norm of what it accumulated, AVX-512. */
+/* DGC's momentum correction with the L1 norm of the accumulated velocity, AVX-512. */
 #include "kernel/dgc_lanes.h"
 #include "kernel/simd_mask_avx512.h"
 #include "kernel/variants.h"

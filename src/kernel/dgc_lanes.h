@@ -1,11 +1,11 @@
-/* The elements of a chunk one by one: what dgc_ref.c repeats, and the other variants use for what
- * is left over. */
+/* The elements of a chunk one by one: dgc_ref.c loops over this, and the other variants use it for
+ * the remainder. */
 #ifndef TG_KERNEL_DGC_LANES_H
 #define TG_KERNEL_DGC_LANES_H
 
 #include "kernel/signs.h"
 
-/* u and v move on, and the sums of |v| in lanes, for the elements begin .. end - 1 of a chunk. */
+/* Update u and v, and add |v| to the lane sums, for the elements begin .. end - 1 of a chunk. */
 static inline void tg__dgc_abs_add(double lanes[TG__LANES], float *u, float *v, const float *g,
                                    size_t begin, size_t end, float m, bool nesterov)
 {

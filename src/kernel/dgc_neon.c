@@ -1,4 +1,4 @@
-/* DGC's momentum correction with the L1 norm of what it accumulated, NEON. */
+/* DGC's momentum correction with the L1 norm of the accumulated velocity, NEON. */
 #include "kernel/dgc_lanes.h"
 #include "kernel/simd_neon.h"
 #include "kernel/variants.h"

@@ -1,4 +1,4 @@
-/* DGC's momentum correction with the L1 norm of what it accumulated, the specification. */
+/* DGC's momentum correction with the L1 norm of the accumulated velocity, the specification. */
 #include "kernel/dgc_lanes.h"
 #include "kernel/variants.h"
 

@@ -1,9 +1,9 @@
-/* DGC's momentum correction of one vector, for the templates that do something with v in the same
- * pass; include after simd_avx2.h or simd_avx512.h. tg__dgc_step is its specification. */
+/* DGC's momentum correction of one vector, for templates that process v further in the same pass;
+ * include after simd_avx2.h or simd_avx512.h. tg__dgc_step is its specification. */
 #ifndef TG_KERNEL_DGC_STEP_SIMD_H
 #define TG_KERNEL_DGC_STEP_SIMD_H
 
-/* u and v of the first min(left, WIDTH) elements move on; returns the new v, 0 or NaN in missing
+/* Update u and v of the first min(left, WIDTH) elements; returns the new v, 0 or NaN in missing
  * lanes. */
 static inline vec dgc_step(float *u, float *v, const float *g, size_t left, vec m, bool nesterov)
 {

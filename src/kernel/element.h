@@ -1,5 +1,5 @@
 /* One element at a time: the arithmetic that the *_ref.c loops repeat, and that the other variants
- * use for what is left over after their last full vector. */
+ * use for the remainder after their last full vector. */
 #ifndef TG_KERNEL_ELEMENT_H
 #define TG_KERNEL_ELEMENT_H
 
@@ -29,8 +29,8 @@ static inline float tg__f32_from(uint32_t bits)
 /* ---- selection ------------------------------------------------------------------------------- */
 
 /* |x| >= threshold, x not 0, not NaN, as one unsigned comparison of bit patterns: the magnitude
- * lies in low .. low + span. Integers, so that a caller's flush-to-zero mode does not select zeros.
- */
+ * must be in low .. low + span. Integers are used so that a caller's flush-to-zero mode does not
+ * select zeros. */
 typedef struct tg__range {
     uint32_t low, span;
 } tg__range;
@@ -50,7 +50,7 @@ static inline bool tg__selected(tg__range range, float x)
     return (tg__f32_bits(x) & TG__F32_MAGNITUDE) - range.low <= range.span;
 }
 
-/* Where selected elements go. */
+/* The destination of selected elements. */
 typedef struct tg__picked {
     uint32_t *idx;
     float *val;
@@ -135,8 +135,8 @@ static inline void tg__twobit_codes(const uint8_t *bytes, size_t m, uint64_t *pl
 
 /* ---- 16-bit floats --------------------------------------------------------------------------- */
 
-/* The magnitude bits of |x|, made ready for narrowing: a finite one at most `largest`, every NaN
- * the same one. */
+/* The magnitude bits of |x|, prepared for narrowing: finite ones are limited to `largest`, all NaNs
+ * become the same one. */
 static inline uint32_t tg__narrow_clamp(uint32_t magnitude, uint32_t largest)
 {
     if (magnitude > TG__F32_INF)
@@ -156,7 +156,8 @@ static inline uint16_t tg__f16_from_f32(float x)
     uint32_t exponent = a >> 23;
     if (exponent < 102) /* below half of the smallest subnormal 2^-24 */
         return (uint16_t)sign;
-    /* Significand with `drop` bits to lose; a carry out of the fraction goes into the exponent. */
+    /* The significand, with `drop` bits to be removed; a carry out of the fraction increments the
+     * exponent. */
     uint32_t significand = (a & 0x7fffff) | 0x800000, base = 0, drop = 13;
     if (exponent < 113)
         drop = 126 - exponent;

@@ -1,4 +1,4 @@
-/* For tests: a buffer between two pages that nobody may touch. */
+/* For tests: a buffer between two inaccessible pages. */
 #ifndef TG_KERNEL_GUARDED_H
 #define TG_KERNEL_GUARDED_H
 
@@ -39,8 +39,8 @@ static inline void tg__guarded_close(tg__guarded *g)
     munmap(g->begin - page, g->size + 2 * page);
 }
 
-/* Place an array of `used` bytes `gap` bytes behind the first guard page, or before the last one,
- * and mark what is near it. used + gap <= size. */
+/* Place an array of `used` bytes `gap` bytes after the first guard page, or before the last one,
+ * and mark the memory near it. used + gap <= size. */
 static inline void *tg__guarded_place(tg__guarded *g, size_t used, size_t gap, bool at_end)
 {
     g->used = used;
@@ -53,7 +53,7 @@ static inline void *tg__guarded_place(tg__guarded *g, size_t used, size_t gap, b
     return g->data;
 }
 
-/* Whether the marks around the array are still there. */
+/* True if the marks around the array are unchanged. */
 static inline bool tg__guarded_intact(const tg__guarded *g)
 {
     const uint8_t *end = g->data + g->used;

@@ -4,7 +4,8 @@
 
 typedef __m256i vec16; /* WIDTH of them */
 
-/* Finite magnitudes clamped to `largest`, NaNs made one (tg__narrow_clamp); signs kept. */
+/* Finite magnitudes are limited to `largest`, NaNs become a single one (tg__narrow_clamp); signs
+ * are kept. */
 static inline vec narrow_clamp(vec x, uint32_t largest)
 {
     const __m512i inf = _mm512_set1_epi32((int)TG__F32_INF);
@@ -18,7 +19,7 @@ static inline vec narrow_clamp(vec x, uint32_t largest)
     return _mm512_castsi512_ps(_mm512_or_si512(clamped, sign));
 }
 
-/* No magnitude above `largest`, hence no NaN and no infinity. */
+/* True if no magnitude exceeds `largest`; this excludes NaN and infinity. */
 static inline bool all_within(const vec x[4], uint32_t largest)
 {
     __m512i max = _mm512_setzero_si512();
@@ -59,10 +60,10 @@ static inline vec f16_get(const uint16_t *p, size_t left)
     return _mm512_cvtph_ps(get16(p, left));
 }
 
-/* The instruction alone would give infinity on overflow: x is clamped. */
+/* The instruction by itself would return infinity on overflow, so x is clamped. */
 static inline vec16 f16_from(vec x)
 {
-    /* gcc's macro for the form without a mask warns when not optimising. */
+    /* gcc's macro for the form without a mask warns when optimisation is off. */
     return _mm512_maskz_cvtps_ph(0xffff, x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
 }
 

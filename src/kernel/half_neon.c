@@ -4,7 +4,8 @@
 
 typedef uint16x4_t vec16; /* WIDTH of them */
 
-/* Finite magnitudes clamped to `largest`, NaNs made one (tg__narrow_clamp); signs kept. */
+/* Finite magnitudes are limited to `largest`, NaNs become a single one (tg__narrow_clamp); signs
+ * are kept. */
 static inline vec narrow_clamp(vec x, uint32_t largest)
 {
     const uint32x4_t inf = vdupq_n_u32(TG__F32_INF), bits = vreinterpretq_u32_f32(x);
@@ -44,7 +45,7 @@ static inline void put16(uint16_t *p, size_t left, vec16 h)
     memcpy(p, part, left * sizeof(*p));
 }
 
-/* There are no stores past the caches among these instructions. */
+/* NEON has no stores that bypass the caches. */
 static inline void stream16(uint16_t *p, vec16 h)
 {
     vst1_u16(p, h);
@@ -59,7 +60,7 @@ static inline vec f16_get(const uint16_t *p, size_t left)
     return vcvt_f32_f16(vreinterpret_f16_u16(get16(p, left)));
 }
 
-/* The instruction alone would give infinity on overflow: x is clamped. */
+/* The instruction by itself would return infinity on overflow, so x is clamped. */
 static inline vec16 f16_from(vec x)
 {
     return vreinterpret_u16_f16(vcvt_f16_f32(x));

@@ -1,5 +1,5 @@
-/* 16-bit floats, the specification: words in the host's order, which is the frames' (base/mem.h).
- */
+/* 16-bit floats, the specification. Words are in the host's byte order, which is also that of
+ * frames (base/mem.h). */
 #include "kernel/element.h"
 #include "kernel/variants.h"
 

@@ -1,9 +1,9 @@
 /* Template of half_avx2.c and half_avx512.c: half_ref.c in vectors. The including file defines how
- * a vector is widened and narrowed: f16_get, f16_from,
- * bf16_get, bf16_from, and put16; what to clamp: narrow_clamp, all_within; and stream16, stream_end. */
+ * a vector is widened and narrowed: f16_get, f16_from, bf16_get, bf16_from and put16; the clamping:
+ * narrow_clamp and all_within; and stream16 and stream_end. */
 
-/* Outputs of this many elements fall out of the caches before anybody reads them: written past the
- * caches they cost a quarter less, since the old bytes need not be read. */
+/* Outputs of this many elements leave the caches before they are read. Stores that bypass the
+ * caches cost a quarter less for them, because the old bytes need not be read. */
 #define STREAM_N ((size_t)8 << 20)
 
 static inline vec16 narrow(vec x, bool brain)
@@ -40,7 +40,7 @@ static inline void encode_fours(uint16_t *dst, const float *src, size_t n, bool 
 
 static inline void encode(uint16_t *dst, const float *src, size_t n, bool brain)
 {
-    if (n == 0) /* then both may be NULL, to which nothing may be added */
+    if (n == 0) /* both may be NULL then; even adding 0 to NULL is undefined */
         return;
     size_t head = (0 - (uintptr_t)dst) % 64 / 2;
     if (n >= STREAM_N && (uintptr_t)dst % 2 == 0) {

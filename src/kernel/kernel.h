@@ -1,13 +1,13 @@
 /* The loops over elements: one table of functions per instruction set, chosen once.
  *
  * Bits        The *_ref.c functions are the specification. Every other variant gives the same bits
- *             for every input, including infinities, subnormals, -0, and NaN (payloads aside). No
+ *             for every input, including infinities, subnormals, -0, and NaN (except payloads). No
  *             function uses fused multiply-add.
  * Reductions  run over chunks of 65,536 elements with 16 virtual lanes; element i of a chunk
  *             belongs to lane i % 16. Lanes are combined in order 0..15, and chunks in order.
  * Arrays      have n elements, which may be 0, at any alignment (4 bytes for float). Arrays of a
  *             call must not overlap, unless the comment allows it. Nothing outside of them is
- *             touched.
+ *             accessed.
  * Threads     any; all are pure functions of their arguments */
 #ifndef TG_KERNEL_H
 #define TG_KERNEL_H
@@ -31,18 +31,18 @@ typedef struct tg__bins {
     double sum;   /* of the bins' maxima, in order */
     size_t count; /* bins that are not all 0 */
 } tg__bins;
-/* 16-bit random numbers for the elements of a vector. Element i is at place e = i % 128 of group i
+/* 16-bit random numbers for the elements of a vector. Element i has position e = i % 128 in group i
  * / 128. Its number is half-word e / 16 (the low half of a word first) of block 16 * (i / 128) + e
  * % 16 of a Philox stream (base/philox.h). */
 typedef struct tg__draws {
     uint32_t key[2];
-    unsigned rounds; /* of Philox: 7 or 10 */
+    unsigned rounds; /* Philox rounds: 7 or 10 */
     uint64_t first;  /* i of the first element of the call */
 } tg__draws;
-#define TG__COLUMN_BLOCK 8u /* rows that a column's sum takes together */
+#define TG__COLUMN_BLOCK 8u /* rows that a column's sum combines at once */
 
 typedef struct tg__split {
-    double below, above; /* sums of the elements below the threshold, and of the others */
+    double below, above; /* sums of the elements below the threshold and of the others */
     uint64_t nbelow;
 } tg__split;
 
@@ -71,8 +71,8 @@ typedef struct tg__skinny {
     size_t left_stride, right_stride; /* >= rows, >= cols of the whole */
     bool past_caches; /* skinny_expand: out is too large to stay in the caches until it is read */
 } tg__skinny;
-#define TG__SKINNY_STRIP 16384u /* columns that a row's sum takes together */
-#define TG__SKINNY_ROWS 8u      /* rows that a column's sum takes together */
+#define TG__SKINNY_STRIP 16384u /* columns that a row's sum combines at once */
+#define TG__SKINNY_ROWS 8u      /* rows that a column's sum combines at once */
 
 typedef struct tg__kernels {
     const char *level; /* of tg__kernel_levels */
@@ -96,8 +96,8 @@ typedef struct tg__kernels {
     void (*moments)(const float *x, size_t n, float from, tg__moments *sums);
 
     /* Threshold and compact: indices (ascending) and values of the elements with |x| >= threshold
-     * and x != 0. NaN is never selected. Stores the first `cap` of them; returns how many there
-     * are.
+     * and x != 0. NaN is never selected. Stores the first `cap` of them; returns their total
+     * number.
      * n          < 2^32
      * threshold  >= 0
      * idx, val   room for cap + TG__SELECT_SLACK entries, because whole vectors are stored */
@@ -118,8 +118,8 @@ typedef struct tg__kernels {
      * may be x. idx, val, cap and the result are as for select. */
     size_t (*adacomp_select)(const float *x, const float *g, size_t n, size_t bin, uint32_t *idx,
                              float *val, size_t cap, tg__bins *bins);
-    /* hist[b] += number of x with (bits of |x|) >> 20 == b; hist has 2048 entries. NaN counts by
-     * its bits, too. */
+    /* hist[b] += number of x with (bits of |x|) >> 20 == b; hist has 2048 entries. NaN is counted
+     * by its bits as well. */
     void (*histogram)(const float *x, size_t n, uint32_t *hist);
     /* dst[idx[i]] += val[i] for i < k, in order. Indices must be distinct and in range. */
     void (*scatter_add)(float *dst, const uint32_t *idx, const float *val, size_t k);
@@ -133,7 +133,7 @@ typedef struct tg__kernels {
     void (*twobit_encode)(const float *p, size_t n, float tau, uint8_t *bytes);
     /* r += g, codes of r as above, r -= tau * code, in one pass. */
     void (*twobit_add_encode)(float *r, const float *g, size_t n, float tau, uint8_t *bytes);
-    /* dst += tau * code. Bits set in both planes count as 0 (the frame check refuses them). */
+    /* dst += tau * code. Bits set in both planes count as 0 (the frame check rejects them). */
     void (*twobit_decode_add)(float *dst, const uint8_t *bytes, size_t n, float tau);
     /* dst = tau * code */
     void (*twobit_decode)(float *dst, const uint8_t *bytes, size_t n, float tau);
@@ -221,20 +221,20 @@ typedef struct tg__kernels {
                          bool nesterov);
     /* dst = w - eta * (g + wd * w)   (dst may be w) */
     void (*sgd_to)(float *dst, const float *w, const float *g, size_t n, float eta, float wd);
-    /* dst = what sgd_momentum would make of w, u only read   (dst may be w): CD-SGD's
-     * local=preview */
+    /* dst = the result of sgd_momentum for w; u is only read   (dst may be w): CD-SGD's
+     *                                                          local=preview */
     void (*sgd_preview_to)(float *dst, const float *w, const float *u, const float *g, size_t n,
                            float eta, float m, float wd, bool nesterov);
 
     /* d = g + wd*w; m = b1*m + c1*d; v = b2*v + c2*(d*d);
      * w = keep*w - (eta*m) / (root*sqrt(v) + eps)   (root and quotient are exactly rounded) */
     void (*adam)(float *w, float *m, float *v, const float *g, size_t n, const tg__adam *a);
-    /* dst = what adam would make of w; m and v only read   (dst may be w) */
+    /* dst = the result of adam for w; m and v are only read   (dst may be w) */
     void (*adam_preview_to)(float *dst, const float *w, const float *m, const float *v,
                             const float *g, size_t n, const tg__adam *a);
-    /* LARS's momentum, the rate inside: u = m*u + eta * (g + wd*w); w = w - u */
+    /* LARS's momentum, with the rate inside: u = m*u + eta * (g + wd*w); w = w - u */
     void (*lars)(float *w, float *u, const float *g, size_t n, float eta, float m, float wd);
-    /* dst = what lars would make of w, u only read   (dst may be w) */
+    /* dst = the result of lars for w; u is only read   (dst may be w) */
     void (*lars_preview_to)(float *dst, const float *w, const float *u, const float *g, size_t n,
                             float eta, float m, float wd);
 
@@ -242,7 +242,7 @@ typedef struct tg__kernels {
     void (*sub_to)(float *dst, const float *a, const float *b, size_t n);
     /* p = p - u; u = 0; w = a - p: DGA's own update u is no longer pending */
     void (*settle)(float *w, const float *a, float *p, float *u, size_t n);
-    /* d = from - w; p = p + d; u = u + d: DGA's own update is pending, and kept */
+    /* d = from - w; p = p + d; u = u + d: DGA's own update becomes pending, and is stored */
     void (*go_on)(float *p, float *u, const float *from, const float *w, size_t n);
     /* w = keep*w + rest*a */
     void (*mix)(float *w, const float *a, size_t n, float keep, float rest);
@@ -283,15 +283,16 @@ static inline size_t tg__twobit_bytes(size_t n)
     return n / 64 * 16 + (n % 64 + 7) / 8 * 2;
 }
 
-/* The table in use. First call chooses: the best level of the CPU, or TG_CPU=LEVEL. Safe
+/* The table in use. The first call chooses it: the CPU's best level, or TG_CPU=LEVEL. May be called
  * from several threads at once. Never NULL. */
 const tg__kernels *tg__kernel(void);
 
-/* Errors  TG_E_UNSUPPORTED if TG_CPU asks for a level that is unknown or that this CPU lacks (then
- *         tg__kernel() is the best that the CPU has). Objects that compute call it when created. */
+/* Check TG_CPU. Objects that compute call this when created.
+ * Errors  TG_E_UNSUPPORTED if TG_CPU requests a level that is unknown or that this CPU lacks (then
+ *         tg__kernel() is the CPU's best level) */
 TG_NODISCARD tg_status tg__kernel_check(void);
 
-/* The names of all levels, those of other CPUs too; NULL ends the list. */
+/* The names of all levels, including those of other CPUs; NULL ends the list. */
 extern const char *const tg__kernel_levels[];
 
 /* The table of one level for tests and benchmarks: NULL if this CPU or build lacks it. */

@@ -1,4 +1,4 @@
-/* 1-bit SGD's two means, AVX2. */
+/* The two means of 1-bit SGD, AVX2. */
 #include "kernel/signs.h"
 #include "kernel/simd_mask_avx2.h"
 #include "kernel/variants.h"

@@ -1,4 +1,4 @@
-/* 1-bit SGD's two means, AVX-512. */
+/* The two means of 1-bit SGD, AVX-512. */
 #include "kernel/signs.h"
 #include "kernel/simd_mask_avx512.h"
 #include "kernel/variants.h"

@@ -1,5 +1,5 @@
-/* 1-bit SGD's two means, the specification: of a vector by lanes and chunks, of the columns of a
- * matrix by blocks of 8 rows, each block summed from 0 in the order of its rows. */
+/* The two means of 1-bit SGD, the specification: of a vector by lanes and chunks, of the columns of
+ * a matrix by blocks of 8 rows, each block summed from 0 in the order of its rows. */
 #include "kernel/signs.h"
 #include "kernel/variants.h"
 

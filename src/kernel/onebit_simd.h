@@ -57,8 +57,9 @@ static void split_sums(const float *x, size_t n, float t, tg__split *s)
     }
 }
 
-/* Where rows lie a multiple of a page apart, all lines of a column are in one set of the first
- * cache, and that has 8 ways. Such rows are taken by fours, which are 8 lines of x and g. */
+/* If rows are a multiple of a page apart, all lines of a column fall into one set of the
+ * first-level cache, which has 8 ways. Such rows are processed four at a time, which are 8 lines of
+ * x and g. */
 enum { FOUR = 4, PIECE = 256 }; /* PIECE: columns whose sums wait for the other rows of the block */
 
 static inline bool rows_crowd(size_t stride)
@@ -71,9 +72,10 @@ typedef struct block_sums {
     counts count;
 } block_sums;
 
-/* m rows (a constant), WIDTH columns (or `left` of them). Reads come before writes: a read that
- * follows a write to the same place of another page waits for it. So many rows at once are more
- * streams than the hardware follows: the next block is asked for ahead, into the second cache. */
+/* m rows (a constant), WIDTH columns (or `left` of them). Reads come before writes, because a read
+ * that follows a write to the same offset in another page waits for it. So many rows at once are
+ * more streams than the hardware prefetcher follows, so the next block is prefetched into the
+ * second-level cache. */
 static inline void sum_rows(float *x, const float *g, size_t stride, const size_t m, size_t left,
                             vec t, block_sums *to)
 {
@@ -109,7 +111,7 @@ static inline void sum_four(float *x, const float *g, size_t stride, size_t rows
         sum_rows(x + r * stride, g ? g + r * stride : NULL, stride, 1, left, t, to);
 }
 
-/* Add the sums of a block, of WIDTH columns or `left` of them. */
+/* Add the sums of a block with WIDTH columns, or `left` of them. */
 static inline void sums_put(const block_sums *from, size_t left, double *below, double *above,
                             uint32_t *nbelow)
 {
@@ -144,7 +146,7 @@ static inline void sum_block(float *x, const float *g, size_t stride, size_t row
     });
 }
 
-/* The same in two steps, of more than FOUR rows and at most PIECE columns. */
+/* The same in two steps, for more than FOUR rows and at most PIECE columns. */
 static inline void sum_crowded(float *x, const float *g, size_t stride, size_t rows, size_t cols,
                                const float *t, double *below, double *above, uint32_t *nbelow)
 {
@@ -195,8 +197,8 @@ static inline void settle_block(float *x, size_t stride, size_t rows, size_t lef
     }
 }
 
-/* From the last rows to the first: the last ones that were looked at may still be in a cache. Lanes
- * beyond the last column are 0 and not below their threshold, 0. */
+/* From the last rows to the first, because the last ones read may still be cached. Lanes beyond the
+ * last column are 0 and not below their threshold, 0. */
 static void column_settle(float *x, size_t stride, size_t rows, size_t cols, const float *t,
                           const float *plus, const float *minus, uint8_t *bits, size_t row_bytes,
                           bool subtract)

@@ -1,4 +1,4 @@
-/* Steps of gradient descent, the specification. Every product and sum is rounded by itself. */
+/* Steps of gradient descent, the specification. Every product and sum is rounded separately. */
 #include "kernel/variants.h"
 
 static void sgd_to(float *dst, const float *w, const float *g, size_t n, float eta, float wd)

@@ -1,9 +1,10 @@
-/* Codes of a few bits, packed in planes so that any instruction set packs them with whole vectors.
+/* Codes of a few bits, packed in planes so that any instruction set can pack them with whole
+ * vectors.
  *
  * Codes of 8 bits are bytes in order. Others come in blocks of 512. A block of `width` bits is
- * written as planes of 4, 2 or 1 bits, one after the other: the lowest 4 bits if there are 4, then
- * the next 2, then the next 1. A plane of w bits comes in groups of 512 / w elements; a group of m
- * elements is L = ceil(m w / 32) little-endian 32-bit words (16 of them unless it is the vector's
+ * stored as planes of 4, 2 or 1 bits, one after another: the lowest 4 bits if there are 4, then the
+ * next 2, then the next 1. A plane of w bits is divided into groups of 512 / w elements. A group of
+ * m elements is L = ceil(m w / 32) little-endian 32-bit words (16 of them unless it is the vector's
  * last), with element e in word e % L at bit w * (e / L). Bits that belong to no element are 0. */
 #ifndef TG_KERNEL_PACK_H
 #define TG_KERNEL_PACK_H
@@ -12,7 +13,7 @@
 
 #define TG__PACK_BLOCK 512u
 
-/* Bits of the plane that holds the bits from `at` on. */
+/* The width of the plane that holds the bits from `at` on. */
 static inline unsigned tg__plane_width(unsigned width, unsigned at)
 {
     return width - at >= 4 ? 4 : width - at >= 2 ? 2 : 1;
@@ -42,7 +43,7 @@ static inline size_t tg__pack_bytes(size_t n, unsigned width)
     return bytes;
 }
 
-/* One group: the w bits from `at` on of m <= 512 / w codes. */
+/* Write one group: the w bits from `at` on of m <= 512 / w codes. */
 static inline void tg__group_put(uint8_t *bytes, const int8_t *codes, size_t m, unsigned w,
                                  unsigned at)
 {
@@ -74,7 +75,7 @@ static inline int8_t tg__sign_extend(int8_t code, unsigned width)
     return (int8_t)(((uint8_t)code ^ sign) - sign);
 }
 
-/* Whether the bits of a last group that belong to no element are 0. */
+/* True if the bits of a last group that belong to no element are 0. */
 bool tg__pack_clean(const uint8_t *bytes, size_t n, unsigned width);
 
 #endif

@@ -1,6 +1,6 @@
 /* Packed codes, AVX2 (vectors of 16 bytes: a group's words are 4 of them). The fields of byte k of
- * the 16 words of a group are 8 / w vectors of 16 codes each, so bytes are put together code by
- * code and the words are the 4 x 16 bytes turned round. */
+ * the 16 words of a group are 8 / w vectors of 16 codes each. So bytes are assembled code by code,
+ * and the 4 x 16 bytes are transposed into words. */
 #include "kernel/pack.h"
 #include "kernel/element.h"
 #include "kernel/variants.h"
@@ -18,7 +18,7 @@ static inline void store(void *p, bytes16 x)
     _mm_storeu_si128((__m128i *)p, x);
 }
 
-/* w and at are constants where it is called, and it is inlined there. */
+/* w and at are constants at the calls, where it is inlined. */
 static inline void put_group(uint8_t *bytes, const int8_t *codes, unsigned w, unsigned at)
 {
     const bytes16 field = _mm_set1_epi8((char)((1 << w) - 1));
@@ -39,9 +39,8 @@ static inline void put_group(uint8_t *bytes, const int8_t *codes, unsigned w, un
     store(bytes + 48, _mm_unpackhi_epi16(high01, high23));
 }
 
-/* codes = (first plane), or |= (others), the group's bits << at; sign: that bit is extended, 0:
- * none
- */
+/* codes = (first plane), or |= (others), the group's bits << at; sign: the bit to extend; 0:
+ * none */
 static inline void get_group(int8_t *codes, const uint8_t *bytes, unsigned w, unsigned at, int sign)
 {
     const bytes16 gather = _mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
@@ -96,7 +95,7 @@ static inline void unpack_plane(int8_t *codes, const uint8_t *bytes, size_t m, u
         codes[e] = tg__sign_extend(codes[e], at + w);
 }
 
-/* Each width in a loop of its own, so that widths and shifts are constants. */
+/* One loop per width, so that widths and shifts are constants. */
 static inline void pack_blocks(uint8_t *bytes, const int8_t *codes, size_t n, const unsigned width)
 {
     for (size_t begin = 0; begin < n; begin += TG__PACK_BLOCK) {

@@ -4,18 +4,18 @@
 #include <stdatomic.h>
 #include <string.h>
 
-/* One call's arguments; a kernel uses those it has. */
+/* The arguments of one call; each kernel uses those it needs. */
 typedef struct job {
     float *dst, *u;
     const float *src;
     float a;
     bool nesterov;
-    tg__stats *stats;    /* one a chunk */
-    size_t base;         /* element of the first */
-    atomic_bool *spoilt; /* [out] something is not finite */
+    tg__stats *stats;    /* one per chunk */
+    size_t base;         /* index of the first element */
+    atomic_bool *spoilt; /* [out] some element is not finite */
 } job;
 
-enum { PIECE = 4096 }; /* elements that are found in the cache again */
+enum { PIECE = 4096 }; /* elements that stay cached between two reads */
 
 #define RUN(pool, n, fn, ...) tg__pool_chunks(pool, n, TG__CHUNK, fn, &(job){__VA_ARGS__})
 
@@ -154,7 +154,7 @@ static void chunk_stats(void *arg, size_t lo, size_t hi)
                                  &j->stats[at / TG__CHUNK]);
 }
 
-/* A chunk's sums do not depend on the others', so they can be added here, in order. */
+/* Sums of chunks are independent, so they can be added here, in order. */
 void tg__parallel_copy_stats(tg__pool *pool, float *dst, const float *src, size_t n,
                              tg__stats *stats)
 {
@@ -176,7 +176,7 @@ void tg__parallel_copy_stats(tg__pool *pool, float *dst, const float *src, size_
     *stats = sum;
 }
 
-/* A threshold that is NaN selects nothing. */
+/* A NaN threshold selects nothing. */
 static void dgc(void *arg, size_t lo, size_t hi)
 {
     const job *j = arg;

@@ -1,17 +1,17 @@
-/* Template of quant_avx2.c and quant_avx512.c: WIDTH Philox blocks at once. The including file has
- * vint, a vector of WIDTH 32-bit words, and the i64_* functions below that see it as WIDTH / 2
- * lanes of 64 bits.
+/* Template of quant_avx2.c and quant_avx512.c: WIDTH Philox blocks at once. The including file
+ * defines vint, a vector of WIDTH 32-bit words, and the i64_* functions used below, which treat it
+ * as WIDTH / 2 lanes of 64 bits.
  *
- * Blocks of even and of odd number are computed apart, each in 64-bit lanes of which the low word
- * counts: a product then stands where its low word is needed, and its high word is one shift away.
- */
+ * Blocks with even and odd numbers are computed separately, each in 64-bit lanes of which the low
+ * word counts: the low word of a product is then where it is needed, and its high word is one shift
+ * away. */
 
 typedef struct half {
     vint c0, c1, c2, c3;
 } half;
 
-/* Two rounds of (c0, 0, 0, 0). The first makes c0 the same in all lanes, and c1 0, so the second
- * multiplies once. */
+/* Two rounds of (c0, 0, 0, 0). The first makes c0 equal in all lanes, and c1 0, so the second
+ * multiplies only once. */
 static inline half two_rounds(vint c0, const tg__philox_keys *keys)
 {
     const vint m0 = int_splat((int32_t)TG__PHILOX_M0), m1 = int_splat((int32_t)TG__PHILOX_M1);

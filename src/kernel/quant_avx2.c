@@ -37,7 +37,7 @@ static inline vint int_xor(vint a, vint b)
 
 static inline vint int_xor3(vint a, vint b, vint c)
 {
-    return int_xor(a, int_xor(b, c)); /* a is the one that is waited for */
+    return int_xor(a, int_xor(b, c)); /* a is on the critical path */
 }
 
 static inline vint int_upper_half(vint a)
@@ -45,13 +45,13 @@ static inline vint int_upper_half(vint a)
     return _mm256_srli_epi32(a, 16);
 }
 
-/* Divided by 65536, towards minus infinity. */
+/* Divide by 65536, rounding towards minus infinity. */
 static inline vint int_floor_half(vint a)
 {
     return _mm256_srai_epi32(a, 16);
 }
 
-/* To nearest even. */
+/* Round to nearest even. */
 static inline vint int_round(vec x)
 {
     return _mm256_cvtps_epi32(x);
@@ -67,13 +67,13 @@ static inline vint i64_high(vint a)
     return _mm256_srli_epi64(a, 32);
 }
 
-/* Lane i of 64 bits: 2 i + odd. */
+/* 64-bit lane i holds 2 i + odd. */
 static inline vint i64_counters(int odd)
 {
     return _mm256_add_epi64(_mm256_setr_epi64x(0, 2, 4, 6), _mm256_set1_epi64x(odd));
 }
 
-/* The low words of the lanes of both, by turns. */
+/* The low words of the lanes of both, interleaved. */
 static inline vint i64_merge(vint even, vint odd)
 {
     return _mm256_blend_epi32(even, _mm256_slli_epi64(odd, 32), 0xaa);
@@ -122,7 +122,7 @@ static inline vint bytes_clamp(vint x, vint limit)
     return _mm256_max_epi8(_mm256_min_epi8(x, limit), minus);
 }
 
-/* The codes of vector i to p + 16 i. */
+/* Store the codes of vector i at p + 16 i. */
 static inline void bytes_put_four(int8_t *p, vint x)
 {
     __m128i low = _mm256_castsi256_si128(x), high = _mm256_extracti128_si256(x, 1);

@@ -45,13 +45,13 @@ static inline vint int_upper_half(vint a)
     return _mm512_srli_epi32(a, 16);
 }
 
-/* Divided by 65536, towards minus infinity. */
+/* Divide by 65536, rounding towards minus infinity. */
 static inline vint int_floor_half(vint a)
 {
     return _mm512_srai_epi32(a, 16);
 }
 
-/* To nearest even. */
+/* Round to nearest even. */
 static inline vint int_round(vec x)
 {
     return _mm512_cvtps_epi32(x);
@@ -67,13 +67,13 @@ static inline vint i64_high(vint a)
     return _mm512_srli_epi64(a, 32);
 }
 
-/* Lane i of 64 bits: 2 i + odd. */
+/* 64-bit lane i holds 2 i + odd. */
 static inline vint i64_counters(int odd)
 {
     return _mm512_add_epi64(_mm512_setr_epi64(0, 2, 4, 6, 8, 10, 12, 14), _mm512_set1_epi64(odd));
 }
 
-/* The low words of the lanes of both, by turns. */
+/* The low words of the lanes of both, interleaved. */
 static inline vint i64_merge(vint even, vint odd)
 {
     return _mm512_mask_shuffle_epi32(even, 0xaaaa, odd, _MM_PERM_CDAB);
@@ -114,7 +114,7 @@ static inline vint bytes_clamp(vint x, vint limit)
     return _mm512_max_epi8(_mm512_min_epi8(x, limit), minus);
 }
 
-/* The codes of vector i to p + 16 i. */
+/* Store the codes of vector i at p + 16 i. */
 static inline void bytes_put_four(int8_t *p, vint x)
 {
     _mm512_storeu_si512(p, x);

@@ -1,5 +1,5 @@
-/* What the variants of the quantisers share: the walk over groups of 128 elements that draw from
- * the same 16 Philox blocks. */
+/* Shared by the variants of the quantisers: the loop over groups of 128 elements that use the same
+ * 16 Philox blocks. */
 #ifndef TG_KERNEL_QUANT_GROUP_H
 #define TG_KERNEL_QUANT_GROUP_H
 
@@ -18,7 +18,7 @@ typedef struct tg__philox_keys {
 typedef void tg__quant_group_fn(int8_t *codes, const float *x, float scale, int levels,
                                 const tg__philox_keys *keys, uint32_t block);
 
-/* Inlined, so that `group` is no call. The vector's length keeps block numbers below 2^32. */
+/* Inlined, so that `group` is not a call. The vector's length keeps block numbers below 2^32. */
 static inline void tg__quant_groups(int8_t *codes, const float *x, size_t n, float inverse,
                                     int levels, const tg__draws *draws, tg__quant_group_fn *group)
 {
@@ -34,7 +34,7 @@ static inline void tg__quant_groups(int8_t *codes, const float *x, size_t n, flo
         uint32_t block = (uint32_t)(at / TG__GROUP * 16);
         if (m == TG__GROUP) {
             group(codes + i, x + i, scale, levels, &keys, block);
-        } else { /* a group cut by an end of the vector */
+        } else { /* a group cut by the vector's start or end */
             float part[TG__GROUP] = {0};
             int8_t out[TG__GROUP];
             memcpy(part + place, x + i, m * sizeof(*x));

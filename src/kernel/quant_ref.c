@@ -3,7 +3,7 @@
 #include "kernel/variants.h"
 #include <math.h>
 
-/* The smaller and the larger as instruction sets have them: b if a is NaN. */
+/* Minimum and maximum as the instruction sets define them: b if a is NaN. */
 static float min_of(float a, float b)
 {
     return a < b ? a : b;
@@ -25,7 +25,7 @@ static void quant_nearest(int8_t *codes, const float *x, size_t n, float inverse
         codes[i] = (int8_t)lrintf(clamp_of(x[i] * inverse, (float)levels));
 }
 
-/* As instruction sets convert. */
+/* Conversion as the instruction sets define it. */
 static int32_t int_of(float y)
 {
     return y >= -0x1p31f && y < 0x1p31f ? (int32_t)lrintf(y) : INT32_MIN;
@@ -42,7 +42,7 @@ static void random_group(int8_t *codes, const float *x, float scale, int levels,
         for (uint32_t j = 0; j < 8; j++) {
             uint32_t draw = word[j / 2] >> 16 * (j % 2) & 0xffff;
             uint32_t sum = (uint32_t)int_of(x[16 * j + lane] * scale) + draw;
-            int32_t code = (int32_t)sum >> 16; /* towards minus infinity */
+            int32_t code = (int32_t)sum >> 16; /* rounds towards minus infinity */
             codes[16 * j + lane] = (int8_t)TG__MAX(TG__MIN(code, levels), -levels);
         }
     }

@@ -1,6 +1,6 @@
-/* Template of quant_avx2.c and quant_avx512.c: quant_ref.c in vectors. The including file has vint
- * with its functions, bytes_get and bytes_put for WIDTH codes, and
- * bytes_narrow, _clamp and _put_four for four vectors of them. */
+/* Template of quant_avx2.c and quant_avx512.c: quant_ref.c in vectors. The including file defines
+ * vint with its functions, bytes_get and bytes_put for WIDTH codes, and bytes_narrow, _clamp and
+ * _put_four for four vectors of them. */
 #include "kernel/philox_simd.h"
 
 /* NaN becomes high. */
@@ -9,7 +9,7 @@ static inline vec clamp_vec(vec x, vec high, vec low)
     return vec_max(vec_min(x, high), low);
 }
 
-/* One vector of a group: draws are 0 .. 65535. */
+/* One vector of a group; draws are 0 .. 65535. */
 static inline vint round_random(const float *x, vec scale, vint draws)
 {
     return int_floor_half(int_add(int_round(vec_mul(vec_get(x, WIDTH), scale)), draws));

@@ -1,8 +1,8 @@
 /* Threshold and compact, AVX2.
  *
- * One branch for 64 elements, taken when at least one is selected. Selected lanes move to the front
- * by a permutation looked up by the mask, then the whole vector is stored; TG__SELECT_SLACK is for
- * that. */
+ * One branch for 64 elements, taken if at least one is selected. Selected lanes move to the front
+ * by a permutation looked up by the mask, then the whole vector is stored, for which
+ * TG__SELECT_SLACK gives room. */
 #include "kernel/simd_avx2.h"
 #include "kernel/variants.h"
 
@@ -27,7 +27,7 @@ static inline __m256i selected(wide_range range, vec x)
     return _mm256_cmpgt_epi32(range.limit, _mm256_add_epi32(a, range.add));
 }
 
-/* Past the end of the room everything is written to the slack behind it. */
+/* When the room is used up, everything is written to the slack after it. */
 static inline void pick(tg__picked *to, __m256i lanes, size_t i, vec x)
 {
     unsigned mask = (unsigned)_mm256_movemask_ps(_mm256_castsi256_ps(lanes));

@@ -1,8 +1,8 @@
 /* Threshold and compact, AVX-512.
  *
- * One branch for 64 elements, taken when at least one is selected. Selected lanes are compressed in
- * a register and stored as a whole vector: compressing into memory is microcoded on some
- * processors. That is what TG__SELECT_SLACK is for. */
+ * One branch for 64 elements, taken if at least one is selected. Selected lanes are compressed in a
+ * register and stored as a whole vector, for which TG__SELECT_SLACK gives room: compressing into
+ * memory is microcoded on some processors. */
 #include "kernel/simd_avx512.h"
 #include "kernel/variants.h"
 
@@ -22,7 +22,7 @@ static inline __mmask16 selected(wide_range range, vec x)
     return _mm512_cmple_epu32_mask(_mm512_sub_epi32(a, range.low), range.span);
 }
 
-/* Past the end of the room everything is written to the slack behind it. */
+/* When the room is used up, everything is written to the slack after it. */
 static inline void pick(tg__picked *to, __mmask16 mask, size_t i, vec x)
 {
     const __m512i lane = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);

@@ -1,14 +1,14 @@
 /* Threshold and compact, NEON.
  *
- * One branch for 64 elements, taken when at least one is selected. Selected lanes move to the front
- * by a shuffle of bytes looked up by the mask, then the whole vector is stored; TG__SELECT_SLACK is
- * for that. */
+ * One branch for 64 elements, taken if at least one is selected. Selected lanes move to the front
+ * by a byte shuffle looked up by the mask, then the whole vector is stored, for which
+ * TG__SELECT_SLACK gives room. */
 #include "kernel/simd_neon.h"
 #include "kernel/variants.h"
 
 static uint8_t front[16][16]; /* entry m: the bytes of the lanes in m, lowest first */
-static uint32_t lane[16][4];  /* ... and their numbers */
-static uint8_t count[16];     /* ... and how many there are */
+static uint32_t lane[16][4];  /* entry m: the numbers of these lanes */
+static uint8_t count[16];     /* entry m: their count */
 
 typedef struct wide_range {
     uint32x4_t low, span;
@@ -26,7 +26,7 @@ static inline uint32x4_t selected(wide_range range, vec x)
     return vcleq_u32(vsubq_u32(a, range.low), range.span);
 }
 
-/* Past the end of the room everything is written to the slack behind it. */
+/* When the room is used up, everything is written to the slack after it. */
 static inline void pick(tg__picked *to, uint32x4_t lanes, size_t i, vec x)
 {
     static const uint32_t bits[4] = {1, 2, 4, 8};

@@ -35,8 +35,8 @@ static size_t dgc_select(float *u, float *v, const float *g, size_t n, float m, 
     return picked.count;
 }
 
-/* Every level uses this one: the time goes into waiting for memory, so the elements to come are
- * asked for ahead, and scatter instructions gain nothing. */
+/* Used by every level. Memory latency dominates, so elements are prefetched; scatter instructions
+ * gain nothing. */
 static void scatter_add(float *dst, const uint32_t *idx, const float *val, size_t k)
 {
     enum { AHEAD = 32 };

@@ -20,7 +20,7 @@ static void sign_pack(const float *x, size_t n, float t, uint8_t *bits)
     }
 }
 
-/* The next WIDTH or fewer bits of bytes that begin with them. */
+/* The next bits, at most WIDTH, from bytes that begin with them. */
 static inline vmask next_mask(const uint8_t *bits, size_t left)
 {
     uint32_t m = bits[0];
@@ -29,7 +29,7 @@ static inline vmask next_mask(const uint8_t *bits, size_t left)
     return mask_from(m);
 }
 
-/* The elements before the first whole byte. */
+/* The number of elements before the first whole byte. */
 static inline size_t head_of(size_t first, size_t n)
 {
     return first % 8 ? TG__MIN(n, 8 - first % 8) : 0;
@@ -85,11 +85,11 @@ static void sign_of(float *x, size_t n)
 
 /* ---- majority -------------------------------------------------------------------------------- */
 
-/* So many words of a voter are read in a row: with many voters there are more streams than the
- * hardware follows. AHEAD voters later, the same place is asked for in time. */
+/* The number of words of a voter that are read in a row: with many voters there are more streams
+ * than the hardware prefetcher follows. The same place is prefetched AHEAD voters in advance. */
 enum { PLANES = 32, TILE = 32, AHEAD = 4 };
 
-/* The bits of one voter for the elements of a word; `size` bytes are there. */
+/* The bits of one voter for the elements of a word; `size` bytes are available. */
 static inline word ballots(const uint8_t *bits, size_t size)
 {
     if (size >= WORD_BYTES)
@@ -99,8 +99,9 @@ static inline word ballots(const uint8_t *bits, size_t size)
     return word_get(padded);
 }
 
-/* Bit-sliced counters: plane[w] holds bit w of every element's count. Two voters at a time: a full
- * adder into plane 0, its carry rippling up as far as the count can reach. Returns the planes. */
+/* Bit-sliced counters: plane[w] holds bit w of every element's count. Votes are added two voters at
+ * a time: a full adder into plane 0, whose carry propagates as far as the count can reach. Returns
+ * the number of planes. */
 static inline size_t count_votes(word plane[PLANES][TILE], const uint8_t *const *bits,
                                  size_t voters, size_t at, size_t size)
 {
@@ -133,8 +134,8 @@ static inline size_t count_votes(word plane[PLANES][TILE], const uint8_t *const 
     return planes;
 }
 
-/* The n <= 8 * WORD_BYTES elements of word `at`: compare the counts with half of the voters, from
- * the top plane down. */
+/* Decide the n <= 8 * WORD_BYTES elements of word `at`: compare the counts with half of the voters,
+ * from the top plane down. */
 static inline void decide(float *dst, size_t n, word plane[PLANES][TILE], size_t at, size_t planes,
                           size_t voters)
 {

@@ -1,5 +1,5 @@
-/* One element, one byte, one chunk of the 1-bit kernels: what sign_ref.c and onebit_ref.c repeat,
- * and the other variants use for what is left over. */
+/* One element, one byte, one chunk of the 1-bit kernels: sign_ref.c and onebit_ref.c loop over
+ * these, and the other variants use them for the remainder. */
 #ifndef TG_KERNEL_SIGNS_H
 #define TG_KERNEL_SIGNS_H
 
@@ -22,13 +22,13 @@ static inline void tg__bits_put(uint8_t *dst, size_t n, uint64_t bits)
         dst[j] = (uint8_t)(bits >> 8 * j);
 }
 
-/* The f32 at any alignment. */
+/* Element i of an array of f32 at any alignment. */
 static inline float tg__float_at(const uint8_t *p, size_t i)
 {
     return tg__f32_from(tg__get32(p + 4 * i));
 }
 
-/* What `voters` voters of whom `against` said minus decide. */
+/* The decision of `voters` voters, of whom `against` voted for minus. */
 static inline float tg__verdict(size_t voters, size_t against)
 {
     return 2 * against > voters ? -1.0f : 2 * against == voters ? 0.0f : 1.0f;

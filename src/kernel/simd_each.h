@@ -3,7 +3,7 @@
 #define TG_KERNEL_SIMD_EACH_H
 
 /* Run the statements for i = 0, WIDTH, 2 WIDTH ... below n with `left` = WIDTH, then once more for
- * what is left over. `left` is a constant in the main loop, so its tests vanish there. */
+ * the remainder. `left` is a constant in the main loop, so tests of it disappear there. */
 #define EACH_VEC(n, ...)                       \
     do {                                       \
         size_t i = 0;                          \

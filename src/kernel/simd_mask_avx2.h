@@ -1,11 +1,11 @@
-/* Comparisons, choices and sums in f64 for the templates of 1-bit kernels (AVX2). Same names as
+/* Comparisons, selections and f64 sums for the templates of 1-bit kernels (AVX2). Same names as
  * simd_mask_avx512.h. */
 #ifndef TG_KERNEL_SIMD_MASK_AVX2_H
 #define TG_KERNEL_SIMD_MASK_AVX2_H
 
 #include "kernel/simd_avx2.h"
 
-typedef __m256 vmask; /* all bits of a lane, or none; choices look at the sign bit only */
+typedef __m256 vmask; /* all bits of a lane, or none; selections use only the sign bit */
 
 static inline vmask vec_less(vec a, vec b)
 {
@@ -100,7 +100,7 @@ static inline void counts_put_sum(uint32_t *dst, counts c)
     counts_put(dst, _mm256_add_epi32(old, c));
 }
 
-/* Many bits. */
+/* A wide word of bits. */
 typedef __m256i word;
 enum { WORD_BYTES = 32 };
 

@@ -1,4 +1,4 @@
-/* Comparisons, choices and sums in f64 for the templates of 1-bit kernels (AVX-512). Same names as
+/* Comparisons, selections and f64 sums for the templates of 1-bit kernels (AVX-512). Same names as
  * simd_mask_avx2.h. */
 #ifndef TG_KERNEL_SIMD_MASK_AVX512_H
 #define TG_KERNEL_SIMD_MASK_AVX512_H
@@ -95,7 +95,7 @@ static inline void counts_put_sum(uint32_t *dst, counts c)
     _mm512_storeu_si512(dst, _mm512_add_epi32(_mm512_loadu_si512(dst), c));
 }
 
-/* Many bits. */
+/* A wide word of bits. */
 typedef __m512i word;
 enum { WORD_BYTES = 64 };
 

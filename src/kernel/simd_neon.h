@@ -1,5 +1,5 @@
-/* Vectors of 4 floats for the templates *_simd.h (NEON of 64-bit Arm). Same names as simd_avx2.h,
- * and of simd_mask_avx2.h those for comparisons and for sums in f64. */
+/* Vectors of 4 floats for the templates *_simd.h (64-bit Arm NEON). Same names as simd_avx2.h, and
+ * as simd_mask_avx2.h for comparisons and f64 sums. */
 #ifndef TG_KERNEL_SIMD_NEON_H
 #define TG_KERNEL_SIMD_NEON_H
 

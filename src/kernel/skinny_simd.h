@@ -1,7 +1,7 @@
-/* Template of skinny_avx2.c and skinny_avx512.c: skinny_ref.c in vectors. FOLD_ROWS rows share what
- * is loaded of the factors; up to GROUP columns of a factor are kept in registers at once.
+/* Template of skinny_avx2.c and skinny_avx512.c: skinny_ref.c in vectors. FOLD_ROWS rows share the
+ * values loaded from the factors; up to GROUP columns of a factor are kept in registers at once.
  *
- * Functions marked TG__UNROLLED take sizes that are constants where they are called, so that small
+ * The size arguments of functions marked TG__UNROLLED are constants at the calls, so that small
  * arrays become registers. */
 
 #if defined(__clang__)
@@ -11,9 +11,9 @@
 #endif
 #define TG__UNROLLED static inline __attribute__((always_inline))
 
-enum { WIDE = TG__LANES / WIDTH }; /* vectors of the virtual lanes */
+enum { WIDE = TG__LANES / WIDTH }; /* vectors that make up the virtual lanes */
 
-/* What is left of element j of n in vector v of the lanes that begin there. */
+/* Elements of vector v, for the lanes that begin at element j of n. */
 static inline size_t rest(size_t n, size_t j, size_t v)
 {
     return n > j + v * WIDTH ? n - j - v * WIDTH : 0;
@@ -24,9 +24,9 @@ static inline vec get(const float *p, size_t left)
     return left == 0 ? vec_splat(0) : vec_get(p, left);
 }
 
-/* The element `ahead` of p will be needed: into the second cache, because a block of rows ahead of
- * time is too much for the first. It may lie behind the array's end. (A macro: gcc 12 drops calls
- * of functions that do nothing else.) */
+/* Prefetch the element `ahead` of p into the second-level cache; a block of rows in advance is too
+ * much for the first. The address may be beyond the array's end. (A macro: gcc 12 drops calls of
+ * functions that do nothing else.) */
 #define ASK_FOR(p, ahead) \
     _mm_prefetch((const char *)((uintptr_t)(p) + (ahead) * sizeof(float)), _MM_HINT_T1)
 
@@ -36,7 +36,7 @@ static inline void put(float *p, size_t left, vec x)
         vec_put(p, left, x);
 }
 
-/* One step of fold_rows: TG__LANES columns of `rows` rows, n of them from j on there. */
+/* One step of fold_rows: TG__LANES columns of `rows` rows from column j on; n of them exist. */
 TG__UNROLLED void fold_step(const tg__skinny *s, float *m, const float *g, const float *left,
                             const float *right, const float *q, size_t j, size_t n, size_t rows,
                             size_t rank, size_t group, vec acc[FOLD_ROWS][GROUP][WIDE])
@@ -106,7 +106,7 @@ TG__UNROLLED void clear(size_t rows, size_t group, vec acc[FOLD_ROWS][GROUP][WID
         acc[i][k][v] = vec_splat(0);
 }
 
-/* A strip's sums come to p, on top of those of the strips before it. */
+/* Store a strip's sums in p, added to those of the previous strips. */
 TG__UNROLLED void settle(const tg__skinny *s, float *p, bool first, size_t rows, size_t group,
                          vec acc[FOLD_ROWS][GROUP][WIDE])
 {
@@ -147,8 +147,8 @@ TG__UNROLLED void dot_rows(const tg__skinny *s, const float *m, const float *q, 
     settle(s, p, first, rows, group, acc);
 }
 
-/* A strip of `rows` rows: folded and dotted with the first columns of q, then, while it is in the
- * cache, with the others. */
+/* A strip of `rows` rows: folded and multiplied with the first columns of q, then, while cached,
+ * with the others. */
 TG__UNROLLED void fold_block(const tg__skinny *s, float *m, const float *g, const float *left,
                              const float *right, const float *q, float *p, size_t n, bool first,
                              size_t rows)
@@ -323,7 +323,7 @@ static void expand(const tg__skinny *s, float *out, const float *p, const float 
             expand_block(s, out + i * s->stride + j, p + i, q + j, n, 1);
     }
     if (s->past_caches)
-        _mm_sfence(); /* other cores see these stores as they see all others */
+        _mm_sfence(); /* orders these stores with all others for other cores */
 }
 
 static void fill(tg__kernels *table)

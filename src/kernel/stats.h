@@ -1,4 +1,4 @@
-/* The sums of one chunk in 16 virtual lanes: what the variants of copy_stats and moments share. */
+/* The sums of one chunk in 16 virtual lanes, shared by the variants of copy_stats and moments. */
 #ifndef TG_KERNEL_STATS_H
 #define TG_KERNEL_STATS_H
 
@@ -31,8 +31,8 @@ static inline void tg__stats_sum(const tg__stats_lanes *lanes, double *sum_sq, d
     *sum_abs += abs;
 }
 
-/* A sum of magnitudes of floats cannot overflow a double, so it is finite exactly if they all are.
- */
+/* A sum of magnitudes of floats cannot overflow a double, so it is finite if and only if they all
+ * are. */
 static inline void tg__stats_finish(double sum_sq, double sum_abs, tg__stats *stats)
 {
     stats->finite = isfinite(sum_abs);
@@ -67,7 +67,7 @@ static inline void tg__moments_sum(const tg__moment_lanes *lanes, tg__moments *t
     total->sum_sq += sq;
 }
 
-/* Squares of floats cannot overflow a double either. */
+/* The sum of squares of floats cannot overflow a double either. */
 static inline void tg__moments_finish(tg__moments *total)
 {
     if (!isfinite(total->sum_sq))

@@ -1,4 +1,4 @@
-/* What a vector looks like, AVX2. */
+/* Statistics of a vector, AVX2. */
 #include "kernel/simd_avx2.h"
 #include "kernel/stats.h"
 #include "kernel/variants.h"
@@ -8,7 +8,7 @@ static inline __m256 magnitude(__m256 x)
     return _mm256_and_ps(x, _mm256_castsi256_ps(_mm256_set1_epi32((int)TG__F32_MAGNITUDE)));
 }
 
-/* max returns its second operand if one is a NaN, so the maximum so far stands second. */
+/* max returns its second operand if one is a NaN, so the maximum so far is the second. */
 static float abs_max(const float *x, size_t n)
 {
     __m256 max[4] = {_mm256_setzero_ps(), _mm256_setzero_ps(), _mm256_setzero_ps(),
@@ -32,7 +32,7 @@ static inline __m256i larger_bits(__m256i max, __m256 x)
     return _mm256_max_epi32(_mm256_castps_si256(magnitude(x)), max);
 }
 
-/* Magnitudes are ordered as their bits are; those of NaNs lie above infinity's. */
+/* Magnitudes have the same order as their bits; those of NaNs are above infinity's. */
 static bool all_finite(const float *x, size_t n)
 {
     __m256i a = _mm256_setzero_si256(), b = a, c = a, d = a;
@@ -113,8 +113,8 @@ static void moments(const float *x, size_t n, float from, tg__moments *sums)
     tg__moments_finish(sums);
 }
 
-/* Gradients crowd into few bins, and an increment waits for the last one of the same bin: four
- * histograms side by side for vectors long enough to pay for adding them up. */
+/* Gradients concentrate in few bins, and an increment waits for the previous one of the same bin.
+ * So there are four histograms in parallel, for vectors long enough to pay for adding them up. */
 static void histogram(const float *x, size_t n, uint32_t *hist)
 {
     enum { BINS = 2048, LONG = 16384 };

@@ -1,10 +1,10 @@
-/* What a vector looks like, AVX-512. The histogram of the level below is kept: it is not vector
- * work. */
+/* Statistics of a vector, AVX-512. The histogram of the level below is kept, because it is not
+ * vector work. */
 #include "kernel/simd_avx512.h"
 #include "kernel/stats.h"
 #include "kernel/variants.h"
 
-/* max returns its second operand if one is a NaN, so the maximum so far stands second. */
+/* max returns its second operand if one is a NaN, so the maximum so far is the second. */
 static float abs_max(const float *x, size_t n)
 {
     __m512 max[4] = {_mm512_setzero_ps(), _mm512_setzero_ps(), _mm512_setzero_ps(),
@@ -24,7 +24,7 @@ static inline __m512i larger_bits(__m512i max, __m512 x)
     return _mm512_max_epi32(_mm512_castps_si512(_mm512_abs_ps(x)), max);
 }
 
-/* Magnitudes are ordered as their bits are; those of NaNs lie above infinity's. */
+/* Magnitudes have the same order as their bits; those of NaNs are above infinity's. */
 static bool all_finite(const float *x, size_t n)
 {
     __m512i a = _mm512_setzero_si512(), b = a, c = a, d = a;

@@ -1,5 +1,4 @@
-/* What a vector looks like, the specification: maximum, sums in 16 lanes, histogram of magnitudes.
- */
+/* Statistics of a vector, the specification: maximum, sums in 16 lanes, histogram of magnitudes. */
 #include "kernel/stats.h"
 #include "kernel/variants.h"
 

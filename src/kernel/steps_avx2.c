@@ -1,4 +1,4 @@
-/* What strategies compute beside the optimizers' steps, AVX2. */
+/* Arithmetic of strategies other than the optimizers' steps, AVX2. */
 #include "kernel/simd_mask_avx2.h"
 #include "kernel/variants.h"
 

@@ -1,4 +1,4 @@
-/* What strategies compute beside the optimizers' steps, AVX-512. */
+/* Arithmetic of strategies other than the optimizers' steps, AVX-512. */
 #include "kernel/simd_mask_avx512.h"
 #include "kernel/variants.h"
 

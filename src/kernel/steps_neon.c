@@ -1,4 +1,4 @@
-/* What strategies compute beside the optimizers' steps, NEON. */
+/* Arithmetic of strategies other than the optimizers' steps, NEON. */
 #include "kernel/simd_neon.h"
 #include "kernel/variants.h"
 

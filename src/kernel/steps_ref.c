@@ -1,5 +1,5 @@
-/* What strategies compute beside the optimizers' steps, the specification. Every operation is
- * rounded by itself. */
+/* Arithmetic of strategies other than the optimizers' steps, the specification. Every operation is
+ * rounded separately. */
 #include "kernel/variants.h"
 
 static void sub_to(float *dst, const float *a, const float *b, size_t n)

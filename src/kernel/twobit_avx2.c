@@ -1,5 +1,5 @@
-/* 2-bit codes, AVX2: sign bits of comparisons are gathered into the bit planes; the decoder shifts
- * each element's bit back into a sign bit. */
+/* 2-bit codes, AVX2: the sign bits of comparisons are gathered into the bit planes; the decoder
+ * shifts each element's bit back into a sign bit. */
 #include "kernel/simd_avx2.h"
 #include "kernel/variants.h"
 
@@ -8,7 +8,7 @@ static inline vec sign_mask(void)
     return vec_splat(-0.0f);
 }
 
-/* The codes of one vector go into eighth j of the planes. Returns tau * code. */
+/* Put the codes of one vector into eighth j of the planes. Returns tau * code. */
 static inline vec compare(vec p, vec tau, size_t j, uint64_t plane[2])
 {
     vec plus = _mm256_cmp_ps(p, tau, _CMP_GE_OQ);
@@ -60,7 +60,7 @@ static void twobit_add_encode(float *r, const float *g, size_t n, float tau, uin
         add_encode_block(r + i, g + i, n - i, vtau, bytes);
 }
 
-/* Eighth j of a plane as 8 lanes whose sign bits are the plane's bits. */
+/* Spread eighth j of a plane over 8 lanes: their sign bits are the plane's bits. */
 static inline vec spread(uint64_t plane, size_t j)
 {
     const __m256i to_sign = _mm256_setr_epi32(31, 30, 29, 28, 27, 26, 25, 24);

@@ -1,5 +1,4 @@
-/* 2-bit codes, AVX-512: comparisons give the bit planes, bit planes are the masks of the decoder.
- */
+/* 2-bit codes, AVX-512: comparisons give the bit planes; the decoder uses bit planes as masks. */
 #include "kernel/simd_avx512.h"
 #include "kernel/variants.h"
 
@@ -8,7 +7,7 @@ static inline __mmask16 quarter(uint64_t plane, size_t j)
     return (__mmask16)(plane >> 16 * j & 0xffff);
 }
 
-/* The codes of one vector go into quarter j of the planes. */
+/* Put the codes of one vector into quarter j of the planes. */
 static inline void compare(vec p, vec tau, vec minus_tau, size_t j, __mmask16 mask[2],
                            uint64_t plane[2])
 {

@@ -1,5 +1,5 @@
-/* 2-bit codes, NEON: results of comparisons are narrowed to bytes and summed up in pairs to the bit
- * planes; the decoder tests each element's bit of a plane. */
+/* 2-bit codes, NEON: the results of comparisons are narrowed to bytes and added in pairs to form
+ * the bit planes; the decoder tests each element's bit of a plane. */
 #include "kernel/simd_neon.h"
 #include "kernel/variants.h"
 
@@ -11,7 +11,7 @@ static inline vec flip(vec x, uint32x4_t where)
     return vreinterpretq_f32_u32(veorq_u32(vreinterpretq_u32_f32(x), sign));
 }
 
-/* All bits of a lane, or none, become one bit of the word. */
+/* Reduce all bits of a lane, or none, to one bit of the word. */
 static inline uint64_t gather(const uint32x4_t mask[VECS])
 {
     static const uint8_t bit[16] = {1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128};
@@ -82,7 +82,7 @@ static void twobit_add_encode(float *r, const float *g, size_t n, float tau, uin
         add_encode_block(r + i, g + i, n - i, vtau, bytes);
 }
 
-/* The bits of the plane for vector j as lanes of all bits or none. */
+/* Spread the plane's bits for vector j to lanes with all bits or none. */
 static inline uint32x4_t spread(uint64_t plane, size_t j)
 {
     static const uint32_t bit[4] = {1, 2, 4, 8};

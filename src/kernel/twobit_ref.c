@@ -1,5 +1,5 @@
 /* 2-bit codes, the specification: code = +1 where p >= tau, -1 where p <= -tau, else 0, as two bit
- * planes; what is left is p - tau * code. An element whose code is 0 keeps its bits. */
+ * planes; the remainder is p - tau * code. An element with code 0 keeps its bits. */
 #include "kernel/element.h"
 #include "kernel/variants.h"
 

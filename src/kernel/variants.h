@@ -1,9 +1,10 @@
-/* How the table of a level is put together: every file of kernels overrides its own entries. A
- * level starts as a copy of the level below it, so a variant file holds only what it does better.
+/* How the table of a level is built: every kernel file overrides its own entries. A level starts as
+ * a copy of the level below it, so a variant file holds only the functions that it improves.
  *
- * Called once, before any table is handed out (cpu.c); that is also when tables of constants are
- * built. The suffix of a file names its level and decides the compiler's flags (cmake/rooms.cmake),
- * so no code of *_avx2.c or *_avx512.c may run before the CPU was asked. */
+ * Called once, before any table is returned (cpu.c); tables of constants are built at that time as
+ * well. The suffix of a file names its level and determines the compiler's flags
+ * (cmake/rooms.cmake), so no code of *_avx2.c or *_avx512.c may run before the CPU has been
+ * queried. */
 #ifndef TG_KERNEL_VARIANTS_H
 #define TG_KERNEL_VARIANTS_H
 
