@@ -1,5 +1,5 @@
-/* What the calls of arguments.py are made of: valid arguments of every type, each made anew, and
- * the process that tries a call. */
+/* The parts of the calls in arguments.py: valid arguments of every type, made afresh each time, and
+ * the process in which a call is tried. */
 #ifndef TG_TESTS_ARGUMENTS_H
 #define TG_TESTS_ARGUMENTS_H
 
@@ -14,9 +14,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { ARG_N = 8, ARG_SECONDS = 60 }; /* elements of vectors; the longest that a call may take */
+enum { ARG_N = 8, ARG_SECONDS = 60 }; /* elements of vectors; time limit of a call */
 
-static char arg_dir[] = "/tmp/telegrad-arguments-XXXXXX"; /* has a checkpoint */
+static char arg_dir[] = "/tmp/telegrad-arguments-XXXXXX"; /* contains a checkpoint */
 
 static inline void arg_need(tg_status status)
 {
@@ -35,7 +35,7 @@ static inline float *arg_floats(void)
     return some[next++ % 4];
 }
 
-/* ARG_N + 1 of them: the last one may be NULL. */
+/* ARG_N + 1 vectors; the last one may be NULL. */
 static inline float *const *arg_vectors(void)
 {
     static float *vectors[2];
@@ -375,10 +375,10 @@ static inline const char *arg_weights_path(void)
 
 typedef struct arg_call {
     const char *text; /* "tg_reducer_mean(g = NULL)" */
-    int (*run)(void); /* 0: as it should be */
+    int (*run)(void); /* 0: passed */
 } arg_call;
 
-/* The status must be `want`, and if it is TG_E_ARG because of `argument` (or NULL) say so. */
+/* The status must be `want`. If it is TG_E_ARG, the message must name `argument` (unless NULL). */
 static inline int arg_expect(tg_status status, tg_status want, const char *function,
                              const char *argument)
 {
@@ -392,7 +392,7 @@ static inline int arg_expect(tg_status status, tg_status want, const char *funct
     return 1;
 }
 
-/* What makes no sense was taken. */
+/* The call must have been refused: its arguments make no sense. */
 static inline int arg_refused(tg_status status)
 {
     if (status != TG_OK)
@@ -431,8 +431,8 @@ static inline bool arg_try(const arg_call *call)
     return ended == 0;
 }
 
-/* The checkpoint that calls may read; in a process of its own, so that what is tried inherits no
- * threads. */
+/* Write the checkpoint that calls may read. This runs in a process of its own, so that the calls
+ * tried later inherit no threads. */
 static inline int arg_save(void)
 {
     arg_need(tg_session_save(arg_session(), arg_dir, NULL, 0));

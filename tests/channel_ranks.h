@@ -1,4 +1,4 @@
-/* Reducers on the transport of a rank (exchange_ranks.h). Include after cmocka.h. */
+/* Reducers on a rank's transport (exchange_ranks.h). Include it after cmocka.h. */
 #ifndef TG_CHANNEL_RANKS_H
 #define TG_CHANNEL_RANKS_H
 

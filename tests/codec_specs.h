@@ -1,6 +1,6 @@
-/* For tests: the settings of every codec of the registry, without a list of their own: the
- * defaults, then each word of each key alone, and the bounds of each whole number; and tensors that
- * codecs tell apart. */
+/* For tests: the settings of every codec of the registry, derived from its keys. They are the
+ * defaults, each word of each key alone, and the bounds of each whole number. Also tensors that
+ * codecs treat differently. */
 #ifndef TESTS_CODEC_SPECS_H
 #define TESTS_CODEC_SPECS_H
 
@@ -12,7 +12,8 @@
 
 enum { CODEC_SPEC_MAX = 200 };
 
-/* Word number i of a key: its choices, or the bounds of a whole number; false behind the last. */
+/* Word number i of a key: its choices, or the bounds of a whole number. False: there are no
+ * more. */
 static inline bool codec_spec_word(const tg_key *key, size_t i, char word[32])
 {
     const char *p = key->type == TG_KEY_FLAG ? "yes|no" : key->choices ? key->choices : "";
@@ -30,7 +31,8 @@ static inline bool codec_spec_word(const tg_key *key, size_t i, char word[32])
     return false;
 }
 
-/* Bounds need not go together with the other keys' defaults (qsgd:levels=127). */
+/* Whether the spec is valid: a bound may contradict the defaults of other keys
+ * (qsgd:levels=127). */
 static inline bool codec_spec_taken(const char *spec)
 {
     tg_codec *c;
@@ -40,7 +42,7 @@ static inline bool codec_spec_taken(const char *spec)
     return true;
 }
 
-/* Number 0, 1, ... of an entry; returns false behind the last. */
+/* Spec number 0, 1, ... of an entry. Returns false after the last one. */
 static inline bool codec_spec(const tg_entry *entry, size_t number, char spec[CODEC_SPEC_MAX])
 {
     char word[32];
@@ -59,7 +61,8 @@ static inline bool codec_spec(const tg_entry *entry, size_t number, char spec[CO
     return false;
 }
 
-/* Tensors of n elements: a matrix of 7 rows, a vector, a single element. Returns how many. */
+/* Split n elements into tensors: a matrix of 7 rows, a vector, a single element. Returns how
+ * many. */
 enum { CODEC_SEGMENTS = 3 };
 static inline size_t codec_segments(size_t n, tg_segment s[CODEC_SEGMENTS])
 {

@@ -1,5 +1,4 @@
-/* For tests: run the whole test program once for every instruction set level that this machine has.
- */
+/* For tests: run the whole test program once for each instruction set level of this machine. */
 #ifndef TESTS_EACH_LEVEL_H
 #define TESTS_EACH_LEVEL_H
 
@@ -11,10 +10,10 @@
 
 enum { LEVEL_MISSING = 77 };
 
-/* True in a child of this process for each level in turn, with TG_CPU set to it: go on with the
- * tests, and return their number of failures from main. False in this process at the end, with the
- * number of levels that failed. Children are not started anew but forked, which emulators can do
- * too, so nothing may have asked for a kernel before. */
+/* Forks a child for each level in turn, with TG_CPU set to it, and returns true there: go on with
+ * the tests, and return their number of failures from main. In this process it returns false at the
+ * end, and *failed is the number of levels that failed. Children are forked, not started anew,
+ * which emulators support, too; so nothing may have asked for a kernel before. */
 static inline bool each_level_child(int *failed)
 {
     *failed = 0;
@@ -41,8 +40,8 @@ static inline bool each_level_child(int *failed)
     return false;
 }
 
-/* Unless TG_CPU is set: return in children only, and exit with the number of levels that failed.
- * Call it first in main. */
+/* Unless TG_CPU is set, returns in children only; this process exits with the number of levels that
+ * failed. Call it first in main. */
 static inline void each_level(void)
 {
     int failed;

@@ -1,5 +1,5 @@
-/* What the tests of exchanges share: deterministic vectors, a reference in plain loops, one rank's
- * run of an exchange. No test framework: failures are returned. */
+/* Shared by the tests of exchanges: deterministic vectors, a reference in plain loops, and one
+ * rank's run of an exchange. It needs no test framework: failures are returned. */
 #ifndef TG_EXCHANGE_FIXTURE_H
 #define TG_EXCHANGE_FIXTURE_H
 
@@ -24,7 +24,7 @@ static const char *const fixture_codecs[] = {
     "f32", "topk:density=0.1", "2bit:threshold=0.5", "fp16", "sign", "1bit"};
 enum { FIXTURE_CASES_MAX = 512, FIXTURE_EXCHANGES_MAX = 16 };
 
-/* All that can be named, broadcast, and push to the next rank. Returns how many. */
+/* All exchanges that can be named, and broadcast and push to the next rank. Returns how many. */
 static inline size_t fixture_exchanges(const char **names)
 {
     size_t count;
@@ -38,7 +38,7 @@ static inline size_t fixture_exchanges(const char **names)
 
 static inline bool fixture_allowed(const fixture_case *c);
 
-/* All combinations that are allowed. Returns how many. */
+/* All valid combinations. Returns how many. */
 static inline size_t fixture_cases(fixture_case *cases)
 {
     const char *names[FIXTURE_EXCHANGES_MAX];
@@ -52,12 +52,12 @@ static inline size_t fixture_cases(fixture_case *cases)
     return count;
 }
 
-/* Element i of a rank's vector in a step: both signs, many magnitudes, so that the order of a sum
- * shows in its bits. */
+/* Element i of a rank's vector in a step. Both signs and many magnitudes occur, so that the order
+ * of a sum is visible in its bits. */
 static inline float fixture_value(int rank, uint64_t step, size_t i)
 {
     static const float scale[8] = {0x1p-6f, 0x1p-5f, 0x1p-4f, 0x1p-3f, 0x1p-2f, 0x1p-1f, 1, 2};
-    uint64_t h = (uint64_t)rank << 48 ^ step << 40 ^ i; /* splitmix64 of it */
+    uint64_t h = (uint64_t)rank << 48 ^ step << 40 ^ i; /* hashed by splitmix64 */
     h = (h + 1) * UINT64_C(0x9e3779b97f4a7c15);
     h = (h ^ h >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
     h = (h ^ h >> 27) * UINT64_C(0x94d049bb133111eb);
@@ -115,7 +115,7 @@ static inline tg_status fixture_encode(tg__exchange *x, uint64_t step)
     return status;
 }
 
-/* What all others decode of a rank's vector: dst (n). */
+/* What the other ranks decode of a rank's vector: dst (n). */
 static inline tg_status fixture_decoded(const fixture_case *c, int rank, int size, uint64_t step,
                                         float *dst)
 {
@@ -130,7 +130,7 @@ static inline tg_status fixture_decoded(const fixture_case *c, int rank, int siz
     return status;
 }
 
-/* The aggregate that `rank` must have, by plain loops: dst (n). */
+/* The aggregate that `rank` must have, computed in plain loops: dst (n). */
 static inline tg_status fixture_reference(const fixture_case *c, int rank, int size, uint64_t step,
                                           float *dst)
 {
@@ -151,7 +151,7 @@ static inline tg_status fixture_reference(const fixture_case *c, int rank, int s
     return status;
 }
 
-/* One exchange of a step over the pump: dst (n). */
+/* Run the exchange of one step over the pump: dst (n). */
 static inline tg_status fixture_run(tg__pump *p, tg__flight *f, uint64_t step, float *dst)
 {
     TG_TRY(fixture_encode(f->x, step));
@@ -162,7 +162,7 @@ static inline tg_status fixture_run(tg__pump *p, tg__flight *f, uint64_t step, f
     return TG_OK;
 }
 
-/* What every rank must have, compared with dst; the text names the case. */
+/* Compare dst with what every rank must have; the message names the case. */
 static inline tg_status fixture_compare(const fixture_case *c, int rank, int size, uint64_t step,
                                         const float *dst)
 {
@@ -177,8 +177,7 @@ static inline tg_status fixture_compare(const fixture_case *c, int rank, int siz
     return status;
 }
 
-/* All cases, two steps each, on one rank of the transport; results are compared to the reference.
- */
+/* Run all cases, two steps each, on one rank of the transport, and compare with the reference. */
 static inline tg_status fixture_conformance(tg_transport *t, int64_t timeout_ns)
 {
     fixture_case cases[FIXTURE_CASES_MAX];
@@ -186,7 +185,7 @@ static inline tg_status fixture_conformance(tg_transport *t, int64_t timeout_ns)
     tg__pump p;
     tg__pump_init(&p, t, 77, timeout_ns);
     tg_status status = TG_OK;
-    uint32_t sequence = 4090; /* tags wrap soon */
+    uint32_t sequence = 4090; /* close to where tags wrap */
     for (size_t i = 0; i < count && status == TG_OK; i++) {
         tg_codec *codec = NULL;
         tg__flight f = {.bucket = (uint16_t)i};
@@ -201,7 +200,7 @@ static inline tg_status fixture_conformance(tg_transport *t, int64_t timeout_ns)
                 status = fixture_compare(&cases[i], t->rank, t->size, step, dst);
         }
         if (status != TG_OK)
-            (void)t->ops->shut(t); /* before memory goes that others may still copy from */
+            (void)t->ops->shut(t); /* before freeing memory that others may still copy from */
         free(dst);
         tg__flight_fini(&f);
         tg__exchange_destroy(f.x);

@@ -1,4 +1,4 @@
-/* Ranks as threads of one test, over the in-process transport. Include after cmocka.h. */
+/* Ranks as threads of one test, over the in-process transport. Include it after cmocka.h. */
 #ifndef TG_EXCHANGE_RANKS_H
 #define TG_EXCHANGE_RANKS_H
 
@@ -29,8 +29,8 @@ static inline void *job_main(void *arg)
     return NULL;
 }
 
-/* Run on `size` ranks; faulty_rank (-1: none) sees its transport through `fault`; without a faulty
- * rank, `fault` is a link that all see theirs through. */
+/* Run on `size` ranks. The transport of faulty_rank (-1: none) has the faults in `fault`. Without a
+ * faulty rank, `fault` is a link for the transports of all ranks. */
 static inline void run_ranks(int size, tg_status (*run)(job *), const void *arg, int faulty_rank,
                              const char *fault, job *jobs)
 {

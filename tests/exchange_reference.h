@@ -1,5 +1,5 @@
-/* What an exchange must give, by plain loops over all ranks' decoded vectors. Included by
- * exchange_fixture.h. */
+/* The result that an exchange must give, computed in plain loops over the decoded vectors of all
+ * ranks. Included by exchange_fixture.h. */
 #ifndef TG_EXCHANGE_REFERENCE_H
 #define TG_EXCHANGE_REFERENCE_H
 
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What all ranks sent, decoded: rank p's element i is all[p * n + i]. */
+/* What all ranks sent, decoded: element i of rank p is all[p * n + i]. */
 typedef struct fixture_sent {
     size_t n, P;
     const float *all;
@@ -23,7 +23,7 @@ static inline float fixture_at(const fixture_sent *s, size_t p, size_t i)
     return s->all[p * s->n + i];
 }
 
-/* The block of `P` that element i is in. */
+/* The block, of `P` blocks, that contains element i. */
 static inline size_t fixture_block_of(size_t n, size_t P, size_t i)
 {
     size_t blocks = (n + 15) / 16, owner = 0;
@@ -40,8 +40,8 @@ static inline float fixture_sum_in_order(const fixture_sent *s, size_t i)
     return sum;
 }
 
-/* Halving: what is beyond the largest power of two is folded in, then the upper half is added to
- * the lower one until one is left. */
+/* Recursive halving: ranks beyond the largest power of two are added to lower ones; then the upper
+ * half is added to the lower half until one is left. */
 static inline float fixture_sum_tree(const fixture_sent *s, size_t i)
 {
     float y[64] = {0};
@@ -56,7 +56,7 @@ static inline float fixture_sum_tree(const fixture_sent *s, size_t i)
     return y[0];
 }
 
-/* What a rank's encoding of sums depends on. */
+/* The context in which a rank encodes sums. */
 static inline tg_encode_context fixture_owner_context(uint64_t step, int rank)
 {
     return (tg_encode_context){
@@ -64,7 +64,7 @@ static inline tg_encode_context fixture_owner_context(uint64_t step, int rank)
         .rng = {.seed = 1, .purpose = TG_PURPOSE_OWNER, .rank = (uint32_t)rank, .step = step}};
 }
 
-/* v (n) = decode(encode(v)), as `rank` does it. */
+/* v (n) = decode(encode(v)), as `rank` computes it. */
 static inline tg_status fixture_recode(const fixture_sent *s, int rank, float *v, size_t n)
 {
     tg_codec *codec = NULL;
@@ -81,7 +81,7 @@ static inline tg_status fixture_recode(const fixture_sent *s, int rank, float *v
     return status;
 }
 
-/* Owners encode the sums of their blocks again. */
+/* Owners re-encode the sums of their blocks. */
 static inline tg_status fixture_reducescatter(const fixture_sent *s, float *dst)
 {
     for (size_t i = 0; i < s->n; i++)
@@ -96,7 +96,7 @@ static inline tg_status fixture_reducescatter(const fixture_sent *s, float *dst)
     return TG_OK;
 }
 
-/* Block b begins at the rank after its owner; every partial sum is encoded again. */
+/* Block b starts at the rank after its owner; every partial sum is re-encoded. */
 static inline tg_status fixture_ring(const fixture_sent *s, float *dst)
 {
     for (size_t b = 0, lo = 0, hi = 0; b < s->P; b++, lo = hi) {
@@ -115,7 +115,7 @@ static inline tg_status fixture_ring(const fixture_sent *s, float *dst)
     return TG_OK;
 }
 
-/* Pairs are merged and encoded again, along a tree. */
+/* Pairs are merged and re-encoded along a tree. */
 static inline tg_status fixture_gtopk(const fixture_sent *s, float *dst)
 {
     const size_t n = s->n;
@@ -135,7 +135,7 @@ static inline tg_status fixture_gtopk(const fixture_sent *s, float *dst)
     return status;
 }
 
-/* dst (n) = the aggregate of the named exchange. */
+/* dst (n) = the aggregate according to the named exchange. */
 static inline tg_status fixture_aggregate(const char *exchange, const fixture_sent *s, float *dst)
 {
     if (strcmp(exchange, "reducescatter") == 0)

@@ -1,8 +1,8 @@
-/* Preloaded into a program (LD_PRELOAD): one system call fails on files of one name.
+/* Preloaded into a program (LD_PRELOAD), this makes one system call fail on files of one name.
  *
- *     FAILING_IO=fsync:5:step-000000000004.tmp/rank    CALL:ERRNO:PART of the path
+ *     FAILING_IO=fsync:5:step-000000000004.tmp/rank    CALL:ERRNO:PART, part of the path
  *
- * CALL is write, fsync, close, rename or mkdir; of rename either path counts. */
+ * CALL is write, fsync, close, rename or mkdir; for rename either path may match. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <limits.h>
@@ -15,7 +15,7 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-/* The errno that `call` fails with on path; 0: it may go on. */
+/* The errno with which `call` fails on path; 0: it may proceed. */
 static int failure(const char *call, const char *path)
 {
     const char *wanted = getenv("FAILING_IO");
@@ -44,7 +44,7 @@ static int fail_with(int error)
     return -1;
 }
 
-/* The function of that name behind this one. */
+/* Find the next function of that name, which this file overrides. */
 static void behind(const char *name, void *function_p)
 {
     void *found = dlsym(RTLD_NEXT, name);
@@ -69,7 +69,7 @@ EXPORT int fsync(int fd)
     return error ? fail_with(error) : next(fd);
 }
 
-/* As the kernel does it: the descriptor is gone all the same. */
+/* As in the kernel, the descriptor is closed even if close fails. */
 EXPORT int close(int fd)
 {
     int (*next)(int);

@@ -1,4 +1,4 @@
-/* Ports of this machine that are free now. Include after cmocka.h. */
+/* Finds free ports on this machine. Include it after cmocka.h. */
 #ifndef TESTS_FREE_PORTS_H
 #define TESTS_FREE_PORTS_H
 
@@ -9,7 +9,7 @@
 
 enum { FREE_PORTS_MAX = 8 };
 
-/* "127.0.0.1:PORT" (count), all different. */
+/* Fill in "127.0.0.1:PORT" (count), all different. */
 static inline void find_ports(int count, char address[][32])
 {
     int fd[FREE_PORTS_MAX];

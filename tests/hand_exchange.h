@@ -1,6 +1,6 @@
-/* All ranks' exchanges of one round in one thread, by hand: every message goes where it is awaited,
- * at once; what it says may be changed on the way. Include after cmocka.h, or where assert_true and
- * assert_int_equal are something else. */
+/* Runs the exchanges of all ranks in one round by hand, in a single thread. Every message is
+ * delivered at once where it is awaited, and may be changed on the way. Include it after cmocka.h,
+ * or where assert_true and assert_int_equal are defined differently. */
 #ifndef TG_HAND_EXCHANGE_H
 #define TG_HAND_EXCHANGE_H
 
@@ -10,22 +10,22 @@
 
 enum { HAND_RANKS = 12, HAND_WISHES = 64 };
 
-/* Change a payload of rank `from` (*len_p, room for `cap`, which it may say to have passed). */
+/* Change a payload of rank `from` (*len_p, room for `cap`; a larger *len_p claims to exceed it). */
 typedef void hand_change(void *arg, int from, uint8_t *payload, size_t *len_p, size_t cap);
 
-/* The wishes that are open, by rank. */
+/* The open wishes of all ranks. */
 typedef struct hand {
     tg__exchange *const *x;
     int size;
-    hand_change *change; /* NULL: all messages arrive as they are, and are taken */
+    hand_change *change; /* NULL: all messages arrive unchanged and are accepted */
     void *arg;
-    tg_status status[HAND_RANKS]; /* of ranks that refused a message: they are gone */
-    int refused[HAND_RANKS];      /* ... whose message it was */
+    tg_status status[HAND_RANKS]; /* of ranks that refused a message and have left */
+    int refused[HAND_RANKS];      /* ... and the rank that sent it */
     tg__wish wish[HAND_RANKS][HAND_WISHES];
     size_t count[HAND_RANKS];
 } hand;
 
-/* What a driver does with what came, too: a message longer than awaited is refused. */
+/* Deliver a message as a driver does: it is refused if it is longer than awaited. */
 static inline void hand_deliver(hand *h, int from, const tg__wish *s, const tg__wish *d)
 {
     const int to = s->peer;
@@ -45,7 +45,7 @@ static inline void hand_deliver(hand *h, int from, const tg__wish *s, const tg__
         h->refused[to] = from;
 }
 
-/* Find a send of `rank` that is awaited, deliver it. */
+/* Find a message of `rank` that another rank awaits, and deliver it. */
 static inline bool hand_move_one(hand *h, int rank)
 {
     for (size_t i = 0; i < h->count[rank]; i++) {
@@ -64,7 +64,7 @@ static inline bool hand_move_one(hand *h, int rank)
     return false;
 }
 
-/* h->x (h->size): encoded, not started. Until no message can move. */
+/* Deliver messages until none can move. h->x (h->size): encoded, not started. */
 static inline void hand_play(hand *h)
 {
     for (int r = 0; r < h->size; r++)
@@ -80,7 +80,7 @@ static inline void hand_play(hand *h)
     }
 }
 
-/* x (size): encoded, not started; finished afterwards. */
+/* Run an exchange to its end. x (size): encoded, not started. */
 static inline void hand_exchange(tg__exchange *const *x, int size)
 {
     static hand h;

@@ -1,5 +1,5 @@
-/* Ranks as threads over one in-process transport, of which one is hostile. Include after cmocka.h.
- */
+/* Ranks as threads over one in-process transport; one of them is hostile. Include it after
+ * cmocka.h. */
 #ifndef TG_HOSTILE_RANKS_H
 #define TG_HOSTILE_RANKS_H
 
@@ -9,7 +9,7 @@
 
 enum { HOSTILE_RANKS_MAX = 8 };
 
-/* t (size): what rank `who` sends is changed. */
+/* Make t (size); what rank `who` sends is changed. */
 static inline void hostile_connect(int size, int who, hostile_change *change, void *arg,
                                    tg_transport **t)
 {
@@ -17,8 +17,8 @@ static inline void hostile_connect(int size, int who, hostile_change *change, vo
     t[who] = hostile_transport(t[who], change, arg);
 }
 
-/* Runs each rank, element r of an array, in a thread; destroys the transports. How many messages
- * rank `who` sent. */
+/* Run each rank, element r of an array, in a thread; destroys the transports. Returns the number of
+ * messages that rank `who` sent. */
 static inline uint64_t hostile_run(int size, int who, tg_transport **t, void *(*run)(void *),
                                    void *ranks, size_t each)
 {

@@ -1,5 +1,5 @@
-/* A session's ranks, of which one is hostile: the handshake, then some steps over two tensors.
- * Include after cmocka.h. */
+/* The ranks of a session, one of them hostile: the handshake, then some steps over two tensors.
+ * Include it after cmocka.h. */
 #ifndef TG_HOSTILE_SESSION_H
 #define TG_HOSTILE_SESSION_H
 
@@ -73,12 +73,13 @@ static inline void *hostile_run_rank(void *arg)
     if (r->status != TG_OK)
         snprintf(r->error, sizeof r->error, "%s", tg_error());
     tg_session_destroy(s);
-    if (r->status != TG_OK) /* the others must not wait for it */
+    if (r->status != TG_OK) /* so that the others do not wait for it */
         (void)r->t->ops->shut(r->t);
     return NULL;
 }
 
-/* What became of the ranks is in hostile_ranks. How many messages the hostile one sent. */
+/* The outcome for each rank is in hostile_ranks. Returns the number of messages that the hostile
+ * rank sent. */
 static inline uint64_t hostile_sessions(const hostile_scene *s, int64_t timeout_ms,
                                         hostile_change *change, void *arg)
 {

@@ -1,5 +1,5 @@
-/* A rank that means harm: over `inner`, what it sends is changed by the test and sealed again, so
- * that every envelope is valid. Include after cmocka.h. */
+/* A hostile rank. The test changes what it sends over `inner`, and the message is sealed again, so
+ * that every envelope is valid. Include it after cmocka.h. */
 #ifndef TG_HOSTILE_TRANSPORT_H
 #define TG_HOSTILE_TRANSPORT_H
 
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { HOSTILE_ROOM = 4096 }; /* bytes that a payload may grow by */
+enum { HOSTILE_ROOM = 4096 }; /* bytes by which a payload may grow */
 
 /* Change message `number` (0, 1, ..) of this rank in place: its payload (*len_p, room for
  * HOSTILE_ROOM more) and its flags. */
@@ -29,7 +29,7 @@ typedef struct hostile {
     hostile_change *change;
     void *arg;
     uint64_t sends;
-    hostile_copy *copies; /* until the end: the inner transport may still read them */
+    hostile_copy *copies; /* kept until the end: the inner transport may still read them */
 } hostile;
 
 enum { AT_FLAGS = 6, AT_LENGTH = TG__ENVELOPE_BYTES - 12, AT_CRC = TG__ENVELOPE_BYTES - 4 };
@@ -117,7 +117,7 @@ static const tg_transport_ops hostile_ops = {
     .destroy = hostile_destroy,
 };
 
-/* Takes inner (in-process) over. */
+/* Takes over inner, which is in-process. */
 static inline tg_transport *hostile_transport(tg_transport *inner, hostile_change *change,
                                               void *arg)
 {

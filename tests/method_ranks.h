@@ -1,4 +1,4 @@
-/* A method of several ranks in one thread, without a network. Include after cmocka.h. */
+/* Several ranks of a method in one thread, without a network. Include it after cmocka.h. */
 #ifndef TG_METHOD_RANKS_H
 #define TG_METHOD_RANKS_H
 
@@ -8,7 +8,7 @@
 
 #include <math.h>
 
-enum { RANKS_N = 1000, RANKS_FIRST = 100 }; /* elements, of two tensors */
+enum { RANKS_N = 1000, RANKS_FIRST = 100 }; /* elements in two tensors; the first has RANKS_FIRST */
 
 typedef struct rank {
     tg__state *state;
@@ -65,8 +65,9 @@ static inline const float *ranks_aggregate(int r)
     return ranks[r].m->def->program->aggregate(ranks[r].m, &ranks[r].task);
 }
 
-/* One step of all, of which rank `nonfinite` (-1: none) has no gradient; all hold the same bits.
- * The gradients are not looked at after begin. Returns how many rounds there were. */
+/* Take one step on all ranks; rank `nonfinite` (-1: none) has no gradient. Checks that all
+ * aggregates have the same bits, and that gradients are not read after begin. Returns the number of
+ * rounds. */
 static inline unsigned ranks_step(uint64_t t, bool coded, int nonfinite)
 {
     static float copy[HAND_RANKS][RANKS_N];
@@ -77,7 +78,7 @@ static inline unsigned ranks_step(uint64_t t, bool coded, int nonfinite)
             (tg__task){.step = t, .g = ranks[r].g, .coded = coded, .nonfinite = r == nonfinite};
         assert_int_equal(ranks[r].m->def->program->begin(ranks[r].m, &ranks[r].task, &x[r]), TG_OK);
         memcpy(copy[r], ranks[r].g, sizeof copy[r]);
-        for (size_t i = 0; i < RANKS_N; i++) /* it is no longer valid */
+        for (size_t i = 0; i < RANKS_N; i++) /* the gradient is no longer valid */
             ranks[r].g[i] = NAN;
     }
     for (; x[0]; rounds++) {
@@ -93,7 +94,7 @@ static inline unsigned ranks_step(uint64_t t, bool coded, int nonfinite)
     return rounds;
 }
 
-/* The step counts, or is dropped. */
+/* Keep the step, or drop it. */
 static inline void ranks_settle(bool dropped)
 {
     for (int r = 0; r < ranks_size; r++) {

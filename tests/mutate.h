@@ -1,16 +1,16 @@
-/* What a hostile rank makes of a payload, by counter random numbers: bits flipped, cut, grown,
- * words that mean something (NaN, infinity, the largest count), another message in its place,
- * flags. */
+/* Changes that a hostile rank makes to a payload, by counter-based random numbers: it flips bits,
+ * cuts, extends, inserts meaningful words (NaN, infinity, the largest count), substitutes another
+ * message, or changes flags. */
 #ifndef TG_MUTATE_H
 #define TG_MUTATE_H
 
 #include "hostile_transport.h"
 #include "telegrad/random.h"
 
-/* One lie: message `number` of the rank, and those after it up to `last`, are changed. */
+/* One lie: messages from `number` to `last` of the rank are changed. */
 typedef struct mutation {
     uint64_t seed, number, last;
-    const uint8_t *other; /* (other_len) what may be said in its place; NULL: nothing */
+    const uint8_t *other; /* (other_len) a message that may replace it; NULL: none */
     size_t other_len;
     bool done; /* [out] a message has been changed */
 } mutation;

@@ -1,4 +1,4 @@
-/* A small training job on plain arrays, run by P threads: what the session's tests share. */
+/* A small training job on plain arrays, run by P threads. Shared by the session's tests. */
 #ifndef TG_SESSION_FIXTURE_H
 #define TG_SESSION_FIXTURE_H
 
@@ -12,7 +12,7 @@
 
 enum { FIXTURE_TENSORS = 4, FIXTURE_N = 500 + 20 + 333 + 7 };
 
-/* One job; zero means the default. */
+/* One job. Zero means the default. */
 typedef struct fixture_job {
     const char *method, *strategy, *optimizer;
     int world;
@@ -21,58 +21,58 @@ typedef struct fixture_job {
     size_t bucket_bytes;
     bool dyadic;   /* gradients are small multiples of powers of two, so that sums are exact */
     bool uniform;  /* noise is uniform instead of normal: no libm, the same on every machine */
-    bool adjacent; /* gradients lie side by side: no staging copy */
+    bool adjacent; /* gradients are adjacent, so no staging copy is made */
     int64_t timeout_ms;
     uint64_t hash_every;
     tg_nonfinite on_nonfinite;
     int nan_rank; /* this rank's gradient is NaN at step nan_step; -1: none */
     uint64_t nan_step;
     unsigned
-        huge_ranks; /* a bit a rank: element huge_at of its gradient is 3e38 at step huge_step */
-    uint64_t huge_step, huge_steps; /* ... and the huge_steps behind it; every element of it: */
+        huge_ranks; /* one bit per rank: element huge_at of its gradient is 3e38 at huge_step */
+    uint64_t huge_step, huge_steps; /* ... and in the huge_steps after it */
     bool huge_all;
     size_t huge_at;
     const char *save_dir; /* save after step save_at; load_dir: resume */
     uint64_t save_at;
     const char *load_dir;
-    uint64_t stop_at; /* rank 1 (or 0 if alone) asks to stop before this step; 0: never */
+    uint64_t stop_at; /* rank 1 (rank 0 if alone) asks to stop before this step; 0: never */
     int odd_rank; /* this rank runs odd_method / spoils its parameters at spoil_step; -1: none */
     const char *odd_method, *odd_optimizer;
-    const char *const *rules, *const *odd_rules; /* (nrules); odd: of odd_rank */
+    const char *const *rules, *const *odd_rules; /* (nrules); odd_rules: those of odd_rank */
     size_t nrules;
     uint64_t spoil_step;
     uint64_t quiet_from; /* gradients are 0 from this step on; 0: never */
-    uint64_t rest_at;    /* the learning rate of this step is 0; 0: of none */
-    uint64_t soar_at;    /* ... is 1e30, and 1e-30 from the next one on; 0: of none */
-    const char *fault;   /* of rank odd_rank */
-    uint64_t pause_step; /* ... which is away for so long before that step: */
+    uint64_t rest_at;    /* the learning rate of this step is 0; 0: never */
+    uint64_t soar_at;    /* ... is 1e30, and 1e-30 from the next step on; 0: never */
+    const char *fault;   /* faults of rank odd_rank */
+    uint64_t pause_step; /* ... which pauses for pause_ms before this step */
     int64_t pause_ms;
     tg_overlap overlap;
-    bool blind;          /* full overlap: nobody waits for parameters, only gradients come again */
+    bool blind;          /* full overlap: wait only for gradients, not for parameters */
     uint64_t eval_every; /* steps between evaluations; 0: none */
-    const char *link; /* all ranks' transports are shaped by it, or those of different nodes; NULL:
-                         as fast as memory */
-    const uint32_t *buckets, *odd_buckets; /* (nbuckets); odd: of odd_rank */
+    const char *link;    /* link of all transports, or of those on different nodes; NULL: as fast as
+                         memory */
+    const uint32_t *buckets, *odd_buckets; /* (nbuckets); odd_buckets: those of odd_rank */
     size_t nbuckets;
-    const int *nodes, *odd_nodes; /* (world) two levels; odd: of odd_rank */
-    /* (merged, at most 16) rank q's gradient is the sum of those of all ranks r with merge[r] == q,
-     * in their order, times world / merged; NULL: its own */
+    const int *nodes, *odd_nodes; /* (world) two levels; odd_nodes: those of odd_rank */
+    /* (merged, at most 16) the gradient of rank q is the sum of those of all ranks r with
+     * merge[r] == q, in order, times world / merged; NULL: its own */
     const int *merge;
     int merged;
-    bool samples; /* rank r has r + 1 */
+    bool samples; /* rank r has r + 1 samples */
 } fixture_job;
 
 typedef struct fixture_result {
     tg_status status;
     char error[512];
     uint64_t hash, skipped, stopped_after, bytes, idle;
-    uint64_t steps;             /* all that were done, also when it ended with an error */
+    uint64_t steps;             /* number of steps done, also after an error */
     float w[FIXTURE_N];         /* global parameters at the end */
     float evaluated[FIXTURE_N]; /* ... at the last evaluation */
     float trail[64][FIXTURE_N]; /* parameters of the next forward pass after each step */
     tg_step_info info[64];
-    tg_method_info method[64]; /* the first of the info's */
-    char methods[512];         /* what the last step's are, a line each */
+    tg_method_info method[64]; /* the first entries of the info */
+    char methods[512];         /* those of the last step, one per line */
 } fixture_result;
 
 static const size_t fixture_shape[FIXTURE_TENSORS][2] = {{20, 25}, {20, 1}, {9, 37}, {7, 1}};
@@ -96,8 +96,8 @@ static inline void fixture_initial(float *w)
         w[i] = (float)(floor(tg_rng_uniform(&key, i) * 64) / 16 - 2);
 }
 
-/* (FIXTURE_N) normal, of a rank's step. Kept, because most of a test's time would go into drawing
- * the same numbers again; by any number of threads. */
+/* (FIXTURE_N) normal numbers for a rank's step. They are cached, because a test would spend most of
+ * its time drawing the same numbers again. Any number of threads may call it. */
 static inline const double *fixture_noise(int rank, uint64_t t)
 {
     enum { RANKS = 8, STEPS = 64 };
@@ -123,8 +123,8 @@ static inline const double *fixture_noise(int rank, uint64_t t)
     return noise;
 }
 
-/* The gradient that rank computes at w in step t: of a quadratic bowl whose centre moves by rank
- * and step. */
+/* The gradient that a rank computes at w in step t: that of a quadratic bowl whose centre depends
+ * on rank and step. */
 static inline void fixture_gradient(const fixture_job *job, int rank, uint64_t t, const float *w,
                                     float *g)
 {
@@ -138,7 +138,7 @@ static inline void fixture_gradient(const fixture_job *job, int rank, uint64_t t
     } else {
         const double *noise = fixture_noise(rank, t);
         for (size_t i = 0; i < FIXTURE_N; i++)
-            g[i] = job->dyadic /* does not depend on w: exact in every order */
+            g[i] = job->dyadic /* independent of w: exact in every order */
                        ? (float)(floor(noise[i] * 8) / 8)
                        : 0.5f * w[i] * (float)(1 + i % 7) / 7 + (float)noise[i];
     }
@@ -199,9 +199,8 @@ static inline tg_status fixture_add_tensors(tg_session *s, float *w, float *g, c
     return TG_OK;
 }
 
-/* With full overlap: parameters are there, one after the other, when a forward pass would read
- * them.
- */
+/* With full overlap: wait for parameters one after the other, when a forward pass would read
+ * them. */
 static inline tg_status fixture_forward(const fixture_rank *r, tg_session *s, const uint32_t *id,
                                         const float *w)
 {
@@ -269,7 +268,7 @@ static inline tg_status fixture_train(fixture_rank *r, tg_session *s, float *w, 
         }
         const bool idle = tg_session_idle(s);
         r->out->idle += idle;
-        for (int i = 0; !idle && i < FIXTURE_TENSORS; i++) /* ranks may differ in the order */
+        for (int i = 0; !idle && i < FIXTURE_TENSORS; i++) /* the order may differ between ranks */
             TG_TRY(tg_session_grad_ready(s, id[r->rank % 2 ? i : FIXTURE_TENSORS - 1 - i]));
         TG_TRY(tg_session_step(s, &info));
         r->out->steps = t + 1;
@@ -326,7 +325,7 @@ static inline tg_status fixture_session(fixture_rank *r)
         .samples = job->samples ? (uint64_t)r->rank + 1 : 0};
     tg_session *s;
     TG_TRY(tg_session_create(&config, r->transport, &s));
-    /* Only rank 0 starts from the right parameters: the others get them. */
+    /* Only rank 0 starts from the right parameters; the others receive them. */
     static const size_t apart[FIXTURE_TENSORS] = {0, 512, 544, 896},
                         together[FIXTURE_TENSORS] = {0, 500, 520, 853};
     float *w = calloc(FIXTURE_N, sizeof *w), *g = calloc(1024, sizeof *g);

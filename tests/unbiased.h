@@ -1,12 +1,12 @@
-/* For tests: is what is drawn right on average? A z-test on the errors of many independent draws of
- * one vector.
+/* For tests: checks that random rounding is correct on average, by a z-test on the errors of many
+ * independent draws of one vector.
  *
- * In each draw the errors are added up in groups: all elements, each residue of their index modulo
- * the lanes of the kernels, each quarter of magnitudes; with their signs, and with x's sign, which
- * finds values that are drawn towards zero. A group's sums over the draws are independent, so their
- * mean over its standard error is a z value. With seeds that are fixed the verdict is always the
- * same; the limit is so high that all groups of a program together fail by chance once in 10^5
- * programs. */
+ * In each draw the errors are summed in groups: all elements, each residue of their index modulo
+ * the lanes of the kernels, each quarter of magnitudes. They are summed with their own signs and
+ * with the sign of x, which finds values that are biased towards zero. The sums of a group over the
+ * draws are independent, so their mean over its standard error is a z value. Seeds are fixed, so
+ * the verdict is always the same. The limit is so high that all groups of a program together would
+ * fail by chance in only one of 10^5 programs. */
 #ifndef TESTS_UNBIASED_H
 #define TESTS_UNBIASED_H
 
@@ -19,7 +19,7 @@
 
 enum {
     UNBIASED_N = 1040,     /* elements */
-    UNBIASED_DRAWS = 1000, /* ... each so often: 10^6 draws */
+    UNBIASED_DRAWS = 1000, /* draws of each: 10^6 in all */
     UNBIASED_LANES = 16,
     UNBIASED_QUARTERS = 4,
     UNBIASED_GROUPS = 2 * (1 + UNBIASED_LANES + UNBIASED_QUARTERS)
@@ -29,8 +29,8 @@ enum {
 /* Draw number t of x (n) into decoded (n). */
 typedef void unbiased_draw(void *arg, uint64_t t, const float *x, size_t n, float *decoded);
 
-/* The vector: both signs, the small ones more frequent, no outliers (the largest is 2.2 standard
- * deviations), so that what clips at 2.5 of them does not. */
+/* The vector has both signs and more small values than large ones. It has no outliers (the largest
+ * is 2.2 standard deviations), so a codec that clips at 2.5 of them does not clip here. */
 static inline void unbiased_vector(float *x)
 {
     uint64_t state = 1;
@@ -48,7 +48,7 @@ static inline void unbiased_add(double sums[UNBIASED_GROUPS], size_t group, doub
     sums[2 * group + 1] += error * sign;
 }
 
-/* The largest |z| of all groups. */
+/* The largest |z| over all groups. */
 static inline double unbiased_z(unbiased_draw *draw, void *arg)
 {
     static float x[UNBIASED_N], decoded[UNBIASED_N];
@@ -74,7 +74,7 @@ static inline double unbiased_z(unbiased_draw *draw, void *arg)
     }
     for (size_t g = 0; g < UNBIASED_GROUPS; g++) {
         double variance = fmax(squares[g] - mean[g] * mean[g], 0) / (UNBIASED_DRAWS - 1);
-        double rounding = 1e-9 * scale; /* of the values themselves: f32 */
+        double rounding = 1e-9 * scale; /* rounding of the values themselves: f32 */
         worst = fmax(worst, fabs(mean[g]) / (sqrt(variance) + rounding));
     }
     return worst;

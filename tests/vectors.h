@@ -1,5 +1,5 @@
-/* For tests: vectors of every kind that codecs and exchanges should stand, the same in every run.
- */
+/* For tests: vectors of every kind that codecs and exchanges should handle, the same in every
+ * run. */
 #ifndef TESTS_VECTORS_H
 #define TESTS_VECTORS_H
 
@@ -22,7 +22,7 @@ enum test_vector {
     TEST_TIES,     /* -1, 0, 1 */
     TEST_EQUAL,    /* all 0.75 */
     TEST_ZERO,
-    TEST_RARE, /* nearly all zero, and -0 */
+    TEST_RARE, /* nearly all 0 and -0 */
     TEST_WILD, /* subnormal to huge, finite */
     TEST_VECTORS
 };

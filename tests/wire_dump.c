@@ -1,4 +1,5 @@
-/* Many frames of every codec, with what the library decodes them to, for tests/wire_decode_test.py.
+/* Writes many frames of every codec, and what the library decodes them to, for
+ * tests/wire_decode_test.py.
  *
  *     wire_dump FILE      records, little-endian: u32 bytes, the message or frame, u32 elements,
  *                         the values as f32 */
@@ -26,7 +27,7 @@ static void put32(FILE *file, size_t v)
     fwrite(bytes, 1, 4, file);
 }
 
-/* One record; every third frame travels in an envelope. */
+/* Write one record; every third frame is in an envelope. */
 static void record(FILE *file, tg_codec *c, const tg_encode_context *ctx, const float *x, size_t n,
                    unsigned number)
 {
@@ -54,7 +55,7 @@ static void record(FILE *file, tg_codec *c, const tg_encode_context *ctx, const 
     fwrite(bytes, 1, 4 * n, file);
 }
 
-/* Every second vector is of three tensors. */
+/* Every second vector consists of three tensors. */
 static void vector(FILE *file, tg_codec *c, const float *x, size_t n, unsigned number)
 {
     const tg_segment segments[] = {
@@ -66,7 +67,7 @@ static void vector(FILE *file, tg_codec *c, const float *x, size_t n, unsigned n
     record(file, c, number % 2 ? &ctx : NULL, x, n, number);
 }
 
-/* Matrices, for codecs that look at them. */
+/* Matrices, for codecs that use their shape. */
 static void matrices(FILE *file, const char *spec, float *x, unsigned number)
 {
     static const tg_segment segments[] = {

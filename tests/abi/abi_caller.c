@@ -1,6 +1,6 @@
-/* A program that hands the library every structure that grows. Compiled twice: with the headers of
- * the first version (ABI_FIRST), behind whose structures lies garbage; and with today's, with a
- * structure that is longer than the library's, as a newer program has it. */
+/* A program that passes every structure that can grow to the library. It is compiled twice: with
+ * the headers of the first version (ABI_FIRST), with garbage after its structures; and with today's
+ * headers, with structures longer than the library's, as a newer program would have them. */
 #ifdef ABI_FIRST
 #include "abi/abi_first.h"
 #else
@@ -16,7 +16,7 @@ enum { N = 8, TAIL = 16, BEHIND = 32, ROOM = 4096 };
 /* What the library does with a structure: input, output, or both. */
 typedef enum use_kind { IN, OUT, BOTH } use_kind;
 
-/* A structure with what lies behind it. */
+/* A structure, and the memory after it. */
 typedef union given {
     size_t struct_size;
     double aligned;
@@ -242,7 +242,8 @@ static tg_status simulated_exchange(void *x)
     return status;
 }
 
-/* What is used where it lies: the table, the transport and the clock of another library. */
+/* Structures that the library uses in place: the table, the transport and the clock of another
+ * library. */
 
 static tg_status borrowed(tg_transport *t)
 {
@@ -334,9 +335,10 @@ static const struct use {
     {"tg_clock of a thread", sizeof(tg_clock), IN, clock_of_thread},
 };
 
-/* ---- what must come of them ------------------------------------------------------------------ */
+/* ---- the expected results -------------------------------------------------------------------- */
 
-/* A structure of `size` bytes of which struct_size says `told`; the rest is garbage. */
+/* Make a structure of `size` zero bytes whose struct_size is `told`; the memory after it is
+ * garbage. */
 static void make(given *x, size_t size, size_t told)
 {
     memset(x, 0xa5, sizeof *x);
@@ -352,7 +354,7 @@ static int is_garbage(const given *x, size_t from)
     return 1;
 }
 
-/* Its struct_size is that of the headers, whatever the library knows. */
+/* struct_size is that of the headers; the library's own may be larger. */
 static void as_long_as_in_the_headers(const struct use *u)
 {
     given x;
@@ -396,19 +398,19 @@ static void longer_than_the_library_knows(const struct use *u)
         snprintf(byte, sizeof byte, "byte %zu of %zu is 1", i, u->size + TAIL);
         refused(u, &x, byte);
     }
-    if (u->kind == OUT) { /* what is in it does not matter */
+    if (u->kind == OUT) { /* the content of an output does not matter */
         make(&x, sizeof x.struct_size, u->size + TAIL);
         need(u->call(&x));
     }
     for (size_t i = u->size; i < u->size + TAIL && u->kind == OUT; i++)
         check(x.bytes[i] == 0, "unknown members of outputs become 0");
     check(is_garbage(&x, u->size + TAIL), "nothing is written behind the structure");
-    make(&x, ROOM, ROOM); /* the largest */
+    make(&x, ROOM, ROOM); /* the largest size allowed */
     need(u->call(&x));
 }
 #endif
 
-/* What the library hands out. */
+/* Structures that the library hands out. */
 static tg_status on_tensor(void *arg, const tg_plan_tensor *t)
 {
     (void)arg;

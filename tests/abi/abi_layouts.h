@@ -1,4 +1,4 @@
-/* What abi_layouts.py lists of a version's headers. */
+/* What abi_layouts.py finds in the headers of a version. */
 #ifndef TG_TESTS_ABI_LAYOUTS_H
 #define TG_TESTS_ABI_LAYOUTS_H
 
@@ -6,9 +6,9 @@
 
 typedef struct abi_row {
     const char *name;   /* "sizeof(tg_wait)", "tg_wait.rank", "TG_E_ARG" */
-    size_t where, size; /* sizeof and alignment; offset and size; the value */
-    int grows;          /* of a structure: whether it does */
-    size_t padding;     /* of a structure: bytes behind its last member */
+    size_t where, size; /* size and alignment; or offset and size; or the value */
+    int grows;          /* of a structure: whether it can grow */
+    size_t padding;     /* of a structure: bytes after its last member */
 } abi_row;
 
 extern const abi_row abi_first[], abi_now[];

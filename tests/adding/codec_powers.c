@@ -1,4 +1,4 @@
-/* Powers of two: the sign and 7 bits of the exponent of each element, a byte. */
+/* Powers of two: one byte per element, with its sign and 7 bits of its exponent. */
 #include "base/mem.h"
 #include "codec/codec_impl.h"
 #include <math.h>

@@ -1,4 +1,4 @@
-/* The two rounds of exchange_direct.c under another name, which `auto` does not choose. */
+/* The two rounds of exchange_direct.c under another name, which `auto` does not consider. */
 #include "exchange/direct.h"
 
 static tg_status relay_init(tg__exchange *x)

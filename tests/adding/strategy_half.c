@@ -1,4 +1,4 @@
-/* Synchronous SGD with half of the learning rate. */
+/* Synchronous SGD with half the learning rate. */
 #include "strategy/ssgd.h"
 
 static tg_status init(tg__strategy *s)

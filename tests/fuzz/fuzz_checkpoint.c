@@ -1,4 +1,4 @@
-/* Any bytes as a checkpoint file: parsed without a fault, and whatever is handed out is inside. */
+/* Any bytes as a checkpoint file. It is parsed without a fault, and all results lie inside it. */
 #include "base/mem.h"
 #include "state/checkpoint.h"
 #include "state/slots.h"
@@ -7,7 +7,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* The slots that the corpus' files have. */
+/* Make the slots that the files of the corpus have. */
 static tg__state *make_state(void)
 {
     static const char *const names[] = {"w", "b"};
@@ -23,7 +23,7 @@ static tg__state *make_state(void)
     return s;
 }
 
-/* Make the check sums right as far as lengths allow, so that what comes after them is reached. */
+/* Correct the checksums as far as lengths allow, so that the code after those checks is reached. */
 static void mend(uint8_t *bytes, size_t size)
 {
     const tg__kernels *k = tg__kernel();
@@ -36,7 +36,7 @@ static void mend(uint8_t *bytes, size_t size)
         uint64_t name_len = tg__get32(head + 8), name_bytes = name_len + tg__ckpt_pad(name_len);
         uint32_t crc = k->crc32c(0, head, 12);
         if (name_len == 0)
-            len = 0; /* the end */
+            len = 0; /* stop */
         if (name_bytes > left || len > left - name_bytes ||
             tg__ckpt_pad(len) > left - name_bytes - len)
             return;
@@ -70,7 +70,7 @@ static void try_parse(const uint8_t *bytes, size_t size)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    uint8_t *bytes = calloc(size ? size : 1, 1); /* guarded at its end */
+    uint8_t *bytes = calloc(size ? size : 1, 1); /* a sanitizer guards its end */
     if (!bytes)
         return 0;
     if (size)

@@ -1,4 +1,4 @@
-/* Any bytes as a message: refused whole; sealed anew with the same fields they open. */
+/* Any bytes as a message. It is refused as a whole; sealed again with the same fields, it opens. */
 #include "base/mem.h"
 #include "wire/envelope.h"
 #include <stdlib.h>

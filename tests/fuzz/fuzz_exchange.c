@@ -1,7 +1,7 @@
-/* A rank's messages in any exchange, with any codec and combine, say what the input wants, behind
- * valid seals: refused by those who got them, naming the rank, or taken; nobody's honest message is
- * refused; nothing depends on what stood behind a message; a result that is not finite is said to
- * be so.
+/* A rank's messages in any exchange, with any codec and combine, contain what the input says,
+ * behind valid seals. Receivers refuse them, naming the rank, or accept them. Nobody's honest
+ * message is refused; nothing depends on the memory after a message; a result that is not finite is
+ * reported.
  *
  *     0  1  exchange, by number       1  1  codec      2  1  number of its spec (codec_specs.h)
  *     3  1  combine                   4  1  ranks and which of them lies
@@ -50,7 +50,7 @@ static bool read_scene(const uint8_t *head, scene *s)
     if (!codec_spec(entry, head[2], s->codec))
         snprintf(s->codec, sizeof s->codec, "%s", entry->name);
     s->nsegments = codec_segments(s->n, s->segments);
-    /* As methods have them: votes are of signs; the largest, and sums of nodes, of plain floats. */
+    /* As in methods: votes are of signs; the maximum, and sums over nodes, are of plain floats. */
     const bool f32 = strcmp(entry->name, "f32") == 0;
     if (s->combine == &tg__combine_vote)
         snprintf(s->codec, sizeof s->codec, "sign:scale=none");
@@ -84,7 +84,7 @@ static void unmake(tg_codec *codec, tg__exchange *x)
     tg_codec_destroy(codec);
 }
 
-/* A refusal is the liar's doing and says whose. */
+/* A refusal must be caused by the liar, and must name it. */
 static void check_refusal(const scene *s, const hand *h, int r)
 {
     if (h->status[r] == TG_OK)
@@ -110,7 +110,7 @@ static void take_outcome(const scene *s, const hand *h, int r, outcome *o)
     o->overflow[r] = x->overflow;
 }
 
-/* Whether there is such a combination. */
+/* Play the scene; returns whether the combination exists. */
 static bool play(const scene *s, fuzz_liar liar, outcome *o)
 {
     static hand h;
@@ -134,7 +134,8 @@ static bool play(const scene *s, fuzz_liar liar, outcome *o)
     return true;
 }
 
-/* Parameters and what gossip pushes are looked at by those who get them. */
+/* Whether the exchange itself checks for values that are not finite. Parameters, and what gossip
+ * pushes, are checked by their receivers. */
 static bool looks(const tg__exchange_ops *x)
 {
     size_t count;

@@ -1,4 +1,4 @@
-/* Input of a fuzz target as files in memory. */
+/* The input of a fuzz target as files in memory. */
 #ifndef TESTS_FUZZ_FILE_H
 #define TESTS_FUZZ_FILE_H
 
@@ -17,7 +17,7 @@ static inline void fuzz_clean_up(void)
     rmdir(fuzz_folder);
 }
 
-/* The path of file 0 or 1, which now holds these bytes. */
+/* Fill file 0 or 1 with these bytes; returns its path. */
 static inline const char *fuzz_file(int number, const uint8_t *bytes, size_t len)
 {
     if (!fuzz_path[0][0]) {

@@ -1,5 +1,5 @@
-/* Any bytes as a frame of as many elements as it says: refused, or decoded within its vector, the
- * same by both ways. */
+/* Any bytes as a frame of as many elements as it claims. It is refused, or decoded within its
+ * vector, with the same result in both ways of decoding. */
 #include "base/mem.h"
 #include "codec/codec_impl.h"
 #include <stdlib.h>

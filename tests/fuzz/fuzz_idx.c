@@ -1,5 +1,5 @@
-/* Any bytes as the files of a data set: refused by name, or as many images as labels, all labels in
- * range.
+/* Any bytes as the files of a data set. They are refused by name, or give as many images as labels,
+ * with all labels in range.
  *
  *     0  4  length of the labels' file       4     the labels' file, then the images' */
 #include "fuzz_tools.h"
@@ -48,7 +48,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     for (size_t i = 0; i < part.count; i++)
         if (part.labels[i] >= DATA_CLASSES)
             abort();
-    volatile uint8_t last = part.images[part.count * DATA_PIXELS - 1]; /* is there */
+    volatile uint8_t last = part.images[part.count * DATA_PIXELS - 1]; /* must exist */
     (void)last;
     data_part_free(&part);
     return 0;

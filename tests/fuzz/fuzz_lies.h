@@ -1,16 +1,16 @@
-/* The input of a fuzz target as what a hostile rank makes of its messages, one after the other. A
- * byte says how, in its low 3 bits, and how much, in the others (`more`):
+/* Turns the input of a fuzz target into changes that a hostile rank makes to its messages, one
+ * after the other. The low 3 bits of a byte say how, the others how much (`more`):
  *
  *     0  the next 1 + more messages are honest
- *     1  2 bytes: where; 1 + more % 8 bytes, which take that place
- *     2  2 bytes: where it ends
- *     3  more bytes in its place; 31: as many as the next 2 bytes say, repeating what is left
- *     4  more bytes at its end; 31: as many as the next 2 bytes say
+ *     1  2 bytes: position; 1 + more % 8 bytes that replace those there
+ *     2  2 bytes: new length
+ *     3  replaced by `more` bytes; 31: as many as the next 2 bytes say, repeating what is left
+ *     4  `more` bytes are appended; 31: as many as the next 2 bytes say
  *     5  1 byte: flags
- *     6  2 bytes: from where; 4 bytes, which are repeated up to the end
- *     7  2 bytes: where; the word number `more`
+ *     6  2 bytes: position; 4 bytes, which are repeated from there to the end
+ *     7  2 bytes: position; the word number `more`
  *
- * When the input has come to its end the rest is honest. */
+ * After the end of the input all messages are honest. */
 #ifndef TESTS_FUZZ_LIES_H
 #define TESTS_FUZZ_LIES_H
 
@@ -19,7 +19,7 @@
 typedef struct fuzz_lies {
     const uint8_t *data;
     size_t left;
-    unsigned honest; /* messages to come */
+    unsigned honest; /* honest messages to come */
 } fuzz_lies;
 
 static inline size_t fuzz_take(fuzz_lies *l, size_t bytes)
@@ -30,7 +30,7 @@ static inline size_t fuzz_take(fuzz_lies *l, size_t bytes)
     return v;
 }
 
-/* len bytes of the input; behind its end it begins again where it was. */
+/* Take len bytes of the input; past its end, they repeat from where this call began. */
 static inline void fuzz_take_bytes(fuzz_lies *l, uint8_t *dst, size_t len)
 {
     for (size_t i = 0; i < len && l->left > 0; i++)
@@ -80,7 +80,7 @@ static inline void fuzz_lie_about(fuzz_lies *l, unsigned how, size_t more, uint8
     }
 }
 
-/* One message: its payload (*len_p, room for cap) and flags. */
+/* Change one message: its payload (*len_p, room for cap) and flags. */
 static inline void fuzz_lie(fuzz_lies *l, uint16_t *flags_p, uint8_t *payload, size_t *len_p,
                             size_t cap)
 {
@@ -100,7 +100,7 @@ static inline void fuzz_lie(fuzz_lies *l, uint16_t *flags_p, uint8_t *payload, s
         fuzz_lie_about(l, how, more, payload, len_p, cap);
 }
 
-/* As change of hand_exchange.h: rank `who` lies; behind what arrives stands something else. */
+/* A `change` of hand_exchange.h: rank `who` lies, and the memory after a message is overwritten. */
 typedef struct fuzz_liar {
     fuzz_lies lies;
     int who;
@@ -110,7 +110,7 @@ typedef struct fuzz_liar {
 static inline void fuzz_change(void *arg, int from, uint8_t *payload, size_t *len_p, size_t cap)
 {
     fuzz_liar *a = arg;
-    uint16_t flags = 0; /* a driver's */
+    uint16_t flags = 0; /* flags only exist in drivers */
     if (from == a->who)
         fuzz_lie(&a->lies, &flags, payload, len_p, cap);
     if (*len_p < cap)

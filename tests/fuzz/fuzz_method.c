@@ -1,5 +1,5 @@
-/* A rank's messages in the rounds of any method say what the input wants, behind valid seals: each
- * round is refused by those who got them or taken, and the next steps follow while all go on.
+/* A rank's messages in the rounds of any method contain what the input says, behind valid seals.
+ * Receivers refuse each round or accept it; further steps follow as long as all ranks go on.
  *
  *     0  1  method, by number              1  1  choice of its exchange
  *     2  1  ranks and which of them lies   3  1  bits by step: dense; above: dropped
@@ -16,7 +16,7 @@ typedef struct scene {
     unsigned dense, dropped;
 } scene;
 
-/* The i-th of its choices but auto, which is not made. */
+/* Choice number i of its exchanges, except auto, which cannot be created. */
 static void choose_exchange(const tg_key *key, size_t i, char word[32])
 {
     size_t count = 0;
@@ -64,8 +64,8 @@ static void gradients(uint64_t step)
             ranks[r].g[i] = (float)tg_rng_normal(&key, i + (size_t)r * RANKS_N);
 }
 
-/* Ranks whose rounds no longer agree: a lie has told them different things. Real ones would wait
- * for messages that never come, until the first of them leaves. */
+/* Whether the ranks still agree about the round. A lie may have told them different things; real
+ * ranks would then wait for messages that never come, until the first of them leaves. */
 static bool agree(tg__exchange *const *x)
 {
     for (int r = 1; r < ranks_size; r++)

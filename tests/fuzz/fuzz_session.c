@@ -1,10 +1,10 @@
-/* A rank's messages in a job of sessions say what the input wants, behind valid seals, from the
- * first of the handshake on: the others end with a reason, or finish. Ranks that it tells different
- * things in a step may wait for each other until the deadline, which is short here.
+/* A rank's messages in a job of sessions contain what the input says, behind valid seals, from the
+ * first message of the handshake on. The other ranks end with a reason, or finish. If it tells them
+ * different things in a step, they may wait for each other until the deadline, which is short here.
  *
- *     0  1  bit 0: two nodes; 1: the network is measured; 2: a communication thread; above: which
- *           rank lies
- *     1  1  bit 7: a strategy by number; else a method
+ *     0  1  bit 0: two nodes; 1: the network is measured; 2: a communication thread; above: the
+ *           rank that lies
+ *     1  1  bit 7: number of a strategy; else number of a method
  *     2     lies (fuzz_lies.h), after as many honest messages as the first byte says */
 #include "fuzz_lies.h"
 

@@ -1,5 +1,5 @@
-/* Any text as a spec string of everything that the registry knows: refused with a
- * message, or understood, and then its normal form is its own normal form. */
+/* Any text as a spec string for everything in the registry. It is refused with a message, or
+ * accepted; then its normal form is accepted and has the same normal form. */
 #include "base/mem.h"
 #include "strategy/strategy.h"
 #include "telegrad/codec.h"

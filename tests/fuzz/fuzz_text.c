@@ -1,7 +1,8 @@
-/* Any bytes as texts: refused by name, or tokens below the vocabulary, each number of it used.
+/* Any bytes as texts. They are refused by name, or give tokens below the vocabulary, all of it
+ * used.
  *
  *     0  1  bit 0: bytes, not UTF-8; bit 1: words, whose test text is the last 16th
- *     1  1  share trained on, in 1/255                      2     the text */
+ *     1  1  share for training, in 1/255                      2     the text */
 #include "fuzz_file.h"
 #include "fuzz_tools.h"
 #include "trainer/data/data.h"

@@ -1,4 +1,4 @@
-/* What the fuzz targets share. */
+/* Shared by the fuzz targets. */
 #ifndef TESTS_FUZZ_TOOLS_H
 #define TESTS_FUZZ_TOOLS_H
 
@@ -11,14 +11,14 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* What headers for cmocka's tests ask for. */
+/* Needed by headers written for cmocka's tests. */
 #define assert_true(fact) ((fact) ? (void)0 : abort())
 #define assert_int_equal(a, b) assert_true((a) == (b))
 #define assert_non_null(p) assert_true((p) != NULL)
 #define assert_memory_equal(a, b, len) assert_true(memcmp(a, b, len) == 0)
 #define fail_msg(...) (fprintf(stderr, __VA_ARGS__), abort())
 
-/* A block of its own, so that a sanitizer sees its ends. */
+/* Copy bytes to a block of their own, so that a sanitizer guards both ends. */
 static inline void *fuzz_copy(const void *bytes, size_t len)
 {
     void *p = malloc(len ? len : 1);
@@ -37,7 +37,7 @@ static inline float *fuzz_floats(size_t n)
     return p;
 }
 
-/* A refusal says why. */
+/* A refusal must have a message. */
 static inline void fuzz_refused(tg_status status)
 {
     if (status != TG_OK && !*tg_error())

@@ -1,5 +1,5 @@
-/* Any bytes as a file of weights: parsed without a fault, and whatever is handed out is inside. The
- * length of the header is made to fit, too, so that what comes after it is reached. */
+/* Any bytes as a file of weights. It is parsed without a fault, and all results lie inside it. The
+ * length of the header is also corrected, so that the code after that check is reached. */
 #include "fuzz/fuzz_tools.h"
 #include "state/weights_impl.h"
 
@@ -41,7 +41,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     uint8_t *bytes = fuzz_copy(data, size);
     try_parse(bytes, size);
-    /* The header ends where the last bracket is. */
+    /* The header ends at the last bracket. */
     for (size_t at = size; at > TG__WEIGHTS_HEAD; at--) {
         if (bytes[at - 1] != '}')
             continue;

@@ -1,5 +1,5 @@
-/* Run a fuzz target over files (or all files of folders) without a fuzzer: its corpus as a normal
- * test. */
+/* Runs a fuzz target over files (or all files in folders) without a fuzzer, so that its corpus is a
+ * normal test. */
 #include <dirent.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -52,7 +52,7 @@ int main(int argc, char **argv)
     for (int i = 1; i < argc; i++) {
         struct stat info;
         if (stat(argv[i], &info) != 0)
-            continue; /* no corpus yet: the seeds are there */
+            continue; /* there may be no corpus yet, but there are seeds */
         if (S_ISDIR(info.st_mode)) {
             count += run_folder(argv[i]);
         } else {
@@ -61,5 +61,5 @@ int main(int argc, char **argv)
         }
     }
     printf("%u inputs\n", count);
-    return count > 0 ? 0 : 1; /* an empty corpus tests nothing */
+    return count > 0 ? 0 : 1; /* an empty corpus would test nothing */
 }

@@ -1,5 +1,5 @@
-/* Write inputs to start from for every fuzz target, made by the library: valid frames of every
- * codec of the registry in all their settings, index lists, spec strings, files.
+/* Writes initial inputs for every fuzz target, made by the library: valid frames of every codec of
+ * the registry in all its settings, index lists, spec strings, files.
  *
  *     fuzz_seeds FOLDER      writes FOLDER/TARGET/NAME */
 #include "codec_specs.h"
@@ -33,7 +33,7 @@ static void put(const char *target, const char *kind, size_t number, const void 
     must(file && fwrite(bytes, 1, len, file) == len && fclose(file) == 0, path);
 }
 
-/* The name of a codec in its targets' names: that of its file. */
+/* The name of a codec as used in the names of its targets, which is that of its file. */
 static const char *file_name(uint8_t id)
 {
     switch (id) {
@@ -77,7 +77,7 @@ static void seed_encoder(const char *target, size_t number, size_t spec, const f
     put(target, "vector", number, bytes, FUZZ_ENCODE_HEAD + floats * sizeof(float));
 }
 
-/* One vector's frame: without a context (odd numbers), or with one. */
+/* The frame of one vector: for odd numbers without a context, for others with one. */
 static void seed_vector(const tg__codec_ops *ops, size_t number, size_t s, const char *spec,
                         size_t n)
 {
@@ -111,8 +111,7 @@ static void seed_codec(const tg__codec_ops *ops)
     static const size_t lengths[] = {1, 20, 130, 1100};
     char spec[CODEC_SPEC_MAX], decode[64];
     snprintf(decode, sizeof decode, "fuzz_codec_%s", file_name(ops->wire_id));
-    put(decode, "empty", 0, "\0\0\1\0\0\0\0\0\0",
-        FUZZ_DECODE_HEAD); /* also where no form is coded */
+    put(decode, "empty", 0, "\0\0\1\0\0\0\0\0\0", FUZZ_DECODE_HEAD); /* also if no form is coded */
     size_t number = 0;
     for (size_t s = 0; codec_spec(&ops->entry, s, spec); s++)
         for (size_t l = 0; l < 2 * TG_COUNT(lengths); l++)
@@ -153,7 +152,7 @@ static void seed_specs(void)
         for (size_t i = 0; i < count; i++) {
             tg_spec *spec;
             if (tg_registry_parse((tg_kind)kind, entries[i]->name, &spec) != TG_OK)
-                continue; /* it has a key that must be given */
+                continue; /* it has a mandatory key */
             put("fuzz_spec", "spec", number++, tg_spec_text(spec), strlen(tg_spec_text(spec)));
             tg_spec_free(spec);
         }
@@ -170,9 +169,8 @@ static void seed_envelopes(void)
     }
 }
 
-/* One image and its label. */
-/* A head, then lies of all kinds, in an order of its own; the first seed is honest, some have many,
- * which is how long a fuzzer's own may be. */
+/* A head, followed by random lies of all kinds. The first seed is honest; some are long, because
+ * that limits the length that a fuzzer tries. */
 static void seed_lies(const char *target, size_t number, const uint8_t *head, size_t len)
 {
     uint8_t bytes[512];
@@ -214,6 +212,7 @@ static void seed_methods(void)
     }
 }
 
+/* One image and its label, and the same with the last byte missing. */
 static void seed_idx(void)
 {
     static const uint8_t labels[] = {0, 0, 8, 1, 0, 0, 0, 1, 7},
@@ -226,7 +225,7 @@ static void seed_idx(void)
     put("fuzz_idx", "files", 1, bytes, sizeof bytes - 1);
 }
 
-/* Headers of files of weights, each with as many zeros behind as its tensors need. */
+/* Headers of weight files, each followed by as many zeros as its tensors need. */
 static void seed_weights(void)
 {
     static const struct {
