@@ -1,4 +1,4 @@
-/* Exchanges measured: the arithmetic on made-up steps, and real ones of a few threads. */
+/* Measuring exchanges: the arithmetic on made-up steps, and real steps of a few threads. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -16,7 +16,8 @@
 
 /* ---- arithmetic ------------------------------------------------------------------------------ */
 
-/* Two steps of three ranks: an all-gather, with a rank that says nothing; then a dense one. */
+/* Two steps of three ranks: an all-gather in which one rank sends nothing, then a dense
+ * exchange. */
 static void fill(step_samples *s)
 {
     const step_round rounds[] = {{tg__exchange_find("allgather"), 5000},
@@ -46,7 +47,7 @@ static void test_step(void **state)
     NEAR(s.predicted, 2 * (gather + halving.bytes));
     NEAR(s.serial, 2 * (gather + halving.serial));
     NEAR(s.bytes, 900 + 1100);
-    NEAR(s.ms[0], 30); /* of the rank that took longest */
+    NEAR(s.ms[0], 30); /* of the slowest rank */
     NEAR(s.ms[1], 50);
     NEAR(s.codec_ms[0], 4);
     NEAR(s.codec_ms[1], 2);
@@ -64,7 +65,7 @@ static void test_row(void **state)
     memcpy(off.codec_ms, (double[]){9, 5, 6}, 3 * sizeof(double));
     memcpy(off.processor_ms, (double[]){3, 1, 1}, 3 * sizeof(double));
 
-    bench_step_row(&s, &off, &row); /* rates without limit: delays alone, with half the jitter */
+    bench_step_row(&s, &off, &row); /* unlimited rates: only delays, with half the jitter */
     NEAR(row.ms.median, 40);
     NEAR(row.ms.min, 30);
     NEAR(row.ms.max, 50);
@@ -78,7 +79,7 @@ static void test_row(void **state)
     NEAR(row.bound_ratio, 40.0 / 14);
     assert_true(isnan(row.target)); /* more than one delay */
 
-    link.link.down_bps = 8e6; /* bytes/ms: the only rate there is, then the lower one */
+    link.link.down_bps = 8e6; /* bytes/ms: first the only rate, then the lower one */
     bench_step_row(&s, &off, &row);
     NEAR(row.wire_ms, s.delays * 8 + s.serial / 2 / 1000);
     link.link.up_bps = 8e5;
@@ -93,7 +94,7 @@ static void test_row(void **state)
     bench_step_row(&s, &off, &row);
     assert_true(isnan(row.target));
 
-    link.text = NULL; /* nothing is known: nothing is predicted */
+    link.text = NULL; /* an unknown link: nothing is predicted */
     bench_step_row(&s, &off, &row);
     assert_true(isnan(row.wire_ms) && isnan(row.ratio) && isnan(row.bound_ms));
     NEAR(row.ms.median, 40);
@@ -195,7 +196,7 @@ static void test_threads(void **state)
         assert_true(r->codec_ms.min > 0 && r->processor_ms > 0);
         assert_true(r->delays == (alone ? 0 : delays[method]));
         assert_true(fabs(r->bytes - r->bytes_predicted) <= 0.02 * r->bytes_predicted);
-        if (i % 2 == 1) /* what an emulated link must take, slices overlapping their delays */
+        if (i % 2 == 1) /* least time of an emulated link, delays of slices overlapping */
             assert_true(r->ms.min * 1.001 > r->wire_ms - (delays[method] - 1) * 2);
     }
     assert_string_equal(s.row[2].exchange, "direct");
@@ -203,7 +204,7 @@ static void test_threads(void **state)
     assert_string_equal(s.row[10].exchange, "direct+direct");
 }
 
-/* The tensors of a model; the network-off steps that nobody asked for are no row. */
+/* The tensors of a model. Steps with the network off that nobody asked for give no row. */
 static void test_tensors(void **state)
 {
     static const char *const method = "dense";
@@ -223,7 +224,7 @@ static void test_tensors(void **state)
     assert_true(s.row[0].bytes == s.row[0].bytes_predicted);
 }
 
-/* What is urgent is measured within the step that it belongs to, and no part of its bytes. */
+/* The urgent exchange is measured within its step, and its bytes are not counted. */
 static void test_behind(void **state)
 {
     static const char *const method = "dense";
@@ -233,7 +234,7 @@ static void test_behind(void **state)
     (void)state;
     assert_int_equal(tg_link_parse(link.text, &link.link), TG_OK);
     bench_exchange_options o = options(&s, &method, 1, &workers, 1, &link, 1);
-    o.n = 2000000; /* in 31 slices, 0.3 s each way */
+    o.n = 2000000; /* 31 slices, 0.3 s in each direction */
     o.behind = 50;
     assert_int_equal(bench_exchange(&o), TG_OK);
     const bench_exchange_row *r = &s.row[0];
@@ -251,7 +252,7 @@ static void test_errors(void **state)
     bench_link link = {.text = NULL};
     (void)state;
     bench_exchange_options o = options(&s, methods, 2, workers, 1, &link, 1);
-    assert_int_equal(bench_exchange(&o), TG_OK); /* a row with an error; the next one follows */
+    assert_int_equal(bench_exchange(&o), TG_OK); /* a row with an error; the next row follows */
     assert_int_equal(o.failed, 1);
     assert_int_equal(s.rows, 2);
     assert_non_null(strstr(s.error[0], "feedback=none"));

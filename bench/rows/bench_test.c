@@ -1,4 +1,4 @@
-/* The benchmark itself: every row has its figures, whatever the size; errors are rows. */
+/* The benchmark itself: every row has its figures, for any size; errors are reported as rows. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>

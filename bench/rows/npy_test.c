@@ -1,4 +1,4 @@
-/* .npy files: what is written is read back; what is wrong is named. */
+/* .npy files: what is written is read back, and the message names what is wrong. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -34,7 +34,7 @@ static void write_bytes(const char *head, size_t head_len, const float *x, size_
     assert_int_equal(fclose(file), 0);
 }
 
-/* A file of version 1.0 with this dictionary. */
+/* Write a file of version 1.0 with this dictionary. */
 static void write_file(const char *text, const float *x, size_t n)
 {
     char head[256] = "\x93NUMPY\x01";
@@ -68,7 +68,7 @@ static void round_trip(void **state)
     }
 }
 
-/* As other programs write it: no blanks, version 2. */
+/* Files as other programs write them: no blanks, version 2. */
 static void other_writers(void **state)
 {
     (void)state;

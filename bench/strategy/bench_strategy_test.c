@@ -1,4 +1,4 @@
-/* Every strategy has rows, and what they count is what the strategy touches at least. */
+/* Every strategy has rows, and their bytes are the least that the strategy touches. */
 #include "bench/strategy/bench_strategy.h"
 #include "strategy/strategy.h"
 #include <math.h>

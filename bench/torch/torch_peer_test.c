@@ -1,4 +1,4 @@
-/* What is said to the other process, played by a shell. */
+/* The dialogue with the other process, which a shell plays. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
