@@ -74,7 +74,7 @@ static void test_ratio(void **state)
     assert_string_equal(format_ratio((double)NAN, "x").text, "-");
 }
 
-/* What table_print writes, in a buffer of the caller's. */
+/* The output of table_print, in a buffer of the caller. */
 static void printed(struct table *t, char *text, size_t room)
 {
     FILE *file = fmemopen(text, room, "w");
@@ -103,7 +103,7 @@ static void test_table(void **state)
                               "-------------\n"
                               "r\xc3\xa9      9  10\n"
                               "a            \n");
-    /* What was printed is not printed again, and stays as wide as it was. */
+    /* Rows are printed only once, and later ones are as wide as those before. */
     table_row(t);
     table_cell(t, "b");
     table_cell(t, "1");
@@ -113,7 +113,7 @@ static void test_table(void **state)
     table_destroy(NULL);
 }
 
-/* A row that ends in one long text: it widens nothing. */
+/* A row that ends in a long text does not widen any column. */
 static void test_table_fit(void **state)
 {
     (void)state;
@@ -241,14 +241,14 @@ static void test_median(void **state)
         window_add(w, &(train_step_info){.step_ms = i * i, .tg = {.encode_ns = i * 1000000}});
     assert_true(window_median(w, WINDOW_STEP) == 6.5);
     assert_true(window_median(w, WINDOW_ENCODE) == 2.5);
-    /* Only the last WINDOW_STEPS count. */
+    /* Only the last WINDOW_STEPS steps count. */
     for (int i = 0; i < WINDOW_STEPS; i++)
         window_add(w, &(train_step_info){.step_ms = 100});
     assert_true(window_median(w, WINDOW_STEP) == 100);
     free(w);
 }
 
-/* Times on a line give it back, the shortest as well as the longest; what would be below 0 is 0. */
+/* The fit of times on a line is that line, for short and long times; negative results become 0. */
 static void test_fit(void **state)
 {
     (void)state;
@@ -281,17 +281,17 @@ static void test_heartbeat(void **state)
     assert_true(heartbeat_due(&h, 65 * second, false)); /* after a minute */
     assert_false(heartbeat_due(&h, 66 * second, false));
     assert_false(heartbeat_due(&h, 94 * second, true));
-    assert_true(heartbeat_due(&h, 95 * second, true)); /* an epoch that took half of one */
+    assert_true(heartbeat_due(&h, 95 * second, true)); /* an epoch after half a minute */
     assert_false(heartbeat_due(&h, 154 * second, false));
     char line[160];
     heartbeat_line(line, sizeof line, 0, 40, 400, 20, 0.5, 1e6);
     assert_string_equal(line,
                         "step 40 of 400 (10 %): 2.0 steps/s, loss 0.5000, sent 1.00 MB, 3:00 left");
-    heartbeat_line(line, sizeof line, 30, 40, 400, 20, 0.5, 1e6); /* a run that was resumed */
+    heartbeat_line(line, sizeof line, 30, 40, 400, 20, 0.5, 1e6); /* a resumed run */
     assert_non_null(strstr(line, ": 0.5 steps/s"));
     heartbeat_line(line, 12, 0, 40, 400, 20, 0.5, 1e6);
     assert_string_equal(line, "step 40 of ");
-    heartbeat_line(line, sizeof line, 0, 0, 0, 0, 0.5, 0); /* nothing known: no time left, no NaN */
+    heartbeat_line(line, sizeof line, 0, 0, 0, 0, 0.5, 0); /* nothing is known: no time, no NaN */
     assert_null(strstr(line, "left"));
     assert_null(strstr(line, "nan"));
 }
