@@ -1,4 +1,4 @@
-/* Reading of records and traces, thinning, escaping, and what is drawn over what. */
+/* Reading records and traces, thinning, escaping, and the axes of the charts. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -102,7 +102,7 @@ static void test_thin_keeps_extremes(void **state)
     free(v);
 }
 
-/* Any number of points, any limit: ascending, within it. */
+/* For any number of points and any limit, the result is ascending and within the limit. */
 static void test_thin_any_length(void **state)
 {
     (void)state;
@@ -197,9 +197,9 @@ static void test_records(void **state)
     const double *row = run->steps.v;
     assert_float_equal(row[STEP_RATIO], 10, 0);
     assert_float_equal(row[STEP_LOSS], 2.5, 0);
-    assert_true(isnan(row[STEP_COLUMNS + STEP_RATIO])); /* went dense */
+    assert_true(isnan(row[STEP_COLUMNS + STEP_RATIO])); /* sent dense */
     assert_true(isnan(row[STEP_COLUMNS + STEP_LOSS]));
-    assert_float_equal(row[2 * STEP_COLUMNS + STEP_RATIO], 2, 0); /* of a part */
+    assert_float_equal(row[2 * STEP_COLUMNS + STEP_RATIO], 2, 0); /* the ratio of a part */
     assert_non_null(run->end);
     assert_int_equal(json_array_size(f.notes), 1);
     assert_non_null(strstr(json_string_value(json_array_get(f.notes, 0)), "\"b\" failed: why"));
@@ -274,7 +274,7 @@ static void test_several_runs(void **state)
     run_files_free(&f);
 }
 
-/* A resumed run goes on where its checkpoint was. */
+/* A resumed run continues at its checkpoint. */
 static void test_resumed(void **state)
 {
     (void)state;
@@ -311,7 +311,7 @@ static void add_part(run_files *f, const char *name, const char *text)
         fail_msg("%s", tg_error());
 }
 
-/* So it does if its records are in a file of their own; time and bytes of the part before are those
+/* The same if its records are in a file of their own. Time and bytes of the earlier part are those
  * of its end. */
 static void test_resumed_in_another_file(void **state)
 {
@@ -341,10 +341,10 @@ static void test_resumed_in_another_file(void **state)
     run_files_free(&f);
     for (int i = 0; i < 3; i++)
         assert_int_equal(unlink(name[i]), 0);
-    write_text(""); /* which is removed in the end */
+    write_text(""); /* the file that tear-down removes */
 }
 
-/* Epochs say how many bytes there were, steps how they came. */
+/* Epoch records give the number of bytes, step records how they are distributed. */
 static void test_marks(void **state)
 {
     (void)state;
@@ -353,7 +353,7 @@ static void test_marks(void **state)
                         "{\"type\":\"step\",\"step\":20,\"bytes_sent\":3,\"seconds\":2}\n"
                         "{\"type\":\"epoch\",\"step\":20,\"bytes_sent\":400,\"seconds\":2}\n"
                         "{\"type\":\"step\",\"step\":30,\"bytes_sent\":5,\"seconds\":3}\n");
-    static const long bytes[] = {0, 100, 400, 900}; /* of 40 that steps say it were 400 */
+    static const long bytes[] = {0, 100, 400, 900}; /* steps recorded 40 where 400 were sent */
     run_mark *marks;
     size_t count;
     assert_int_equal(run_marks(&f.runs[0], &marks, &count), TG_OK);
@@ -367,7 +367,7 @@ static void test_marks(void **state)
     run_files_free(&f);
 }
 
-/* With epochs whose steps have no records of their own, without epochs, and with all steps. */
+/* Epochs whose steps have no records, runs without epochs, and runs with records of all steps. */
 static void test_marks_untold(void **state)
 {
     (void)state;
@@ -435,8 +435,8 @@ static void test_long_run_is_thinned(void **state)
     for (size_t i = 0; i < json_array_size(steps); i++)
         peak = peak || json_integer_value(json_array_get(steps, i)) == 12345;
     assert_true(peak);
-    /* The mean is that of all values, mostly 0, not of the extremes that are drawn; 1000 is one of
-     * the 2001 around it. */
+    /* The mean is that of all values, mostly 0, not of the extremes that are drawn; one of the 2001
+     * values around it is 1000. */
     for (size_t i = 0; i < 2000; i++) {
         const double step = number_at(run, "loss_mean", 0, i);
         const bool far = step <= 12345 - 1001 || step >= 12345 + 1001;
@@ -456,7 +456,7 @@ static void test_long_run_is_thinned(void **state)
     "\",\"ts\":" #begin ",\"dur\":" #length ",\"args\":{\"step\":" #step ",\"bucket\":" #bucket \
     "}}"
 
-/* Two ranks, of which the first is 3. */
+/* Two ranks; the first is rank 3. */
 static void write_trace(void)
 {
     static const struct {
@@ -494,12 +494,12 @@ static void test_timeline(void **state)
     assert_int_equal(p.ranks, 2);
     assert_int_equal(p.trace.first_rank, 3);
     assert_float_equal(p.begin, 1000, 0);
-    assert_float_equal(p.length, 1100, 0); /* up to where rank 1 begins step 8 */
+    assert_float_equal(p.length, 1100, 0); /* until rank 1 begins step 8 */
     assert_int_equal(p.lanes[0], 2);
     assert_int_equal(p.lanes[1], 1);
-    assert_float_equal(p.step, 1000, 0);   /* each rank's own */
-    assert_float_equal(p.wait, 100, 1e-9); /* 200 on one of two ranks; not that of step 8 */
-    assert_int_equal(p.count, 7);          /* what is outside of step 7 but begins in it, too */
+    assert_float_equal(p.step, 1000, 0);   /* measured by each rank itself */
+    assert_float_equal(p.wait, 100, 1e-9); /* 200 on one of two ranks; without step 8 */
+    assert_int_equal(p.count, 7);          /* includes spans that begin in step 7 and end later */
     timeline_panel_free(&p);
     job.last = 9;
     assert_int_equal(timeline_panel_make(&job, 0, &p), TG_E_ARG);
@@ -532,8 +532,8 @@ static void test_traces_refused(void **state)
     }
 }
 
-/* Five epochs in two groups; an epoch with other ranks, and those after the step of a resume, go.
- */
+/* Five epochs in two groups. An epoch with another number of ranks, and those after the step of a
+ * resume, are removed. */
 static void test_epoch_waits(void **state)
 {
     (void)state;
