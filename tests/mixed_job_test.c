@@ -1,6 +1,6 @@
-/* Ranks of one job that differ in instruction set level, driver and number of codec threads hold
- * the same bits as those of a uniform one, by every method. Each rank is a process of its own, this
- * program again, joined to the others by TCP. */
+/* Ranks of one job that differ in instruction set level, driver and number of codec threads have
+ * the same bits as those of a uniform job, with every method. Each rank is a process that runs this
+ * program again; they are connected by TCP. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -37,7 +37,7 @@ static void draw(int of_rank, int step)
     for (size_t i = 0; i < N; i += 4) {
         uint32_t r[4];
         tg_rng_block(&key, i, r);
-        for (size_t k = 0; k < 4 && i + k < N; k++) /* both signs, many magnitudes */
+        for (size_t k = 0; k < 4 && i + k < N; k++) /* both signs and many magnitudes */
             g[i + k] = ldexpf((float)(int32_t)r[k], -31 - (int)(r[k] & 7));
     }
 }
@@ -70,7 +70,7 @@ static tg_status train(tg_session *s, int own_rank, uint64_t *hash_p)
     return tg_session_params_hash(s, hash_p);
 }
 
-/* Prints a line a method: its name and the hash of the parameters. */
+/* Print a line for each method: its name and the hash of the parameters. */
 static tg_status run_methods(const place *at, tg_transport *t)
 {
     size_t count;
@@ -128,7 +128,7 @@ static pid_t start(int rank, const place *at, char address[P][32], FILE *out)
     return child;
 }
 
-/* What a rank of the job printed: the same for all. Released by free. */
+/* Run a job; returns the output, which must be the same for all ranks. Release it with free(). */
 static char *run(const place *places)
 {
     char address[P][32], *text[P];
@@ -158,7 +158,7 @@ static char *run(const place *places)
     return text[0];
 }
 
-/* The level, or the best below that this machine has. */
+/* The wanted level, or the best one below it that this machine has. */
 static const char *level(const char *wanted)
 {
     static const char *const levels[] = {"avx512", "avx2", "ref"};

@@ -1,4 +1,4 @@
-/* The transport of examples/ does what every transport must: the common suite over TCP. */
+/* The transport in examples/ does what every transport must do: the common suite over TCP. */
 #include "../examples/socket_transport.h"
 #include <stdarg.h>
 #include <stddef.h>
@@ -71,7 +71,7 @@ static void missing_ranks_are_named(void **state)
     assert_null(t);
 }
 
-/* A stranger who calls is turned away; nobody is mistaken for a rank. */
+/* A stranger that connects is turned away, and is not mistaken for a rank. */
 static void strangers_are_turned_away(void **state)
 {
     (void)state;

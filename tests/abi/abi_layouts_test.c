@@ -1,4 +1,4 @@
-/* The headers of the first version and today's, as abi_layouts.py lists them. */
+/* Compares the headers of the first version with today's, as listed by abi_layouts.py. */
 #include "abi/abi_layouts.h"
 
 #include <stdio.h>

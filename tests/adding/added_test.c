@@ -1,5 +1,5 @@
-/* A codec, a method, an exchange and a strategy that were added, on two ranks: gradients of powers
- * of two are sent exactly, and what is not one goes on to the residual. */
+/* A codec, a method, an exchange and a strategy that were added, on two ranks. Powers of two are
+ * sent exactly; the rest of other gradients goes to the residual. */
 #include "telegrad/telegrad.h"
 #include <pthread.h>
 #include <stdio.h>
@@ -14,7 +14,7 @@ typedef struct rank {
     char error[256];
 } rank;
 
-static const float first[N] = {1, -2, 0.5f, 0, 4, 3, -3, 0}; /* 3 is sent as 2, later 1 as 1 */
+static const float first[N] = {1, -2, 0.5f, 0, 4, 3, -3, 0}; /* 3 is sent as 2, later the other 1 */
 
 static tg_status steps(rank *r)
 {

@@ -1,5 +1,5 @@
-/* Several reducers and a session on one MPI transport, started and waited for in an order of each
- * rank's own, large messages among them. Run by mpirun; exits with 0 if all is well. */
+/* Several reducers and a session on one MPI transport. Each rank starts and awaits them in an order
+ * of its own; some messages are large. Run it with mpirun; the exit status is 0 on success. */
 #include "telegrad/mpi.h"
 #include "telegrad/telegrad.h"
 
@@ -63,7 +63,7 @@ static float value(int rank, int step, int i, size_t k)
     return (float)((k * 7 + (size_t)i) % 100) * (float)(rank + 1 + step);
 }
 
-/* Ranks start and wait in orders of their own: i * stride + shift, mod COUNT. */
+/* Each rank starts and waits in its own order: i * stride + shift, mod COUNT. */
 static tg_status step(own *o, tg_transport *t, int number)
 {
     static const int strides[] = {1, 5, 7, 11};
@@ -89,7 +89,7 @@ static tg_status step(own *o, tg_transport *t, int number)
     return tg_session_step(o->s, &info);
 }
 
-/* Dense means are exact; of all methods every rank has what rank 0 has. */
+/* Dense means are exact; with every method all ranks have the result of rank 0. */
 static tg_status check(own *o, const tg_transport *t, int number)
 {
     const float factor = (float)(t->size + 1) / 2 + (float)number; /* mean of rank + 1 + step */
@@ -128,7 +128,7 @@ static tg_status run(own *o, tg_transport *t, tg_driver driver)
     return tg_session_finish(o->s);
 }
 
-/* In different orders, too. */
+/* Ranks also destroy them in different orders. */
 static void destroy(own *o, const tg_transport *t)
 {
     if (t->rank % 2)

@@ -1,5 +1,5 @@
-/* The conformance of exchange_test.c, over MPI: every rank compares its results with plain loops,
- * and a rank that stays away is named. Run by mpirun; exits with 0 if all is well. */
+/* The conformance test of exchange_test.c over MPI: every rank compares its results with plain
+ * loops, and a silent rank is named. Run it with mpirun; the exit status is 0 on success. */
 #include "exchange_fixture.h"
 #include "telegrad/mpi.h"
 
@@ -9,7 +9,7 @@ static int say(const tg_transport *t, const char *what)
     return 1;
 }
 
-/* The last rank says nothing; all others name it. The buffers stay: MPI still holds them. */
+/* The last rank is silent, and all others name it. Buffers are not freed: MPI still uses them. */
 static int silence(tg_transport *t)
 {
     static const fixture_case c = {"direct", "f32", 100};

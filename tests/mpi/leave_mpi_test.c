@@ -1,5 +1,6 @@
-/* A rank that fails alone, or is done before the others, and destroys its transport: whoever waits
- * for it learns of it at once, not by its timeout. Run by mpirun; exits with 0 if all is well. */
+/* A rank fails alone, or finishes before the others, and destroys its transport. Ranks that wait
+ * for it learn of it at once, not by a timeout. Run it with mpirun; the exit status is 0 on
+ * success. */
 #include "telegrad/mpi.h"
 #include "telegrad/telegrad.h"
 
@@ -8,7 +9,7 @@
 
 enum { N = 500, TIMEOUT_MS = 20000 };
 
-static int rank, last; /* of all; `last` is the one that leaves */
+static int rank, last; /* last: the last rank, which leaves */
 
 static int check(bool ok, const char *what)
 {
@@ -33,7 +34,7 @@ static tg_status make(tg_transport *t, const char *method, tg_reducer **r_p)
     return tg_reducer_create(method, t, N, &config, r_p);
 }
 
-/* Told by the one that left: who ran into the timeout says "sent nothing". */
+/* The failure must report that the rank left; after a timeout it would say "sent nothing". */
 static int told(tg_status status, const char *what)
 {
     char name[32];
@@ -41,7 +42,7 @@ static int told(tg_status status, const char *what)
     return check(status == TG_E_PEER && strstr(tg_error(), name) != NULL, what);
 }
 
-/* Its method is wrong on one rank: the first reducer of the transport, or one beside another. */
+/* One rank has a wrong method, for the first reducer of the transport or for a second one. */
 static int wrong_reducer(bool beside)
 {
     tg_transport *t;
@@ -60,7 +61,8 @@ static int wrong_reducer(bool beside)
     return failures;
 }
 
-/* All have the same wrong method: nobody waits, and another one does on the same transport. */
+/* All ranks have the same wrong method: nobody waits, and another one works on the same
+ * transport. */
 static int wrong_everywhere(void)
 {
     tg_transport *t;
@@ -100,7 +102,7 @@ static tg_status begin(tg_transport *t, const char *rule)
     return status;
 }
 
-/* wrong: refused by tg_session_create, or by tg_session_begin. */
+/* wrong: a setting refused by tg_session_create, or by tg_session_begin. */
 static int wrong_session(const char *wrong)
 {
     tg_transport *t;
@@ -114,7 +116,7 @@ static int wrong_session(const char *wrong)
     return failures;
 }
 
-/* One rank takes a step less. What it sent before it left still arrives. */
+/* One rank takes one step less. What it sent before it left still arrives. */
 static int done_early(void)
 {
     static float x[N], y[200000];
@@ -136,8 +138,8 @@ static int done_early(void)
     return failures;
 }
 
-/* Communicators that were left are free again, and their numbers' later owners get no message of
- * theirs. */
+/* Numbers of communicators that were left can be used again, and their new owners receive no old
+ * messages. */
 static int many_times(void)
 {
     int failures = 0;

@@ -1,4 +1,5 @@
-/* The transports' common suite over MPI, plain and decorated: mpirun -n 2..4 transport_mpi_test */
+/* The common suite of transports over MPI, plain and decorated: mpirun -n 2..4
+ * transport_mpi_test */
 #include "telegrad/mpi.h"
 #include "transport/transport_suite.h"
 
@@ -43,7 +44,8 @@ static int run_suite(const char *link, const char *fault)
     return failures;
 }
 
-/* Used, and destroyed by all without a goodbye, and made again: nothing of the first is left. */
+/* A transport is used, destroyed by all ranks without a goodbye, and created again: no message of
+ * the first one is left. */
 static int run_twice(void)
 {
     int failures = 0;
@@ -59,7 +61,7 @@ static int run_twice(void)
     return failures;
 }
 
-/* A rank that is killed by a fault says goodbye below. */
+/* A rank killed by a fault says goodbye below. */
 static int run_kill(void)
 {
     tg_transport *t = create(NULL, world_rank == 0 ? "fault:kill=0" : NULL);
@@ -82,8 +84,8 @@ static int run_kill(void)
     return failures;
 }
 
-/* A message that is even too long to be thrown away is refused at once. Its sender keeps it until
- * the receiver leaves, and MPI until the end. */
+/* A message that is too long even to be discarded is refused at once. Its sender keeps it until the
+ * receiver leaves, and MPI until the end. */
 static int run_refused(void)
 {
     const size_t len = ((size_t)1 << 26) + 1;
@@ -94,7 +96,7 @@ static int run_refused(void)
     suite s = {t, error};
     static tg_request req;
     static uint8_t few[2] = {7, 7};
-    static uint8_t *many; /* stays reachable, for MPI still has it */
+    static uint8_t *many; /* stays reachable, because MPI still uses it */
     int failures = 0;
     if (world_rank == 0) {
         many = calloc(len, 1);
@@ -128,12 +130,12 @@ static int run_released(void)
     for (int i = 0; i < 2; i++)
         failures += check(suite_recv(&s, peer, 4, NULL, 0, &reqs[i]) == TG_OK, "post", tg_error());
     failures += check(t->ops->shut(t), "released", "not");
-    free(reqs); /* before the end: it must not touch them */
+    free(reqs); /* before the end, when MPI must not touch them */
     tg_transport_destroy(t);
     return failures;
 }
 
-/* All processes of a test are on one machine, which goes by its lowest rank. */
+/* All processes of the test are on one machine, which is identified by its lowest rank. */
 static int run_nodes(void)
 {
     int size, nodes[64];
@@ -147,7 +149,7 @@ static int run_nodes(void)
     return failures + check(tg_transport_mpi_nodes(MPI_COMM_NULL, nodes) == TG_E_ARG, "nodes", "");
 }
 
-/* The ranks of an intercommunicator are those of another group. */
+/* An intercommunicator's ranks belong to another group. */
 static int run_inter(void)
 {
     MPI_Comm half, inter;
