@@ -1,4 +1,4 @@
-/* IDX files good and damaged, the generated digits. */
+/* IDX files, intact and damaged, and the generated digits. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -73,7 +73,7 @@ static size_t labels_bytes(uint8_t *b)
     return sizeof bytes;
 }
 
-/* A folder with a good set of plain files. */
+/* Make a folder with a complete set of plain files. */
 static int set_up(void **state)
 {
     static folder f;
@@ -99,14 +99,14 @@ static int tear_down(void **state)
     return rmdir(f->path);
 }
 
-/* NAME:PATH, a key for it, other keys behind either. */
+/* NAME:PATH, the same with a key, and other keys after either. */
 static void test_spec(void **state)
 {
     static const char *const forms[] = {"mnist:%s", "mnist:dir=%s", "mnist:%s,augment=none",
                                         "mnist:augment=none,dir=%s"};
     const folder *f = *state;
     char odd[80], spec[160];
-    snprintf(odd, sizeof odd, "%s/a, b=c", f->path); /* blanks, a comma, no key */
+    snprintf(odd, sizeof odd, "%s/a, b=c", f->path); /* a blank and a comma, but no key */
     assert_int_equal(symlink(f->path, odd), 0);
     for (size_t i = 0; i < 2 * sizeof forms / sizeof *forms; i++) {
         const char *path = i % 2 ? f->path : odd;
@@ -126,7 +126,7 @@ static tg_status open_set(const folder *f, size_t holdout, train_data **d_p)
     return train_data_open(spec, holdout, d_p);
 }
 
-/* Opening fails with this status, and the message says all of these. */
+/* Opening must fail with this status, and the message must contain all of these. */
 static void assert_refused(const folder *f, tg_status status, const char *a, const char *b)
 {
     train_data *d;
@@ -170,7 +170,7 @@ static void test_gz(void **state)
     train_data_close(plain);
     train_data_close(packed);
 
-    /* A gzip file cut off, and one with a flipped bit. */
+    /* A truncated gzip file, and one with a flipped bit. */
     char path[256];
     path_of(f, "train-images-idx3-ubyte.gz", path);
     FILE *file = fopen(path, "r+b");
@@ -231,8 +231,8 @@ static void test_damaged(void **state)
     write_plain(f, names[0], b, len);
     assert_refused(f, TG_E_CORRUPT, "count=4278190080", "expected");
     len = images_bytes(b);
-    b[6] = 0x70; /* refused before a byte of the body is read: it must not allocate what is not
-                    there */
+    b[6] = 0x70; /* refused before any of the body is read: it must not allocate what does not
+                    exist */
     write_plain(f, names[0], b, len);
     assert_refused(f, TG_E_CORRUPT, "count=28677", "expected 5 as there are labels");
     len = images_bytes(b);
@@ -250,12 +250,12 @@ static void test_damaged(void **state)
     b[7] = IMAGES - 1;
     write_plain(f, names[3], b, len - 1);
     assert_refused(f, TG_E_CORRUPT, "count=5, expected 4", names[2]);
-    const uint8_t million[8] = {0, 0, 8, 1, 0, 0x0f, 0x42, 0x41}; /* and one */
+    const uint8_t million[8] = {0, 0, 8, 1, 0, 0x0f, 0x42, 0x41}; /* one million and one */
     write_plain(f, names[3], million, sizeof million);
     assert_refused(f, TG_E_CORRUPT, "count=1000001, expected 1 to 1000000", names[3]);
 }
 
-/* A few kilobytes of gzip that hold what their header says: 40,000 images, 31 MB. */
+/* A few kilobytes of gzip that contain what their header says: 40,000 images, 31 MB. */
 static void test_bomb(void **state)
 {
     const folder *f = *state;
@@ -271,7 +271,7 @@ static void test_bomb(void **state)
         assert_int_equal(gzwrite(file, zeros, sizeof zeros), sizeof zeros);
     assert_int_equal(gzclose(file), Z_OK);
     assert_refused(f, TG_E_CORRUPT, "count=40000", "expected 5 as there are labels");
-    /* Cut off after the header: were the body read, the message would be another. */
+    /* Truncated after the header: the message would differ if the body were read. */
     assert_int_equal(truncate(path, 100), 0);
     assert_refused(f, TG_E_CORRUPT, "count=40000", "expected 5 as there are labels");
 }
@@ -313,7 +313,7 @@ static void test_find(void **state)
     const folder *f = *state;
     char named[128], wanted[128];
     const char *dir;
-    /* $TELEGRAD_DATA/mnist is the folder itself, through a link beside it. */
+    /* $TELEGRAD_DATA/mnist is a link to the folder. */
     snprintf(named, sizeof named, "%s/mnist", f->path);
     assert_int_equal(symlink(f->path, named), 0);
     assert_int_equal(setenv("TELEGRAD_DATA", f->path, 1), 0);
@@ -343,7 +343,7 @@ static void test_glyphs(void **state)
     (void)state;
     train_data *a, *b, *c;
     OK(train_data_open("glyphs:train=200,test=50", 0, &a));
-    /* Every machine draws these bytes; a change of the drawing changes published figures. */
+    /* Every machine draws these bytes; another drawing would change published figures. */
     if (train_data_hash(a) != GLYPHS_HASH)
         fail_msg("hash 0x%016llx", (unsigned long long)train_data_hash(a));
     size_t count[DATA_CLASSES] = {0};
@@ -356,7 +356,7 @@ static void test_glyphs(void **state)
     for (size_t i = 0; i < DATA_CLASSES; i++)
         assert_int_equal(count[i], 20);
 
-    /* A longer set begins with the shorter one; other seeds and the test set are other drawings. */
+    /* A longer set begins with the shorter one; other seeds and the test set differ. */
     OK(train_data_open("glyphs:train=300,test=50", 0, &b));
     OK(train_data_open("glyphs:train=200,test=50,seed=2", 0, &c));
     data_sample(a, DATA_TRAIN, 123, x, &label);

@@ -1,4 +1,4 @@
-/* CIFAR-10 and texts: good files, damaged ones, packed ones; the real sets where they are. */
+/* CIFAR-10 and texts: intact, damaged and packed files; also the real sets, if present. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -71,7 +71,7 @@ static void write_text(const char *name, const char *text)
     write_file(name, text, strlen(text));
 }
 
-/* Opens FORM (with the folder for %s). */
+/* Open FORM, in which %s stands for the folder. */
 static tg_status open_form(const char *form, train_data **d_p)
 {
     char spec[256];
@@ -199,7 +199,7 @@ static void test_cifar_damaged(void **state)
     refused("cifar10:%s", TG_E_CORRUPT, "data_batch_4.bin: label[2]=10", "expected 0 to 9");
     unlink(path_of(batch_name(4)));
 
-    /* A small packed file that holds more than any batch does. */
+    /* A small packed file that unpacks to more than any batch holds. */
     gzFile file = gzopen(path_of("data_batch_4.bin.gz"), "wb1");
     memset(b, 0, sizeof b);
     for (int i = 0; i < 3334; i++)
@@ -333,7 +333,7 @@ static void test_words(void **state)
 {
     (void)state;
     write_text("train.txt", " the cat\tsaw  the <unk>\r\n\n dog \n");
-    write_text("test.txt", "the bird\nsaw dog"); /* no newline at the end: an <eos> all the same */
+    write_text("test.txt", "the bird\nsaw dog"); /* no newline at the end, but an <eos> */
     write_text("valid.txt", "cat\n");
     train_data *d = opened("words:%s");
     assert_true(train_data_unit(d) == TRAIN_WORDS);
@@ -374,7 +374,7 @@ static void test_vocabulary(void **state)
     fclose(file);
     write_text("test.txt", "w0 w1eef");
     train_data *d = opened("words:%s");
-    assert_int_equal(train_data_classes(d), N + 1); /* and the <eos> at the end */
+    assert_int_equal(train_data_classes(d), N + 1); /* plus the <eos> at the end */
     assert_int_equal(train_data_train(d), 2 * N + 1);
     for (int32_t i = 0; i < 2 * N; i++)
         assert_int_equal(d->view[DATA_TRAIN].tokens[i], i % N);
@@ -437,7 +437,7 @@ static void test_real_cifar(void **state)
         sum[i % 3] += p[i] / 255.0;
         squares[i % 3] += p[i] / 255.0 * (p[i] / 255.0);
     }
-    for (int c = 0; c < 3; c++) { /* of one batch: near those of all five, in this order */
+    for (int c = 0; c < 3; c++) { /* of one batch: close to those of all five, same order */
         assert_true(fabs(sum[c] / n - (double)d->set->mean[c]) < 0.004);
         const double mean = sum[c] / n, deviation = sqrt(squares[c] / n - mean * mean);
         assert_true(fabs(deviation - (double)d->set->deviation[c]) < 0.004);

@@ -1,5 +1,5 @@
-/* Batches: a function of their number, every sample once, rows of a text that go on, labels that
- * are the next tokens; the thread that makes them ahead. */
+/* Batches: they are functions of their number; every sample occurs once; rows of a text continue;
+ * labels are the next tokens. Also the thread that prepares them ahead. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -29,7 +29,7 @@ static int close_images(void **state)
     return 0;
 }
 
-/* A text whose token i is i, for training and testing alike. */
+/* A text whose token i is i, for training and for testing. */
 enum { TEXT = 1000 };
 static int32_t numbers[TEXT];
 
@@ -57,7 +57,7 @@ static model_batch next(loader *l)
 
 /* ---- images ---------------------------------------------------------------------------------- */
 
-/* Which training image an augmented one was made from is not seen in it: labels are counted. */
+/* An augmented image does not show which image it was made from, so labels are counted. */
 static void test_epoch(void **state)
 {
     (void)state;
@@ -90,7 +90,7 @@ static void test_epoch(void **state)
         loader_destroy(many[r]);
 }
 
-/* Any step can be the first. */
+/* Any step can be the first one. */
 static void resume(const train_data *d, loader_config config, size_t floats, size_t tokens)
 {
     for (uint64_t first = 0; first < 25; first += first < 3 ? 1 : 7) {
@@ -140,11 +140,11 @@ static void test_shutdown(void **state)
     loader_destroy(NULL);
 }
 
-/* Every test image once, in order, whatever the number of ranks; then again. */
+/* Every test image occurs once, in order, with any number of ranks; then all over again. */
 static void test_testing(void **state)
 {
     (void)state;
-    for (int world = 1; world <= 40; world += 13) { /* the last: more ranks than images */
+    for (int world = 1; world <= 40; world += 13) { /* the last has more ranks than images */
         size_t at = 0;
         for (int rank = 0; rank < world; rank++) {
             loader *l =
@@ -176,7 +176,7 @@ static void test_testing(void **state)
     }
 }
 
-/* A crop is the image moved by at most 4, black where there is none, and perhaps mirrored. */
+/* Whether x is the image moved by at most 4, black outside of it, and possibly mirrored. */
 static bool is_crop(const float *x, const float *image, float black, int down, int right,
                     bool mirrored)
 {
@@ -221,14 +221,14 @@ static void test_augment(void **state)
     }
     for (int i = 0; i < 81; i++)
         moved += place[i / 9][i % 9] > 0;
-    assert_true(moved > 70); /* of 81 places */
+    assert_true(moved > 70); /* of 81 positions */
     assert_in_range(mirrored, TIMES / 2 - 50, TIMES / 2 + 50);
-    augment_crop_flip(images, 3, 0, 9, x, &other); /* each image is moved otherwise */
+    augment_crop_flip(images, 3, 0, 9, x, &other); /* each image is moved differently */
     augment_crop_flip(images, 3, 0, 8, again, &other);
     assert_true(memcmp(x, again, sizeof x) != 0);
 }
 
-/* Over all ranks each image is in one rank's hands; each rank meets all of its own in a pass. */
+/* Each image belongs to one rank, and each rank sees all of its images in a pass. */
 static void test_shards(void **state)
 {
     (void)state;
@@ -286,7 +286,7 @@ static void test_stream(void **state)
     }
 }
 
-/* Windows lie inside the text, anywhere, and differ between rows, ranks and steps. */
+/* Windows lie anywhere inside the text, and differ between rows, ranks and steps. */
 static void test_windows(void **state)
 {
     (void)state;
@@ -312,12 +312,12 @@ static void test_windows(void **state)
         }
         loader_destroy(l);
     }
-    for (int i = 0; i < N; i++) /* 2000 draws of 90 places: 22 each; equal rows would have gaps */
+    for (int i = 0; i < N; i++) /* 2000 draws of 90 places: 22 each; equal rows leave gaps */
         places += start[i] > 4 && start[i] < 50;
     assert_int_equal(places, N - CONTEXT);
 }
 
-/* Contiguous: a rank's windows lie in its piece of the text, labels too, anywhere. */
+/* Contiguous: the windows of a rank, and their labels, lie anywhere in its piece of the text. */
 static void test_pieces(void **state)
 {
     (void)state;
@@ -343,7 +343,7 @@ static void test_pieces(void **state)
     }
 }
 
-/* Every token but the first is predicted once, from the one before it. */
+/* Every token but the first is predicted once, from the token before it. */
 static void predict_all(size_t n, size_t batch, size_t context, int world, bool stream)
 {
     const train_data text = text_of(n);
@@ -367,7 +367,7 @@ static void predict_all(size_t n, size_t batch, size_t context, int world, bool 
                 assert_int_equal(b.labels[at], b.tokens[at] + 1);
                 count[b.labels[at]]++;
                 if (stream && at % context == 0 && last[at / context] >= 0)
-                    assert_int_equal(b.tokens[at], last[at / context]); /* the row goes on */
+                    assert_int_equal(b.tokens[at], last[at / context]); /* the row continues */
                 last[at / context] = b.labels[at];
             }
             assert_true(labels > 0);

@@ -1,4 +1,4 @@
-/* The order of samples, shared and of one rank alone. */
+/* The order of samples, shared by all ranks or for one rank alone. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -30,7 +30,7 @@ static void test_shared(void **state)
             for (int j = 0; j < P; j++)
                 order_batch(many[j], step, some + j * BATCH, pass);
             assert_memory_equal(some, all, sizeof all);
-            for (uint64_t part = 0; part < 2; part++) /* a step of rank 1 in two batches */
+            for (uint64_t part = 0; part < 2; part++) /* rank 1 takes a step in two batches */
                 order_batch(parts, 2 * step + part, some + part * (BATCH / 2), pass);
             assert_memory_equal(some, all + BATCH, BATCH * sizeof *all);
             for (size_t i = 0; i < ALL; i++) {
@@ -49,7 +49,7 @@ static void test_shared(void **state)
     uint32_t perm[SAMPLES];
     tg_rng_permutation(&key, perm, SAMPLES);
     assert_memory_equal(first, perm, sizeof first);
-    /* Out of order: a function of the number alone. */
+    /* Out of order: a batch is a function of its number alone. */
     order_batch(one, 2, all, pass);
     assert_memory_equal(all, first + 2 * ALL, sizeof all);
     order_destroy(one);
@@ -61,7 +61,7 @@ static void test_shared(void **state)
     assert_int_equal(order_create(9, SAMPLES, P, 0, 0, 1, &one), TG_E_ARG);
 }
 
-/* Each pass meets every sample once; batches go on from one pass into the next. */
+/* Each pass contains every sample once; a batch may continue into the next pass. */
 static void test_own(void **state)
 {
     (void)state;

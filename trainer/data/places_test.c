@@ -1,4 +1,4 @@
-/* Where data are looked for, which of a set's files must be there, and what is no file of data. */
+/* Where data are looked for, which files of a set are required, and what is not a data file. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -56,7 +56,7 @@ static const char *path_of(const char *name)
     return path;
 }
 
-/* `size` bytes, all 0. */
+/* Write `size` zero bytes. */
 static void write_zeros(const char *name, size_t size)
 {
     FILE *file = fopen(path_of(name), "wb");

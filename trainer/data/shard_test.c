@@ -1,5 +1,5 @@
-/* Sharding: every sample on one rank, few classes a rank, the same on every machine; the exact
- * functions behind it. */
+/* Sharding: every sample is on one rank, ranks have few classes, and every machine computes the
+ * same. Also the exact functions that it uses. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -18,7 +18,7 @@ enum { CLASSES = 10, SAMPLES = 4000 };
 static uint8_t labels[SAMPLES];
 static uint32_t owner[SAMPLES];
 
-/* counts (world, CLASSES); every owner is a rank. */
+/* Fill counts (world, CLASSES); every owner must be a rank. */
 static void assign(const char *text, uint64_t seed, int world, size_t counts[][CLASSES])
 {
     tg_spec *spec;
@@ -43,7 +43,7 @@ static size_t total(const size_t count[CLASSES])
     return sum;
 }
 
-/* Largest share of a class on a rank, mean over the ranks. */
+/* The largest share of a class on a rank, averaged over the ranks. */
 static double skew(size_t counts[][CLASSES], int world)
 {
     double sum = 0;
@@ -75,7 +75,7 @@ static void test_dirichlet(void **state)
     const double even = skew(again, P);
     assert_true(few > 0.4);
     assert_true(even < 0.3); /* class 9 has more than the others */
-    /* Every machine draws this: a change of the drawing changes published figures. */
+    /* Every machine draws this; another drawing would change published figures. */
     uint64_t hash = UINT64_C(0xcbf29ce484222325);
     for (size_t i = 0; i < SAMPLES; i++)
         hash = (hash ^ before[i]) * UINT64_C(0x100000001b3);
@@ -93,7 +93,7 @@ static void test_label(void **state)
         size_t classes = 0;
         for (size_t c = 0; c < CLASSES; c++)
             classes += counts[r][c] > 0;
-        assert_in_range(classes, 1, 4); /* a piece may lie over a border */
+        assert_in_range(classes, 1, 4); /* a piece may cross a border between classes */
         assert_int_equal(total(counts[r]), SAMPLES / P);
     }
     assign("label:classes=7", 5, 3, counts); /* 21 pieces of 190 or 191 */
@@ -165,7 +165,7 @@ static void test_exact(void **state)
     assert_true(exact_exp(-1e9) == 0 && exact_exp(0) == 1 && exact_log(1) == 0);
 }
 
-/* Mean and variance are alpha; small alphas by the mean of the logarithm (the digamma function). */
+/* Mean and variance are alpha; for small alphas, check the mean of the logarithm (digamma). */
 static void test_gamma(void **state)
 {
     (void)state;

@@ -1,10 +1,10 @@
-/* Steps of several parts, and rates that grow with the minibatch. */
+/* Steps of several parts, and learning rates that grow with the minibatch. */
 #include "trainer/loop/trainer_ranks.h"
 #include <inttypes.h>
 
 enum { PARAMS_MAX = 784 * 32 + 32 + 320 + 10, STEPS = 5 };
 
-/* What rank 0 saw of a run: rates, losses, the gradients of its first step. */
+/* What rank 0 saw of a run: rates, losses, the gradients of the first step. */
 typedef struct seen {
     double lr[STEPS], loss[STEPS];
     uint64_t steps, steps_per_epoch;
@@ -31,7 +31,7 @@ static tg_status see_gradient(void *arg, uint64_t step, const train_gradient *te
 {
     seen *s = arg;
     for (size_t i = 0; i < count && step == 1; i++) {
-        if (s->n + tensor[i].n > PARAMS_MAX) /* no assertion: this is not the test's thread */
+        if (s->n + tensor[i].n > PARAMS_MAX) /* no assertion here: this is not the test's thread */
             return tg_fail(TG_E_SPACE, "more gradients than %d", PARAMS_MAX);
         memcpy(s->grad + s->n, tensor[i].grad, tensor[i].n * sizeof *s->grad);
         s->n += tensor[i].n;
@@ -69,8 +69,8 @@ static train_job short_job(void)
     return job;
 }
 
-/* n batches of b are one of n * b: the same samples, the same mean gradient but for the order of
- * its sum. */
+/* n batches of b equal one of n * b: the same samples, and the same mean gradient except for the
+ * order of its sum. */
 static void parts_are_one_batch(void **state)
 {
     (void)state;
@@ -81,7 +81,7 @@ static void parts_are_one_batch(void **state)
             train_job job = short_job();
             rank_run run[2];
             job.model = models[m];
-            job.gradient_every = m == 0; /* LeNet-5's are too many to keep */
+            job.gradient_every = m == 0; /* LeNet-5 has too many to keep */
             job.batch = 32;
             watch(&job, ranks, &whole, run);
             const double loss = run[0].end.test_loss;
@@ -134,7 +134,7 @@ static void parts_resume(void **state)
     remove_tree(dir);
 }
 
-/* The rate is of one batch; a step takes ranks * parts of them. */
+/* The given rate is for one batch; a step takes ranks * parts of them. */
 static void rates_grow(void **state)
 {
     (void)state;
@@ -170,7 +170,7 @@ static void refuses(void **state)
     witness w = {.steps = 0};
     rank_run run[2];
     other.batch = 8;
-    other.accumulate = 2; /* as many samples, but another sum */
+    other.accumulate = 2; /* as many samples, summed in another order */
     run_jobs((const train_job *const[]){&job, &other}, 2, &w, run);
     assert_int_equal(run[0].status, TG_E_MISMATCH);
     other = job;
@@ -178,7 +178,7 @@ static void refuses(void **state)
     run_jobs((const train_job *const[]){&job, &other}, 2, &w, run);
     assert_int_equal(run[0].status, TG_E_MISMATCH);
     assert_non_null(strstr(run[0].message, "lr_scale"));
-    char times[1100] = "step:at="; /* also behind settings that are long */
+    char times[1100] = "step:at="; /* also after long settings */
     for (uint64_t i = 0; i < 64; i++)
         snprintf(times + strlen(times), sizeof times - strlen(times), "%s%" PRIu64, i ? "+" : "",
                  UINT64_C(40000000000000) + i);

@@ -1,4 +1,5 @@
-/* The time model against values worked out by hand; choices of k, D, H; where advice changes. */
+/* The time model against values computed by hand; choices of k, D, H; points where advice
+ * changes. */
 #include "trainer/loop/trainer_ranks.h"
 #include "trainer/loop/advice.h"
 
@@ -31,7 +32,7 @@ static void equations(void **state)
     is(advice_cd(&shared, 0), 21);
 }
 
-/* 100 ms of computing, free coding: an MLP of 0.2 M parameters. */
+/* 100 ms of computing, with free coding: an MLP of 0.2 M parameters. */
 static advice *make(tg_driver driver)
 {
     const train_job job = {.model = "mlp",
@@ -64,7 +65,7 @@ static double step_of(const advice *a, const tg_link *l, advice_family family, u
     return w.step_s;
 }
 
-/* Each number is the smallest that will do. */
+/* Each number is the smallest that is enough. */
 static void numbers(void **state)
 {
     (void)state;
@@ -92,15 +93,15 @@ static void numbers(void **state)
     advice_destroy(a);
 }
 
-/* What a round exchanges costs local its time once a round; streaming what is left of that behind a
- * step of computing. Both send as much. */
+/* `local` pays for the exchange of a round once per round; `streaming` only for what is left of it
+ * after a step of computing. Both send the same amount. */
 static void streaming_overlaps(void **state)
 {
     (void)state;
     advice *a = make(TG_DRIVER_AUTO);
     const tg_link hidden = link_of("30ms"), longer = link_of("80ms");
     const size_t methods[] = {0, 8};
-    for (size_t i = 0; i < 2; i++) { /* 30 ms a delay; a dense exchange has two, qsgd one */
+    for (size_t i = 0; i < 2; i++) { /* 30 ms per delay: a dense exchange has two, qsgd one */
         advice_way local = {.family = ADVICE_LOCAL, .number = 10, .method = methods[i]},
                    streaming = {.family = ADVICE_STREAMING, .number = 10, .method = methods[i]};
         OK(advice_predict(a, &hidden, &local));
@@ -135,7 +136,7 @@ static void recommends(void **state)
     advice_destroy(a);
 }
 
-/* Made up: steps, bytes and distances as such ways have. */
+/* Made up, with steps, bytes and distances as such ways have them. */
 static void nearest_first(void **state)
 {
     (void)state;
@@ -152,19 +153,19 @@ static void nearest_first(void **state)
     advice_sort(way, WAYS);
     for (size_t i = 0; i < WAYS; i++)
         is(way[i].step_s, made[order[i]].step_s);
-    for (size_t i = 0; i < WAYS; i++) /* as far, and sends less */
+    for (size_t i = 0; i < WAYS; i++) /* equally far, and sends less */
         if (way[i].step_s >= 25 && way[i].step_s < 26)
             way[i].bytes = 7e3;
     advice_sort(way, WAYS);
     is(way[0].step_s, 25);
-    for (size_t i = 0; i < WAYS; i++) /* it is too slow */
+    for (size_t i = 0; i < WAYS; i++) /* too slow */
         if (way[i].step_s >= 25 && way[i].step_s < 26)
             way[i].step_s = 25.7;
     advice_sort(way, WAYS);
     is(way[0].step_s, 20.9);
 }
 
-/* Fewer steps late or apart are nearer; a doubling counts as a coded method does. */
+/* Fewer late steps are nearer to plain SGD; a doubling counts as much as a coded method. */
 static void distances(void **state)
 {
     (void)state;
@@ -193,7 +194,7 @@ static void distances(void **state)
     advice_destroy(a);
 }
 
-/* A way as fast that is less late or apart, or sends less, is not passed over. */
+/* A way that is as fast, but less late or sends less, must be preferred. */
 static void takes_the_fresher(void **state)
 {
     (void)state;
@@ -233,7 +234,7 @@ static double fastest(const advice *a, const tg_link *l, advice_family family, s
     return best;
 }
 
-/* Just below and just above, the comparison comes out differently. */
+/* Just below and just above a crossing, the comparison gives different results. */
 static void crossings(void **state)
 {
     (void)state;
@@ -265,7 +266,7 @@ static void crossings(void **state)
     advice_destroy(a);
 }
 
-/* What pays, pays from each even one of these to the next. */
+/* The answer changes at each edge; it pays from edges with an even index to the next. */
 typedef struct edges {
     const double *at;
     size_t count, calls;
@@ -288,8 +289,8 @@ static void finds_ranges(void **state)
                                    {0.5},                      /* everywhere */
                                    {0.5, 3e3},                 /* below */
                                    {2e7},                      /* above */
-                                   {40, 7e6},                  /* two changes, alike at both ends */
-                                   {0.5, 30, 4e5},             /* likewise, at the ends only */
+                                   {40, 7e6},                  /* two changes, equal at the ends */
+                                   {0.5, 30, 4e5},             /* likewise, pays at the ends only */
                                    {0.5, 100, 3e4, 3e5, 9e8}}; /* three ranges */
     static const size_t count[] = {0, 1, 2, 1, 2, 3, 5};
     for (size_t i = 0; i < sizeof count / sizeof count[0]; i++) {
@@ -310,7 +311,7 @@ static tg_status fails_late(void *arg, double at, bool *pays_p)
 {
     (void)arg;
     *pays_p = at > 5;
-    return at < 5 || at >= 10 ? TG_OK : TG_E_NOMEM; /* only the bisection comes there */
+    return at < 5 || at >= 10 ? TG_OK : TG_E_NOMEM; /* reached only by the bisection */
 }
 
 static void look_fails(void **state)
@@ -321,7 +322,7 @@ static void look_fails(void **state)
     assert_int_equal(r.count, 7);
 }
 
-/* A step of many ranks over a slow link takes longer than 64 bits of nanoseconds hold. */
+/* A step of many ranks over a slow link takes longer than 64 bits of nanoseconds can hold. */
 static void many_ranks(void **state)
 {
     (void)state;
@@ -342,7 +343,7 @@ static void many_ranks(void **state)
     advice_destroy(a);
 }
 
-/* The model that is advised on is the one that the data given has it be. */
+/* The advice is for the model with the input of the given data. */
 static void input_of_data(void **state)
 {
     (void)state;

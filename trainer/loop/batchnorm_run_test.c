@@ -1,5 +1,5 @@
-/* Running statistics of batch normalisation from the layer to the session and back: each rank's own
- * in training, their mean in evaluation, in checkpoints each rank's own again. */
+/* Running statistics of batch normalisation between layer and session: in training each rank has
+ * its own, in evaluation their mean, and after a checkpoint its own again. */
 #include "trainer/model/model.h"
 #include "trainer/loop/trainer_ranks.h"
 #include "telegrad/tools.h"
@@ -33,7 +33,7 @@ static void check_resume(const char *method, const char *strategy)
     assert_fine(rest, 2);
     assert_true(rest[0].end.params_hash == straight[0].end.params_hash);
     assert_true(rest[0].end.params_hash != first[0].end.params_hash);
-    /* Evaluation shows the statistics, which the hash of the parameters does not. */
+    /* Evaluation depends on the statistics, which the hash of the parameters does not cover. */
     assert_true(rest[0].end.test_loss == straight[0].end.test_loss);
     assert_true(rest[0].end.test_loss != first[0].end.test_loss);
     remove_tree(dir);

@@ -1,4 +1,4 @@
-/* Buckets that are chosen by measuring: the rule on made-up times, and runs, which they must not
+/* Buckets chosen by measurements: the rule on made-up times, and runs, whose results must not
  * change. */
 #include "trainer_ranks.h"
 #include "trainer/loop/run_fusion.h"
@@ -20,27 +20,27 @@ static void merged(const fusion_tensor *t, size_t n, double alpha, size_t count,
 static void test_rule(void **state)
 {
     (void)state;
-    /* gradients a second apart, the last layer's first */
+    /* gradients become ready a second apart, that of the last layer first */
     const fusion_tensor even[] = {{4, 0.1}, {3, 0.1}, {2, 0.1}, {1, 0.1}};
     merged(even, 4, 0, 4, (const uint32_t[]){1, 1, 1, 1});
-    merged(even, 4, 0.5, 4, (const uint32_t[]){1, 1, 1, 1}); /* waiting costs more than alpha */
-    merged(even, 4, 1.5, 1, (const uint32_t[]){4});          /* less, each time anew */
+    merged(even, 4, 0.5, 4, (const uint32_t[]){1, 1, 1, 1}); /* waiting takes longer than alpha */
+    merged(even, 4, 1.5, 1, (const uint32_t[]){4});          /* waiting takes less, each time */
     merged(even, 1, 1, 1, (const uint32_t[]){1});
-    /* the first exchange lasts until 7: what becomes ready before then goes together, also without
-     * start-up time */
+    /* The first exchange lasts until 7. What becomes ready before then is merged, even without
+     * start-up time. */
     const fusion_tensor busy[] = {{7.5, 1}, {3, 1}, {2, 1}, {1, 6}};
     merged(busy, 4, 0, 3, (const uint32_t[]){1, 2, 1});
     merged(busy, 4, 0.04, 3, (const uint32_t[]){1, 2, 1});
     merged(busy, 4, 0.9, 2, (const uint32_t[]){3, 1});
-    /* Where layers are waited for one by one a bucket is full when its bytes take alpha. */
+    /* If layers are awaited one by one, a bucket is full when its bytes take alpha. */
     buckets_are(busy, 4, 0.9, true, 4, (const uint32_t[]){1, 1, 1, 1});
     buckets_are(busy, 4, 1.5, true, 3, (const uint32_t[]){1, 2, 1});
     buckets_are(busy, 4, 0, true, 4, (const uint32_t[]){1, 1, 1, 1});
     buckets_are(even, 4, 1.5, true, 1, (const uint32_t[]){4});
 }
 
-/* Parameters, statistics and state do not remember that there was a measurement; dense sums are the
- * same in any buckets. */
+/* The measurement leaves parameters, statistics and state unchanged, and dense sums are the same
+ * with any buckets. */
 static void test_nothing_changes(void **state)
 {
     static const char *const models[] = {"mlp:hidden=32", "lenet5", "resnet20"};
@@ -65,8 +65,8 @@ static void test_nothing_changes(void **state)
     }
 }
 
-/* A method that selects within a bucket: whoever resumes has the same buckets, and one that asks
- * for others is told. */
+/* With a method that selects within a bucket, a resumed run has the same buckets; one that asks for
+ * other buckets is told. */
 static void test_resume(void **state)
 {
     (void)state;

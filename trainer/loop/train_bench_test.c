@@ -1,4 +1,4 @@
-/* The steps that are timed are steps: the loss falls, with and without a session alike. */
+/* The steps that are timed are real steps: the loss falls, with and without a session. */
 #include "trainer/loop/trainer_ranks.h"
 #include "trainer/model/model.h"
 
@@ -28,7 +28,7 @@ static void every_model_learns_its_batch(void **state)
         OK(train_bench_step(b, &first));
         for (int s = 0; s < 5; s++)
             OK(train_bench_step(b, &last));
-        /* What the LSTM carries from step to step moves its loss more than so small a rate does. */
+        /* The state of the LSTM moves its loss more than so small a rate does. */
         const bool carries = strcmp(models[i]->name, "lstm") == 0;
         if (carries ? fabs(last - first) > 0.01 : !(last < first))
             fail_msg("%s: loss %g, then %g", models[i]->name, first, last);

@@ -1,5 +1,5 @@
-/* Whole runs on sharded images and on texts: the same twice, after a resume in the middle of an
- * epoch, with and without evaluation, and where ranks disagree. */
+/* Whole runs on sharded images and on texts: repeated, resumed in the middle of an epoch, with and
+ * without evaluation, and with ranks that disagree. */
 #include "trainer/loop/trainer_ranks.h"
 #include "trainer/model/model.h"
 
@@ -41,7 +41,7 @@ static void test_shard(void **state)
     assert_int_equal(run_on(&job, 2, run), TG_E_SPEC);
 }
 
-/* Runs to `at`, saves, goes on: the hash of the end. */
+/* Run to step `at`, save, resume; returns the hash at the end. */
 static uint64_t hash_resumed(train_job job, uint64_t at)
 {
     char dir[] = "/tmp/telegrad-resume-XXXXXX";
@@ -73,7 +73,7 @@ static void test_shard_resumes(void **state)
 
 static char text_path[] = "/tmp/telegrad-text-XXXXXX";
 
-/* The group's glyphs make place for a text of 6,000 characters. */
+/* Replace the group's glyphs by a text of 6,000 characters. */
 static int open_text(void **state)
 {
     (void)state;
@@ -114,7 +114,7 @@ static bool there_is(const char *spec_text)
     return true;
 }
 
-/* 4,799 labels, two ranks, batches of 4 rows, 12 tokens each: 49 steps an epoch. */
+/* 4,799 labels, two ranks, batches of 4 rows of 12 tokens: 49 steps per epoch. */
 static train_job text_job(const char *spec_text)
 {
     train_job job = basic();
@@ -137,18 +137,18 @@ static void test_state(void **state)
         skip();
     const uint64_t hash = hash_of(&job, 2);
     OK(run_on(&job, 2, run));
-    assert_true(run[0].end.test_loss < 1.4); /* log 7 = 1.95 without any learning */
-    job.evaluate = false;                    /* what an evaluation does to the state is undone */
+    assert_true(run[0].end.test_loss < 1.4); /* without learning it would be log 7 = 1.95 */
+    job.evaluate = false;                    /* an evaluation does not change the state */
     assert_true(hash_of(&job, 2) == hash);
     assert_true(hash_resumed(job, 1) == hash);
-    assert_true(hash_resumed(job, 48) == hash); /* just before an epoch's end, at it, behind it */
+    assert_true(hash_resumed(job, 48) == hash); /* just before an epoch's end, at it, after */
     assert_true(hash_resumed(job, 49) == hash);
     assert_true(hash_resumed(job, 77) == hash);
     job.strategy = "cd:k=3,warmup=20";
     assert_true(hash_resumed(job, 50) == hash_of(&job, 2));
 }
 
-/* Pieces of a text without state are the same for any number of ranks. */
+/* Without state, the pieces of a text are the same for any number of ranks. */
 static void test_stateless(void **state)
 {
     (void)state;
@@ -158,7 +158,7 @@ static void test_stateless(void **state)
         skip();
     assert_true(hash_resumed(job, 31) == hash_of(&job, 2));
     job.steps = 1;
-    job.optimizer = "sgd:lr=1e-20"; /* the parameters stay as they were drawn */
+    job.optimizer = "sgd:lr=1e-20"; /* the parameters keep their initial values */
     OK(run_on(&job, 1, one));
     OK(run_on(&job, 2, two));
     assert_true(fabs(one[0].end.test_loss - two[0].end.test_loss) < 1e-6);

@@ -1,4 +1,4 @@
-/* Runs that end early: stopped, resumed, failed. */
+/* Runs that end early: stopped, resumed or failed. */
 #include "trainer/loop/trainer_ranks.h"
 
 /* ---- resuming -------------------------------------------------------------------------------- */
@@ -28,7 +28,7 @@ static void check_resume(const char *method, const char *strategy, uint64_t at)
     run_both(&job, &w, straight);
     assert_fine(straight, 2);
 
-    job.steps = at; /* a run that ended, and is then extended */
+    job.steps = at; /* a finished run that is extended */
     job.save_dir = dir;
     run_both(&job, &w, part);
     assert_fine(part, 2);
@@ -42,7 +42,7 @@ static void check_resume(const char *method, const char *strategy, uint64_t at)
     assert_int_equal(w.steps, 47 - at);
     assert_same_end(straight, rest);
 
-    /* Nothing is left to do: the same end once more. */
+    /* Nothing is left to do: the end is the same again. */
     run_both(&job, &w, rest);
     assert_fine(rest, 2);
     assert_same_end(straight, rest);
@@ -84,7 +84,7 @@ static void test_stop(void **state)
     assert_int_equal(part[0].end.steps, part[1].end.steps);
     assert_in_range(part[0].end.steps, 24, 26);
     assert_true(isnan(part[0].end.test_accuracy));
-    assert_int_equal(w.epochs, 2); /* the first one, and the part of the second */
+    assert_int_equal(w.epochs, 2); /* the first, and a part of the second */
 
     w = (witness){.steps = 0};
     job.resume_dir = dir;
@@ -96,7 +96,7 @@ static void test_stop(void **state)
     remove_tree(dir);
 }
 
-/* Without exchanges no message carries the wish of one rank to the other. */
+/* Without exchanges no message carries a rank's request to stop to the other. */
 static void test_stop_apart(void **state)
 {
     (void)state;
@@ -117,7 +117,7 @@ static void test_stop_apart(void **state)
         if (run[i].status != TG_OK)
             fail_msg("rank %d: %s", i, run[i].message);
         assert_true(run[i].end.interrupted);
-        assert_int_equal(run[i].end.stopped_by, 1); /* rank 1 never saw a signal itself */
+        assert_int_equal(run[i].end.stopped_by, 1); /* rank 1 itself never saw a signal */
         assert_int_equal(run[i].end.steps, 32);
     }
     a.resume_dir = dir;
@@ -145,11 +145,11 @@ static void test_callback_fails(void **state)
     assert_int_equal(run[0].status, TG_E_IO);
     assert_string_equal(run[0].message, "disk full at step 7");
     assert_int_equal(run[1].status, TG_E_PEER);
-    assert_non_null(strstr(run[1].message, "rank 0 has left")); /* told, not tired of waiting */
+    assert_non_null(strstr(run[1].message, "rank 0 has left")); /* told, not timed out */
     assert_int_equal(w.last_step, 7);
 }
 
-/* Both ranks say so before the first step, naming the setting, the ranks and the values. */
+/* Both ranks report it before the first step, naming the setting, the ranks and the values. */
 static void assert_differ(const train_job *a, const train_job *b, const char *text)
 {
     witness w = {.steps = 0};
@@ -179,7 +179,7 @@ static void test_jobs_differ(void **state)
     if (!strstr(run[0].message, "rank 1 has lr_schedule=cosine"))
         fail_msg("%s", run[0].message);
 
-    /* What the handshake does not compare. */
+    /* Settings that the handshake does not compare. */
     b = a;
     b.epochs = 0;
     b.steps = 10000001; /* all digits are shown */
@@ -225,7 +225,7 @@ static void test_bad_job(void **state)
     assert_int_equal(run[0].status, TG_E_IO);
 }
 
-/* Steps that are skipped do not spoil the epoch's loss, nor does a save among them. */
+/* Skipped steps do not spoil the loss of the epoch, even with a save between them. */
 static void test_loss_skips(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* Runs that go on with another number of ranks: where in the data, in the schedule, and how far. */
+/* Runs resumed by another number of ranks: position in the data and the schedule, and length. */
 #include "trainer/loop/trainer_ranks.h"
 
 enum { STEPS = 128 };
@@ -8,7 +8,7 @@ typedef struct seen {
     train_start_info start;
     char anew[320];
     double loss[STEPS], lr[STEPS];
-    uint64_t epoch[STEPS]; /* of step i + 1 */
+    uint64_t epoch[STEPS]; /* epoch of step i + 1 */
     uint64_t epochs;
     train_epoch_info last;
 } seen;
@@ -67,8 +67,8 @@ static void empty(void)
     assert_int_equal(system(command), 0);
 }
 
-/* Epochs have 20 steps with two ranks and 40 with one. Parameters stay where they are, so that a
- * loss says which batch it is of. */
+/* Epochs have 20 steps with two ranks and 40 with one. Parameters do not change, so a loss shows
+ * which batch it belongs to. */
 static train_job still(void)
 {
     train_job job = basic();
@@ -77,7 +77,7 @@ static train_job still(void)
     return job;
 }
 
-/* Ten steps of two ranks are 320 samples, as 20 steps of one. */
+/* Ten steps of two ranks take 320 samples, as 20 steps of one rank. */
 static void test_fewer(void **state)
 {
     (void)state;
@@ -111,7 +111,7 @@ static void test_fewer(void **state)
     assert_int_equal(rest.last.epoch, 2);
 }
 
-/* The other way round, twice; what is saved then is as good. */
+/* In the other direction, twice; the second checkpoint must be as good. */
 static void test_more_and_back(void **state)
 {
     (void)state;
@@ -142,13 +142,13 @@ static void test_more_and_back(void **state)
         assert_int_equal(rest.epoch[i], straight.epoch[i - 24]);
     }
     job.epochs = 4;
-    run_seen(&job, 1, &rest, run); /* 24 more than 60 were done: 120 of today's */
+    run_seen(&job, 1, &rest, run); /* 24 after 60 were done: 120 of today's */
     assert_int_equal(rest.start.first_step, 84);
     assert_int_equal(rest.start.steps, 124);
     assert_int_equal(rest.epoch[84], 3);
 }
 
-/* An epoch that was over but not closed is closed first. */
+/* An epoch that has ended but is not closed is closed first. */
 static void test_between_epochs(void **state)
 {
     (void)state;
@@ -169,7 +169,7 @@ static void test_between_epochs(void **state)
     assert_int_equal(rest.epoch[20], 1);
 }
 
-/* A run that is given in steps keeps its schedule by steps. */
+/* A run whose length is given in steps keeps its schedule in steps. */
 static void test_by_steps(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* Whole runs: what they learn, and the figures they report. */
+/* Whole runs: how well they learn, and the figures that they report. */
 #include "trainer/data/data.h"
 #include "trainer/model/model.h"
 #include "trainer/loop/trainer_ranks.h"
@@ -23,7 +23,7 @@ static void test_dense(void **state)
     assert_int_equal(w.epoch.step, 60);
     assert_true(w.last_loss < w.first_loss);
 
-    const train_end_info *end = &run[1].end; /* every rank has it, not only rank 0 */
+    const train_end_info *end = &run[1].end; /* set on every rank, not only on rank 0 */
     assert_int_equal(end->steps, 60);
     assert_int_equal(end->epochs, 3);
     assert_int_equal(end->skipped_nonfinite, 0);
@@ -37,7 +37,7 @@ static void test_dense(void **state)
     assert_true(end->bytes_sent >= 60 * 4 * w.start.params);
 }
 
-/* Two ranks with batches of 16 learn from the same samples as one with batches of 32. */
+/* Two ranks with batches of 16 learn from the same samples as one rank with batches of 32. */
 static void test_world(void **state)
 {
     (void)state;
@@ -54,7 +54,7 @@ static void test_world(void **state)
     assert_true(fabs(one.end.train_loss - two[0].end.train_loss) < 1e-3);
 }
 
-/* Evaluation sees every test sample once, whichever rank has it. */
+/* Evaluation sees every test sample once, on whichever rank. */
 static void test_evaluation(void **state)
 {
     (void)state;
@@ -62,7 +62,7 @@ static void test_evaluation(void **state)
     train_job job = basic();
     job.epochs = 0;
     job.steps = 1;
-    job.optimizer = "sgd:lr=1e-20"; /* the parameters stay as they were drawn */
+    job.optimizer = "sgd:lr=1e-20"; /* the parameters keep their initial values */
     static float x[TEST * DATA_PIXELS];
     int32_t labels[TEST];
     for (size_t i = 0; i < TEST; i++)
@@ -115,7 +115,7 @@ static void test_trace(void **state)
     assert_non_null(strstr(text, "\"backward\""));
 }
 
-/* LeNet-5 with the published methods: it learns, and what was coded is smaller. */
+/* LeNet-5 with the published methods learns, and coded gradients are smaller. */
 static void test_methods(void **state)
 {
     (void)state;
@@ -147,7 +147,7 @@ static void test_methods(void **state)
 
 /* ---- figures --------------------------------------------------------------------------------- */
 
-/* Figures of training know nothing of evaluation and saving. */
+/* Evaluation and saving do not affect the figures of training. */
 static void test_traffic(void **state)
 {
     (void)state;
@@ -189,7 +189,7 @@ static void test_traffic(void **state)
     }
 }
 
-/* What is still in flight when the last step ends has been sent for training. */
+/* Exchanges still in flight after the last step count as sent for training. */
 static void test_drain(void **state)
 {
     (void)state;
@@ -209,7 +209,7 @@ static void test_drain(void **state)
     }
 }
 
-/* A mean: steps that CD-SGD sends dense count as much as the others. */
+/* A mean over all steps: the dense steps of CD-SGD count as much as the others. */
 static void test_bytes_per_step(void **state)
 {
     (void)state;
@@ -217,21 +217,21 @@ static void test_bytes_per_step(void **state)
     job.method = "2bit";
     job.strategy = "cd:k=4,warmup=2";
     job.evaluate = false;
-    job.epochs = 1; /* no sum of losses between two steps */
+    job.epochs = 1; /* no sums of losses between the steps */
     witness w = {.late_from = 10};
     rank_run run[2];
     run_both(&job, &w, run);
     assert_fine(run, 2);
     assert_true(run[0].end.bytes_per_step == (double)w.bytes_late / 10);
     assert_true(run[0].end.ratio > 14);
-    /* Of 10 steps 2 or 3 are dense, one of them perhaps in part. */
+    /* 2 or 3 of 10 steps are dense, one of them possibly in part. */
     const double dense = 4.0 * (double)w.start.params;
     const double mean = run[0].end.bytes_per_step;
     if (!(mean > 0.15 * dense && mean < 0.40 * dense))
         fail_msg("%g bytes per step, %g if dense", mean, dense);
 }
 
-/* Of a strategy that exchanges a part at a time: the ratio is that of the part. */
+/* If a strategy exchanges one part at a time, the ratio is that of the part. */
 static void test_ratio_of_fragments(void **state)
 {
     (void)state;
@@ -250,7 +250,7 @@ static void test_ratio_of_fragments(void **state)
         fail_msg("ratio %g of codes of 4 bits", ratio);
 }
 
-/* A clock that goes on only while its rank polls its transport. */
+/* A clock that advances only while its rank polls its transport. */
 typedef struct slow_rank {
     tg_clock clock;
     int64_t now_ns;
@@ -272,7 +272,7 @@ static tg_status slow_poll(tg_transport *t, int64_t deadline_ns)
     return slow[t->rank].inner->poll(t, tg_now_ns(tg_clock_monotonic()) + 1000000);
 }
 
-/* compute_ms leaves out what the passes spend on exchanges, even inside of them. */
+/* compute_ms excludes the time that the passes spend on exchanges. */
 static void test_compute_ms(void **state)
 {
     (void)state;

@@ -1,6 +1,7 @@
-/* Products in bf16: layers against the same layers in fp32, exactly where operands are bf16 numbers
- * already; gradients of models against those in fp32. The primitives that multiply in bf16 are made
- * in fp32 as well, which every CPU has, and must then agree with the plain products. */
+/* Products in bf16. Layers must equal the same layers in fp32 where operands are exact bf16
+ * numbers; gradients of models must be close to those in fp32. The primitives that multiply in bf16
+ * are also created in fp32, which every CPU supports, and must then agree with the plain
+ * products. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -25,7 +26,7 @@ static nn *fp32(void)
     return n;
 }
 
-/* An nn that multiplies in bf16, or NULL: the CPU does not, and says so. */
+/* An nn that multiplies in bf16; NULL if the CPU cannot, which nn_use_bf16 must report. */
 static nn *bf16(void)
 {
     nn *n = fp32();
@@ -44,7 +45,7 @@ static nn *bf16(void)
         return;   \
     }
 
-/* Uniform in [-1, 1); exact: with 8 significant bits, which bf16 holds. */
+/* Uniform in [-1, 1). exact: with 8 significant bits, as bf16 holds. */
 static float *noise(size_t n, uint32_t stream, bool exact)
 {
     const tg_rng_key key = {.seed = 7, .purpose = TG_PURPOSE_TEST, .tensor = stream};
@@ -67,8 +68,8 @@ static double distance(const float *a, const float *b, size_t n)
     return norm > 0 ? sqrt(d / norm) : sqrt(d);
 }
 
-/* What rounding both operands to 8 bits does to sums of random products: each is off by up to
- * 2^-8 of itself, 2^-9 in the mean; and to nothing, where sums are fp32. */
+/* Error from rounding both operands to 8 bits, for sums of random products: each product is off by
+ * up to 2^-8 of itself, 2^-9 on average. The sums are in fp32 and add nothing. */
 #define ROUNDED 0.006
 #define EXACT 1e-5
 
@@ -79,8 +80,7 @@ static void assert_near(const float *a, const float *b, size_t n, bool exact)
         fail_msg("%.3g of the size apart, %s", d, exact ? "though exact" : "rounded to bf16");
 }
 
-/* ---- layers -----------------------------------------------------------------------------------
- */
+/* ---- layers ---------------------------------------------------------------------------------- */
 
 enum { SRC = 0, WEIGHTS, BIAS, DDST, DST, DWEIGHTS, DBIAS, DSRC, ARRAYS };
 
@@ -88,7 +88,7 @@ enum { SRC = 0, WEIGHTS, BIAS, DDST, DST, DWEIGHTS, DBIAS, DSRC, ARRAYS };
  */
 typedef void run_layer(nn *n, const void *shape, float *x[ARRAYS]);
 
-/* What is written holds noise before, so that the layer must write all of it. */
+/* Arrays hold noise before, so the layer must write all of each result. */
 static void compute(run_layer *run, nn *n, const void *shape, const size_t sizes[ARRAYS],
                     bool exact, float *x[ARRAYS])
 {
@@ -97,7 +97,7 @@ static void compute(run_layer *run, nn *n, const void *shape, const size_t sizes
     run(n, shape, x);
 }
 
-/* exact: what is multiplied is a bf16 number, or n multiplies in fp32 */
+/* exact: the operands are bf16 numbers, or n multiplies in fp32 */
 static void check_layer(run_layer *run, nn *n, const void *shape, const size_t sizes[ARRAYS],
                         bool coarse, bool exact)
 {
@@ -193,7 +193,7 @@ static void dense(nn *n, const void *shape, float *x[ARRAYS])
     nn_dense16_destroy(d);
 }
 
-/* fp32: n multiplies in fp32, so that all is exact */
+/* is_fp32: n multiplies in fp32, so results are exact */
 static void check_dense(nn *n, bool is_fp32)
 {
     static const dense_shape shapes[] = {
@@ -226,7 +226,7 @@ static void test_dense_fp32(void **state)
     nn_destroy(n);
 }
 
-/* Ties are rounded to even; what is not finite comes through. */
+/* Ties are rounded to even; infinities and NaN are preserved. */
 static void test_rounding(void **state)
 {
     (void)state;
@@ -248,13 +248,13 @@ static void test_rounding(void **state)
 
 enum { X = 0, INPUT, RECURRENT, BIASES, DY, Y, DINPUT, DRECURRENT, DX, LSTM_ARRAYS };
 
-/* x: allocated here */
+/* x is allocated here. */
 static void lstm(nn *n, nn_lstm_shape shape, const size_t sizes[LSTM_ARRAYS], float *x[LSTM_ARRAYS])
 {
     for (uint32_t i = 0; i < LSTM_ARRAYS; i++)
         x[i] = noise(sizes[i], i, false);
     for (size_t i = 0; i < sizes[INPUT]; i++)
-        x[INPUT][i] /= 4; /* gates that are not saturated */
+        x[INPUT][i] /= 4; /* keeps the gates unsaturated */
     for (size_t i = 0; i < sizes[RECURRENT]; i++)
         x[RECURRENT][i] /= 4;
     const size_t states = shape.batch * shape.hidden;
@@ -312,20 +312,19 @@ static void test_lstm_fp32(void **state)
     nn_destroy(n);
 }
 
-/* ---- models -----------------------------------------------------------------------------------
- */
+/* ---- models ---------------------------------------------------------------------------------- */
 
 typedef struct model_case {
     const char *spec;
     model_input input;
-    double bound; /* distance of the gradients, in their size */
+    double bound; /* largest distance of the gradients, relative to their size */
 } model_case;
 
 enum { SAMPLES = 32 };
 
 static const model_pass training = {.training = true};
 
-/* The gradient at the first parameters; returns the loss of a label. */
+/* Compute the gradient at the initial parameters; returns the loss per label. */
 static double gradient(model *m)
 {
     const model_input *in = &m->input;
@@ -362,7 +361,7 @@ static void check_model(const model_case *c)
     print_message("%s: loss %.4f, in fp32 %.4f; gradients %.3g of their size apart\n", c->spec,
                   loss, plain, d);
     assert_true(fabs(loss - plain) <= 0.01 * plain);
-    assert_true(d > 1e-4); /* something is rounded */
+    assert_true(d > 1e-4); /* something was rounded */
     assert_true(d <= c->bound);
 
     float *first;
@@ -379,9 +378,9 @@ static void check_model(const model_case *c)
 static void test_models(void **state)
 {
     (void)state;
-    /* Twice what was measured. On noise, relus and maxima that are near a tie fall to the other
-     * side: a ResNet-20 in double precision whose operands alone are rounded is 0.08 to 0.15 off
-     * in PyTorch as well. How exact the products are is the layers' test. */
+    /* Twice the measured values. On noise, relus and maxima near a tie switch sides: in PyTorch,
+     * too, a ResNet-20 in double precision with only its operands rounded is off by 0.08 to 0.15.
+     * The tests of the layers check how exact the products are. */
     static const model_input digit = {.height = 28, .width = 28, .channels = 1, .classes = 10},
                              picture = {.height = 32, .width = 32, .channels = 3, .classes = 10},
                              tokens = {.context = 16, .classes = 65};

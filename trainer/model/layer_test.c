@@ -1,5 +1,5 @@
-/* Each layer's forward and backward pass against PyTorch in float64: small networks around the
- * layer, whose loss, gradients and statistics are in golden/layer_golden.h (tools/layer_golden.py).
+/* Each layer's forward and backward pass against PyTorch in float64. Small networks contain the
+ * layer; their loss, gradients and statistics are in golden/layer_golden.h (tools/layer_golden.py).
  *
  *     layer_test --dump    prints all values, for `tools/layer_golden.py --check` */
 #include <stdarg.h>
@@ -19,7 +19,7 @@
 
 enum { BATCH = 2, CLASSES = 3, INPUT_STREAM = 1000 };
 
-/* Of an error, relative to the root mean square of the tensor's values. */
+/* Bound of an error, relative to the root mean square of the tensor's values. */
 #define BOUND 1e-4
 
 static net_value conv(net *n, net_value x, const char *name, size_t channels, size_t kernel,
@@ -105,7 +105,7 @@ static net_value norm_input(net *n)
     return net_batchnorm(n, net_input(n), "bn", true);
 }
 
-/* Two blocks: the first one's output is read by the second one's convolution and shortcut. */
+/* Two blocks: the convolution and the shortcut of the second read the output of the first. */
 static net_value blocks(net *n, size_t channels)
 {
     net_value x = first(n, channels);
@@ -129,7 +129,7 @@ static net_value add(net *n)
     return net_add(n, net_add(n, x, y, true), net_add(n, x, x, false), false);
 }
 
-/* One side blocked, the other not. */
+/* One input blocked, the other not. */
 static net_value add_mixed(net *n)
 {
     const net_value x = first(n, 32);
@@ -213,7 +213,7 @@ typedef struct outcome {
     double loss, eval_loss;
 } outcome;
 
-/* One training step's passes and an evaluation after it. The model is the caller's. */
+/* The passes of one training step, then an evaluation. The caller owns the model. */
 static outcome run(const struct layer_case *c)
 {
     outcome o;
@@ -241,7 +241,7 @@ static outcome run(const struct layer_case *c)
     return o;
 }
 
-/* What is compared: the gradient, of statistics what they are. */
+/* The values to compare: the gradient of a trained tensor, or the statistics themselves. */
 static const float *result_of(const model *m, size_t t)
 {
     const model_tensor *tensor = &m->tensors[t];

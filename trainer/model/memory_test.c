@@ -25,7 +25,7 @@ static void what_does_not_fit_is_named_with_both_figures(void **state)
     assert_non_null(strstr(tg_error(), "GB are available"));
 }
 
-/* Each of them is of more bytes than machines have, by another kind of array. */
+/* Each of these needs more bytes than any machine has, each time for another kind of array. */
 static void networks_are_refused_before_they_are_made(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* Gradients of the models against finite differences, and what the passes promise. */
+/* Gradients of the models against finite differences, and the guarantees of the passes. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -42,7 +42,7 @@ static double mean_loss(model *m, const float *x, const int32_t *labels)
     return forward(m, x, labels, m->batch, NULL).loss / (double)m->batch;
 }
 
-/* In each tensor, the gradient along a few coordinates and along a random direction. */
+/* Check the gradient of each tensor along a few coordinates and along a random direction. */
 static void check_gradients(const char *spec)
 {
     enum { BATCH = 4, PROBES = 6 };
@@ -77,7 +77,7 @@ static void check_gradients(const char *spec)
                 fail_msg("%s: %s[%zu]: gradient %g, slope %g", spec, tensor->name, i, (double)g[i],
                          slope);
         }
-        /* Along the gradient itself: errors of single coordinates do not hide in noise. */
+        /* Along the gradient itself, so that errors of single coordinates do not hide in noise. */
         const double h = 2e-3 / norm;
         for (size_t i = 0; i < tensor->n; i++)
             w[i] += (float)(h * (double)g[i]);
@@ -143,7 +143,7 @@ static void test_shapes(void **state)
     assert_string_equal(entries[0]->name, "lenet5");
 }
 
-/* Initial parameters depend on the seed, not on the batch, and are spread as announced. */
+/* Initial parameters depend on the seed, not on the batch, and have the stated distribution. */
 static void test_init(void **state)
 {
     (void)state;
@@ -169,7 +169,7 @@ static void test_init(void **state)
     model_destroy(c);
 }
 
-/* A batch that is not full gives the loss of its samples alone. */
+/* A batch that is not full gives the loss of its samples only. */
 static void test_partial_batch(void **state)
 {
     (void)state;
@@ -247,8 +247,7 @@ static void test_hooks(void **state)
     model_destroy(m);
 }
 
-/* ---- the same bits in every thread
- * ----------------------------------------------------------------- */
+/* ---- the same bits in every thread ----------------------------------------------------------- */
 
 static void *train(void *arg)
 {

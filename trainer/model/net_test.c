@@ -1,5 +1,5 @@
-/* The graph: gradients where values and tensors are used more than once, parts of a step, passes of
- * evaluation, and descriptions that make no sense. */
+/* The graph: gradients of values and tensors that are used more than once, parts of a step,
+ * evaluation passes, and invalid descriptions. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -117,7 +117,7 @@ static net_value itself(net *n)
     return tanh_of(n, net_add(n, net_add(n, twice, v, false), twice, false));
 }
 
-/* Sums of sums: one gradient array for many readers, none of which may write into it. */
+/* Sums of sums: one gradient array has many readers, none of which may write to it. */
 static net_value ladder(net *n)
 {
     net_value a = dense(n, net_input(n), "a"), b = tanh_of(n, dense(n, net_input(n), "b"));
@@ -167,7 +167,7 @@ static net_value out(net *n, net_value v)
     return net_dense(n, net_flatten(n, v), "out", (net_dense_spec){.out = CLASSES, .bias = true});
 }
 
-/* Logits of a layer that needs them in its backward pass. */
+/* The logits are the output of a layer that needs them in its backward pass. */
 static net_value tanh_last(net *n)
 {
     return tanh_of(n, out(n, dense(n, net_input(n), "a")));
@@ -181,7 +181,7 @@ static net_value block_last(net *n)
 
 typedef net_value (*describe)(net *n);
 
-/* f's values become logits by a dense layer, or are: (batch, CLASSES). */
+/* Turn f's value into logits with a dense layer, unless it already is (batch, CLASSES). */
 static model *make(describe f, size_t batch)
 {
     net *n;
@@ -205,7 +205,7 @@ static double loss_of(model *m, const model_pass *pass, size_t first, const mode
 
 /* ---- gradients ------------------------------------------------------------------------------- */
 
-/* bound: relative to the largest of a tensor */
+/* bound: relative to the largest value of a tensor */
 static void check_slopes(const char *name, describe f, double bound)
 {
     const model_pass pass = {.training = true, .seed = 1, .step = 7};
@@ -247,7 +247,7 @@ static void test_slopes(void **state)
     check_slopes("a tensor of three layers", shared_tensor, 2e-3);
     check_slopes("a tensor of two layers that add", shared_tensor_adds, 2e-3);
     check_slopes("dropout", dropped, 2e-3);
-    /* Its relus have a kink that some differences step over. */
+    /* Its relus have kinks, and some differences step over one. */
     check_slopes("norm", normed, 1e-2);
     check_slopes("tanh last", tanh_last, 2e-3);
     check_slopes("block last", block_last, 1e-2);
@@ -255,14 +255,14 @@ static void test_slopes(void **state)
 
 /* ---- parts of a step ------------------------------------------------------------------------- */
 
-/* Two parts of two samples have the gradient of one batch of four. */
+/* Two parts of two samples give the gradient of one batch of four. */
 static void check_parts(describe f)
 {
     model *whole = make(f, 4), *half = make(f, 2);
     const double loss = loss_of(whole, &(model_pass){.training = true}, 0, NULL);
     OK(model_backward(whole, NULL));
     for (size_t i = 0; i < half->floats; i++)
-        half->grads[i] = 1e30f; /* what an earlier step left */
+        half->grads[i] = 1e30f; /* left from an earlier step */
     double sum = 0;
     for (uint32_t part = 0; part < 2; part++) {
         sum += loss_of(half, &(model_pass){.training = true, .part = part, .parts = 2}, 2 * part,
@@ -319,8 +319,8 @@ static tg_status on_ready(void *arg, size_t tensor)
     return note(arg, 'r', tensor);
 }
 
-/* A shared tensor is read once, written at its last layer and ready at its first; of parts the
- * first one writes and the last one is ready. Statistics are nobody's business. */
+/* A shared tensor is read once, written at its last layer and ready at its first. With parts, the
+ * first part writes and the last part makes it ready. Statistics have no hooks. */
 static void test_hooks(void **state)
 {
     (void)state;
@@ -350,7 +350,7 @@ static void test_hooks(void **state)
 
 /* ---- evaluation ------------------------------------------------------------------------------ */
 
-/* Running statistics move in training alone, and evaluation sees each sample by itself. */
+/* Running statistics change in training only, and evaluation treats each sample separately. */
 static void test_evaluation(void **state)
 {
     (void)state;
@@ -461,14 +461,14 @@ static net_value not_shared(net *n)
     return gain(n, net_input(n), "w", true, false);
 }
 
-/* (5, 2) where (4, 5) is needed. */
+/* The shape is (5, 2) where (4, 5) is needed. */
 static net_value tied_to_another_shape(net *n)
 {
     const net_value v = dense(n, net_input(n), "a");
     return net_dense_tied(n, v, "b", "a", (net_dense_spec){.out = 4});
 }
 
-/* The first failure is the one that is told. */
+/* The first failure is the one that is reported. */
 static net_value two_failures(net *n)
 {
     return net_maxpool(n, net_dropout(n, net_input(n), -1), 9);

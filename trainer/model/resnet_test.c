@@ -1,4 +1,4 @@
-/* The networks for images as wholes: sizes, initial values, gradients along themselves. */
+/* Whole networks for images: sizes, initial values, gradients along themselves. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -106,7 +106,7 @@ typedef struct problem {
     model *m;
     float *x;
     int32_t labels[BATCH];
-    float *gradient; /* as the model's, which other passes overwrite */
+    float *gradient; /* a copy: other passes overwrite the model's */
 } problem;
 
 static double loss(const problem *p)
@@ -166,7 +166,7 @@ static void check_gradients(const char *spec, size_t side, double bound)
     model_destroy(p.m);
 }
 
-/* A relu that changes sides in between makes a small error. */
+/* A relu that switches sides within the difference makes a small error. */
 static void test_gradients(void **state)
 {
     (void)state;

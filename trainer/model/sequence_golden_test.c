@@ -1,6 +1,6 @@
-/* The layers of tokens, forward and backward, and whole models of them, against PyTorch in double
- * precision: sequence_golden_test [FILE], a file of lines as in tests/golden/golden_sequence.h,
- * which are taken without one (tools/make_sequence_golden.py). */
+/* The layers for tokens, forward and backward, and whole models of them, against PyTorch in double
+ * precision. sequence_golden_test [FILE] reads lines in the format of
+ * tests/golden/golden_sequence.h, or, without FILE, that file (tools/make_sequence_golden.py). */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -19,7 +19,7 @@
 
 #define OK(expr) assert_int_equal((expr), TG_OK)
 
-/* Of the largest value of an array: rounding in single precision, through a few layers. */
+/* Relative to the largest value of an array: single-precision rounding through a few layers. */
 #define LAYER_BOUND 2e-6
 #define MODEL_BOUND 1e-5
 
@@ -73,7 +73,7 @@ static size_t size_of(const char *set, size_t i)
     return (size_t)find(set, "shape")->v[i];
 }
 
-/* In single precision, a copy. */
+/* A copy in single precision. */
 static float *get(const char *set, const char *name)
 {
     const array *a = find(set, name);
@@ -84,14 +84,14 @@ static float *get(const char *set, const char *name)
     return x;
 }
 
-/* For results: as long as the values they are compared with. */
+/* Room for a result, as long as the values it is compared with. */
 static float *room(const char *set, const char *name)
 {
     const array *a = find(set, name);
     float *x;
     OK(tg_alloc(a->n, sizeof *x, &x));
     for (size_t i = 0; i < a->n; i++)
-        x[i] = 1e30f; /* outputs are overwritten */
+        x[i] = 1e30f; /* must be overwritten */
     return x;
 }
 
@@ -192,7 +192,7 @@ static void test_layernorm(void **state)
     free(x), free(gamma), free(beta), free(dy), free(y), free(dx), free(mean), free(dgamma);
 }
 
-/* Value by value: the large ones must not hide the small ones. */
+/* Compared value by value, so that large errors cannot hide small ones. */
 static void test_gelu(void **state)
 {
     (void)state;

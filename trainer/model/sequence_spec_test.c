@@ -1,4 +1,4 @@
-/* Models of tokens: their tensors, and what is refused. */
+/* Models for tokens: their tensors, and the specs that are refused. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -16,7 +16,7 @@ enum { CLASSES = 11, CONTEXT = 6, BATCH = 4, TOKENS = BATCH * CONTEXT };
 static const model_input input = {.context = CONTEXT, .classes = CLASSES};
 static const model_pass training = {.training = true};
 
-/* Tokens of a stream, and for each the next one. */
+/* Tokens of a stream, with the next token as the label of each. */
 static void fill(int32_t *x, int32_t *labels, size_t n)
 {
     const tg_rng_key key = {.seed = 3, .purpose = TG_PURPOSE_TEST};
@@ -106,7 +106,7 @@ static void test_tensors(void **state)
     assert_true(fabs(deviation(m, 6) / (0.02 / sqrt(8)) - 1) < 0.03);
     model_destroy(m);
 
-    /* Shared weights are written first and ready last. */
+    /* A shared weight is first written and last ready. */
     int order = 0;
     int32_t x[TOKENS], labels[TOKENS];
     fill(x, labels, TOKENS);
@@ -118,7 +118,7 @@ static void test_tensors(void **state)
     model_destroy(m);
 }
 
-/* A spec that says how many tokens it takes is one of its data. */
+/* The context given in a spec is also that of its data. */
 static void test_usual_data(void **state)
 {
     (void)state;

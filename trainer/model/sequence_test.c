@@ -1,5 +1,5 @@
-/* Models of tokens: gradients against finite differences, state, what counts, and that they learn.
- * (Values against PyTorch: sequence_golden_test.c) */
+/* Models for tokens: gradients against finite differences, state, labels that count, and learning.
+ * (sequence_golden_test.c compares values with PyTorch.) */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -26,7 +26,7 @@ static const char *const specs[] = {
     "gpt:layers=1,heads=3,embed=9,tied=no",
 };
 
-/* Tokens of a stream, and for each the next one. */
+/* Tokens of a stream, with the next token as the label of each. */
 static void fill(int32_t *x, int32_t *labels, size_t n)
 {
     const tg_rng_key key = {.seed = 3, .purpose = TG_PURPOSE_TEST};
@@ -88,14 +88,14 @@ static double slope(model *m, const int32_t *x, const int32_t *labels, size_t t,
     return (side[0] - side[1]) / (2 * h);
 }
 
-/* In each tensor along the gradient and along a random direction. */
+/* Check each tensor along its gradient and along a random direction. */
 static void check_gradients(const char *spec)
 {
     int32_t x[TOKENS], labels[TOKENS];
     fill(x, labels, TOKENS);
     labels[3] = labels[TOKENS - 1] = -1;
     model *m = create(spec, BATCH, CONTEXT);
-    for (size_t i = 0; i < m->floats; i++) /* away from what is 0, or as small as GPT's weights */
+    for (size_t i = 0; i < m->floats; i++) /* not 0, nor as small as GPT's weights */
         m->params[i] *= 3;
     mean_loss(m, x, labels);
     OK(model_backward(m, NULL));
@@ -133,7 +133,7 @@ static void test_gradients(void **state)
 
 /* ---- state ----------------------------------------------------------------------------------- */
 
-/* Two batches one after another give what one of twice the context gives. */
+/* Two consecutive batches give the same as one with twice the context. */
 static void test_state(void **state)
 {
     (void)state;
@@ -186,7 +186,7 @@ static void test_labels(void **state)
         assert_true(fabs(loss - all.loss) < 1e-9 * all.loss);
         assert_int_equal(correct, all.correct);
 
-        /* Samples behind `count` are not looked at, and give no gradient. */
+        /* Samples from `count` on are ignored, and give no gradient. */
         for (size_t i = 2 * CONTEXT; i < TOKENS; i++)
             x[i] = labels[i] = INT32_MAX;
         clear_state(m);
@@ -203,7 +203,7 @@ static void test_labels(void **state)
     }
 }
 
-/* Two parts of a step are as one batch. */
+/* Two parts of a step give the same as one batch. */
 static void test_parts(void **state)
 {
     (void)state;
@@ -232,13 +232,13 @@ static void test_parts(void **state)
 
 /* ---- learning -------------------------------------------------------------------------------- */
 
-/* Plain SGD on a sequence for each row, that has to be remembered; returns the last loss. */
+/* Plain SGD on one sequence per row, which has to be memorised; returns the last loss. */
 static double learn(const char *spec, double lr, size_t steps)
 {
     int32_t x[TOKENS], labels[TOKENS];
     fill(x, labels, TOKENS);
     for (size_t b = 0; b < BATCH; b++)
-        x[b * CONTEXT] = (int32_t)b; /* tells the rows apart */
+        x[b * CONTEXT] = (int32_t)b; /* distinguishes the rows */
     model *m = create(spec, BATCH, CONTEXT);
     double loss = 0;
     for (size_t step = 0; step < steps; step++) {
@@ -260,7 +260,7 @@ static void test_learns(void **state)
         fail_msg("losses: lstm %g, gpt %g", lstm, gpt);
 }
 
-/* Masks differ from step to step in training, and evaluation has none. */
+/* In training, masks differ from step to step; evaluation has none. */
 static void test_dropout(void **state)
 {
     (void)state;

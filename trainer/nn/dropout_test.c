@@ -1,4 +1,5 @@
-/* Dropout's masks: how many, whose, and that they are the same again. */
+/* Dropout's masks: how many elements they keep, what they depend on, and that they are
+ * repeatable. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -39,7 +40,7 @@ static void test_dropout(void **state)
                 assert_true(y[k] == 2 * x[k]);
         }
     }
-    /* The same again, also of fewer elements; another stream of another step, rank or layer. */
+    /* The same mask again, also for fewer elements; another one for another step, rank or layer. */
     nn_dropout_draw(&key, 0.5, N, keep);
     nn_dropout_draw(&key, 0.5, 1001, other);
     assert_memory_equal(keep, other, 1001);

@@ -1,4 +1,4 @@
-/* The layers against plain C loops, and the same bits whoever computes beside. */
+/* The layers against plain C loops; they give the same bits whoever computes at the same time. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -30,7 +30,7 @@ static float *blank(size_t n)
     float *x;
     OK(tg_alloc(n, sizeof *x, &x));
     for (size_t i = 0; i < n; i++)
-        x[i] = 1e30f; /* outputs are overwritten, never added to */
+        x[i] = 1e30f; /* outputs must be overwritten, not added to */
     return x;
 }
 
@@ -160,7 +160,7 @@ static void test_pool(void **state)
            *dwant = calloc(B * H * W * C, sizeof *dwant);
     assert_true(want && dwant);
     for (size_t i = 0; i < 8; i++)
-        src[i * W * C] = src[i * W * C + C] = 2; /* two equal ones: the first gets the gradient */
+        src[i * W * C] = src[i * W * C + C] = 2; /* equal maxima: the first gets the gradient */
     for (size_t b = 0; b < B; b++)
         for (size_t y = 0; y < OH; y++)
             for (size_t x = 0; x < OW; x++)
@@ -280,7 +280,7 @@ static void test_loss(void **state)
     const double e = exp(1.0);
     const double want = log(1 + 1 / e + 1 / (e * e)) + 0 + log(3.0) + log(e + 2);
     assert_true(fabs(loss - want) < 1e-6);
-    assert_int_equal(correct, 3); /* of equals the first one counts */
+    assert_int_equal(correct, 3); /* of equal logits the first one counts */
     assert_true(fabs((double)d[2][1] - 1.0 / 12) < 1e-7);
     assert_true(fabs((double)d[2][0] - (1.0 / 3 - 1) / 4) < 1e-7);
     assert_true(d[1][2] == 0);

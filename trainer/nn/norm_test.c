@@ -1,4 +1,5 @@
-/* Batch normalisation: the same bits at every instruction set level, and what no oracle covers. */
+/* Batch normalisation: the same bits at every instruction set level, and cases without an
+ * oracle. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -29,7 +30,7 @@ static float *noise(size_t n, uint32_t stream)
 
 enum { ROWS = 261, WIDTH = 67 };
 
-/* All that the kernels write, for some rows of some width; a hash of it. */
+/* A hash of everything that the kernels write, for some rows of some width. */
 static uint64_t hash_of(const norm_kernels *k, size_t rows, size_t width, int variant)
 {
     const size_t n = rows * width;
@@ -82,12 +83,12 @@ static void test_levels(void **state)
     if (strcmp(level, "avx512") == 0)
         check_level(&norm_kernels_avx512, "avx512");
 #endif
-    check_level(&norm_kernels_ref, "ref"); /* twice the same */
+    check_level(&norm_kernels_ref, "ref"); /* the same again */
 }
 
 /* ---- statistics ------------------------------------------------------------------------------ */
 
-/* Far from zero, over many chunks, in both layouts. */
+/* Values far from zero, over many chunks, in both layouts. */
 static void test_statistics(void **state)
 {
     (void)state;
@@ -119,7 +120,7 @@ static void test_statistics(void **state)
     free(blocked);
 }
 
-/* Samples that do not count change nothing, even if they are not numbers, and get no gradient. */
+/* Samples that do not count change nothing, even if they are NaN, and get no gradient. */
 static void test_part_of_a_batch(void **state)
 {
     (void)state;

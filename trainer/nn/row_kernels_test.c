@@ -1,4 +1,4 @@
-/* The loops over rows: the functions against libm, and the same bits at every level. */
+/* The loops over rows: accuracy compared with libm, and the same bits at every level. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -56,7 +56,7 @@ static void check_ulps(const char *name, const float *x, const float *got, size_
     }
 }
 
-/* With a cell before of 0 a gate of 1 lets the other one through. */
+/* If the previous cell is 0, a gate of 1 lets the other gate through. */
 static void through_lstm(const row_kernels *k, const float *x, size_t which, float *got)
 {
     static float bias[4 * MANY], c0[MANY], gates[4 * MANY], h[MANY];
@@ -95,7 +95,7 @@ static void test_accuracy(void **state)
     check_ulps("tanh", x, got, TG_COUNT(special), tanh, 3);
 }
 
-/* A long row's sum of small terms does not lose them. */
+/* The sum over a long row does not lose small terms. */
 static void test_long_sum(void **state)
 {
     (void)state;
@@ -116,7 +116,8 @@ static void test_long_sum(void **state)
 
 enum { ROWS = 3, WIDTH = 1100, ARRAYS = 16, SIZE = 4 * ROWS * WIDTH };
 
-/* All kernels on rows of n; the hash of what they give. Nothing behind an array's end changes. */
+/* Run all kernels on rows of n; returns the hash of the results. Memory after an array's end must
+ * not change. */
 static uint64_t results(const row_kernels *k, size_t n)
 {
     static float a[ARRAYS][SIZE];
@@ -154,7 +155,7 @@ static void test_levels(void **state)
         for (size_t l = 0; l < TG_COUNT(levels); l++) {
             assert_true(results(row_kernels_of(levels[l]), widths[w]) == want);
             if (strcmp(levels[l], tg_cpu_level()) == 0)
-                break; /* higher ones may not run here */
+                break; /* higher levels may not run here */
         }
     }
 }
@@ -170,7 +171,7 @@ static void test_loss(void **state)
     const tg_rng_key key = {.seed = 12, .purpose = TG_PURPOSE_TEST};
     for (size_t i = 0; i < ROWS_ * CLASSES; i++)
         z[i] = (float)(4 * tg_rng_normal(&key, i));
-    z[2 * CLASSES + 5002] = 30; /* the largest of its row */
+    z[2 * CLASSES + 5002] = 30; /* the largest in its row */
     double want = 0, loss;
     double sums[ROWS_] = {0};
     for (size_t i = 0; i < ROWS_; i++) {

@@ -1,6 +1,6 @@
-/* A signal that arrives while a layer computes: its handler must run on the thread's own stack.
- * oneDNN's matrix products point the stack pointer into the heap meanwhile, and the system writes
- * the interrupted registers below it. */
+/* A signal arrives while a layer computes; its handler must run on the thread's own stack. oneDNN's
+ * matrix products meanwhile point the stack pointer into the heap, and the system writes the
+ * interrupted registers below it. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -19,7 +19,7 @@
 enum { SIGNALS = 1000, BATCH = 32, IN = 800, OUT = 500 };
 
 static atomic_uint arrived, astray;
-static uintptr_t stack_low, stack_high; /* of the thread that computes */
+static uintptr_t stack_low, stack_high; /* stack of the computing thread */
 
 static void on_signal(int number)
 {
@@ -49,12 +49,12 @@ static float *floats(size_t n)
     return x;
 }
 
-/* What one thread computes: `layer` again and again until `quit`. */
+/* A thread that runs `layer` again and again until `quit`. */
 typedef struct job {
     tg_status (*layer)(const struct job *j);
     float *x, *w, *y, *bias;
     nn_conv *conv;
-    bool masked; /* a call came back with other signals blocked than before it */
+    bool masked; /* a call returned with other signals blocked than before */
     atomic_bool ready, quit;
 } job;
 
@@ -63,7 +63,7 @@ static tg_status dense_forward(const job *j)
     return nn_dense_forward(BATCH, IN, OUT, j->x, j->w, j->bias, j->y);
 }
 
-static tg_status dense_backward_weights(const job *j) /* long in the direction that is summed */
+static tg_status dense_backward_weights(const job *j) /* long in the summed direction */
 {
     return nn_dense_backward_weights(IN, BATCH, BATCH, j->x, j->w, j->y, j->bias);
 }
