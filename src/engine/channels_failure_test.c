@@ -1,4 +1,4 @@
-/* Several reducers on one transport: what fails one ends all, and says why. */
+/* Several reducers on one transport: a failure of one ends all, with the reason. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -9,7 +9,7 @@
 #include "channel_ranks.h"
 #include "telegrad/clock.h"
 
-/* Two are under way when a rank falls silent: both say why, naming it; a third is not made. */
+/* Two are in flight when a rank falls silent: both report it by number; a third is not created. */
 static tg_status silent(job *j)
 {
     tg_reducer *r[3] = {NULL};
@@ -40,7 +40,8 @@ static void test_silent(void **state)
 {
     (void)state;
     job jobs[3];
-    run_ranks(3, silent, NULL, 2, "fault:stall=64", jobs); /* 8 to set up, 7 steps of 8 */
+    /* 8 messages for setup, then 7 steps of 8 */
+    run_ranks(3, silent, NULL, 2, "fault:stall=64", jobs);
     for (int r = 0; r < 2; r++) {
         assert_int_equal(jobs[r].status, TG_E_PEER);
         expect_text(&jobs[r], "rank 2");
@@ -48,7 +49,8 @@ static void test_silent(void **state)
     assert_int_equal(jobs[2].status, TG_E_PEER);
 }
 
-/* One is destroyed under way: the other on this rank says so, other ranks name this one. */
+/* One is destroyed in flight: the other one on this rank reports that; other ranks name this
+ * rank. */
 static tg_status destroyed(job *j)
 {
     tg_reducer *r[2] = {NULL};
@@ -83,7 +85,7 @@ static void test_destroyed(void **state)
     expect_text(&jobs[2], "channel 1 was destroyed on this rank (2)");
 }
 
-/* One rank's method is wrong, and its caller destroys the transport: the others wait no longer. */
+/* One rank's method is wrong, and its caller destroys the transport: the others stop waiting. */
 static tg_status refused(job *j)
 {
     tg_reducer *r[2] = {NULL};
@@ -124,7 +126,7 @@ static void test_refused(void **state)
     }
 }
 
-/* It tries again with the right one, for which the others have waited. */
+/* It retries with the right method, for which the others have waited. */
 static tg_status retried(job *j)
 {
     tg_reducer *r[2] = {NULL};
@@ -151,7 +153,7 @@ static void test_retried(void **state)
     all_ok(jobs, 3);
 }
 
-/* ---- a pause is long for one and short for another ------------------------------------------- */
+/* ---- a pause is long for one reducer and short for another ----------------------------------- */
 
 typedef struct timed_rank {
     job j;
@@ -159,9 +161,9 @@ typedef struct timed_rank {
     tg_clock_thread *thread;
 } timed_rank;
 
-/* Rank 0 is away for 1.5 s, then waits. With 2 s of patience the time away does not count, with
- * 200 s it does: rank 1, which says nothing, is late at 3.5 s, or at 200 s. It is given up when it
- * has had a moment to say whom it waits for itself: 3/4 of the patience, at most 2 s. */
+/* Rank 0 is away for 1.5 s, then waits. With a timeout of 2 s the time away does not count; with
+ * 200 s it does: rank 1, which sends nothing, is late at 3.5 s, or at 200 s. Before it is given up
+ * it gets a short time to say whom it waits for: 3/4 of the timeout, at most 2 s. */
 static tg_status pausing(timed_rank *t, int64_t timeout_ms)
 {
     tg_reducer *r[2] = {NULL};

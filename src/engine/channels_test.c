@@ -1,5 +1,5 @@
 /* Several reducers on one transport, started and finished in any order: the same bits as one after
- * the other. */
+ * another. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -86,7 +86,8 @@ typedef struct many_rank {
     bool started[MANY], done[MANY];
 } many_rank;
 
-/* Start what is next in this rank's order, or look at, or (all are started) wait for some other. */
+/* Start the next one in this rank's order, or test another one, or (if all are started) wait for
+ * it. */
 static tg_status many_step(job *j, many_rank *m, float (*mean)[MANY_N], bool shuffle)
 {
     int order[MANY], started = 0;
@@ -144,8 +145,8 @@ static tg_status run_many(job *j)
     many_rank *m = calloc(1, sizeof *m);
     tg_status status = many_run(j, m);
     if (status != TG_OK)
-        (void)j->t->ops->shut(j->t); /* while buffers are there that others may copy from */
-    for (int i = 0; i < MANY; i++)   /* ranks differ here, too */
+        (void)j->t->ops->shut(j->t); /* while other ranks may still copy from its buffers */
+    for (int i = 0; i < MANY; i++)   /* in a different order on each rank */
         tg_reducer_destroy(m->r[j->rank % 2 ? i : MANY - 1 - i]);
     free(m);
     return status;
@@ -179,7 +180,7 @@ static void test_orders(void **state)
     check_many(4, "1gbit,200us");
 }
 
-/* ---- large messages, which a transport may hold until they are asked for --------------------- */
+/* ---- large messages, which a transport may hold until they are received ---------------------- */
 
 enum { LARGE_N = 3000000 };
 
@@ -193,7 +194,7 @@ static tg_status large(job *j)
             v[i][k] = (float)(k % 1000) + 10000 * (float)i + (float)j->rank;
     for (int i = 0; status == TG_OK && i < 2; i++)
         status = make(j, j->arg, LARGE_N, &r[i]);
-    /* Rank 1 starts one when the other is over; rank 0 waits for that one first. */
+    /* Rank 1 starts one when the other is complete; rank 0 waits for that one first. */
     if (status == TG_OK && j->rank == 0)
         status = tg_reducer_start(r[0], v[0], v[0], NULL, NULL);
     if (status == TG_OK)
@@ -241,7 +242,7 @@ static tg_status one_mean(tg_reducer *r, float own, float want)
     return mean == want ? TG_OK : tg_fail(TG_E_STATE, "%g, not %g", (double)mean, (double)want);
 }
 
-/* Ranks that make two in different orders are told so, and may go on. */
+/* Ranks that create two in different orders get an error, and may continue. */
 static tg_status other_order(job *j)
 {
     tg_reducer *before = NULL, *a = NULL, *b = NULL;
@@ -275,7 +276,7 @@ static void test_other_order(void **state)
     all_ok(jobs, 3);
 }
 
-/* Thousands, one after the other, destroyed in different orders; one lives through all. */
+/* Thousands, one after another, destroyed in different orders; one exists throughout. */
 static tg_status churn(job *j)
 {
     enum { ROUNDS = 3000, KEPT = 7 };
@@ -305,7 +306,7 @@ static void test_churn(void **state)
     all_ok(jobs, 2);
 }
 
-/* As many as there are tags for, all started before any is waited for. */
+/* As many as there are tags, all started before any is waited for. */
 static tg_status crowd(job *j)
 {
     enum { MOST = TG__BLOCKS - 1 };
@@ -352,7 +353,7 @@ static void test_crowd(void **state)
 
 enum { THREADS = 4, THREAD_STEPS = 60 };
 
-typedef struct user { /* a thread of a rank, with a reducer of its own */
+typedef struct user { /* a thread of a rank, with its own reducer */
     tg_reducer *r;
     int rank, number;
     tg_status status;
@@ -402,7 +403,7 @@ static void test_threads(void **state)
     all_ok(jobs, 2);
 }
 
-/* A transport that is bound to a thread is not driven by another. */
+/* A transport that is bound to a thread cannot be driven by another thread. */
 static void test_bound(void **state)
 {
     (void)state;

@@ -1,4 +1,5 @@
-/* The engine on a transport that says how long it is asked to sleep: with something done, never. */
+/* The engine on a transport that records how long it is asked to sleep: it never sleeps when
+ * something is done. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -19,7 +20,7 @@ static tg_status watched_poll(tg_transport *t, int64_t deadline_ns)
     return plain->poll(t, now);
 }
 
-/* An exchange without messages is done when it is launched, whatever else is under way. */
+/* An exchange without messages is done when it is launched, whatever else is in flight. */
 static void test_done_at_launch(void **state)
 {
     (void)state;

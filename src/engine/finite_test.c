@@ -1,7 +1,6 @@
-/* Finite gradients so large that a sum, a scale or what is remembered leaves the range of f32: with
- * every method, every exchange that it offers, one level and two. Whatever becomes of such a step
- * becomes of it on all ranks; nobody is blamed; the next step follows, finite and with the same
- * bits everywhere. */
+/* Finite gradients so large that a sum, a scale or the memory overflows f32: with every method,
+ * every exchange that it offers, one level and two. The outcome of such a step is the same on all
+ * ranks; no rank is blamed; the next step follows, finite and with the same bits everywhere. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -22,13 +21,13 @@
 
 enum { ROWS = 48, COLS = 40, BIAS = 37, N = ROWS * COLS + BIAS, P_MOST = 4, SPECS_MOST = 256 };
 
-/* What a step's gradients are like. */
+/* The kind of a step's gradients. */
 typedef enum kind {
     SMALL,
-    ALL_HUGE,   /* of all ranks, every element 3.3e38 in size */
-    ONE_HUGE,   /* of one rank */
-    ONE_COLUMN, /* of all ranks, a single element */
-    ANY_SIZE    /* from 1e30 to 3.4e38, of any sign, on all ranks */
+    ALL_HUGE,   /* on all ranks, magnitude 3.3e38 in every element */
+    ONE_HUGE,   /* on one rank */
+    ONE_COLUMN, /* on all ranks, in a single element */
+    ANY_SIZE    /* from 1e30 to 3.4e38, of either sign, on all ranks */
 } kind;
 
 static const kind plan[] = {SMALL,    SMALL,      ALL_HUGE,   SMALL,    SMALL,    ONE_HUGE,
@@ -41,7 +40,7 @@ typedef struct rank {
     tg_transport *t;
     const char *method;
     const int *nodes;
-    bool alternates; /* signs of huge gradients change from step to step */
+    bool alternates; /* signs of huge gradients alternate from step to step */
     tg_status made, step[STEPS];
     char error[STEPS][320];
     float (*mean)[N]; /* (STEPS) */
@@ -109,8 +108,8 @@ static void run(const char *method, int size, const int *nodes, bool alternates)
         pthread_join(thread[i], NULL);
 }
 
-/* What an earlier step left in the memory may be too large for a later one: but not after a step
- * that was dropped. */
+/* What an earlier step left in the memory may be too large for a later one, but not after a dropped
+ * step. */
 static bool must_pass(const rank *r, int t)
 {
     return plan[t] == SMALL && (t < 2 || r->step[t - 1] != TG_OK);
@@ -136,7 +135,7 @@ static void check_step(const char *method, int size, int t)
     }
 }
 
-/* With exchange=none each rank is on its own: rank 0 is checked. */
+/* With exchange=none ranks do not interact: rank 0 is checked. */
 static void drive(const char *method, int size, const int *nodes, bool alternates)
 {
     run(method, size, nodes, alternates);
@@ -167,7 +166,7 @@ static void add_spec(const char *name, const char *keys)
     snprintf(specs[nspecs++], sizeof specs[0], "%s:%s", name, keys);
 }
 
-/* With every choice of `key`, after `before`. */
+/* Add all choices of `key`, after `before`. */
 static void add_choices(const tg_entry *e, const char *before, const char *name)
 {
     char choices[128], keys[128];
@@ -242,7 +241,8 @@ static void test_two_levels(void **state)
         drive(specs[i], 4, nodes, i % 2 == 0);
 }
 
-/* The sum of two finite gradients is not: so the mean is not taken, though it would be finite. */
+/* The sum of two finite gradients is not finite, so the mean is not taken, although it would be
+ * finite. */
 static void test_a_sum_beyond_the_range_is_dropped(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* A rank that tells ranks different things, or nonsense, where ranks agree before they exchange:
- * the others say at once who it was, and nobody blames an honest one. */
+/* A rank that tells other ranks different things, or nonsense, where ranks must agree before they
+ * exchange: the others name it at once, and no honest rank is blamed. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -14,13 +14,13 @@
 
 enum { P = 3, LIAR = 1, VICTIM = 2, OTHER = 0, N = 8 };
 
-/* Messages of rank 1: to rank 2, then to rank 0; the handshake, then the notes on it. */
+/* Messages of rank 1: to rank 2, then to rank 0; the handshake, then the notes about it. */
 enum { TO_VICTIM, TO_OTHER, NOTES_TO_VICTIM, NOTES_TO_OTHER };
 
 typedef struct lie {
-    uint64_t number; /* which message */
+    uint64_t number; /* index of the message to change */
     void (*tell)(uint8_t *payload, size_t *len_p);
-    const char *victim, *other; /* in the errors of the two */
+    const char *victim, *other; /* in the error texts of the two ranks */
 } lie;
 
 static void change(void *arg, uint64_t number, uint16_t *flags_p, uint8_t *payload, size_t *len_p)
@@ -119,7 +119,7 @@ static void play(const lie *l)
 #define BOTH "were told different things by rank 1 in the handshake"
 #define LEFT "has left"
 
-/* The other one has compared notes, or heard of the victim's leaving. */
+/* The other rank has compared notes, or learned that the victim left. */
 static void told_differently(void **state)
 {
     static const lie lies[] = {
@@ -135,8 +135,8 @@ static void told_differently(void **state)
         play(&lies[i]);
 }
 
-/* Its notes are wrong for one of them, who cannot always tell and leaves. The other hears of that,
- * or that the liar has left for the same reason. */
+/* Its notes are wrong for one of them, which cannot always identify the liar and leaves. The other
+ * learns of that, or that the liar has left for the same reason. */
 static void false_notes(void **state)
 {
     static const lie lies[] = {

@@ -1,4 +1,4 @@
-/* What is measured of a network: over emulated links it is what they are set to. */
+/* Measurements of the network: on emulated links they match the links' settings. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -79,7 +79,7 @@ static void run(int size, const char *link, const int *nodes, tg_driver driver, 
     }
 }
 
-/* As far as one may say on a machine that does other things as well. */
+/* As precisely as is possible on a machine that also does other work. */
 static void as_the_link(void **state)
 {
     static const struct {
@@ -99,8 +99,8 @@ static void as_the_link(void **state)
     }
 }
 
-/* Ranks of a node do not count, neither how many they are nor how near: the link is between the
- * nodes. Those who do not lead wait for longer than a timeout. */
+/* Ranks of a node do not matter, neither their number nor their fast links: the link is between the
+ * nodes. Ranks that are not leaders wait longer than a timeout. */
 static void between_nodes(void **state)
 {
     static const int halves[] = {0, 0, 0, 0, 1, 1, 1, 1}, mixed[] = {2, 0, 2, 1, 0, 2},
@@ -127,12 +127,12 @@ static void without_a_link(void **state)
     assert_true(ranks[0].net.delay == 0 && ranks[0].net.byte == 0);
 }
 
-/* Rank 1 of 3 says the seconds that it took (8 bytes, after the 9 exchanges of a measurement with 2
- * messages each) in another length, or nonsense, or differently to each. */
+/* Rank 1 of 3 reports its seconds (8 bytes, after the 9 exchanges of a measurement with 2 messages
+ * each) with a wrong length, as nonsense, or differently to each rank. */
 typedef struct lie {
     size_t len;
     double seconds;
-    bool to_one; /* the other one hears the truth */
+    bool to_one; /* the other rank receives the truth */
     const char *text;
 } lie;
 

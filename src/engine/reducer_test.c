@@ -21,7 +21,7 @@ enum { N = 3001, P = 4 };
 typedef struct rank {
     tg_transport *t;
     const char *method, *text;
-    bool parts; /* start / test in place of mean */
+    bool parts; /* start and test instead of mean */
     int nan_step;
     size_t n;
     tg_status status;
@@ -157,8 +157,8 @@ static void test_mean(void **state)
     }
 }
 
-/* The dense one is the exact rank-order mean, also where the exchange was chosen by measuring: as
- * others of as many bytes have more delays, it is one of the two that sum in rank order. */
+/* dense gives the exact mean in rank order, also if the exchange was chosen by measuring: other
+ * exchanges with as many bytes have more delays, so it is one of the two that sum in rank order. */
 static void test_dense(void **state)
 {
     static const char *const methods[] = {"dense", "dense:exchange=auto"};
@@ -178,7 +178,7 @@ static void test_dense(void **state)
     }
 }
 
-/* Whatever is chosen, all ranks choose it. */
+/* Whatever is chosen, it is the same on all ranks. */
 static void test_auto(void **state)
 {
     static const char *const methods[] = {"topk:density=0.1,exchange=auto", "qsgd:exchange=auto",
@@ -240,7 +240,7 @@ static void *shake(void *arg)
     return NULL;
 }
 
-/* A line more, a line less, a long text that differs only at its end. */
+/* One line more, one line less, a long text that differs only at its end. */
 static void test_handshake(void **state)
 {
     (void)state;
@@ -266,7 +266,7 @@ static void test_handshake(void **state)
     }
 }
 
-/* Ranks with another version of the library are told so. */
+/* Ranks with another version of the library get an error that says so. */
 static void test_versions(void **state)
 {
     (void)state;
@@ -296,15 +296,15 @@ static void test_arguments(void **state)
     tg_transport_destroy(t[0]);
 }
 
-/* A default in epochs is steps where the length of an epoch is not known; one that was given is an
- * error. */
+/* A default in epochs becomes steps if the length of an epoch is not known; an explicit duration in
+ * epochs is an error. */
 static void test_durations(void **state)
 {
     (void)state;
     static const struct {
         const char *method;
         uint64_t total_steps;
-        uint64_t dense_steps; /* of csc: those of its warm-up */
+        uint64_t dense_steps; /* of csc: steps of its warm-up */
     } cases[] = {{"csc", 0, TG_DEFAULT_EPOCH_STEPS}, {"csc", 20, 4}, {"csc:warmup=3", 20, 3}};
     tg_transport *t;
     tg_reducer *r;

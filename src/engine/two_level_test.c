@@ -1,5 +1,5 @@
-/* Two levels by the one-call reducer: long vectors (several slices), what a sum's order shows,
- * values that are not finite, and a link so slow that leaders wait longer than one timeout. */
+/* Two levels with the one-call reducer: long vectors (several slices), the order of sums, values
+ * that are not finite, and a link so slow that leaders wait longer than one timeout. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -25,12 +25,12 @@ typedef struct rank {
     const char *method;
     size_t n;
     const int *nodes;
-    int steps, bad_rank; /* whose gradient is `bad`, in step 0; -1: nobody's */
+    int steps, bad_rank; /* the rank whose gradient is `bad` in step 0; -1: none */
     float bad;
-    unsigned huge_ranks; /* a bit a rank: its first element is 3e38 in step 0 */
+    unsigned huge_ranks; /* one bit per rank: its first element is 3e38 in step 0 */
     int64_t timeout_ms;
     tg_status first, last; /* of step 0, of the last step */
-    char error[512];       /* of the last that failed */
+    char error[512];       /* of the last failure */
     float *mean;
     tg_clock_thread *thread;
 } rank;
@@ -79,7 +79,7 @@ static rank defaults(const char *method, size_t n)
         .method = method, .n = n, .nodes = three, .steps = 1, .bad_rank = -1, .timeout_ms = 20000};
 }
 
-/* By this clock, which no busy machine slows if it is a virtual one. */
+/* On this clock; a virtual clock is not slowed by a busy machine. */
 static void run_by(const tg_clock *clock, const rank *like, int size, const char *link)
 {
     tg_transport *t[P];
@@ -119,7 +119,7 @@ static void all_ok(int size)
     }
 }
 
-/* The mean, summed as two levels do. */
+/* The mean, summed as in two levels. */
 static void want(const rank *r, float *mean, float *one, float *sum)
 {
     memset(mean, 0, r->n * sizeof *mean);
@@ -150,7 +150,7 @@ static void test_long_vectors(void **state)
     static const size_t lengths[] = {1, 17, LONG};
     for (size_t k = 0; k < sizeof lengths / sizeof *lengths; k++) {
         rank like = defaults("dense", lengths[k]);
-        like.steps = 2; /* buffers are used again */
+        like.steps = 2; /* so that buffers are reused */
         run(&like, P, NULL);
         all_ok(P);
         want(&like, mean, one, sum);
@@ -161,7 +161,7 @@ static void test_long_vectors(void **state)
     free(sum);
 }
 
-/* Told to all ranks, and the next step is as if nothing had happened. */
+/* All ranks are informed, and the next step is as if nothing had happened. */
 static void test_not_finite(void **state)
 {
     (void)state;
@@ -177,8 +177,8 @@ static void test_not_finite(void **state)
     }
 }
 
-/* Finite gradients whose sum over a node is not: told to all ranks, and the next step is as if one
- * of that node's had not been finite. */
+/* Finite gradients whose sum over a node is not finite: all ranks are informed, and the next step
+ * is as if the gradient of one of that node's ranks had not been finite. */
 static void test_sum_overflows(void **state)
 {
     (void)state;
@@ -226,7 +226,7 @@ static void test_sum_overflows(void **state)
     all_ok(P);
 }
 
-/* What only leaders would run into is said by all. */
+/* An error that only leaders would meet is reported by all ranks. */
 static void test_specs(void **state)
 {
     (void)state;
@@ -243,8 +243,8 @@ static void test_specs(void **state)
     }
 }
 
-/* Two delays between nodes, or all slices of a vector, take longer than the timeout, each of them
- * does not: ranks that only wait for their leader are patient. */
+/* Two delays between nodes, or all slices of a vector, take longer than the timeout, but each by
+ * itself does not: ranks that only wait for their leader have more patience. */
 static void test_patience(void **state)
 {
     (void)state;
@@ -276,11 +276,11 @@ static void keep_rate(void *arg, tg_log_level level, const char *text)
     logged_mbit = at == NULL ? 0 : strtod(at, NULL);
 }
 
-/* exchange=auto goes by the link between the nodes. */
+/* exchange=auto measures the link between the nodes. */
 static void test_auto(void **state)
 {
     (void)state;
-    static const int two[] = {0, 0, 1, 1}; /* no rank has all others far away */
+    static const int two[] = {0, 0, 1, 1}; /* no rank has only far ranks as peers */
     rank like = defaults("topk:density=0.1,exchange=auto", 3000);
     like.nodes = two;
     tg_clock *clock;

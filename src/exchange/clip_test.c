@@ -1,4 +1,4 @@
-/* The median-clipped mean against plain arithmetic. */
+/* The median-clipped mean, compared with plain arithmetic. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -21,8 +21,8 @@ static const tg_segment tensors[] = {{.n = 300, .rows = 300, .cols = 1},
 static float x[MAX_P][N], got[N], shared[N], want[N];
 static uint8_t frames[MAX_P][TG__FRAME_HEAD + 4 * N];
 
-/* The ranks' vectors as frames, combined; a rank of zeros sends a frame that says so. With `spec`
- * the vectors become what their frames say. */
+/* Combine the ranks' vectors as frames; a rank of zeros sends a zero frame. With `spec` the vectors
+ * are replaced by the frames' decoded values. */
 static void combine(const char *spec, int P, const tg_segment *segments, size_t count)
 {
     const uint8_t *list[MAX_P];
@@ -67,7 +67,7 @@ static double norm_of(const float *v, size_t n)
     return sqrt(sum);
 }
 
-/* The lower median of those above 0: as many are below it as above, or one fewer. */
+/* The lower median of the values above 0: as many are below it as above, or one fewer. */
 static double median_of(const double *norm, int P)
 {
     for (int a = 0; a < P; a++) {
@@ -111,11 +111,11 @@ static void is_what_plain_arithmetic_gives(void **state)
         for (uint64_t seed = 0; seed < 6; seed++) {
             for (int q = 0; q < P; q++) {
                 test_vector(x[q], N, TEST_GRADIENT, seed + 10 * (uint64_t)q);
-                for (size_t i = 0; i < N; i++) /* one is far too large */
+                for (size_t i = 0; i < N; i++) /* one rank's are far too large */
                     x[q][i] *= q == (int)seed ? 1000.0f : 1 + (float)q / 8;
-                if (seed == 3 && q % 2 == 1) /* these say nothing of a tensor */
+                if (seed == 3 && q % 2 == 1) /* these ranks are 0 in one tensor */
                     memset(x[q], 0, 301 * sizeof(float));
-                if (seed == 4 && q >= 2) /* and these nothing at all: the others still count */
+                if (seed == 4 && q >= 2) /* and these everywhere: the others still count */
                     memset(x[q], 0, sizeof x[q]);
             }
             check("f32", P, tensors, TG_COUNT(tensors));
@@ -125,7 +125,7 @@ static void is_what_plain_arithmetic_gives(void **state)
         }
 }
 
-/* Norms alike, or one rank: the mean, bit for bit. */
+/* Equal norms, or a single rank: the mean, bit for bit. */
 static void nothing_to_cut_is_the_mean(void **state)
 {
     (void)state;
@@ -145,8 +145,8 @@ static void nothing_to_cut_is_the_mean(void **state)
     }
 }
 
-/* Blocks read element by element, and the same values as vectors: the same factors, the same bits.
- */
+/* Blocks are read element by element, and the same values as vectors give the same factors and the
+ * same bits. */
 static void blocks_are_read_as_they_stand(void **state)
 {
     (void)state;

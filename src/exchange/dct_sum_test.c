@@ -1,4 +1,4 @@
-/* Sums of coefficients, transformed back once, are the sums of what the frames decode to. */
+/* Sums of coefficients, transformed back once, equal the sums of the decoded frames. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -21,7 +21,8 @@ static float x[N], decoded[MAX_P][N], got[N], shared[N];
 static uint8_t frames[MAX_P][TG__FRAME_HEAD + 4 * N];
 static tg__pool *pool;
 
-/* silent: this rank says nothing; large: this one's values are too large to be transformed. */
+/* silent: a rank that sends zero frames; large: a rank whose values are too large to be
+ * transformed. */
 static void check(const char *spec, int P, int silent, int large)
 {
     const uint8_t *list[MAX_P];

@@ -1,4 +1,5 @@
-/* Exchanges over threads: results on the pump and the in-process transport, and the objects. */
+/* Exchanges on threads: results with the pump and the in-process transport; and the exchange
+ * objects. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -45,7 +46,7 @@ static const fixture_case many[] = {{"direct", "topk:density=0.1", 1000},
 enum { MANY = 8 };
 _Static_assert(MANY == TG_COUNT(many), "");
 
-/* Several exchanges under way at once, launched in another order on every rank. */
+/* Several exchanges in flight at once, launched in a different order on every rank. */
 static tg_status run_many(job *j)
 {
     tg__flight f[MANY] = {{0}};
@@ -185,7 +186,7 @@ static void expect_rank(int rank)
     assert_non_null(strstr(tg_error(), name));
 }
 
-/* Frames that are damaged in ways a checksum cannot tell: a peer that computes wrongly. */
+/* Frames with errors that a checksum cannot detect: a peer that computes wrongly. */
 static void test_bad_frames(void **state)
 {
     static const fixture_case cases[] = {{"direct", "f32", 64},
@@ -202,7 +203,7 @@ static void test_bad_frames(void **state)
             tg_codec *codec = NULL;
             tg__exchange *x = NULL;
             tg__wish wish[16];
-            /* every rank but gtopk's 0 hears from rank 0 first */
+            /* on every rank except gtopk's rank 0, rank 0 is the first peer */
             int rank = cases[i].exchange[0] != 'g', other = 1 - rank;
             assert_int_equal(fixture_create(&cases[i], rank, 2, &codec, &x), TG_OK);
             assert_int_equal(fixture_encode(x, 0), TG_OK);
@@ -227,7 +228,8 @@ static void test_bad_frames(void **state)
         }
 }
 
-/* Finite vectors whose sum is not: an owner that encodes it again says so, and sends zeros. */
+/* Finite vectors whose sum is not finite: an owner that encodes it again reports it, and sends
+ * zeros. */
 static void test_sum_beyond_f32(void **state)
 {
     static const fixture_case c = {"reducescatter", "f32", 32};

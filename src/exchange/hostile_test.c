@@ -1,4 +1,4 @@
-/* One rank of three says what it should not, in valid envelopes: every exchange, codec and combine
+/* One rank of three sends invalid content in valid envelopes: every exchange, codec and combine
  * ends with an error that names it, or finishes. */
 #include <stdarg.h>
 #include <stddef.h>
@@ -95,8 +95,9 @@ static void run(const scene *s, mutation *m, uint64_t *sends_p)
     *sends_p = hostile_run(P, HOSTILE, t, run_rank, ranks, sizeof *ranks);
 }
 
-/* Plain floats pass as they are, NaN too, where the codec is, or falls back to, f32: an honest rank
- * says by a flag that its gradient is such. Then a sum may not be finite, and nobody is named. */
+/* Plain floats are accepted as they are, including NaN, if the codec is f32 or falls back to it; an
+ * honest rank sets a flag if its gradient is not finite. Then a sum may not be finite, and no rank
+ * is named. */
 static bool is_explained(const rank *r)
 {
     return r->status == TG_OK || strstr(r->error, "rank 1") != NULL ||
@@ -114,7 +115,7 @@ static void judge(const scene *s, const mutation *m, size_t *errors_p)
             fail_msg("%s, %s, %s, seed %d, message %d, kind %d, rank %d: %s; rank %d: %s",
                      s->x->entry.name, s->codec, s->combine->name, (int)m->seed, (int)m->number,
                      (int)mutation_draw(m, 0, MUTATIONS), i, r->error, P - 1 - i, other->error);
-        /* Signs say nothing else; where owners send sums, these are plain floats. */
+        /* Signs have no other values; where owners send sums, these are plain floats. */
         const bool signs =
             s->combine == &tg__combine_vote && strcmp(s->x->entry.name, "allgather") == 0;
         for (size_t k = 0; r->status == TG_OK && signs && k < N; k++)

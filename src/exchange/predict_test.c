@@ -1,4 +1,4 @@
-/* Which exchange the prediction takes, over networks that are given. */
+/* The exchange that the prediction chooses, for given networks. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -19,7 +19,7 @@ static const tg__network lan = {0.0001, 8 / 1e9}, slow = {0.0001, 8 / 20e6},
 static const char *const dense[MOST] = {"direct", "ring", "halving", "allgather", NULL};
 static const char *const sparse[MOST] = {"allgather", "reducescatter", "direct", NULL};
 
-/* The first is the usual one. */
+/* The first is the default one. */
 static const char *choose(const char *const *names, int size, size_t n, double frame,
                           const tg__network *net)
 {
@@ -50,10 +50,11 @@ static void the_fastest_is_taken(void **state)
         {dense, 4, 10000000, 0, &far, "direct"},
         {dense, 4, 10000, 0, &slow, "direct"},
         {dense, 64, 1000000, 0, &lan, "direct"},
-        /* two ranks: as many bytes in half the delays, if delays count */
+        /* two ranks: as many bytes in half the delays, if delays matter */
         {dense, 2, 1000, 0, &far, "allgather"},
         {dense, 2, 10000000, 0, &slow, "direct"},
-        /* a sparse vector: to all if they are two or delays count, to owners if they are many */
+        /* a sparse vector: to all if there are two ranks or delays matter, to owners if there are
+         * many */
         {sparse, 2, 1000000, 13000, &lan, "allgather"},
         {sparse, 2, 1000000, 13000, &slow, "allgather"},
         {sparse, 2, 1000000, 13000, &far, "allgather"},
@@ -81,7 +82,7 @@ static void time_is_delays_and_bytes(void **state)
     assert_true(tg__exchange_seconds(x, 1, 5000, 1000, &far) == 0);
 }
 
-/* Less than a tenth moves nothing. */
+/* A difference of less than a tenth changes nothing. */
 static void the_usual_one_stays(void **state)
 {
     (void)state;
@@ -94,7 +95,7 @@ static void the_usual_one_stays(void **state)
     assert_int_equal(tg__exchange_pick(zero, 2, 1), 1);
 }
 
-/* Those that there are for comparison, or that exchange nothing, are never chosen. */
+/* Exchanges that exist for comparison, or exchange nothing, are never chosen. */
 static void some_are_never_chosen(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* Time in which this process does not run is no lateness of a peer: by a clock that the test moves,
- * over a transport that only passes the time. */
+/* Time in which this process does not run does not make a peer late: on a clock that the test sets,
+ * over a transport that only lets time pass. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -11,7 +11,7 @@
 
 static const int64_t ms = 1000000, timeout = 1600 * 1000000;
 
-/* Where the process can be stopped. */
+/* The points at which the process can be stopped. */
 typedef enum place { IN_POLL, IN_TEST, IN_SEND, BETWEEN_CALLS, PLACES } place;
 
 typedef struct world {
@@ -19,9 +19,9 @@ typedef struct world {
     tg_clock clock;
     int64_t now;
     place where;
-    int64_t pause, next; /* so long, when the time is after `next` ... */
-    int64_t every;       /* ... and again so much later */
-    int64_t paused;      /* in all */
+    int64_t pause, next; /* pause for this long once the time is after `next` */
+    int64_t every;       /* the time to the following pause */
+    int64_t paused;      /* in total */
 } world;
 
 static int64_t now_ns(void *arg)
@@ -57,7 +57,7 @@ static tg_status post_recv(tg_transport *t, int peer, uint32_t tag, void *buf, s
     return TG_OK;
 }
 
-/* Sends are over at once; what is received never comes. */
+/* Sends complete at once; nothing is ever received. */
 static tg_status test(tg_transport *t, tg_request *req, bool *done_p, size_t *len_p)
 {
     stop_here(t->impl, IN_TEST);
@@ -66,7 +66,7 @@ static tg_status test(tg_transport *t, tg_request *req, bool *done_p, size_t *le
     return TG_OK;
 }
 
-/* A process that is stopped while it sleeps finds out when it is resumed. */
+/* A process that is stopped while it sleeps notices when it is resumed. */
 static tg_status poll(tg_transport *t, int64_t deadline_ns)
 {
     world *w = t->impl;
@@ -93,8 +93,8 @@ static const tg_transport_ops ops = {
     .shut = shut,
 };
 
-/* How long this process ran until it gave the peer up. step_ns: the
- * driver's patience for each call. */
+/* The time that this process ran until it gave up the peer. step_ns: how long the driver lets each
+ * call run. */
 static int64_t wait_in(world *w, int64_t step_ns)
 {
     static const fixture_case c = {"allgather", "f32", 10};
@@ -131,7 +131,7 @@ static int64_t wait_in(world *w, int64_t step_ns)
     return w->now - begin - w->paused;
 }
 
-/* A wait lasts for the timeout, of time in which this process ran. */
+/* A wait lasts for the timeout, counting only time in which this process ran. */
 static void pauses_do_not_count(void **state)
 {
     static const int64_t lengths[] = {200, 1500, 1700, 10000, 3600000};
@@ -148,8 +148,8 @@ static void pauses_do_not_count(void **state)
                                    .every = every * ms};
                         const int64_t step = steps[s] == INT64_MAX ? steps[s] : steps[s] * ms;
                         const int64_t ran = wait_in(&w, step);
-                        /* Of each pause the rest of a sleep counts, and what is too short to tell.
-                         */
+                        /* Of each pause, the rest of a sleep counts, and so does what is too short
+                         * to detect. */
                         const int64_t most = 2 * (timeout / 64 + ms);
                         const int64_t pauses = w.paused / w.pause + 1;
                         if (ran < timeout - pauses * most || ran > timeout + most)
@@ -160,7 +160,7 @@ static void pauses_do_not_count(void **state)
                     }
 }
 
-/* Without a pause a wait is as long as was said. */
+/* Without pauses a wait lasts exactly the timeout. */
 static void no_pause(void **state)
 {
     (void)state;

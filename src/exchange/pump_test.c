@@ -1,4 +1,4 @@
-/* What can go wrong: faulty, silent and differing ranks; when tg__pump_run returns. */
+/* Failures: faulty, silent and mismatched ranks; and when tg__pump_run returns. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -29,7 +29,7 @@ static tg_status run_until_failure(job *j)
         if (status == TG_OK)
             status = fixture_compare(c, j->t->rank, j->t->size, step, dst);
     }
-    if (status != TG_OK) { /* a dead pump says the same again */
+    if (status != TG_OK) { /* a dead pump repeats its error */
         char error[256];
         snprintf(error, sizeof error, "%s", tg_error());
         if (tg__pump_run(&p, 0) != status || strcmp(tg_error(), error) != 0 ||
@@ -63,7 +63,7 @@ static void run_fault(const fixture_case *c, const char *fault, job *jobs)
     int64_t begin = tg_now_ns(tg_clock_monotonic());
     run_ranks(4, run_until_failure, c, 1, fault, jobs);
     int64_t took = tg_now_ns(tg_clock_monotonic()) - begin;
-    assert_true(took < 60 * TIMEOUT_MS * ms); /* nobody hangs; slack for a busy machine */
+    assert_true(took < 60 * TIMEOUT_MS * ms); /* no rank hangs; slack for a busy machine */
     for (int r = 0; r < 4; r++)
         if (jobs[r].status != TG_E_PEER && jobs[r].status != TG_E_CORRUPT)
             fail_msg("%s, %s: rank %d: %s: %s", c->exchange, fault, r,
@@ -96,8 +96,8 @@ static void test_stalled_rank_is_named(void **state)
     for (size_t i = 0; i < TG_COUNT(fault_cases); i++) {
         job jobs[MAX_RANKS];
         run_fault(&fault_cases[i], "fault:stall=20", jobs);
-        /* In a ring only the next rank hears nothing from the stalled one; halving, its partners;
-         * in a tree, the rank above: the others hear it from these. */
+        /* In a ring, only the rank after the stalled one notices; in halving, its partners; in a
+         * tree, the rank above. The others learn it from these. */
         name_the_faulty(jobs);
     }
 }
@@ -115,7 +115,7 @@ static void test_slow_messages_are_no_failure(void **state)
 static tg_status run_killed(job *j)
 {
     tg_status status = run_until_failure(j);
-    /* The killed rank's own calls fail in their way. */
+    /* The killed rank's own calls fail with another status. */
     return status == TG_E_STATE && j->t->rank == 1 ? tg_fail(TG_E_PEER, "%s", tg_error()) : status;
 }
 
@@ -134,7 +134,7 @@ static void test_killed_rank_ends_all(void **state)
 
 /* ---- one rank alone -------------------------------------------------------------------------- */
 
-/* Rank 0's view while the others say nothing. */
+/* Rank 0's view while the others send nothing. */
 static void test_silence_names_the_silent(void **state)
 {
     static const fixture_case c = {"allgather", "f32", 100};
@@ -161,8 +161,8 @@ static void test_silence_names_the_silent(void **state)
         tg_transport_destroy(t[r]);
 }
 
-/* A pump that sleeps comes back when woken, when its deadline passes, and when nothing is active;
- * and time in which it was not called does not count as silence of the others. */
+/* A sleeping pump returns when woken, when its deadline passes, and when nothing is active; time in
+ * which it was not called does not count as silence of the others. */
 static void test_run_returns(void **state)
 {
     static const fixture_case c = {"direct", "f32", 100};
@@ -199,8 +199,8 @@ static void test_run_returns(void **state)
     tg_transport_destroy(t[1]);
 }
 
-/* Rank 1 speaks for another session, then in another codec, then of another length, then in another
- * round of its method's program. */
+/* Rank 1 uses another session, then another codec, then another length, then another round of its
+ * method's program. */
 static tg_status run_mismatch(job *j)
 {
     int kind = *(const int *)j->arg;
@@ -228,7 +228,7 @@ static void test_mismatch_names_the_sender(void **state)
     for (int kind = 0; kind < 4; kind++) {
         job jobs[MAX_RANKS];
         run_ranks(2, run_mismatch, &kind, -1, NULL, jobs);
-        /* One of them finds the difference, the other may only learn that it left. */
+        /* One of them finds the difference; the other may only learn that it left. */
         bool found = false;
         for (int r = 0; r < 2; r++) {
             char name[16];

@@ -1,5 +1,5 @@
-/* What exchanges cost over the emulated links that users see (transport "shaped"), on a clock that
- * the test sets: time and bytes are what cost() says, to 10 %, for frames as they come. */
+/* The cost of exchanges over emulated links (transport "shaped"), on a clock that the test sets:
+ * time and bytes match cost() within 10 %, for real frames. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -30,14 +30,14 @@ static const tg_clock hand = {
 
 static const int64_t tick_ns = 100000;
 
-typedef struct play { /* the ranks of one case, all in this thread */
+typedef struct play { /* all ranks of one case, in this thread */
     tg_transport *t[MAX_RANKS];
     tg_codec *codec[MAX_RANKS];
     tg__pump p[MAX_RANKS];
     tg__flight f[MAX_RANKS];
 } play;
 
-/* The whole vector as one frame would have so many bytes. */
+/* The number of bytes of the whole vector as one frame. */
 static double frame_bytes(const tg__exchange *x)
 {
     double sum = TG__FRAME_HEAD;
@@ -46,8 +46,8 @@ static double frame_bytes(const tg__exchange *x)
     return sum;
 }
 
-/* Returns the seconds it took; *most_p: bytes of the rank that sent most, *frame_p: the mean frame.
- */
+/* Returns the seconds taken; *most_p: bytes of the rank that sent most; *frame_p: the mean
+ * frame. */
 static double run_shaped(int size, const fixture_case *c, const char *link, double *most_p,
                          double *frame_p)
 {
@@ -98,7 +98,7 @@ static void cost_is_what_links_show(void **state)
         {"ring", "fp16", 40000},
         {"halving", "f32", 20000},
         {"allgather", "f32", 500},     /* one shot */
-        {"allgather", "fp16", 100000}, /* in messages of some units */
+        {"allgather", "fp16", 100000}, /* in messages of several units */
         {"allgather", "topk:density=0.01", 100000},
         {"reducescatter", "topk:density=0.01", 100000},
         {"reducescatter", "topk:density=0.01,values=int8", 100000},
@@ -110,7 +110,7 @@ static void cost_is_what_links_show(void **state)
     (void)state;
     size_t count, seen = 0;
     const tg__exchange_ops *const *all = tg__exchanges(&count);
-    for (size_t i = 0; i < count; i++) /* every exchange is in the list */
+    for (size_t i = 0; i < count; i++) /* every exchange must be in the list */
         for (size_t c = 0; c < TG_COUNT(cases); c++)
             if (strcmp(all[i]->entry.name, cases[c].exchange) == 0) {
                 seen++;

@@ -1,5 +1,5 @@
-/* The waiting is outside the exchange: the same objects are played by a simulator of links with a
- * virtual clock, and by pumps that take turns in one thread. */
+/* Exchanges do not wait by themselves: the same objects run in a simulator of links with a virtual
+ * clock, and with pumps that take turns in one thread. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -12,12 +12,12 @@
 
 /* ---- a simulator ----------------------------------------------------------------------------- */
 
-/* Every rank sends at `rate` bytes per second, one message after the other; a message arrives
- * `delay` (plus a random part of `jitter`) seconds after its last byte left. */
+/* Every rank sends at `rate` bytes per second, one message after another; a message arrives `delay`
+ * (plus a random part of `jitter`) seconds after its last byte was sent. */
 enum { MAX_RANKS = 8, MAX_EVENTS = 256, MAX_WISHES = 256 };
 
 typedef struct message {
-    bool used, left, arrived; /* arrived: waits for its receive to be wanted */
+    bool used, left, arrived; /* arrived: waits until its receive is wanted */
     int src, dst;
     tg__wish wish; /* the send */
     double leaves, arrives;
@@ -30,8 +30,8 @@ typedef struct simulator {
     tg__exchange *x[MAX_RANKS];
     double up_free[MAX_RANKS], bytes[MAX_RANKS];
     message message[MAX_EVENTS];
-    tg__wish recv[MAX_RANKS][MAX_WISHES]; /* wanted, not here yet; peer -1: free */
-    size_t max_wishes;                    /* asked for at a time */
+    tg__wish recv[MAX_RANKS][MAX_WISHES]; /* wanted, not arrived; peer -1: free */
+    size_t max_wishes;                    /* requested at a time */
     uint32_t draws;
 } simulator;
 
@@ -70,7 +70,7 @@ static void ask(simulator *s, int rank)
     }
 }
 
-/* Hand an arrived message to the receive that wants it, if it is wanted already. */
+/* Hand an arrived message to its receive, if that is wanted already. */
 static bool deliver(simulator *s, message *m)
 {
     for (size_t k = 0; k < MAX_WISHES; k++) {
@@ -89,7 +89,7 @@ static bool deliver(simulator *s, message *m)
     return false;
 }
 
-/* A finished exchange has nothing under way: its buffers may be written again. */
+/* A finished exchange has nothing in flight: its buffers may be written again. */
 static void check_finished(const simulator *s)
 {
     for (int r = 0; r < s->size; r++) {
@@ -102,7 +102,7 @@ static void check_finished(const simulator *s)
     }
 }
 
-/* The earliest thing that happens. False: nothing is left. */
+/* Process the earliest event. Returns false if none is left. */
 static bool next_event(simulator *s)
 {
     message *first = NULL;
@@ -132,7 +132,7 @@ static bool next_event(simulator *s)
     return true;
 }
 
-/* Play one case, check every rank's result against the plain loops; the time it took. */
+/* Run one case, and compare every rank's result with plain loops. Returns the time taken. */
 static double simulate(simulator *s, const fixture_case *c, uint64_t step)
 {
     tg_codec *codec[MAX_RANKS];
@@ -140,7 +140,7 @@ static double simulate(simulator *s, const fixture_case *c, uint64_t step)
     s->now = 0;
     memset(s->message, 0, sizeof s->message);
     for (int r = 0; r < s->size; r++) {
-        s->up_free[r] = s->jitter * 4 * r; /* still busy with something else */
+        s->up_free[r] = s->jitter * 4 * r; /* still busy with other work */
         s->bytes[r] = 0;
         for (size_t k = 0; k < MAX_WISHES; k++)
             s->recv[r][k].peer = -1;
@@ -164,7 +164,7 @@ static double simulate(simulator *s, const fixture_case *c, uint64_t step)
     return s->now;
 }
 
-/* The reference of fixture_compare is what threads have, too (exchange_test.c). */
+/* The reference of fixture_compare is also used for threads (exchange_test.c). */
 static void test_any_order_gives_the_same_bits(void **state)
 {
     static simulator s = {.rate = 1e6, .delay = 0.01, .jitter = 0.05};
@@ -266,7 +266,7 @@ static void test_inline_driver(void **state)
             (void)take_turns(size, &(fixture_case){names[x], "f32", 1000});
 }
 
-/* 64 ranks: more rounds than a tag holds (ring), and what a large world costs. */
+/* 64 ranks: more rounds than a tag can number (ring), and the cost in a large world. */
 static void test_many_ranks(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* Exchanges in slices: the same sums, in any order, with priorities and faults; what comes first.
- */
+/* Exchanges in slices: the same sums, in any order, with priorities and faults; and which messages
+ * come first. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -14,8 +14,8 @@
 
 enum { N_MAX = 300000 };
 
-/* What must come out: direct adds in rank order; a ring's block of a slice begins at the rank after
- * its owner. */
+/* The expected result: direct adds in rank order; in a ring, a block of a slice begins at the rank
+ * after its owner. */
 static float want(const fixture_case *c, int size, uint64_t step, size_t element)
 {
     if (strcmp(c->exchange, "broadcast") == 0)
@@ -37,7 +37,8 @@ static float want(const fixture_case *c, int size, uint64_t step, size_t element
 
 static tg_status compare(const fixture_case *c, int rank, int size, uint64_t step, const float *dst)
 {
-    for (size_t e = 0; e < c->n; e += e % 16384 < 64 ? 1 : 61) { /* not all: they are many */
+    /* only some, because there are many */
+    for (size_t e = 0; e < c->n; e += e % 16384 < 64 ? 1 : 61) {
         float w = want(c, size, step, e);
         if (memcmp(&w, &dst[e], sizeof w) != 0)
             return tg_fail(TG_E_STATE, "%s, rank %d of %d: element %zu is %a, not %a", c->exchange,
@@ -69,8 +70,8 @@ static const fixture_case many[] = {
 enum { MANY = 7 }; /* a prime: strides */
 _Static_assert(MANY == TG_COUNT(many), "");
 
-/* Launched in an order of its own on every rank and step, with priorities that all share or, in odd
- * steps, that differ between ranks; with turns in between. */
+/* Launched in a different order on every rank and in every step, with priorities that all ranks
+ * share or, in odd steps, that differ between ranks; with progress in between. */
 static tg_status run_many(job *j)
 {
     static const uint32_t per_step = MANY;
@@ -166,7 +167,7 @@ static tg_status run_until_failure(job *j)
     return status;
 }
 
-/* A vector that takes longer than the timeout comes in slices that do not. */
+/* A vector that takes longer than the timeout is sent in slices that do not. */
 static tg_status run_slowly(job *j)
 {
     static const fixture_case c = {"broadcast", "f32", N_MAX};
@@ -194,7 +195,7 @@ static void test_slow_broadcast(void **state)
     all_ok(jobs, 2);
 }
 
-/* Every rank ends with an error; those that hear from it directly name the faulty one, or a rank
+/* Every rank ends with an error. Ranks that receive directly from the faulty one name it, or a rank
  * that gave up before them. */
 static void test_faults(void **state)
 {
@@ -227,8 +228,8 @@ static void test_faults(void **state)
 
 /* ---- priority -------------------------------------------------------------------------------- */
 
-/* A small exchange that is launched behind a large one is finished when the large one has not even
- * sent half of its bytes. */
+/* A small exchange launched after a large one finishes before the large one has sent half of its
+ * bytes. */
 static tg_status run_overtake(job *j)
 {
     static const fixture_case large = {"direct", "f32", 2000000}, small = {"direct", "f32", 3000};
@@ -249,7 +250,7 @@ static tg_status run_overtake(job *j)
     const double sent = (double)slow.bytes_sent / cost.bytes;
     while (p.active)
         TG_TRY(tg__pump_run(&p, INT64_MAX));
-    /* cost has a frame head for each part; a frame of exactly 4 n bytes has none of its own */
+    /* cost counts a frame head for each part; a frame of exactly 4 n bytes has none */
     if (fabs((double)slow.bytes_sent / cost.bytes - 1) > 1e-4)
         return tg_fail(TG_E_STATE, "%llu bytes, cost says %.0f",
                        (unsigned long long)slow.bytes_sent, cost.bytes);
@@ -268,7 +269,7 @@ static void test_priority(void **state)
 {
     (void)state;
     job jobs[MAX_RANKS];
-    /* Slow enough that a rank may begin more than a second behind the other. */
+    /* Slow enough for a rank to begin more than a second after the other. */
     run_ranks(2, run_overtake, NULL, -1, "20mbit", jobs);
     all_ok(jobs, 2);
 }

@@ -12,8 +12,8 @@
 
 /* ---- window ---------------------------------------------------------------------------------- */
 
-/* One run over a link that carries a unit in unit_ns, one way in delay_ns. Returns when it ended.
- */
+/* One run over a link that takes unit_ns per unit, with a one-way delay of delay_ns. Returns when
+ * it ended. */
 static int64_t play(tg__window *w, uint32_t count, double unit_ns, double delay_ns, int64_t now)
 {
     tg__window_start(w, count, now);
@@ -34,23 +34,23 @@ static void test_window(void **state)
     assert_int_equal(tg__window_init(&w, 400), TG_OK);
     for (int i = 0; i < 5; i++)
         now = play(&w, 100, 20e6, 50e6, now);
-    assert_true(w.open >= TG__WINDOW_LEAST && w.open < 7); /* 2.5 units are one way's */
+    assert_true(w.open >= TG__WINDOW_LEAST && w.open < 7); /* 2.5 units take one delay */
     for (int i = 0; i < 3; i++)
         now = play(&w, 400, 0.4e6, 20e6, now);
-    assert_true(w.open > 50); /* so many are one way's */
+    assert_true(w.open > 50); /* as many take one delay */
     for (int i = 0; i < 17; i++)
         now = play(&w, 20, 0.4e6, 20e6, now);
-    assert_true(w.open <= 20); /* it would learn nothing any more */
+    assert_true(w.open <= 20); /* otherwise it would learn nothing any more */
     tg__window_fini(&w);
 
     assert_int_equal(tg__window_init(&w, 100), TG_OK);
     tg__window_start(&w, 3, 0);
     assert_int_equal(w.to, 3);
-    tg__window_grow(&w, 100, 0); /* somebody has more to say */
+    tg__window_grow(&w, 100, 0); /* another rank has more to send */
     assert_int_equal(w.to, TG__WINDOW_FIRST);
     while (w.from < w.count)
         tg__window_pass(&w, 0);
-    assert_true(w.open == TG__WINDOW_FIRST); /* nobody knew the time */
+    assert_true(w.open == TG__WINDOW_FIRST); /* the time was not known */
     tg__window_fini(&w);
 }
 
@@ -78,7 +78,7 @@ static void test_names(void **state)
 
 enum { UNIT = 1024, CAP = 5000 };
 
-/* Let a message of len bytes come that continues the frame. */
+/* Receive a message of len bytes that continues the frame. */
 static tg_status come(tg__incoming *in, uint8_t *room, const uint8_t *frame, size_t len)
 {
     tg__wish wish;
@@ -106,8 +106,8 @@ static void test_incoming(void **state)
     assert_false(tg__incoming_wants(&in, 2, room, CAP, UNIT, &wish));
     assert_memory_equal(room + TG__ENVELOPE_BYTES, frame, 4500);
 
-    static const size_t bad[][2] = {/* the frame's bytes by its head, the first message's */
-                                    {4500, 2 * UNIT + 1},       {4500, 4501}, {CAP + 1, UNIT},
+    /* the frame's bytes stated in its head, the first message's bytes */
+    static const size_t bad[][2] = {{4500, 2 * UNIT + 1},       {4500, 4501}, {CAP + 1, UNIT},
                                     {4500, TG__FRAME_HEAD - 1}, {4500, 0},    {UNIT, 2 * UNIT}};
     for (size_t i = 0; i < TG_COUNT(bad); i++) {
         in = (tg__incoming){0};
@@ -125,7 +125,7 @@ static const fixture_case longs[] = {{"allgather", "f32", 130001},
                                      {"allgather", "topk:density=0.2", 70000},
                                      {"allgather", "sign", 600000}};
 
-/* All at once, two steps. */
+/* All at once, in two steps. */
 static tg_status run_longs(job *j)
 {
     enum { LONGS = TG_COUNT(longs) };
@@ -176,7 +176,8 @@ static void test_long_frames(void **state)
     all_ok(jobs, 3);
 }
 
-/* Frames of very different lengths: who has little to say must not hold up who has much. */
+/* Frames of very different lengths: a rank with a short frame must not hold up one with a long
+ * frame. */
 static tg_status run_unlike(job *j)
 {
     const fixture_case c = {"allgather", "f32", 150000};
@@ -218,7 +219,7 @@ static void test_unlike_frames(void **state)
     all_ok(jobs, 3);
 }
 
-/* As long as nothing comes no more than the window leaves, whatever a transport takes. */
+/* While nothing arrives, no more is sent than the window allows, whatever the transport accepts. */
 static void test_bound(void **state)
 {
     enum { SIZE = 4 };

@@ -1,6 +1,6 @@
-/* How much many ranks send: the sum of sparse vectors gets denser with every rank, and what it
- * costs to let it, or not. Prints the tables of docs/results/sparse-allreduce.md; up to 64 ranks
- * take turns in one thread. */
+/* How much many ranks send: the sum of sparse vectors gets denser with every rank; the test
+ * measures the cost of allowing that or not. Prints the tables of docs/results/sparse-allreduce.md;
+ * up to 64 ranks take turns in one thread. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -12,7 +12,7 @@
 
 enum { N = 1 << 20, MAX_RANKS = 64 };
 
-/* Uniform in (-1, 1), a quick hash of i (Steele et al. 2014, SplitMix). */
+/* Uniform in (-1, 1), from a fast hash of i (Steele et al. 2014, SplitMix). */
 static float noise(uint64_t stream, uint64_t i)
 {
     uint64_t z = (stream << 40) + (i + 1) * UINT64_C(0x9e3779b97f4a7c15);
@@ -21,7 +21,7 @@ static float noise(uint64_t stream, uint64_t i)
     return (float)((int32_t)(z >> 32)) * 0x1p-31f;
 }
 
-/* A rank's vector (N); alike: half of its variance is that of all ranks. */
+/* A rank's vector (N); alike: half of its variance is shared by all ranks. */
 static const float *vector_of(int rank, bool alike)
 {
     static float v[N];
@@ -30,7 +30,7 @@ static const float *vector_of(int rank, bool alike)
     return v;
 }
 
-/* Bytes that the rank that sends most has sent; what its cost says. */
+/* Bytes sent by the rank that sends most; *said_p: the prediction of its cost(). */
 static double volume(int size, const char *exchange, const char *spec, double *said_p)
 {
     static tg_transport *t[MAX_RANKS];
@@ -75,7 +75,7 @@ static double volume(int size, const char *exchange, const char *spec, double *s
     return most;
 }
 
-/* Share of elements that are not 0 after the frames of 1, 2, 4, ... ranks have been added. */
+/* Fraction of elements that are not 0 after adding the frames of 1, 2, 4, ... ranks. */
 static void print_density(bool alike, double density[7])
 {
     static float sum[N];
@@ -142,7 +142,7 @@ static void test_volume(void **state)
     }
     assert_true(bytes[0][4] > 14 * bytes[0][1]);  /* P - 1 frames */
     assert_true(bytes[1][4] > 3.9 * bytes[1][1]); /* log2 P frames */
-    assert_true(bytes[2][6] < 1.4 * bytes[2][3]); /* flat, but for envelopes */
+    assert_true(bytes[2][6] < 1.4 * bytes[2][3]); /* constant, apart from envelopes */
 }
 
 int main(void)

@@ -1,4 +1,4 @@
-/* Majority vote: truth tables, ties, ranks that abstain, in every exchange, one by one and all at
+/* Majority vote: truth tables, ties, abstaining ranks, in every exchange, frame by frame and all at
  * once. */
 #include <stdarg.h>
 #include <stddef.h>
@@ -32,7 +32,7 @@ static bool abstains(int r)
     return n == 0 || vote[r][0] == 0;
 }
 
-/* Play all ranks in one thread: messages are copied when both ends have told them. */
+/* Run all ranks in one thread: messages are copied when both ends have returned them as wishes. */
 static void play(const char *exchange)
 {
     static tg__wish open[MAX_WISHES];
@@ -86,7 +86,7 @@ static void play(const char *exchange)
     tg_codec_destroy(codec);
 }
 
-/* Every way that up to 4 ranks can vote; 0 and -0 are votes for plus. */
+/* All possible votes of up to 4 ranks; 0 and -0 are votes for plus. */
 static void truth_table(void **state)
 {
     (void)state;
@@ -100,7 +100,8 @@ static void truth_table(void **state)
     }
 }
 
-/* Ranks whose gradient was not finite send zero frames, which do not vote: 0 if nobody does. */
+/* Ranks whose gradient was not finite send zero frames, which are no votes: the result is 0 if
+ * nobody votes. */
 static void the_dead_do_not_vote(void **state)
 {
     (void)state;
@@ -136,7 +137,8 @@ static void many_ranks(void **state)
         }
 }
 
-/* all() is begin(), add() in order, finish(), with threads too; frames of another kind abstain. */
+/* all() equals begin(), add() in order and finish(), also with threads; frames of other kinds
+ * abstain. */
 static void one_by_one(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* Values inside of arguments that no call can mean: refused, with the value named. NULL and numbers
- * passed by value are those of tests/arguments.py. */
+/* Invalid values within arguments are refused, and the message names the value. NULL and numbers
+ * passed by value are tested by tests/arguments.py. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -72,7 +72,8 @@ static void segments(void **state)
     tg_transport_destroy(t);
 }
 
-/* A transport that was never filled, or badly: the message has the name of the caller's argument. */
+/* A transport that is not or wrongly filled in: the message has the name of the caller's
+ * argument. */
 static void transports(void **state)
 {
     (void)state;

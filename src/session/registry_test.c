@@ -1,4 +1,4 @@
-/* What the registry says is complete. */
+/* The registry's entries are complete. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -42,7 +42,7 @@ static void test_every_method_has_a_card(void **state)
     assert_null(tg_registry_method_card("no such method"));
 }
 
-/* Published pairs of a strategy and a method need one name. */
+/* Published combinations of strategy and method need only one name. */
 static void test_methods_of_strategies(void **state)
 {
     (void)state;
@@ -74,7 +74,7 @@ static void test_optimizers_of_strategies(void **state)
     assert_null(tg_registry_strategy_optimizer(NULL));
 }
 
-/* Whoever names a rate names where it lies among those that are known to learn. */
+/* A learning-rate hint is complete, and its factor is within the range known to train. */
 static void test_rate_hints(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* exchange=auto in sessions over emulated links: what is chosen fits the link, is the same on all
- * ranks, and comes back with a checkpoint. */
+/* exchange=auto in sessions over emulated links: the choice fits the link, is the same on all
+ * ranks, and is restored from a checkpoint. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -10,8 +10,8 @@
 #include <unistd.h>
 
 static fixture_result result[8], again[8];
-static int choices; /* that were logged */
-static double mbit; /* of the last of them */
+static int choices; /* number logged */
+static double mbit; /* of the last one logged */
 
 static void count_choices(void *arg, tg_log_level level, const char *text)
 {
@@ -54,7 +54,7 @@ static void expect(const fixture_result *r, const char *exchange)
         fail_msg("%s is not in %s", exchange, r->methods);
 }
 
-/* The links differ by so much that no other work on this machine makes another choice right. */
+/* The links differ so much that other work on this machine cannot change the choice. */
 static void the_link_decides(void **state)
 {
     static const struct {
@@ -73,7 +73,7 @@ static void the_link_decides(void **state)
         run(&job, result);
         assert_int_equal(choices, 1);
         expect(&result[0], cases[i].choice);
-        /* the same bits as of the one that was chosen */
+        /* the same bits as with the chosen exchange */
         char text[128];
         snprintf(text, sizeof text, "%s", cases[i].method);
         snprintf(strstr(text, "exchange="), 32, "%.*s", (int)strlen(cases[i].choice) - 1,
@@ -86,8 +86,8 @@ static void the_link_decides(void **state)
     }
 }
 
-/* Of two nodes, those that talk are two, however many ranks they have: the link's rate is theirs.
- */
+/* With two nodes, two ranks communicate, however many ranks the nodes have: the link's rate is
+ * theirs. */
 static void nodes_are_what_counts(void **state)
 {
     static const int pair[] = {0, 0, 0, 0, 1, 1, 1, 1}, one[] = {0, 0, 0, 0, 0, 0, 0, 0};
@@ -103,7 +103,8 @@ static void nodes_are_what_counts(void **state)
     assert_int_equal(choices, 0);
 }
 
-/* Each bucket has its own: the large one the fewest bytes, the small one the fewest delays. */
+/* Each bucket has its own choice: the large one the fewest bytes, the small one the fewest
+ * delays. */
 static void by_bucket(void **state)
 {
     static const uint32_t buckets[] = {1, 3};
@@ -122,11 +123,11 @@ static void by_bucket(void **state)
     job.buckets = buckets;
     job.nbuckets = 2;
     run(&job, result);
-    assert_int_equal(choices, 2); /* and one that is told what to do */
+    assert_int_equal(choices, 2); /* and one with a fixed exchange */
     expect(&result[0], "dense:exchange=direct\n");
 }
 
-/* Alone, and without auto, nothing is measured. */
+/* With one rank, or without auto, nothing is measured. */
 static void nothing_to_choose(void **state)
 {
     (void)state;
@@ -137,7 +138,7 @@ static void nothing_to_choose(void **state)
     assert_true(result[0].bytes == 0);
 }
 
-/* What a resumed run exchanges by is what the checkpoint holds, whatever its link is. */
+/* A resumed run uses the checkpoint's exchanges, whatever its link is. */
 static void resumed(void **state)
 {
     (void)state;
@@ -151,7 +152,7 @@ static void resumed(void **state)
     expect(&result[0], "exchange=reducescatter\n");
     job.save_dir = NULL;
     job.load_dir = dir;
-    job.link = "5ms"; /* an all-gather would be right */
+    job.link = "5ms"; /* an all-gather would be chosen */
     run(&job, again);
     assert_int_equal(choices, 0);
     expect(&again[0], "exchange=reducescatter\n");
@@ -167,7 +168,7 @@ static void resumed(void **state)
     assert_int_equal(system(command), 0);
 }
 
-/* All ranks must ask for it, and one that dies while it is measured is named. */
+/* All ranks must use auto, and a rank that dies during the measurement is named. */
 static void failures(void **state)
 {
     (void)state;
@@ -184,7 +185,7 @@ static void failures(void **state)
     fixture_run(&job, result);
     assert_int_equal(result[0].status, TG_E_PEER);
     assert_int_equal(result[2].status, TG_E_PEER);
-    /* who hears of it first is the one to say so, and gives up */
+    /* the first rank to notice names it, and gives up */
     assert_true(strstr(result[0].error, "rank 1") != NULL ||
                 strstr(result[2].error, "rank 1") != NULL);
 }

@@ -1,7 +1,7 @@
-/* The bits of every method, in one level and two, and of every strategy: the parameters' hash after
- * some steps is that of the list in tests/golden/golden_params_hashes.h. It is the same at every
- * instruction set level and on every machine; a change that is meant to change bits writes the
- * list anew (session_bits_test --write FILE) and says so. */
+/* The bits of every method, with one level and two, and of every strategy: the parameters' hash
+ * after some steps must equal that of the list in tests/golden/golden_params_hashes.h. It is the
+ * same at every instruction set level and on every machine. A change that is meant to change bits
+ * must regenerate the list (session_bits_test --write FILE) and say so. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -38,8 +38,8 @@ static bool has_key(const tg_entry *entry, const char *key)
     return false;
 }
 
-/* Warm-ups that end within the run, rounds of a few steps (where no delay must fit in), and a density
- * that leaves something of small tensors. */
+/* Warm-ups that end within the run, rounds of a few steps (with no delay that must fit in), and a
+ * density that keeps some elements of small tensors. */
 static void spec_of(const tg_entry *entry, char *text, size_t cap)
 {
     static const char *const keys[][2] = {{"warmup", "3"}, {"density", "0.125"}, {"every", "4"}};
@@ -92,7 +92,7 @@ static void add_all(void)
 
 static const int two_nodes[RANKS] = {0, 0, 1, 1};
 
-/* The optimizer is the first of these that the pair takes. 0: none takes it. */
+/* The optimizer is the first of these that the combination accepts. 0: none is accepted. */
 static uint64_t hash_of(const run *r)
 {
     static const char *const optimizers[] = {"sgd:lr=0.125,momentum=0.75", "sgd:lr=0.125"};

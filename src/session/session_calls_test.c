@@ -1,4 +1,4 @@
-/* Calls in the wrong order or with wrong arguments are refused by name and do no harm. */
+/* Calls in the wrong order or with wrong arguments are refused by name and have no effect. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -48,7 +48,7 @@ static void alone_stop(alone *a)
     tg_transport_destroy(a->t);
 }
 
-/* Calls out of order are refused without harm, and the step can be completed. */
+/* Calls in the wrong order are refused without effect, and the step can be completed. */
 static void test_order_of_calls(void **state)
 {
     (void)state;
@@ -71,7 +71,7 @@ static void test_order_of_calls(void **state)
     memcpy(&before, &info, sizeof info);
     assert_int_equal(tg_session_step(a.s, &info), TG_E_STATE);
     assert_non_null(strstr(tg_error(), "\"a\""));
-    assert_memory_equal(&info, &before, sizeof info); /* written on success only */
+    assert_memory_equal(&info, &before, sizeof info); /* written only on success */
     assert_int_equal(tg_session_set_lr(a.s, -1), TG_E_ARG);
     assert_int_equal(tg_session_set_lr(a.s, 2),
                      TG_OK); /* counts for the bucket exchanged already */
@@ -90,8 +90,7 @@ static void test_order_of_calls(void **state)
     alone_stop(&a);
 }
 
-/* A tensor that is never made ready counts as zero, after the last step's gradient has been read.
- */
+/* A tensor that is never made ready counts as zero, once the last step's gradient has been read. */
 static void test_unready_is_zero(void **state)
 {
     (void)state;
@@ -109,8 +108,8 @@ static void test_unready_is_zero(void **state)
     alone_stop(&a);
 }
 
-/* A strategy that asks for more exchanges than the session has room for ends the session: nothing
- * is dropped without a word. */
+/* A strategy that requests more exchanges than the session has room for ends the session: nothing
+ * is dropped silently. */
 static void test_too_many_exchanges(void **state)
 {
     (void)state;
@@ -120,7 +119,7 @@ static void test_too_many_exchanges(void **state)
     a.g[0] = a.g[1] = 0.5f;
     assert_int_equal(tg_session_grad_ready(a.s, a.id[1]), TG_E_STATE);
     assert_non_null(strstr(tg_error(), "strategy \"ssgd\" returned more than 0 exchanges"));
-    a.s->actions.cap = 2; /* it is too late */
+    a.s->actions.cap = 2; /* too late: the session has failed */
     assert_int_equal(tg_session_grad_ready(a.s, a.id[0]), TG_E_STATE);
     assert_int_equal(tg_session_step(a.s, NULL), TG_E_STATE);
     assert_true(a.w[0] == 0 && a.w[1] == 0);
@@ -165,7 +164,7 @@ static void test_arguments(void **state)
     tg_transport_destroy(t);
 }
 
-/* Each mistake alone, and what its message must say. */
+/* Each mistake by itself, and what its message must contain. */
 static void test_tensor_arguments(void **state)
 {
     (void)state;
@@ -231,12 +230,12 @@ static void test_shared_memory(void **state)
     static const size_t n = 3;
     const struct {
         float *param, *grad; /* of the second tensor */
-        const char *says;    /* NULL: fine */
+        const char *says;    /* NULL: accepted */
     } second[] = {{w[0], g[1], "tensors \"a\" and \"b\": their parameters share memory"},
                   {w[0] + 2, g[1], "tensors \"a\" and \"b\": their parameters share memory"},
                   {w[1], w[0], "the gradient of tensor \"b\" lies in the parameters of \"a\""},
                   {g[0], g[1], "the gradient of tensor \"a\" lies in the parameters of \"b\""},
-                  {w[1], g[0], NULL}}; /* one after the other in the same place */
+                  {w[1], g[0], NULL}}; /* one after another in the same place */
     (void)state;
     for (size_t i = 0; i < TG_COUNT(second); i++) {
         const tg_session_config config = {.struct_size = sizeof config};
@@ -262,7 +261,7 @@ static void test_shared_memory(void **state)
     }
 }
 
-/* Who wants to begin without a checkpoint makes another session. */
+/* A caller who wants to begin without a checkpoint must create another session. */
 static void test_failed_load_is_final(void **state)
 {
     (void)state;
@@ -344,7 +343,8 @@ static void *statistics_run(void *arg)
     return NULL;
 }
 
-/* Evaluation sees the mean of a statistic, or rank 0's; afterwards each rank has its own again. */
+/* An evaluation sees the mean of a statistic, or rank 0's; afterwards each rank has its own value
+ * again. */
 static void test_statistics(void **state)
 {
     (void)state;

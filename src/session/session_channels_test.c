@@ -1,4 +1,4 @@
-/* Sessions and reducers on one transport: the same parameters and means as each alone. */
+/* Sessions and reducers on one transport give the same parameters and means as each by itself. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -10,7 +10,7 @@
 enum { WORLD = 3, STEPS = 8, MEAN_N = 700 };
 
 typedef struct setting {
-    bool session[2], reducer; /* who takes part */
+    bool session[2], reducer; /* those that take part */
     tg_driver driver[2];
     const char *link;
 } setting;
@@ -76,7 +76,7 @@ static tg_status apply(own *o)
     return tg_session_step(o->s, &info);
 }
 
-/* In each step all have something under way; ranks apply and wait in different orders. */
+/* In each step all have something in flight; ranks apply and wait in different orders. */
 static tg_status train(rank *r, own o[2], tg_reducer *reducer)
 {
     float g[MEAN_N];
@@ -265,7 +265,7 @@ static void *crowd_main(void *arg)
     return NULL;
 }
 
-/* 600 exchanges of a step have 512 tags: the last wait for the first. */
+/* 600 exchanges of a step share 512 tags: the last ones wait for the first. */
 static void test_crowd(void **state)
 {
     (void)state;

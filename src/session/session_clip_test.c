@@ -1,5 +1,5 @@
-/* Optimizers in a session: the same bits on all ranks, in any buckets, resumed in the middle;
- * clipping by global norm against PyTorch; what is refused. */
+/* Optimizers in a session: the same bits on all ranks, with any buckets, and resumed in the middle;
+ * clipping by global norm compared with PyTorch; refusals. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -29,7 +29,7 @@ static void run(const fixture_job *job)
 static const char *const strategies[] = {"ssgd", "od:warmup=2,local=preview",
                                          "cd:k=3,warmup=2,local=preview"};
 
-/* A dropped step among them, which is no update; saved and resumed after it. */
+/* Includes a dropped step, which is not an update, and a save and resume after it. */
 static void same_bits(void **state)
 {
     (void)state;
@@ -40,7 +40,7 @@ static void same_bits(void **state)
     assert_non_null(mkdtemp(dir));
     for (size_t i = 0; i < COUNT(optimizers) * COUNT(strategies); i++) {
         fixture_job job = fixture_defaults();
-        job.method = "2bit:threshold=0.25"; /* one element at a time: buckets do not matter */
+        job.method = "2bit:threshold=0.25"; /* works element by element, so buckets do not matter */
         job.strategy = strategies[i % COUNT(strategies)];
         job.optimizer = optimizers[i / COUNT(strategies)];
         job.world = 3;
@@ -70,7 +70,8 @@ static void same_bits(void **state)
     assert_int_equal(rmdir(dir), 0);
 }
 
-/* A clip that is never reached changes no bit; one that is acts on the norm of the mean. */
+/* A clip that is never reached changes no bit; one that is reached applies to the norm of the
+ * mean. */
 static void clips(void **state)
 {
     (void)state;
@@ -90,7 +91,7 @@ static void clips(void **state)
         run(&job);
         assert_true(result[0].hash != hash && result[0].info[5].clipped);
     }
-    /* With one step of plain SGD from w the distance is lr * clip, but for PyTorch's 1e-6. */
+    /* With one step of plain SGD from w the distance is lr * clip, up to PyTorch's 1e-6. */
     fixture_job job = fixture_defaults();
     float from[FIXTURE_N];
     double sum = 0;
@@ -138,7 +139,7 @@ static void play_golden(const struct golden_optim *golden)
                                  .grad = tg_array_f32(g + MATRIX, len)}};
     const tg_session_config config = {.struct_size = sizeof config,
                                       .optimizer = golden->spec,
-                                      .bucket_bytes = 1, /* each alone */
+                                      .bucket_bytes = 1, /* each tensor alone */
                                       .driver = TG_DRIVER_INLINE};
     tg_transport *transport;
     tg_session *s;
@@ -205,8 +206,8 @@ static void refuses(void **state)
     }
 }
 
-/* Where the method owns the momentum, decoupled decay stays the optimizer's: without compression
- * DGC (density 1) is momentum SGD with it. Coupled decay spares exempt tensors there too. */
+/* If the method owns the momentum, decoupled decay remains the optimizer's: DGC without compression
+ * (density 1) is momentum SGD with that decay. Coupled decay exempts the same tensors there. */
 static void decay_beside_dgc(void **state)
 {
     (void)state;
@@ -221,7 +222,7 @@ static void decay_beside_dgc(void **state)
         job.optimizer = spec;
         run(&job);
         memcpy(want, result[0].w, sizeof want);
-        /* Without masking u is kept, and v is all sent: momentum SGD, to rounding. */
+        /* Without masking u is kept, and all of v is sent: momentum SGD, up to rounding. */
         job.method = "dense";
         snprintf(spec, sizeof spec, "sgd:lr=0.25,momentum=0.5,%s", optimizers[i]);
         run(&job);

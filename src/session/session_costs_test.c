@@ -1,5 +1,5 @@
-/* Costs of a session's work: what measuring says and leaves alone; steps by a virtual clock, whose
- * times can be worked out by hand. */
+/* Costs of a session's work: the results of measuring, which must change nothing else; and steps on
+ * a virtual clock, whose times can be computed by hand. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -21,7 +21,7 @@ typedef struct job {
     tg_driver driver;
     bool measure;
     const tg_bucket_cost *cost; /* NULL: none */
-    const int64_t *compute_ns;  /* (P) what a gradient takes; NULL: no time */
+    const int64_t *compute_ns;  /* (P) time to compute a gradient; NULL: 0 */
 } job;
 
 typedef struct rank {
@@ -34,8 +34,8 @@ typedef struct rank {
     char error[256];
     uint64_t hash;
     tg_step_info info; /* of the last step */
-    int64_t took_ns;   /* all steps */
-    int computed;      /* of them, not idle */
+    int64_t took_ns;   /* time of all steps */
+    int computed;      /* of those, the steps that were not idle */
     tg_bucket_cost measured;
 } rank;
 
@@ -110,7 +110,7 @@ static void *run_rank(void *arg)
     return NULL;
 }
 
-/* All ranks, by a virtual clock or, with `real`, by the usual one. */
+/* All ranks, on a virtual clock or, with `real`, on the default one. */
 static void run(const job *j, bool real, rank *r)
 {
     tg_transport *transport[P];
@@ -142,8 +142,8 @@ static void run(const job *j, bool real, rank *r)
 
 static rank one[P], other[P];
 
-/* Frames of 100 bytes and more are as many bytes on all ranks, so an exchange takes the same time
- * everywhere. */
+/* Frames have the same number of bytes, at least 100, on all ranks, so an exchange takes the same
+ * time everywhere. */
 static const tg_bucket_cost cost = {.struct_size = sizeof cost,
                                     .encode_ns = {70 * US, 300 * US},
                                     .start_ns = {3 * US, 5 * US},
@@ -179,21 +179,22 @@ static void decoding_is_by_bytes(void **state)
     assert_true(frames > 2 * own * US && frames < 3 * own * US);
 }
 
-/* Delayed: the exchange is beside what the caller does, an update each for the global parameters
- * and its own. */
+/* Delayed: the exchange overlaps the caller's work; one update each of the global parameters and
+ * the rank's own. */
 static void a_delayed_step_overlaps(void **state)
 {
     (void)state;
     const job j = {.method = "topk:density=0.01", .strategy = "cd:k=3,warmup=0", .cost = &cost};
     run(&j, false, one);
     assert_int_equal(one[0].info.apply_ns, 1000 * US);
-    /* Step 0 has no result yet. Nothing is computed, so all wait for the exchange before: coded, of
-     * which the third step's result is dense (two rounds' exchange has one start and finish). */
+    /* Step 0 has no result yet. Computing takes no time, so all ranks wait for the previous
+     * exchange. It is coded, except that the third step's result is dense (an exchange of two
+     * rounds has one start and finish). */
     int64_t most = 500 * US + STEPS * (345 + 1000) * US;
     assert_true(one[0].took_ns > most / 2 && one[0].took_ns <= most);
 }
 
-/* A rank that is slow begins no step after the deadline, and hands in what it has. */
+/* A slow rank begins no step after the deadline, and contributes what it has. */
 static void late_ranks_hand_in_less(void **state)
 {
     (void)state;
@@ -239,7 +240,7 @@ static void measuring_changes_nothing(void **state)
         assert_true(other[0].measured.decode_byte_ps[1] > 0);
         assert_true(other[0].measured.apply_ns > 0);
         assert_int_equal(other[0].measured.encode_ns[0], 0); /* ssgd never goes dense */
-        run(&plain, false, other); /* without costs nothing takes any time */
+        run(&plain, false, other);                           /* without costs, work takes no time */
         assert_int_equal(other[0].took_ns, 0);
         assert_true(one[0].hash == other[0].hash);
     }

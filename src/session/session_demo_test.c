@@ -1,5 +1,5 @@
 /* DeMo in sessions: the same bits on all ranks with every kind of method, in threads and inline;
- * resuming, also where the learning rate changes; a rank's NaN; what is refused and why. */
+ * resuming, including a change of the learning rate; a rank's NaN; refusals and their reasons. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>

@@ -1,6 +1,7 @@
-/* What becomes of a run, with each strategy, if a rank is slow, away for a while, gone, or says
- * again what it said before: the same bits, or an error on every rank that names who; never a mean
- * that is applied twice or in another order. All strategies at once: most of it is waiting. */
+/* The effect on a run, with each strategy, of a rank that is slow, away for a while, gone, or that
+ * repeats earlier messages. The result is the same bits, or an error on every rank that names the
+ * faulty one; never a mean that is applied twice or in another order. All strategies run at once,
+ * because most of the time is spent waiting. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -10,7 +11,7 @@
 
 enum { WORLD = 3, ODD = 2, STEPS = 14 };
 
-/* streaming: of two fragments, or of one where there is one bucket. */
+/* streaming: two fragments, or one if there is one bucket. */
 static const char *const strategies[] = {"ssgd",
                                          "od:warmup=2",
                                          "cd:k=2,warmup=2",
@@ -43,7 +44,7 @@ static void *run_job(void *arg)
     return NULL;
 }
 
-/* With every strategy; harm: what differs from a run without harm. */
+/* Run with every strategy; harm: changes the job of the faulty run. */
 static void run_all(job_thread *list, void (*harm)(fixture_job *job))
 {
     for (int i = 0; i < STRATEGIES; i++) {
@@ -84,7 +85,7 @@ static void assert_unharmed(void)
         }
 }
 
-/* Every rank ends with an error; those of the others name it. */
+/* Every rank ends with an error; the errors of the others name the faulty rank. */
 static void assert_named(const char *what)
 {
     char name[16];
@@ -111,7 +112,7 @@ static void away(fixture_job *job)
     job->pause_ms = 300;
 }
 
-/* Nothing but time is lost. */
+/* The run only takes longer. */
 static void a_slow_rank_is_waited_for(void **state)
 {
     (void)state;
@@ -128,7 +129,7 @@ static void away_for_long(fixture_job *job)
     job->timeout_ms = 1000;
 }
 
-/* The others have ended when it returns: it ends too, and nobody goes on without it. */
+/* The others have ended when it returns: it ends as well, and no rank continues without it. */
 static void a_rank_that_returns_too_late_ends(void **state)
 {
     (void)state;
@@ -151,8 +152,8 @@ static void a_dead_rank_is_named(void **state)
     assert_named("gone");
 }
 
-/* One bucket: the message before a message is the same part of another step, with nothing but that
- * to tell them apart. */
+/* One bucket: each message follows the same part of another step, and differs from it only by the
+ * step. */
 static void of_one_bucket(fixture_job *job)
 {
     job->bucket_bytes = 0;
@@ -160,8 +161,8 @@ static void of_one_bucket(fixture_job *job)
     job->timeout_ms = 5000;
 }
 
-/* Of rank ODD's sends, 8 to set up and then up to 4 an exchange, the first to be drawn is number
- * 43. */
+/* The first of rank ODD's sends to be drawn is number 43; 8 are for setup, then up to 4 per
+ * exchange. */
 static void says_it_again(fixture_job *job)
 {
     of_one_bucket(job);
@@ -169,8 +170,8 @@ static void says_it_again(fixture_job *job)
     job->fault = "fault:replay=0.02,seed=125";
 }
 
-/* Whether a rank was refused what it was sent because that is of a step before: of one of those
- * that it has taken since it began. */
+/* True if a rank refused a message because it belongs to an earlier step, one that it has received
+ * since it began. */
 static bool knows_the_step(const fixture_result *result)
 {
     char words[64];
@@ -181,8 +182,8 @@ static bool knows_the_step(const fixture_result *result)
            said < expected && expected <= result->steps;
 }
 
-/* What is said again is of another step: it is known by that, and not applied; until then each rank
- * is where it was without harm. */
+/* A repeated message belongs to another step: it is recognised by that, and not applied. Until then
+ * each rank has the same state as without faults. */
 static void a_mean_is_not_applied_twice(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
-/* Finite gradients that a sum over ranks, or what a rank remembers, cannot hold: with every method
- * and every strategy, under both policies. All ranks do the same, no parameter becomes infinite,
- * and under SKIP the run goes on to its end. */
+/* Finite gradients that overflow in a sum over ranks or in a rank's memory: with every method and
+ * every strategy, under both policies. All ranks behave the same, no parameter becomes infinite,
+ * and under SKIP the run completes. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -22,7 +22,7 @@ static void check_finite(const fixture_job *job, int r)
                      (double)result[r].w[i]);
 }
 
-/* Whether a method is refused, as some are by some strategies. */
+/* True if the method was refused, as some are by some strategies. */
 static bool refused(void)
 {
     return result[0].steps == 0 &&
@@ -67,7 +67,7 @@ static fixture_job job_of(const char *method, const char *strategy)
     return job;
 }
 
-/* All ranks' gradients are huge once; three times in a row; one rank's are. */
+/* The gradients of all ranks are huge once; three times in a row; those of one rank are. */
 static void drive(fixture_job *job)
 {
     skips(job);
@@ -106,7 +106,7 @@ static void test_every_method(void **state)
     }
 }
 
-/* Each strategy so that all it does happens in these few steps. */
+/* Each strategy with settings that exercise everything it does within these few steps. */
 static const char *const strategies[] = {"ssgd",
                                          "od:warmup=2",
                                          "cd:k=2,warmup=2",
@@ -146,8 +146,8 @@ static void test_every_strategy(void **state)
         }
 }
 
-/* Two means of 3e38 are one, but their sum is not finite: the step counts as skipped on all ranks,
- * and the parameters are what they were. */
+/* The mean of two values of 3e38 is finite, but their sum is not: the step counts as skipped on all
+ * ranks, and the parameters do not change. */
 static void test_a_sum_is_skipped(void **state)
 {
     (void)state;
@@ -163,7 +163,7 @@ static void test_a_sum_is_skipped(void **state)
     assert_non_null(strstr(result[1].error, "step 5: the sum over ranks is not finite"));
 }
 
-/* A rate that changes by orders of magnitude takes the residual with it. */
+/* If the rate changes by orders of magnitude, so does the residual. */
 static void test_rescaled_beyond_the_range(void **state)
 {
     static const char *const methods[] = {"efsign:rescale=yes", "2bit:rescale=yes",

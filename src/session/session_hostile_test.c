@@ -1,6 +1,6 @@
-/* One rank of a job says what it should not, in valid envelopes: at the handshake, when the network
- * is measured and parameters go to all, and in the steps of every method, with nodes too. The
- * others end with an error that names it, or finish. */
+/* One rank of a job sends invalid content in valid envelopes: in the handshake, while the network
+ * is measured and parameters are distributed, and in the steps of every method, with and without
+ * nodes. The others end with an error that names it, or finish. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -28,7 +28,7 @@ static bool names(const char *error, int r)
     return strstr(error, name) != NULL;
 }
 
-/* Whether the rank's error names the hostile one, or a rank that has left because of it. */
+/* True if the rank's error names the hostile rank, or a rank that left because of it. */
 static bool leads_there(const scene *s, int r)
 {
     if (names(ranks[r].error, s->hostile))
@@ -49,7 +49,7 @@ static void judge(const scene *s, const mutation *m)
                      ranks[i].error);
 }
 
-/* One of the first `most` messages of a run is changed, so many times. */
+/* Change one of the first `most` messages of a run, this many times. */
 static void attack_first(const scene *s, uint64_t most, uint64_t seeds, uint64_t first)
 {
     mutation m = {.number = UINT64_MAX, .last = UINT64_MAX};
@@ -72,7 +72,7 @@ static void attack(const scene *s, uint64_t seeds, uint64_t first)
     attack_first(s, UINT64_MAX, seeds, first);
 }
 
-/* Settings and claims, and what each rank heard of them. */
+/* Settings and claims, and each rank's hashes of them. */
 static void handshake(void **state)
 {
     (void)state;
@@ -110,7 +110,7 @@ static void every_strategy(void **state)
     }
 }
 
-/* A node's member, its leader, and the leader of the first one. */
+/* A node's member, its leader, and the leader of the first node. */
 static void nodes(void **state)
 {
     static const int of[] = {0, 0, 1, 1};
@@ -123,7 +123,7 @@ static void nodes(void **state)
         }
 }
 
-/* The network is measured: most messages are of that. */
+/* The network is measured; most messages belong to that. */
 static void measurement(void **state)
 {
     static const int of[] = {0, 0, 1, 1};

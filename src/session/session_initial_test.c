@@ -1,4 +1,4 @@
-/* Initial parameters that no training can start from. */
+/* Initial parameters with which training cannot start. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -56,7 +56,7 @@ static void *run(void *arg)
     return NULL;
 }
 
-/* value: of rank 0; others: of the other ranks. */
+/* value: on rank 0; others: on the other ranks. */
 static void check(tg_transport *const *t, const float *value, const float *others,
                   const char *error)
 {
@@ -75,7 +75,7 @@ static void check(tg_transport *const *t, const float *value, const float *other
             fail_msg("rank %d: %s %s", r, tg_status_name(k[r].status), k[r].error);
 }
 
-/* All ranks say the same, and may begin again on the same transport. */
+/* All ranks report the same error, and may begin again on the same transport. */
 static void initial(void **state)
 {
     static const float fine[TENSORS] = {1, 2, 3}, first[TENSORS] = {(float)NAN, 0, 0},
@@ -86,7 +86,7 @@ static void initial(void **state)
     check(t, first, fine, "tensor \"first\": element 7 of rank 0's initial parameters is ");
     check(t, last, fine, "tensor \"last\": element 7 of rank 0's initial parameters is -inf");
     check(t, mask, fine, NULL);  /* a statistic */
-    check(t, fine, first, NULL); /* not sent to anybody */
+    check(t, fine, first, NULL); /* not sent to any rank */
     for (int r = 0; r < P; r++)
         tg_transport_destroy(t[r]);
 }

@@ -1,6 +1,6 @@
-/* Exchanges that encode sums again lose nothing on the way through the session: when gradients have
- * been zero for long enough, all that was ever dropped has been applied, and the parameters are the
- * initial ones minus the rate times the mean of all gradients. */
+/* Exchanges that encode sums again lose nothing in a session: when gradients have been zero for
+ * long enough, everything that was dropped has been applied, and the parameters are the initial
+ * ones minus the rate times the mean of all gradients. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>

@@ -1,5 +1,5 @@
-/* Memory of exchanges in flight: that of so many as the strategy says, however many steps there
- * are and however late the link makes them. */
+/* Memory of exchanges in flight: it corresponds to the number of exchanges that the strategy
+ * allows, for any number of steps and however late the link makes them. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -16,7 +16,8 @@
 
 enum { P = 2, N = 1 << 14, STEPS = 64 };
 
-/* Not counted: sanitizers have a heap of their own, and older or other C libraries no mallinfo2. */
+/* Not measured with sanitizers, which have a heap of their own, or with C libraries without
+ * mallinfo2. */
 #if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__ || !defined __GLIBC__ || \
     (__GLIBC__ == 2 && __GLIBC_MINOR__ < 33)
 enum { COUNTS = false };
@@ -28,7 +29,7 @@ static size_t heap(void)
 #else
 enum { COUNTS = true };
 
-/* Bytes that the program holds, of all threads. */
+/* Bytes allocated by the program, in all threads. */
 static size_t heap(void)
 {
     const struct mallinfo2 info = mallinfo2();
@@ -39,7 +40,7 @@ static size_t heap(void)
 typedef struct rank {
     const char *method, *strategy;
     tg_transport *transport;
-    size_t *used; /* (STEPS) bytes of the heap after each step, of all ranks; NULL: not asked */
+    size_t *used; /* (STEPS) bytes of the heap after each step, for all ranks; NULL: not wanted */
     tg_status status;
     char error[512];
 } rank;
@@ -126,8 +127,8 @@ static size_t most(const size_t *used, size_t from, size_t to)
     return peak;
 }
 
-/* Gradients' worth of memory that a rank holds, at most, in the later half of a run: what is under
- * way by then is all that there will be. */
+/* The memory that a rank holds at most in the second half of a run, in units of a gradient: by
+ * then, all exchanges that can be in flight are. */
 static double held(const char *method, const char *strategy)
 {
     static size_t used[STEPS];
@@ -139,7 +140,7 @@ static double held(const char *method, const char *strategy)
     return (double)(late - before) / (double)gradient / P;
 }
 
-/* docs/strategies.md says what a step of delay holds. */
+/* docs/strategies.md states how much memory a step of delay takes. */
 static void test_memory_by_delay(void **state)
 {
     (void)state;
@@ -155,7 +156,7 @@ static void test_memory_by_delay(void **state)
                      rounds = held(cases[c].method, "dga:delay=16,every=4");
         if (each < cases[c].least || each > cases[c].most)
             fail_msg("%s: %g gradients for a step of delay", cases[c].method, each);
-        assert_true(rounds < few + 2); /* four under way, and a block that fills */
+        assert_true(rounds < few + 2); /* four in flight, and a block that fills */
     }
 }
 

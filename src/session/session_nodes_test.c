@@ -1,6 +1,6 @@
-/* Two levels over in-process ranks. P ranks on N nodes are, bit for bit, N ranks of which each has
- * its node's mean gradient: in every method, strategy and kind of overlap, in steps that are
- * skipped, after a resume. */
+/* Two levels over in-process ranks. P ranks on N nodes equal, bit for bit, N ranks that each have
+ * their node's mean gradient: for every method, strategy and kind of overlap, with skipped steps,
+ * and after a resume. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -45,12 +45,13 @@ static fixture_job job_of(const layout *l, const char *method, const char *strat
     job.strategy = strategy;
     job.world = l->world;
     job.nodes = l->of;
-    job.dyadic = strcmp(strategy, "ssgd") != 0; /* the others' ranks compute at parameters of their
-                                                   own: gradients must not depend on them */
+    /* the other strategies' ranks compute at parameters of their own, so gradients must not depend
+     * on them */
+    job.dyadic = strcmp(strategy, "ssgd") != 0;
     return job;
 }
 
-/* The same with a rank a node, numbered by the lowest rank. */
+/* The same job with one rank per node, numbered by the lowest rank. */
 static fixture_job merged(const fixture_job *job, const layout *l, int merge[5])
 {
     fixture_job one = *job;
@@ -118,7 +119,7 @@ static void test_nodes_are_ranks(void **state)
         }
 }
 
-/* A gradient that is not finite, at a leader, at another rank, in a node by itself. */
+/* A gradient that is not finite on a leader, on another rank, or in a node of one rank. */
 static void test_skipped_steps(void **state)
 {
     (void)state;
@@ -135,8 +136,8 @@ static void test_skipped_steps(void **state)
             job.nan_rank = rank;
             job.nan_step = 5;
             job.bucket_bytes = rank < 2 ? 0 : 1400;
-            /* buckets that went before the value was seen are not flagged: which these are depends
-             * on the order in which a rank's gradients get ready */
+            /* buckets sent before the value was seen are not flagged; which these are depends on
+             * the order in which a rank's gradients become ready */
             job.overlap = rank < 2 ? TG_OVERLAP_FULL : TG_OVERLAP_NONE;
             run_both(&job, l);
             assert_true(result[0].skipped > 0);
@@ -153,8 +154,8 @@ static void refused(const fixture_job *job, tg_status status, const char *word)
     }
 }
 
-/* Finite gradients whose sum over node 1 is not: one NaN there has the same effect where all is one
- * bucket. In the first layers' bucket it drops the whole step. */
+/* Finite gradients whose sum over node 1 is not finite. If there is only one bucket, a NaN on that
+ * node has the same effect. In the first layers' bucket it drops the whole step. */
 static void test_sum_overflows(void **state)
 {
     (void)state;
@@ -191,7 +192,7 @@ static void test_sum_overflows(void **state)
     }
 }
 
-/* In another bucket it drops that bucket, the same in all kinds of overlap; or all ranks fail. */
+/* In another bucket it drops that bucket, with every kind of overlap; or all ranks fail. */
 static void test_bucket_overflows(void **state)
 {
     (void)state;
@@ -222,8 +223,8 @@ static void test_bucket_overflows(void **state)
     }
 }
 
-/* A node for each rank is the method without nodes. All on one, or with sums that are exact: dense
- * is the mean over ranks in rank order. */
+/* One node per rank equals the method without nodes. So does a single node, or sums that are exact:
+ * dense is the mean over ranks in rank order. */
 static void test_limits(void **state)
 {
     (void)state;
@@ -254,7 +255,7 @@ static void test_limits(void **state)
     }
 }
 
-/* Bits do not depend on the driver, and what goes within a node is counted apart. */
+/* Bits do not depend on the driver, and traffic within a node is counted separately. */
 static void test_drivers_and_bytes(void **state)
 {
     (void)state;
@@ -270,10 +271,10 @@ static void test_drivers_and_bytes(void **state)
             const tg_step_info *info = &result[r].info[t];
             assert_true(info->bytes_near <= info->bytes_sent);
             assert_true(info->bytes_dense == 4 * FIXTURE_N); /* 8 n (N - 1) / N of 2 nodes */
-            if (r % 2 == 1) /* all that the others do is in the node */
+            if (r % 2 == 1) /* all that these ranks send stays in the node */
                 assert_true(info->bytes_near == info->bytes_sent);
         }
-    uint64_t far = 0; /* of all steps: when a step's bytes go is the thread's choice */
+    uint64_t far = 0; /* of all steps: the thread decides in which step bytes are sent */
     for (uint64_t t = 4; t < job.steps; t++)
         far += result[0].info[t].bytes_sent - result[0].info[t].bytes_near;
     assert_true(far > 0);
@@ -306,7 +307,7 @@ static void test_resume(void **state)
     }
 }
 
-/* A rank that does not lead asks to stop: all do, after the same step. */
+/* A rank that is not a leader asks to stop: all stop after the same step. */
 static void test_stop(void **state)
 {
     (void)state;
@@ -334,16 +335,16 @@ static void test_refused(void **state)
     job.odd_rank = 3;
     job.odd_nodes = layouts[1].of;
     refused(&job, TG_E_MISMATCH, "nodes=0x");
-    job = job_of(&layouts[0], "signsgd", "ssgd"); /* a vote each is fair here */
+    job = job_of(&layouts[0], "signsgd", "ssgd"); /* one vote per node is fair here */
     run(&job, result);
-    job.method = "1bit:twoway=yes,exchange=allgather"; /* only leaders need that method */
+    job.method = "1bit:twoway=yes,exchange=allgather"; /* only leaders need this method */
     refused(&job, TG_E_SPEC, "twoway=yes with exchange=allgather");
 }
 
 typedef struct many {
     tg_transport *t;
     const int *nodes;
-    size_t count; /* tensors of one element, a bucket each */
+    size_t count; /* tensors of one element, one bucket each */
     tg_status status;
     char error[300];
 } many;
@@ -390,7 +391,7 @@ static void *run_many(void *arg)
     return NULL;
 }
 
-/* More exchanges at once than there are tags: the last wait for the first. */
+/* More exchanges at once than there are tags: the last ones wait for the first. */
 static void many_buckets(int size, const int *nodes, size_t count)
 {
     tg_transport *t[2];
@@ -412,11 +413,11 @@ static void test_many_buckets(void **state)
 {
     (void)state;
     static const int together[] = {0, 0};
-    many_buckets(2, together, 1500); /* of three rounds */
+    many_buckets(2, together, 1500); /* three rounds each */
     many_buckets(1, NULL, 5000);
 }
 
-/* Whoever falls silent, all others end, and nobody has applied anything wrong. */
+/* If any rank falls silent, all others end, and none has applied anything wrong. */
 static void test_silence(void **state)
 {
     (void)state;

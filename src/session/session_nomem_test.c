@@ -1,5 +1,5 @@
-/* A rank that runs out of memory while reducers and sessions are set up returns TG_E_NOMEM; the
- * others learn of it at once, by its number, long before their deadline. One rank's allocations
+/* A rank that runs out of memory while reducers and sessions are set up returns TG_E_NOMEM. The
+ * others learn of it at once, with its number, long before their deadline. One rank's allocations
  * fail from the k-th on, for every k. */
 #include <stdarg.h>
 #include <stddef.h>
@@ -84,7 +84,7 @@ typedef struct scene {
 typedef struct rank {
     const scene *s;
     tg_transport *t;
-    long allocations; /* -1: as many as it wants */
+    long allocations; /* -1: no limit */
     tg_status status;
     char error[1024];
 } rank;
@@ -115,8 +115,8 @@ static void judge(const rank *r, long allocations, int64_t took_ns)
                      tg_status_name(poor->status), poor->error);
 }
 
-/* Returns how the poor rank ended. The transports stay until all have: only what the library says
- * ends the others. */
+/* Returns the status of the rank without memory. The transports stay until all ranks have ended, so
+ * that only the library's messages end the others. */
 static tg_status play(const scene *s, long allocations)
 {
     tg_transport *t[P];
@@ -179,8 +179,8 @@ static void reducers(void **state)
         every_allocation(&scenes[i]);
 }
 
-/* A second one: the first, which lives on the same transport, ends as well. Ranks that have made
- * the second before learn of it by the first. */
+/* A second reducer: the first, on the same transport, ends as well. Ranks that created the second
+ * earlier learn of it through the first. */
 static tg_status reduce_beside(const scene *s, tg_transport *t, long allocations)
 {
     float x[N] = {0};
@@ -243,7 +243,7 @@ static tg_status begin(const scene *s, tg_transport *t, long allocations)
     if (status == TG_OK)
         status = tg_session_begin(session);
     left = -1;
-    if (status == TG_OK) /* what broadcasts do not tell all */
+    if (status == TG_OK) /* broadcasts do not reach all ranks with it */
         status = tg_session_sum(session, &sum, 1);
     tg_session_destroy(session);
     return status;

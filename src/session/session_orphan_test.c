@@ -1,5 +1,5 @@
-/* A transport that is destroyed before its sessions and reducers: their calls fail, other ranks do
- * not wait, and its memory lives as long as they do. */
+/* A transport is destroyed before its sessions and reducers: their calls fail, other ranks do not
+ * wait, and its memory is kept as long as they exist. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -73,7 +73,7 @@ static tg_status play(rank *k, bool early)
     return step(k);
 }
 
-/* Everything else that could be called says so too. */
+/* All other calls report it as well. */
 static tg_status afterwards(rank *k)
 {
     uint64_t hash;
@@ -101,7 +101,7 @@ static void *run(void *arg)
     if (early && strstr(k->error, destroyed) != NULL && afterwards(k) != TG_OK)
         snprintf(k->error, sizeof k->error, "%s", tg_error());
     if (!early)
-        tg_transport_destroy(k->t); /* late enough, if not as it should be */
+        tg_transport_destroy(k->t); /* late enough to show an error */
     tg_reducer_destroy(k->r);
     tg_session_destroy(k->s);
     return NULL;

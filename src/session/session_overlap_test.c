@@ -1,5 +1,5 @@
-/* What exchanges may run beside changes no bit: parameters after every step, whatever is waited for
- * when; dropped steps, stops, evaluations, checkpoints in between. */
+/* Overlap changes no bit: parameters after every step are the same, whatever is waited for when;
+ * with dropped steps, stops, evaluations and checkpoints in between. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -45,7 +45,7 @@ static void same(const fixture_job *job)
 
 static const tg_overlap others[] = {TG_OVERLAP_NONE, TG_OVERLAP_FULL};
 
-/* In three buckets, with both drivers. `plain` is left as the job without early parameters. */
+/* In three buckets, with both drivers. On return, `plain` is the job without early parameters. */
 static void all_same(fixture_job job)
 {
     job.bucket_bytes = 1400;
@@ -89,8 +89,8 @@ static void test_same_bits(void **state)
     }
 }
 
-/* Optimizers that look at one tensor at a time may have early parameters, clipping may not: the
- * same bits for all. */
+/* Optimizers that work on one tensor at a time allow early parameters, clipping does not: the bits
+ * are the same for all. */
 static void test_optimizers(void **state)
 {
     (void)state;
@@ -134,8 +134,8 @@ static void test_events(void **state)
         }
 }
 
-/* Parameters that nobody reads are in place when their gradients come again. (The gradients do not
- * depend on them here; weight decay does.) */
+/* Parameters that nobody reads are updated when their gradients become ready again. (The gradients
+ * do not depend on them here; weight decay does.) */
 static void test_unread_parameters(void **state)
 {
     (void)state;
@@ -155,7 +155,7 @@ static void test_unread_parameters(void **state)
     }
 }
 
-/* Saved with early parameters and resumed without, and the other way round. */
+/* Saved with early parameters and resumed without, and the reverse. */
 static void test_resume(void **state)
 {
     (void)state;
@@ -186,8 +186,8 @@ static void test_resume(void **state)
     assert_int_equal(rmdir(dir), 0);
 }
 
-/* What a step tells is what was delivered since the one before: in the first that is the first
- * layers' bucket alone, then a whole model a step. */
+/* A step reports what was delivered since the one before: in the first step only the first layers'
+ * bucket, then a whole model per step. */
 static void test_figures(void **state)
 {
     (void)state;
@@ -223,7 +223,7 @@ static void fails(const fixture_job *job, tg_status status, const char *text)
         fail_msg("\"%s\" lacks \"%s\"", result[0].error, text);
 }
 
-/* Buckets by number of tensors are those of the same tensors by bytes, with rules too. */
+/* Buckets given by numbers of tensors equal those of the same tensors by bytes, also with rules. */
 static void test_layout(void **state)
 {
     (void)state;

@@ -17,7 +17,7 @@ static void run(const fixture_job *job)
             fail_msg("%s %s: rank %d: %s", job->method, job->strategy, r, result[r].error);
 }
 
-/* The parts make up the whole: bytes, kept elements, times. */
+/* The parts add up to the whole: bytes, kept elements, times. */
 static void test_figures(void **state)
 {
     (void)state;
@@ -60,8 +60,7 @@ static void test_figures(void **state)
     }
 }
 
-/* A strategy that delays: the figures are those of the exchange delivered, dense ones among them.
- */
+/* A strategy with delay: the figures are those of the exchange delivered, including dense ones. */
 static void test_figures_of_delayed_exchanges(void **state)
 {
     (void)state;
@@ -70,7 +69,7 @@ static void test_figures_of_delayed_exchanges(void **state)
     job.strategy = "cd:k=3,warmup=1";
     job.world = 2;
     run(&job);
-    assert_int_equal(result[0].info[1].nmethods, 1); /* started in this step, not here yet */
+    assert_int_equal(result[0].info[1].nmethods, 1); /* started in this step, not delivered yet */
     assert_int_equal(result[0].method[1].n, 0);
     assert_true(result[0].info[1].density == 1 && result[0].info[1].elements == 0);
     for (int t = 2; t < 12; t++) {
@@ -110,7 +109,7 @@ static heard listen_to(const char *method, uint64_t steps)
     return h;
 }
 
-/* Each warning comes once, from one rank, with the method's name. */
+/* Each warning is logged once, by one rank, with the method's name. */
 static void test_warnings(void **state)
 {
     (void)state;

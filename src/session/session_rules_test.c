@@ -1,4 +1,4 @@
-/* Rules: who falls under which, sessions that mix methods, limits, refusals, the plan. */
+/* Rules: which tensors they match, sessions that mix methods, limits, refusals, the plan. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -47,8 +47,8 @@ static void run(const fixture_job *job)
     }
 }
 
-/* A mixture: all ranks hold the same bits, with every strategy, twice and inline, and when resumed
- * in its middle. */
+/* A mixture: all ranks have the same bits, with every strategy, repeated and inline, and resumed in
+ * the middle. */
 static void mixtures(void **state)
 {
     (void)state;
@@ -93,13 +93,13 @@ static void mixtures(void **state)
     assert_int_equal(rmdir(dir), 0);
 }
 
-/* A rule that gives every tensor, or some, the session's own method changes no bit; for methods
- * that look at one element at a time nor does another cut into buckets. */
+/* A rule that gives all or some tensors the session's own method changes no bit; for methods that
+ * work element by element, neither do other buckets. */
 static void no_rule(void **state)
 {
     (void)state;
     static const struct {
-        const char *method, *rules[3]; /* the last: other buckets */
+        const char *method, *rules[3]; /* the last one makes other buckets */
     } cases[] = {
         {"topk:density=0.1", {"*=topk:density=0.1", "*.bias=topk:density=0.1"}},
         {"dense", {"*=f32", "*.bias=f32", "*.bias=dense:exchange=allgather"}},
@@ -121,15 +121,16 @@ static void no_rule(void **state)
             run(&job);
             assert_true(result[0].hash == hash);
         }
-        job.method = "bf16"; /* of no tensor */
+        job.method = "bf16"; /* matches no tensor */
         job.rules = &cases[c].rules[0];
         run(&job);
         assert_true(result[0].hash == hash);
     }
 }
 
-/* The momentum is the method's for some tensors and the optimizer's for others; where both mean
- * momentum SGD (density 1, no masking), all of it is that. Weight decay alike. */
+/* The momentum is the method's for some tensors and the optimizer's for others. If both are
+ * momentum SGD (density 1, no masking), the result is momentum SGD for all. The same holds for
+ * weight decay. */
 static void momentum_is_per_tensor(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* A wish to stop while ranks are being connected: set-up that takes long ends soon, quick set-up
- * goes on to the first step. */
+/* A request to stop during setup: a setup that takes long ends soon; a short one continues to the
+ * first step. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -21,9 +21,9 @@ typedef enum how { BY_CALL, BY_FLAG } how;
 typedef struct scene {
     tg_driver driver;
     how how;
-    int asks;           /* the rank that does */
+    int asks;           /* the rank that asks to stop */
     const char *link;   /* NULL: none */
-    bool early, absent; /* asked before begin; the other rank does not begin */
+    bool early, absent; /* early: asked before begin; absent: the other rank does not begin */
     size_t n;           /* parameters; 0: N */
 } scene;
 
@@ -136,7 +136,7 @@ static void play_scene(const scene *of, rank *k)
     }
 }
 
-/* Whoever asked is told so, the other names it. */
+/* The rank that asked is told so; the other rank's error names it. */
 static void slow(void **state)
 {
     static const scene scenes[] = {
@@ -160,7 +160,7 @@ static void slow(void **state)
     }
 }
 
-/* Asked before, all ranks stop after the first step. */
+/* If asked before, all ranks stop after the first step. */
 static void quick(void **state)
 {
     static const scene scenes[] = {{TG_DRIVER_THREAD, BY_FLAG, 1, NULL, true, false, 10},

@@ -1,5 +1,6 @@
-/* Strategies that go on by themselves, in sessions: same bits with a thread and inline, with every
- * kind of method; checkpoints in the middle of rounds and of exchanges; what is refused and why. */
+/* Strategies whose ranks take own steps, in sessions: the same bits with a thread and inline, with
+ * every kind of method; checkpoints in the middle of rounds and of exchanges; refusals and their
+ * reasons. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -54,7 +55,8 @@ static fixture_job job_of(size_t m, size_t s)
     return job;
 }
 
-/* Gossip is of parameters as they are; ranks that count by samples are not cut to one norm. */
+/* Gossip exchanges parameters as they are; ranks weighted by samples cannot be clipped to one
+ * norm. */
 static bool goes_with(const char *method, const char *strategy)
 {
     if (strncmp(strategy, "fedavg", 6) == 0)
@@ -62,7 +64,8 @@ static bool goes_with(const char *method, const char *strategy)
     return strncmp(strategy, "gossip", 6) != 0 || strcmp(method, "dense") == 0;
 }
 
-/* In threads, inline, and resumed from a checkpoint of the inline run: the same end. */
+/* With threads, inline, and resumed from a checkpoint of the inline run: the final state is the
+ * same. */
 static void check_resume(fixture_job job, uint64_t save_at, const char *dir)
 {
     char command[64];
@@ -104,9 +107,8 @@ static void test_same_bits_and_resume(void **state)
     assert_int_equal(rmdir(dir), 0);
 }
 
-/* With exchange=none each rank's weights are its own: each goes on with them, and not with rank
- * 0's.
- */
+/* With exchange=none each rank has weights of its own, and resumes with these, not with rank
+ * 0's. */
 static void test_resume_apart(void **state)
 {
     (void)state;
@@ -142,7 +144,7 @@ static void test_resume_apart(void **state)
     assert_int_equal(rmdir(dir), 0);
 }
 
-/* One coded exchange at a time, beside which the optimizer's state is averaged as it is. */
+/* One coded exchange at a time, while the optimizer's state is averaged uncompressed. */
 static void test_state_beside_one_lane(void **state)
 {
     (void)state;
@@ -163,8 +165,8 @@ static void test_state_beside_one_lane(void **state)
     assert_int_equal(rmdir(dir), 0);
 }
 
-/* Without an optimizer's memory there is no state: nothing else than with momentum=keep. A method
- * that loses nothing averages as dense does, with state beside it too. */
+/* If the optimizer has no memory there is no state to average, so the result equals momentum=keep.
+ * A lossless method averages like dense, also with state. */
 static void test_state_changes_nothing_else(void **state)
 {
     (void)state;
@@ -195,8 +197,8 @@ static void test_state_changes_nothing_else(void **state)
     }
 }
 
-/* With nothing cut and nothing left, the mean is that of dense, and the round DiLoCo's without
- * momentum. */
+/* If nothing is cut and nothing remains, the mean equals dense's, and the round equals DiLoCo's
+ * without momentum. */
 static void test_sparseloco_limits(void **state)
 {
     (void)state;
@@ -216,7 +218,7 @@ static void test_sparseloco_limits(void **state)
     }
 }
 
-/* One rank's NaN: nobody hangs, all end alike and finite. */
+/* One rank's NaN: no rank hangs; all end with the same finite parameters. */
 static void test_nonfinite(void **state)
 {
     (void)state;
@@ -233,7 +235,7 @@ static void test_nonfinite(void **state)
         }
 }
 
-/* Where that is an error it is one on all ranks: at once, or when the round is exchanged. */
+/* If a NaN is an error, it is one on all ranks: at once, or when the round is exchanged. */
 static void test_nonfinite_fails(void **state)
 {
     (void)state;
@@ -251,8 +253,8 @@ static void test_nonfinite_fails(void **state)
     }
 }
 
-/* Parameters that leave f32's range: their rank goes back to the last mean; where that is an error
- * all hear of it with the next one. */
+/* Parameters that overflow f32: their rank returns to the last mean. If this is an error, all ranks
+ * learn of it with the next mean. */
 static void test_gossip_of_infinity(void **state)
 {
     (void)state;
@@ -281,7 +283,8 @@ static void test_gossip_of_infinity(void **state)
     }
 }
 
-/* All ranks stop after the same step, if not at once: the wish travels with the next exchange. */
+/* All ranks stop after the same step, if not at once: the request is sent with the next
+ * exchange. */
 static void test_stop(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
-/* Resuming with another number of ranks: for every method and every strategy that there is, the
- * global weights are those that were saved, the means of what single ranks had stay, and training
- * goes on alike everywhere. */
+/* Resuming with another number of ranks: for every method and every strategy, the global weights
+ * are those that were saved, the means of single ranks' state are preserved, and training continues
+ * the same on all ranks. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -15,7 +15,7 @@
 
 enum { RANKS = 8, SLOTS = 256, N = FIXTURE_N };
 
-/* What one rank has, right after a save or a load. */
+/* One rank's state, right after a save or a load. */
 typedef struct part {
     char key[160];
     tg__role role;
@@ -26,7 +26,7 @@ typedef struct part {
 typedef struct had {
     tg_status status;
     char error[512];
-    uint64_t hash, first, end_hash; /* first: the step it begins at */
+    uint64_t hash, first, end_hash; /* first: the step at which it begins */
     int64_t epoch_shift;
     char anew[256];
     float w[N], global[N], end[N];
@@ -38,7 +38,7 @@ typedef struct job {
     fixture_job f;
     uint64_t steps_per_epoch;
     bool dyadic;
-    bool look_at_load; /* else at the save */
+    bool look_at_load; /* inspect at the load, not at the save */
 } job;
 
 typedef struct rank {
@@ -49,7 +49,7 @@ typedef struct rank {
 
 static had saved[RANKS], loaded[RANKS];
 
-/* ---- looking at a session -------------------------------------------------------------------- */
+/* ---- inspecting a session -------------------------------------------------------------------- */
 
 static void keep(had *h, const char *key, tg__role role, const float *value, size_t n, size_t at)
 {
@@ -78,7 +78,7 @@ static void keep_slots(had *h, const tg_session *s)
     }
 }
 
-/* Of exchanges under way: what the memory is owed, and what is on its way from rank to rank. */
+/* For exchanges in flight: what is owed to the memory, and what is pushed from rank to rank. */
 static void keep_lanes(had *h, tg_session *s, float *whole)
 {
     for (size_t b = 0; b < s->nbuckets; b++)
@@ -260,7 +260,7 @@ static void run_well(const job *j, had *out)
 
 /* ---- comparing ------------------------------------------------------------------------------- */
 
-/* The mean over the ranks that have it; returns how many. */
+/* The mean over the ranks that have it; returns their number. */
 static int mean_of(const had *h, int world, const char *key, double *mean, size_t n)
 {
     int count = 0;
@@ -280,7 +280,7 @@ static int mean_of(const had *h, int world, const char *key, double *mean, size_
     return count;
 }
 
-/* Sums of all ranks compare exactly if means need not be rounded: from a power of two. */
+/* If means need no rounding (from a power of two), the sums of all ranks compare exactly. */
 static void compare_means(const job *j, int before, bool exact)
 {
     static double was[N], is[N];
@@ -303,7 +303,7 @@ static void compare_means(const job *j, int before, bool exact)
     }
 }
 
-/* The pieces of all ranks, one after the other. */
+/* Join the pieces of all ranks in order. */
 static size_t whole_of(const had *h, int world, const char *key, float *whole)
 {
     size_t n = 0;
@@ -365,7 +365,7 @@ static void check_loaded(job j, int before, int after, const char *dir, bool exa
 
 /* ---- the lists ------------------------------------------------------------------------------- */
 
-/* Settings with which something is going on within a few steps; others are taken by name. */
+/* Settings that have an effect within a few steps; others are found by name. */
 static const char *const settings[] = {"2bit:threshold=auto",
                                        "strom:threshold=auto,target=0.05",
                                        "topk:density=0.1",
@@ -414,7 +414,8 @@ static job job_of(const char *method, const char *strategy)
     return j;
 }
 
-/* All changes of the number of ranks. Returns whether the two go together at all. */
+/* Test all changes of the number of ranks. Returns false if the method and the strategy cannot be
+ * combined. */
 static bool check_pair(const char *method, const char *strategy, const char *dir)
 {
     job j = job_of(method, strategy);
@@ -479,8 +480,9 @@ static void test_every_strategy(void **state)
 
 /* ---- exactly --------------------------------------------------------------------------------- */
 
-/* Where all sums are exact, those of what waits are P'/P times the old ones, to the bit: residual;
- * velocity and what it has accumulated; what is owed of exchanges in flight; leftovers of sums. */
+/* If all sums are exact, the sums of pending values are P'/P times the old ones, to the bit: the
+ * residual; the velocity and what it has accumulated; what is owed from exchanges in flight;
+ * leftovers of sums. */
 static void test_exact_sums(void **state)
 {
     char *const dir = *state;
@@ -516,7 +518,7 @@ static void test_exact_sums(void **state)
     }
 }
 
-/* Owners' residuals are cut anew. */
+/* Owners' residuals are cut into new blocks. */
 static void test_owners(void **state)
 {
     char *const dir = *state;
@@ -532,7 +534,7 @@ static void test_owners(void **state)
     }
 }
 
-/* Leaders take over from leaders, or from ranks that had a memory each, or give it to such. */
+/* Leaders take over from leaders or from ranks that each had a memory, and the reverse. */
 static void test_nodes(void **state)
 {
     char *const dir = *state;
@@ -558,8 +560,8 @@ static void test_nodes(void **state)
         }
 }
 
-/* What came from others is saved as one's own: going on from that gives the same bits as never
- * having stopped. */
+/* State taken over from others is saved as the rank's own: continuing from that save gives the same
+ * bits as an uninterrupted run. */
 static void test_saved_again(void **state)
 {
     char *const dir = *state;
@@ -595,7 +597,7 @@ static void test_saved_again(void **state)
     }
 }
 
-/* What cannot be taken over is said, and where nothing is under way nothing is lost. */
+/* What cannot be taken over is reported; if nothing is in flight, nothing is lost. */
 static void test_said(void **state)
 {
     char *const dir = *state;
@@ -646,7 +648,7 @@ static void test_refused(void **state)
     j.f.method = "fp16";
     assert_refused(&j, TG_E_MISMATCH, "method=topk");
     j.f.method = "topk:density=0.1";
-    shell("mv %s/step-*/rank-0003.tg /tmp/telegrad-rank-3", dir); /* that rank 2 alone reads */
+    shell("mv %s/step-*/rank-0003.tg /tmp/telegrad-rank-3", dir); /* read only by rank 2 */
     assert_refused(&j, TG_E_IO,
                    "rank-0003.tg: No such file or directory: 3 ranks take over from 4");
     shell("cp %s/step-*/rank-0002.tg $(echo %1$s/step-*)/rank-0003.tg", dir);
@@ -654,7 +656,7 @@ static void test_refused(void **state)
     shell("head -c 3000 /tmp/telegrad-rank-3 > $(echo %s/step-*)/rank-0003.tg", dir);
     assert_refused(&j, TG_E_CORRUPT, "rank-0003.tg");
     shell("mv /tmp/telegrad-rank-3 $(echo %s/step-*)/rank-0003.tg", dir);
-    j.f.world = 4; /* as many as saved it: its own is missing */
+    j.f.world = 4; /* the number that saved it: a rank's own file is missing */
     shell("mv %s/step-*/rank-0003.tg /tmp/telegrad-rank-3", dir);
     assert_refused(&j, TG_E_IO, "rank-0003.tg: No such file or directory");
     shell("mv /tmp/telegrad-rank-3 $(echo %s/step-*)/rank-0003.tg", dir);

@@ -1,4 +1,4 @@
-/* The session over in-process ranks: same bits everywhere, limiting cases, failures. */
+/* The session over in-process ranks: the same bits everywhere, limiting cases, failures. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -71,8 +71,8 @@ static void run(const fixture_job *job)
     }
 }
 
-/* Every method and strategy: all ranks hold the same bits, with a thread and inline, in one bucket
- * and in several, with gradients side by side or copied. */
+/* Every method and strategy: all ranks have the same bits, with a thread and inline, in one bucket
+ * and in several, with adjacent gradients or copied ones. */
 static void test_same_bits(void **state)
 {
     (void)state;
@@ -94,7 +94,7 @@ static void test_same_bits(void **state)
             run(&job);
             assert_true(result[0].hash == hash);
             job.bucket_bytes =
-                1400; /* three buckets: another selection for top-k, so only equal among ranks */
+                1400; /* three buckets: top-k selects differently, so only the ranks must agree */
             run(&job);
         }
 }
@@ -122,7 +122,7 @@ static void sequential(const fixture_job *job, float eta, float m, float w[FIXTU
     }
 }
 
-/* Limiting cases that are an exactly known algorithm, bit for bit. */
+/* Limiting cases that equal a known algorithm, bit for bit. */
 static void test_limits(void **state)
 {
     (void)state;
@@ -155,7 +155,7 @@ static void test_limits(void **state)
          0.5f, false},
         {"dgc:density=1,warmup=0,values=f32,masking=no", "ssgd", "sgd:lr=0.25,momentum=0.5", 4,
          0.5f, true},
-        /* CSC with all chunks likewise; a warm-up without end is momentum SGD */
+        /* the same for CSC with all chunks; an endless warm-up is momentum SGD */
         {"csc:density=1,chunk=32,warmup=0,momentum=0.5", "ssgd", "sgd:lr=0.25", 3, 0, false},
         {"csc:density=0.01,chunk=32768,warmup=0,momentum=0.5", "ssgd", "sgd:lr=0.25", 4, 0, false},
         {"csc:density=1,chunk=32,warmup=0,masking=no", "ssgd", "sgd:lr=0.25,momentum=0.5", 1, 0.5f,
@@ -164,11 +164,11 @@ static void test_limits(void **state)
          true},
         {"csc:chunk=32,warmup=1000", "ssgd", "sgd:lr=0.25,momentum=0.5", 1, 0.5f, false},
         {"csc:chunk=32,warmup=1000", "ssgd", "sgd:lr=0.25,momentum=0.5", 2, 0.5f, true},
-        /* CD-SGD: k = 1 alone, eta_loc = eta; OD-SGD is that */
+        /* CD-SGD: with k = 1, one rank, eta_loc = eta; OD-SGD is the same */
         {"2bit", "cd:k=1,warmup=0", "sgd:lr=0.25", 1, 0, false},
         {"2bit", "cd:k=1,warmup=0,local=preview", "sgd:lr=0.25,momentum=0.5", 1, 0.5f, false},
         {"dense", "od:warmup=3", "sgd:lr=0.25", 1, 0, false},
-        /* warm-up without end is synchronous SGD */
+        /* an endless warm-up is synchronous SGD */
         {"2bit", "cd:warmup=1000", "sgd:lr=0.25,momentum=0.5", 4, 0.5f, false},
         {"2bit", "od:warmup=1000", "sgd:lr=0.25", 2, 0, false},
     };
@@ -187,8 +187,8 @@ static void test_limits(void **state)
     }
 }
 
-/* eta_loc = 0 is SGD delayed by one step: the gradient of step t is taken at W_t, in which step
- * t-1's is not yet. */
+/* eta_loc = 0 is SGD delayed by one step: the gradient of step t is computed at W_t, which does not
+ * yet include step t-1's. */
 static void test_delay(void **state)
 {
     (void)state;
@@ -198,7 +198,7 @@ static void test_delay(void **state)
     run(&job);
     fixture_initial(w);
     for (uint64_t t = 0; t < job.steps; t++) {
-        if (t > 0) /* the forward pass of step t saw W without step t-1 */
+        if (t > 0) /* the forward pass of step t used W without step t-1 */
             assert_memory_equal(result[0].trail[t - 1], w, sizeof w);
         fixture_gradient(&job, 0, t, w, g[t % 2]);
         for (size_t i = 0; t > 0 && i < FIXTURE_N; i++)
@@ -209,7 +209,7 @@ static void test_delay(void **state)
     assert_memory_equal(result[0].w, w, sizeof w);
 }
 
-/* A run that is saved in its middle goes on unchanged, and a run that resumes there ends with the
+/* A run that is saved in the middle continues unchanged, and a run resumed from there ends with the
  * same bits. */
 static void test_resume(void **state)
 {
@@ -269,8 +269,8 @@ static void test_resume_refused(void **state)
     assert_int_equal(system(command), 0);
 }
 
-/* One rank's NaN: nobody applies the step, finite ranks keep what they sent in the residual, and
- * training goes on. */
+/* One rank's NaN: no rank applies the step, finite ranks keep what they sent in the residual, and
+ * training continues. */
 static void test_nonfinite(void **state)
 {
     (void)state;
@@ -295,7 +295,7 @@ static void test_nonfinite(void **state)
     }
 }
 
-/* A step of rate 0 moves no parameters, so it takes nothing from a residual that is kept in units
+/* A step with rate 0 moves no parameters, so it takes nothing from a residual that is kept in units
  * of the rate: what it sent would be lost. */
 static void test_rate_of_0(void **state)
 {
@@ -318,8 +318,9 @@ static void test_rate_of_0(void **state)
     }
 }
 
-/* What a dropped step gives back is what the rank encoded, however the exchange used its buffers:
- * all exchanges go on alike (dyadic data and 4 ranks, so that the order of sums does not count). */
+/* A dropped step returns exactly what the rank encoded, however the exchange used its buffers: all
+ * exchanges continue the same (dyadic data and 4 ranks, so that the order of sums does not
+ * matter). */
 static void test_nonfinite_by_exchange(void **state)
 {
     (void)state;
@@ -378,8 +379,8 @@ static void test_stop(void **state)
         }
 }
 
-/* Who resumes after a stop goes on to the end: the wish to stop is not saved, though an exchange
- * that carried it was in flight. */
+/* A run resumed after a stop continues to the end: the request to stop is not saved, although an
+ * exchange that carried it was in flight. */
 static void test_stop_and_resume(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* Any number of cores for the codecs gives the same bits: every method of the registry, in a
- * session and in a reducer, over vectors of several chunks. */
+/* Any number of codec threads gives the same bits: for every method of the registry, in a session
+ * and in a reducer, on vectors of several chunks. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -22,14 +22,14 @@ enum { N = 64 * 2500 + 70001 + 12 * 13 };
 typedef struct rank {
     const char *method;
     tg_transport *transport;
-    unsigned threads; /* of rank 0; rank 1 has one more */
+    unsigned threads; /* of rank 0; rank 1 uses one more */
     tg_driver driver;
     tg_status status;
     char error[512];
     uint64_t hash;
 } rank;
 
-static float drawn[P][STEPS][N]; /* drawing takes longer than all else */
+static float drawn[P][STEPS][N]; /* drawn once, because drawing takes most of the time */
 
 static void draw(uint32_t of, uint64_t step, float *g)
 {

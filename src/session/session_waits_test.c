@@ -1,5 +1,5 @@
-/* Whom a rank waits for: told while it does, and counted. Rank SLOW computes longer than the
- * others; by the virtual clock what is counted is exact. */
+/* Which ranks a rank waits for: reported during the wait, and counted. Rank SLOW computes longer
+ * than the others; on the virtual clock the counts are exact. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -20,9 +20,9 @@ typedef struct job {
     const char *method, *strategy;
     const int *nodes;
     tg_driver driver;
-    int64_t slow_ns;  /* of SLOW, each step, beside the others' 0 */
-    int64_t pause_ns; /* of SLOW, before step 2 */
-    bool logs;        /* no on_wait: what the log says */
+    int64_t slow_ns;  /* of SLOW in each step; the others take 0 */
+    int64_t pause_ns; /* of SLOW before step 2 */
+    bool logs;        /* no on_wait: check the log */
 } job;
 
 typedef struct rank {
@@ -141,14 +141,14 @@ static void expect_waited(int r, const int64_t *want)
                      (long long)ranks[r].waited[i], (long long)want[i]);
 }
 
-/* All wait for the slow one, who waits for nobody; so it is with rounds, and with messages that
- * only come over others. */
+/* All ranks wait for the slow one, which waits for none; the same holds with rounds, and with
+ * messages that arrive only via other ranks. */
 static void counted_exactly(void **state)
 {
     static const tg_driver drivers[] = {TG_DRIVER_THREAD, TG_DRIVER_INLINE};
     static const struct {
         const char *method, *strategy;
-        int64_t steps; /* in which SLOW is waited for, each by itself or all together */
+        int64_t steps; /* steps in which SLOW is waited for, separately or together */
     } cases[] = {{"dense:exchange=allgather", "ssgd", STEPS},
                  {"dense:exchange=direct", "ssgd", STEPS},
                  {"topk:density=0.5", "ssgd", STEPS},
@@ -167,11 +167,11 @@ static void counted_exactly(void **state)
             run(&j, false);
             for (int r = 0; r < P; r++) {
                 expect_waited(r, r == SLOW ? none : slow);
-                assert_int_equal(ranks[r].tells, 0); /* nobody sits and waits */
+                assert_int_equal(ranks[r].tells, 0); /* no person is waiting */
             }
         }
-        /* In a ring each hears of the one before it, or cannot hand on to the one behind; with
-         * nodes it hears of its node's lowest. */
+        /* In a ring each rank hears from the one before it, or cannot pass messages to the one
+         * after it; with nodes it hears from its node's lowest rank. */
         run(&(job){"dense:exchange=ring", "ssgd", .driver = drivers[d], .slow_ns = 7 * ms}, false);
         for (int r = 0; r < P; r++) {
             int64_t ring[P] = {0};
@@ -186,7 +186,7 @@ static void counted_exactly(void **state)
     }
 }
 
-/* What is under way beside a rank's own work holds up nobody. */
+/* Exchanges that overlap a rank's own work make no rank wait. */
 static void overlapped_is_free(void **state)
 {
     (void)state;
@@ -198,8 +198,8 @@ static void overlapped_is_free(void **state)
         expect_waited(r, none);
 }
 
-/* The others are told of the one that is away, from a second on and then each second; it itself is
- * not. Who hears of it over others is told so. */
+/* The other ranks are told of the one that is away, after one second and then every second; the
+ * rank itself is not. A rank that hears of it via others is told about those. */
 static void told_while_it_lasts(void **state)
 {
     const job jobs[] = {
@@ -217,7 +217,7 @@ static void told_while_it_lasts(void **state)
                 continue;
             if (k->tells < 2)
                 fail_msg("job %zu: rank %d was told %d times", i, r, k->tells);
-            /* On a busy machine another may be late as well, before or after. */
+            /* On a busy machine another rank may be late as well, before or after. */
             bool found = false;
             for (int n = 1; n < k->tells && n < 8; n++) {
                 const tg_wait *w = &k->told[n];
@@ -243,7 +243,7 @@ static void hear(void *arg, tg_log_level level, const char *message)
         snprintf(heard[r], sizeof heard[r], "%s", message);
 }
 
-/* Without on_wait the log says it, after ten seconds. */
+/* Without on_wait the wait is logged, after ten seconds. */
 static void logged(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* model.safetensors of a checkpoint: the weights that an evaluation uses, and nothing that stops
- * the training when it cannot be written. */
+/* model.safetensors of a checkpoint holds the weights that an evaluation uses, and a failure to
+ * write it does not stop the training. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -20,8 +20,8 @@ typedef struct rank {
     tg_status status, save_status;
     char error[512];
     float w[N], mean[N], first[N]; /* trained; averaged; rank 0's */
-    float eval[3][N];              /* of these, what an evaluation sees when they are saved */
-    float after[3][N];             /* what the caller has after saving */
+    float eval[3][N];              /* what an evaluation sees of these at the save */
+    float after[3][N];             /* the caller's values after the save */
     uint64_t hash;
 } rank;
 
@@ -72,7 +72,7 @@ static tg_status train(rank *r, tg_session *s)
     if (r->save_status != TG_OK)
         snprintf(r->error, sizeof r->error, "%s", tg_error());
     take(r, r->after);
-    TG_TRY(tg_session_grad_ready(s, 0)); /* training goes on, whatever became of the checkpoint */
+    TG_TRY(tg_session_grad_ready(s, 0)); /* training continues even if the checkpoint failed */
     TG_TRY(tg_session_step(s, NULL));
     TG_TRY(tg_session_finish(s));
     return tg_session_params_hash(s, &r->hash);
@@ -146,7 +146,7 @@ static void test_global_weights(void **state)
         for (int k = 0; k < WORLD; k++) {
             assert_int_equal(ranks[k].save_status, TG_OK);
             assert_memory_equal(x, ranks[k].eval, sizeof x);
-            for (size_t e = 0; e < N; e++) { /* the rank's own came back */
+            for (size_t e = 0; e < N; e++) { /* the rank's own values are restored */
                 assert_true(ranks[k].after[1][e] == (float)(4 * k + STEPS - 1));
                 assert_true(ranks[k].after[2][e] == (float)(16 * k + STEPS - 1));
             }
@@ -162,7 +162,7 @@ static void test_global_weights(void **state)
     }
 }
 
-/* A folder that is no folder, a name that no file can hold: an error on all ranks, and training
+/* A path that is not a folder, a name that cannot be written: an error on all ranks, and training
  * ends with the bits of a run that saved. */
 static void test_failed_save_changes_nothing(void **state)
 {

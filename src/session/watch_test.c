@@ -1,4 +1,5 @@
-/* The watch over residuals: synthetic gradients, a compressor, and whether it speaks up. */
+/* The watch over residuals, with synthetic gradients and a compressor: whether it reports a
+ * problem. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -12,16 +13,16 @@
 
 enum { N = 200 };
 
-/* What comes in at step t: signal * direction[i] + noise[i]. */
+/* The input at step t: signal * direction[i] + noise[i]. */
 typedef struct source {
-    double signal, noise, fade; /* the scale falls by `fade` a step */
+    double signal, noise, fade; /* the scale falls by `fade` per step */
     double momentum;
 } source;
 
 typedef struct rank {
     double r[N], u[N];
-    double threshold; /* 0: */
-    size_t k;         /* ... the k largest; 0: one bit an element */
+    double threshold; /* 0: use k */
+    size_t k;         /* the k largest; 0: one bit per element */
 } rank;
 
 /* Nearly normal. */
@@ -39,7 +40,7 @@ static int descending(const void *a, const void *b)
     return (x < y) - (x > y);
 }
 
-/* Sends what it can of r; returns how many elements. */
+/* Send part of r; returns the number of elements. */
 static size_t send(rank *x)
 {
     double sorted[N], plus = 0, minus = 0, limit = x->threshold;
@@ -67,7 +68,7 @@ static size_t send(rank *x)
     return kept;
 }
 
-/* The step at which the watch speaks up; 0: never. */
+/* The step at which the watch reports a problem; 0: never. */
 static uint64_t play(rank x, const source *s, uint64_t steps)
 {
     tg__watch w;
@@ -98,8 +99,7 @@ static uint64_t play(rank x, const source *s, uint64_t steps)
     return found;
 }
 
-/* What comes in is larger than what can go out, with noise or without, small thresholds and tiny.
- */
+/* More comes in than can be sent, with noise and without; thresholds small and tiny. */
 static void test_growth_is_found(void **state)
 {
     (void)state;
@@ -112,7 +112,7 @@ static void test_growth_is_found(void **state)
             assert_in_range(play((rank){.threshold = thresholds[i]}, &sources[s], 1500), 100, 600);
 }
 
-/* Residuals that grow for long, and stop: nobody is disturbed. */
+/* Residuals that grow for a long time and then stop: nothing is reported. */
 static void test_no_false_alarm(void **state)
 {
     (void)state;
@@ -127,12 +127,12 @@ static void test_no_false_alarm(void **state)
                                  {.threshold = 50}, {.threshold = 1e4}};
     for (size_t s = 0; s < sizeof sources / sizeof *sources; s++)
         for (size_t i = 0; i < sizeof ranks / sizeof *ranks; i++)
-            /* With momentum more than 10 comes in. */
+            /* With momentum, more than 10 comes in. */
             if (ranks[i].threshold != 10 || sources[s].momentum == 0)
                 assert_int_equal(play(ranks[i], &sources[s], 4000), 0);
 }
 
-/* A random walk is no growth without bound, however small the steps that go out. */
+/* A random walk does not count as unbounded growth, however small the steps sent. */
 static void test_noise_alone_is_no_growth(void **state)
 {
     (void)state;
@@ -155,11 +155,11 @@ static void test_dense_steps(void **state)
     tg__watch_init(&w, 1);
     for (int t = 0; t < 100; t++) {
         (void)tg__watch_step(&w, 10, 10, 1, t % 2 == 1);
-        assert_false(tg__watch_dense(&w)); /* half of them */
+        assert_false(tg__watch_dense(&w)); /* exactly half */
     }
 }
 
-/* Empty and non-finite figures are no figures. */
+/* Empty and non-finite figures are ignored. */
 static void test_odd_figures(void **state)
 {
     (void)state;
@@ -167,7 +167,7 @@ static void test_odd_figures(void **state)
     tg__watch_init(&w, 1);
     assert_false(tg__watch_step(&w, 0, 0, 1, false));
     assert_false(tg__watch_step(&w, 10, 10, (double)NAN, false));
-    assert_true(tg__watch_step(&w, 10, 10, 1, false)); /* the first look */
+    assert_true(tg__watch_step(&w, 10, 10, 1, false)); /* the first measurement */
     assert_false(tg__watch_residual(&w, (double)INFINITY));
     for (int t = 0; t < 1000; t++)
         if (tg__watch_step(&w, 10, 10, 0, false))
