@@ -5,6 +5,7 @@
 #include "kernel/kernel.h"
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -25,7 +26,9 @@ static inline bool each_level_child(int *failed)
             setenv("TG_CPU", tg__kernel_levels[i], 1);
             if (!tg__kernel_level(tg__kernel_levels[i]))
                 _exit(LEVEL_MISSING);
-            fprintf(stderr, "TG_CPU=%s\n", tg__kernel_levels[i]);
+            fprintf(stderr, "TG_CPU=%s\n", tg_cpu_level());
+            if (strcmp(tg_cpu_level(), tg__kernel_levels[i]) != 0)
+                _exit(1); /* something had asked for a kernel before */
             return true;
         }
         int status = 1;

@@ -218,11 +218,12 @@ static tg_status run_planned(struct work *w, size_t i)
         w->rows[w->count++] = row;
         return TG_OK;
     }
-    if (status == TG_E_STOPPED) {
+    const bool stopped = status == TG_E_STOPPED; /* with MPI, launch_fail ends the job */
+    if (stopped && !w->launch->mpi) {
         w->interrupted = true;
         status = TG_OK;
     }
-    if (status != TG_OK)
+    if (status != TG_OK && !stopped)
         status = add_failed(w, &row, status);
     report_row_free(&row);
     return status;

@@ -405,10 +405,16 @@ int launch_fail(const struct launch *l, tg_status status)
         snprintf(text, sizeof text, "%s", tg_error());
         /* Often all ranks find the same error at once. The lowest rank speaks, and its abort
          * silences the others. Ranks that only know that a peer is gone wait a second longer. */
-        int lead_ms = status == TG_E_PEER || status == TG_E_STATE ? 1000 : 0;
-        int rank = l->rank < 10 ? l->rank : 10;
-        if (still_alone_after(lead_ms + 200 * rank, stopped))
-            say(text, stopped);
+        const bool of_others = status == TG_E_PEER || status == TG_E_STATE;
+        /* If all ranks received the signal, one is the first to stop its set-up, a second later; the
+         * others only see it leave. A younger signal may come from the abort of a rank that failed. */
+        const bool asked = stopped || (of_others && stop_came_before(900));
+        const int lead_ms = of_others && !asked ? 1000 : 0, step_ms = asked ? 50 : 200;
+        const int rank = l->rank < 10 ? l->rank : 10;
+        if (asked)
+            exit_status = stop_exit_status();
+        if (still_alone_after(lead_ms + step_ms * rank, asked))
+            say(text, asked);
         mpi_launch_abort(exit_status);
     }
 #else

@@ -2,10 +2,12 @@
 #include <limits.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <time.h>
 #include <unistd.h>
 
 volatile sig_atomic_t stop_signal;
 static volatile sig_atomic_t guarded, at_once;
+static struct timespec arrived; /* written before stop_signal is set */
 static char guarded_path[PATH_MAX];
 
 static void on_signal(int signal_number)
@@ -15,7 +17,18 @@ static void on_signal(int signal_number)
             (void)unlink(guarded_path);
         _exit(128 + signal_number);
     }
+    (void)clock_gettime(CLOCK_MONOTONIC, &arrived);
+    __atomic_signal_fence(__ATOMIC_RELEASE);
     stop_signal = signal_number;
+}
+
+bool stop_came_before(long ms)
+{
+    struct timespec now;
+    if (stop_signal == 0 || clock_gettime(CLOCK_MONOTONIC, &now) != 0)
+        return false;
+    const long seconds = (long)(now.tv_sec - arrived.tv_sec);
+    return seconds * 1000 + (now.tv_nsec - arrived.tv_nsec) / 1000000 >= ms;
 }
 
 void stop_install(void)

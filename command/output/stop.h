@@ -4,6 +4,7 @@
 #define TG_CLI_STOP_H
 
 #include <signal.h>
+#include <stdbool.h>
 
 /* 0, or the signal that this process received; if another rank's signal ended the run, that one. */
 extern volatile sig_atomic_t stop_signal;
@@ -11,6 +12,9 @@ extern volatile sig_atomic_t stop_signal;
 void stop_install(void);
 /* For commands with nothing to finish: the first signal ends the process. */
 void stop_install_at_once(void);
+
+/* Whether this process received a signal at least so many milliseconds ago. */
+bool stop_came_before(long ms);
 
 /* Remove this file if a signal ends the process. The name is copied, at most PATH_MAX bytes; NULL:
  * no file. */

@@ -129,6 +129,7 @@ void tg__engine_stop_if(tg__engine *e, bool (*wants)(const void *arg), const voi
     pthread_mutex_lock(&e->hub->lock);
     e->wants_stop = wants;
     e->stop_arg = arg;
+    e->stop_ns = 0;
     pthread_mutex_unlock(&e->hub->lock);
 }
 
@@ -271,7 +272,7 @@ static tg_status wait_for(tg__engine *e, tg__op *op, tg__op_state state)
         tg__waited how = TG__WOKEN;
         if (h->has_thread)
             how = tg__hub_wait(h);
-        else if (h->driving)
+        else if (!tg__hub_may_drive(h))
             how = tg__hub_wait_driver(h);
         else
             tg__hub_drive(h, tg_now_ns(h->transport->clock) + INT64_C(100000000));
@@ -304,7 +305,7 @@ tg_status tg__engine_progress(tg__engine *e)
     tg__hub *h = e->hub;
     TG_TRY(tg__hub_check_thread(h));
     pthread_mutex_lock(&h->lock);
-    if (!h->has_thread && !h->driving && h->status == TG_OK)
+    if (!h->has_thread && tg__hub_may_drive(h) && h->status == TG_OK)
         tg__hub_drive(h, tg_now_ns(h->transport->clock));
     const tg_status status = tg__hub_failure(h);
     pthread_mutex_unlock(&h->lock);

@@ -80,7 +80,8 @@ void tg__engine_give_up(tg__engine *e, tg_status status, int because_of);
 /* The same for a rank that has no engine yet; the others name this rank. */
 void tg__leave_transport(tg_transport *t, tg_status status);
 /* From now on, if an operation of e is still in flight one second after wants(arg) became true, end
- * it with TG_E_STOPPED and leave the transport. NULL: stop doing so. */
+ * it with TG_E_STOPPED and leave the transport. NULL: stop doing so.
+ * Called again, the second is counted anew. */
 void tg__engine_stop_if(tg__engine *e, bool (*wants)(const void *arg), const void *arg);
 /* Record that all ranks have agreed that they fail. This holds until something is submitted. */
 void tg__engine_all_know(tg__engine *e);

@@ -174,12 +174,19 @@ void tg__hub_release(tg__hub *h)
 
 void tg__hub_seize(tg__hub *h)
 {
+    h->seizing++;
     while (h->driving) {
         if (h->transport->ops->wake != NULL)
             h->transport->ops->wake(h->transport);
         (void)tg__hub_wait_driver(h);
     }
+    h->seizing--;
     h->driving = true;
+}
+
+bool tg__hub_may_drive(const tg__hub *h)
+{
+    return !h->driving && h->seizing == 0;
 }
 
 #define STOP_AFTER_NS INT64_C(1000000000)
@@ -190,8 +197,10 @@ static bool must_stop(const tg__hub *h)
 {
     for (const tg__op *op = h->active; op != NULL; op = op->next) {
         tg__engine *e = op->engine;
-        if (e->wants_stop == NULL || !e->wants_stop(e->stop_arg))
+        if (e->wants_stop == NULL || !e->wants_stop(e->stop_arg)) {
+            e->stop_ns = 0;
             continue;
+        }
         const int64_t now = tg_now_ns(tg_clock_monotonic());
         if (e->stop_ns == 0)
             e->stop_ns = now;
@@ -271,7 +280,7 @@ static void *communicate(void *arg)
     while (!h->quit && h->status == TG_OK) {
         if (how == TG__STUCK)
             tg__hub_fail(h, tg__clock_stuck());
-        else if (h->driving)
+        else if (!tg__hub_may_drive(h))
             how = tg__hub_wait_driver(h);
         else if (h->queue == NULL && h->active == NULL)
             how = tg__hub_wait(h);

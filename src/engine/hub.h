@@ -25,6 +25,7 @@ typedef struct tg__hub {
     tg__op *queue;        /* sorted by priority, FIFO among equals */
     bool driving;         /* some thread drives */
     unsigned waiting;     /* threads that wait until no thread drives */
+    unsigned seizing;     /* ... of them, those that go first: nobody else begins to drive */
     unsigned want_thread; /* engines with the thread driver */
     bool has_thread;      /* there is a communication thread; only it drives */
     bool quit;            /* the communication thread must end */
@@ -94,8 +95,10 @@ void tg__hub_changed(tg__hub *h);
 /* Drive for one turn, until deadline_ns at the latest. No other thread may drive, and there must be
  * no communication thread. Releases the lock meanwhile. */
 void tg__hub_drive(tg__hub *h, int64_t deadline_ns);
-/* Between seize and release no thread drives. */
+/* Between seize and release no thread drives. seize waits for at most one turn. */
 void tg__hub_seize(tg__hub *h);
+/* Whether this thread may call tg__hub_drive: nobody drives, and nobody waits in seize. */
+bool tg__hub_may_drive(const tg__hub *h);
 void tg__hub_release(tg__hub *h);
 
 /* Call without the lock: see tg__engine_give_up. */

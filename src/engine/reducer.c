@@ -25,6 +25,7 @@ struct tg_reducer {
     tg__nodes *nodes; /* NULL: one level */
     tg__state *state;
     tg__method *method;
+    const volatile sig_atomic_t *stop;
     size_t n;
     uint64_t step;
     double ratio;
@@ -174,6 +175,13 @@ static bool is_set(const void *flag)
     return __atomic_load_n((const volatile sig_atomic_t *)flag, __ATOMIC_RELAXED) != 0;
 }
 
+/* Each operation gets its second from the moment at which it is seen to wait. */
+static void watch_stop(tg_reducer *r)
+{
+    if (r->stop != NULL)
+        tg__engine_stop_if(r->engine, is_set, (const void *)r->stop);
+}
+
 static tg_status create(tg_reducer *r, const tg_spec *spec, const tg_reducer_config *c)
 {
     int64_t timeout_ms = c->timeout_ms == 0 ? 60000 : c->timeout_ms;
@@ -187,8 +195,8 @@ static tg_status create(tg_reducer *r, const tg_spec *spec, const tg_reducer_con
                              &r->engine));
     if (r->nodes != NULL)
         tg__engine_set_near(r->engine, r->nodes->near);
-    if (c->stop != NULL)
-        tg__engine_stop_if(r->engine, is_set, (const void *)c->stop);
+    r->stop = c->stop;
+    watch_stop(r);
     TG_TRY(handshake(r, spec, c));
     tg_status status = make_setup(c, r->n, &l, &setup);
     if (status == TG_OK)
@@ -325,6 +333,7 @@ static tg_status start(const char *call, tg_reducer *r, const float *g, float *m
     r->mean = mean;
     r->on_done = on_done;
     r->arg = arg;
+    watch_stop(r);
     TG_TRY(tg__engine_submit(r->engine, &r->op));
     r->running = true;
     return TG_OK;

@@ -9,12 +9,14 @@
 #include "telegrad/telegrad.h"
 
 #include <pthread.h>
+#include <semaphore.h>
 #include <stdio.h>
 #include <string.h>
 
 enum { P = 2, EARLY = 1, N = 1000 };
 
-typedef enum moment { CREATED, BEGUN, UNDER_WAY, MOMENTS } moment;
+/* SILENT: an exchange is under way to which the other rank contributes nothing. */
+typedef enum moment { CREATED, BEGUN, UNDER_WAY, SILENT, MOMENTS } moment;
 
 typedef struct rank {
     tg_transport *t;
@@ -27,6 +29,8 @@ typedef struct rank {
     tg_session *s;
     tg_reducer *r; /* beside the session */
 } rank;
+
+static sem_t gone; /* SILENT: the transport has been destroyed */
 
 static const char destroyed[] = "the transport was destroyed on this rank (1)";
 
@@ -62,8 +66,18 @@ static tg_status play(rank *k, bool early)
         TG_TRY(tg_session_grad_ready(k->s, k->id));
         TG_TRY(tg_reducer_start(k->r, k->x, k->mean, NULL, NULL));
     }
+    if (early && k->when == SILENT) {
+        TG_TRY(tg_session_grad_ready(k->s, k->id));
+        TG_TRY(tg_session_grad_wait(k->s, k->id)); /* it has begun */
+    }
+    if (!early && k->when == SILENT)
+        (void)sem_wait(&gone);
     if (early)
         tg_transport_destroy(k->t);
+    if (early && k->when == SILENT) {
+        (void)sem_post(&gone);
+        return tg_session_step(k->s, NULL);
+    }
     if (early && k->when == UNDER_WAY) { /* they may have been done before */
         TG_TRY(tg_session_step(k->s, NULL));
         return step(k);
@@ -132,5 +146,7 @@ static void orphans(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(orphans)};
+    if (sem_init(&gone, 0, 0) != 0)
+        return 1;
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

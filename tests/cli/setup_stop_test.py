@@ -42,11 +42,13 @@ class SetupStop(CliTest):
     @unittest.skipUnless(mpi_tool.AVAILABLE, mpi_tool.WHY)
     def test_processes(self):
         """A signal to all, as a terminal sends it, or to one; its status is the job's."""
-        for number, status, ranks in ((signal.SIGINT, 130, (0, 1)), (signal.SIGTERM, 143, (1,))):
-            job = mpi_tool.mpirun((2, JOB), start=True)
-            pids = self.begun(job, lambda: mpi_tool.ranks_of(job) if len(mpi_tool.ranks_of(job)) == 2 else [], number)
-            for rank in ranks:
+        for world, number, status, ranks in ((2, signal.SIGINT, 130, (0, 1)), (2, signal.SIGTERM, 143, (1,)),
+                                             (4, signal.SIGTERM, 143, (3, 2, 1, 0))):
+            job = mpi_tool.mpirun((world, JOB), start=True)
+            pids = self.begun(job, lambda: mpi_tool.ranks_of(job) if len(mpi_tool.ranks_of(job)) == world else [], number)
+            for rank in ranks: # one of them is the first to leave
                 os.kill(pids[rank], number)
+                time.sleep(0.05)
             output = job.communicate(timeout=30)[0]
             self.assertEqual(job.returncode, status, output)
             self.assertIn(f"telegrad: interrupted by {number.name} before the first step\n", output)
