@@ -268,6 +268,15 @@ static void assert_same_bits(const float *a, const float *b)
     assert_memory_equal(a, b, PLAY_N * sizeof *a);
 }
 
+/* All ranks hold the same parameters, and the global weights are those. */
+static inline void assert_agreed(play *p)
+{
+    for (int j = 0; j < p->ranks; j++) {
+        assert_same_bits(p->rank[j].w, p->rank[0].w);
+        assert_same_bits(play_global(p, j), p->rank[0].w);
+    }
+}
+
 /* The largest difference; infinite if a value is not finite. */
 static inline double play_distance(const float *a, const float *b)
 {
