@@ -1,39 +1,11 @@
-/* Spec strings: what is accepted, what is refused and with which words, the normal form. */
+/* Spec strings: what is accepted, the values that are read from it, the normal form, durations. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
 #include <stdint.h>
 #include <cmocka.h>
-#include "base/mem.h"
-#include "base/spec_value.h"
+#include "base/spec_topk.h"
 #include <locale.h>
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
-static const tg_key topk_keys[] = {
-    {.name = "density", .type = TG_KEY_REAL, .def = "0.01", .max = 1, .min_open = true},
-    {.name = "values", .type = TG_KEY_CHOICE, .def = "f32", .choices = "f32|f16|bf16"},
-    {.name = "warmup", .type = TG_KEY_DURATION, .def = "0", .max = INFINITY},
-    {.name = "exact", .type = TG_KEY_FLAG, .def = "no"},
-    {.name = "k", .type = TG_KEY_INT, .min = 1, .max = INFINITY},
-    {.name = "inner", .type = TG_KEY_SPEC},
-    {.name = "any", .type = TG_KEY_REAL, .min = -INFINITY, .max = INFINITY},
-    {.name = "count", .type = TG_KEY_INT, .min = -INFINITY, .max = INFINITY},
-    {.name = "low", .type = TG_KEY_INT, .min = -INFINITY, .max = 4294967295},
-    {.name = "period", .type = TG_KEY_DURATION, .min = 1, .max = 100},
-    {0}};
-static const tg_entry topk = {.name = "topk", .keys = topk_keys};
-static const tg_entry dense = {.name = "dense"};
-static const tg_entry *const entries[] = {&dense, &topk};
-
-static tg_spec *parse(const char *text)
-{
-    tg_spec *spec = NULL;
-    if (tg_spec_parse("method", entries, 2, text, &spec) != TG_OK)
-        fail_msg("%s", tg_error());
-    return spec;
-}
 
 static void assert_text(const char *text, const char *want)
 {
@@ -43,14 +15,6 @@ static void assert_text(const char *text, const char *want)
     assert_string_equal(tg_spec_text(again), want);
     tg_spec_free(spec);
     tg_spec_free(again);
-}
-
-static void assert_refused(const char *text, const char *want)
-{
-    tg_spec *spec = NULL;
-    assert_int_equal(tg_spec_parse("method", entries, 2, text, &spec), TG_E_SPEC);
-    assert_null(spec);
-    assert_string_equal(tg_error(), want);
 }
 
 #define DEFAULTS "values=f32,warmup=0,exact=no"
@@ -192,45 +156,6 @@ static void whole_numbers_or_words(void **state)
                                     "1 <= chunk <= 9; or auto");
 }
 
-static void unknown_names(void **state)
-{
-    (void)state;
-    assert_refused("foo", "unknown method \"foo\": allowed: dense, topk");
-    assert_refused("", "unknown method \"\": allowed: dense, topk");
-    assert_refused(":k=1", "unknown method \"\": allowed: dense, topk");
-    assert_refused("Topk", "unknown method \"Topk\": did you mean \"topk\"? allowed: dense, topk");
-    assert_refused("topk=1",
-                   "unknown method \"topk=1\": did you mean \"topk\"? allowed: dense, topk");
-    assert_refused("topk:foo=1",
-                   "unknown key \"foo\" of method \"topk\": allowed: density, values, warmup, "
-                   "exact, k, inner, any, count, low, period");
-    assert_refused("topk:densty=1",
-                   "unknown key \"densty\" of method \"topk\": did you mean \"density\"? "
-                   "allowed: density, values, warmup, exact, k, inner, any, count, low, period");
-    assert_refused("topk:values=bf61", "values=bf61: did you mean \"bf16\"? allowed: f32, f16, "
-                                       "bf16");
-    assert_refused("dense:foo=1", "unknown key \"foo\" of method \"dense\": allowed: none, it has "
-                                  "no keys");
-}
-
-static void out_of_range(void **state)
-{
-    (void)state;
-    assert_refused("topk:density=2", "density=2: allowed: 0 < density <= 1");
-    assert_refused("topk:density=0", "density=0: allowed: 0 < density <= 1");
-    assert_refused("topk:density=-0.0", "density=-0.0: allowed: 0 < density <= 1");
-    assert_refused("topk:k=0", "k=0: allowed: k >= 1");
-    assert_refused("topk:low=4294967296", "low=4294967296: allowed: low <= 4294967295");
-    assert_refused("topk:period=101", "period=101: allowed: whole steps (200) or epochs (4ep, "
-                                      "0.5ep), 1 <= period <= 100");
-    assert_refused("topk:period=0ep", "period=0ep: allowed: whole steps (200) or epochs (4ep, "
-                                      "0.5ep), 1 <= period <= 100");
-    assert_refused("topk:values=f64", "values=f64: allowed: f32, f16, bf16");
-    assert_refused("topk:values=f", "values=f: allowed: f32, f16, bf16");
-    assert_refused("topk:values=f32|f16", "values=f32|f16: allowed: f32, f16, bf16");
-    assert_refused("topk:exact=1", "exact=1: allowed: yes, no");
-}
-
 /* Each is the same number as its decimal form, to the last bit, and is written as that. */
 static void percentages(void **state)
 {
@@ -258,177 +183,6 @@ static void percentages(void **state)
     }
     assert_refused("topk:density=101%", "density=101%: allowed: 0 < density <= 1");
     assert_refused("topk:k=1%", "k=1%: not a whole number of 64 bits; allowed: k >= 1");
-}
-
-static void bad_numbers(void **state)
-{
-    (void)state;
-    static const char *const reals[] = {"nan",    "NaN", "inf",  "-inf", "0x1", "1e999",
-                                        "-1e999", "1e",  "e5",   ".",    "-",   "+1",
-                                        "1.5.2",  "1_0", "0.5f", "--1",  "1e+", "1e-999"};
-    static const char *const ints[] = {"1.5",
-                                       "1e3",
-                                       "0x10",
-                                       "-",
-                                       "+1",
-                                       "9223372036854775808",
-                                       "-9223372036854775809",
-                                       "99999999999999999999999",
-                                       "1k"};
-    char text[64], want[128];
-    for (size_t i = 0; i < TG_COUNT(reals); i++) {
-        snprintf(text, sizeof text, "topk:any=%s", reals[i]);
-        snprintf(want, sizeof want,
-                 "any=%s: not a finite decimal number; allowed: any finite number", reals[i]);
-        assert_refused(text, want);
-    }
-    for (size_t i = 0; i < TG_COUNT(ints); i++) {
-        snprintf(text, sizeof text, "topk:count=%s", ints[i]);
-        snprintf(want, sizeof want,
-                 "count=%s: not a whole number of 64 bits; allowed: any whole number", ints[i]);
-        assert_refused(text, want);
-    }
-    assert_refused("topk:density=abc",
-                   "density=abc: not a finite decimal number; allowed: 0 < density <= 1");
-}
-
-static void bad_durations(void **state)
-{
-    (void)state;
-    static const char *const bad[] = {"1.5",
-                                      "-1",
-                                      "-1ep",
-                                      "ep",
-                                      "4e",
-                                      "4p",
-                                      "4eps",
-                                      "inf",
-                                      "0x4",
-                                      "4EP",
-                                      "nanep",
-                                      "1e999ep",
-                                      "9007199254740994"};
-    char text[64], want[160];
-    for (size_t i = 0; i < TG_COUNT(bad); i++) {
-        snprintf(text, sizeof text, "topk:warmup=%s", bad[i]);
-        snprintf(want, sizeof want,
-                 "warmup=%s: not a duration; allowed: whole steps (200) or epochs (4ep, 0.5ep), "
-                 "warmup >= 0",
-                 bad[i]);
-        assert_refused(text, want);
-    }
-}
-
-static void bad_syntax(void **state)
-{
-    (void)state;
-    assert_refused("topk:k=1,k=1", "key \"k\" of method \"topk\" is given twice: allowed: once");
-    assert_refused("topk:k", "key \"k\" of method \"topk\" has no value: allowed: k=VALUE");
-    assert_refused("topk:k=", "key \"k\" of method \"topk\" has no value: allowed: k=VALUE");
-    static const char *const no_key[] = {"topk:", "topk:k=1,", "topk:,k=1", "topk:=1"};
-    for (size_t i = 0; i < TG_COUNT(no_key); i++)
-        assert_refused(no_key[i],
-                       "method \"topk\": a key is missing: allowed: key=value,key=value");
-    assert_refused("topk:k=1, any=1",
-                   "method \"topk:k=1, any=1\": blank or control character at position 10: "
-                   "allowed: name:key=value,key=value without blanks");
-    tg_spec *spec = NULL;
-    assert_int_equal(tg_spec_parse("method", entries, 2, " topk", &spec), TG_E_SPEC);
-    assert_int_equal(tg_spec_parse("method", entries, 2, "topk\n", &spec), TG_E_SPEC);
-    assert_int_equal(tg_spec_parse("method", entries, 2, "topk:k=\t1", &spec), TG_E_SPEC);
-    assert_int_equal(tg_spec_parse("method", entries, 2, NULL, &spec), TG_E_ARG);
-    assert_int_equal(tg_spec_parse("method", NULL, 0, "topk", &spec), TG_E_SPEC);
-    assert_null(spec);
-}
-
-static void brackets(void **state)
-{
-    (void)state;
-    assert_refused("topk:inner=[a", "method \"topk:inner=[a\": 1 \"[\" without \"]\"");
-    assert_refused("topk:inner=[[a]", "method \"topk:inner=[[a]\": 1 \"[\" without \"]\"");
-    assert_refused("topk:inner=a]",
-                   "method \"topk:inner=a]\": \"]\" at position 13 closes nothing");
-    assert_refused("topk:inner=]a[",
-                   "method \"topk:inner=]a[\": \"]\" at position 12 closes nothing");
-    static const char *const bad[] = {"[]", "[a]b", "b[a]", "[a][b]", "a:b"};
-    for (size_t i = 0; i < TG_COUNT(bad); i++) {
-        char text[64], want[128];
-        snprintf(text, sizeof text, "topk:inner=%s", bad[i]);
-        snprintf(want, sizeof want,
-                 "inner=%s: allowed: a spec string in brackets, inner=[name:key=...]", bad[i]);
-        assert_refused(text, want);
-    }
-    /* A comma and an equals sign inside belong to the nested spec; what follows does not. */
-    tg_spec *spec = parse("topk:inner=[x:k=3,any=1],k=2");
-    assert_true(tg_spec_int(spec, "k") == 2);
-    assert_false(tg_spec_has(spec, "any"));
-    assert_string_equal(tg_spec_word(spec, "inner"), "x:k=3,any=1");
-    tg_spec_free(spec);
-    assert_refused("topk:k=[1]", "k=[1]: not a whole number of 64 bits; allowed: k >= 1");
-}
-
-/* Hostile lengths and depths: an error, and what is allowed still shows. */
-static void long_texts(void **state)
-{
-    (void)state;
-    char text[20000];
-    tg_spec *spec = NULL;
-    memset(text, 'x', sizeof text - 1);
-    text[sizeof text - 1] = '\0';
-    assert_int_equal(tg_spec_parse("method", entries, 2, text, &spec), TG_E_SPEC);
-    assert_non_null(strstr(tg_error(), "allowed: dense, topk"));
-    memcpy(text, "topk:density=", 13);
-    memset(text + 13, '0', 400);
-    assert_int_equal(tg_spec_parse("method", entries, 2, text, &spec), TG_E_SPEC);
-    assert_non_null(strstr(tg_error(), "allowed: 0 < density <= 1"));
-    memcpy(text, "topk:warmup=", 12);
-    memset(text + 12, '1', sizeof text - 13);
-    assert_int_equal(tg_spec_parse("method", entries, 2, text, &spec), TG_E_SPEC);
-    assert_non_null(strstr(tg_error(), "warmup >= 0"));
-    memcpy(text, "topk:inner=", 11);
-    size_t half = (sizeof text - 12) / 2;
-    memset(text + 11, '[', half);
-    memset(text + 11 + half, ']', sizeof text - 12 - half);
-    text[11] = 'x';
-    assert_int_equal(tg_spec_parse("method", entries, 2, text, &spec), TG_E_SPEC);
-    text[11] = '[';
-    text[sizeof text - 2] = 'x';
-    assert_int_equal(tg_spec_parse("method", entries, 2, text, &spec), TG_E_SPEC);
-    assert_null(spec);
-    /* In pairs it is left to whoever uses the nested text. */
-    text[sizeof text - 2] = ']';
-    assert_int_equal(tg_spec_parse("method", entries, 2, text, &spec), TG_OK);
-    assert_int_equal(strlen(tg_spec_word(spec, "inner")), sizeof text - 14);
-    tg_spec_free(spec);
-}
-
-static void many_names(void **state)
-{
-    (void)state;
-    static tg_entry many[200];
-    static char names[200][16];
-    const tg_entry *list[200];
-    for (size_t i = 0; i < 200; i++) {
-        snprintf(names[i], sizeof names[i], "method%zu", i);
-        many[i].name = names[i];
-        list[i] = &many[i];
-    }
-    tg_spec *spec = NULL;
-    assert_int_equal(tg_spec_parse("method", list, 200, "foo", &spec), TG_E_SPEC);
-    assert_non_null(strstr(tg_error(), "allowed: method0, method1, "));
-    assert_string_equal(tg_error() + strlen(tg_error()) - 5, ", ...");
-}
-
-static void bad_default(void **state)
-{
-    (void)state;
-    const tg_key keys[] = {{.name = "k", .type = TG_KEY_INT, .def = "0", .min = 1, .max = 9}, {0}};
-    const tg_entry entry = {.name = "bad", .keys = keys}, *const list[] = {&entry};
-    tg_spec *spec = NULL;
-    assert_int_equal(tg_spec_parse("codec", list, 1, "bad", &spec), TG_E_SPEC);
-    assert_string_equal(tg_error(), "default of codec \"bad\": k=0: allowed: 1 <= k <= 9");
-    assert_int_equal(tg_spec_parse("codec", list, 1, "bad:k=3", &spec), TG_OK);
-    tg_spec_free(spec);
 }
 
 static void duration_steps(void **state)
@@ -510,15 +264,15 @@ static void locale_does_not_matter(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reads_values),     cmocka_unit_test(defaults),
-        cmocka_unit_test(normal_form),      cmocka_unit_test(unknown_names),
-        cmocka_unit_test(numbers_or_words), cmocka_unit_test(whole_numbers_or_words),
-        cmocka_unit_test(out_of_range),     cmocka_unit_test(percentages),
-        cmocka_unit_test(bad_numbers),      cmocka_unit_test(bad_durations),
-        cmocka_unit_test(bad_syntax),       cmocka_unit_test(brackets),
-        cmocka_unit_test(long_texts),       cmocka_unit_test(many_names),
-        cmocka_unit_test(bad_default),      cmocka_unit_test(durations_of_runs),
-        cmocka_unit_test(duration_steps),   cmocka_unit_test(locale_does_not_matter),
+        cmocka_unit_test(reads_values),
+        cmocka_unit_test(defaults),
+        cmocka_unit_test(normal_form),
+        cmocka_unit_test(numbers_or_words),
+        cmocka_unit_test(whole_numbers_or_words),
+        cmocka_unit_test(percentages),
+        cmocka_unit_test(durations_of_runs),
+        cmocka_unit_test(duration_steps),
+        cmocka_unit_test(locale_does_not_matter),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
