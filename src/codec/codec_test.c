@@ -7,14 +7,13 @@
 #include <cmocka.h>
 
 #include "base/mem.h"
-#include "codec/codec_impl.h"
+#include "codec/codec_made.h"
 #include "each_level.h"
 #include "kernel/guarded.h"
 #include "vectors.h"
-#include <string.h>
 
 static const size_t lengths[] = {0, 1, 7, 8, 31, 33, 4097};
-enum { MAX_N = 4097, FRAME_MAX = 12 + 4 * MAX_N, VARIANTS_MAX = 96 };
+enum { VARIANTS_MAX = 96 };
 
 /* Beside each codec's defaults. */
 static const char *const variants[] = {
@@ -98,13 +97,6 @@ static void assert_intact(const world *w)
     assert_true(tg__guarded_intact(&w->frame_mem));
 }
 
-static tg_codec *create(const char *spec)
-{
-    tg_codec *c = NULL;
-    assert_int_equal(tg_codec_create(spec, &c), TG_OK);
-    return c;
-}
-
 static size_t all_specs(const char *specs[VARIANTS_MAX])
 {
     size_t count, total = 0;
@@ -119,12 +111,6 @@ static size_t all_specs(const char *specs[VARIANTS_MAX])
 }
 
 /* ---- one vector ------------------------------------------------------------------------------ */
-
-static void assert_floats(const float *a, const float *b, size_t n)
-{
-    if (n > 0)
-        assert_memory_equal(a, b, n * sizeof(*a));
-}
 
 /* What receivers decode is what the view says, the same by every way. */
 static void check_decoded(world *w, tg_codec *c, size_t n, size_t len)
@@ -327,169 +313,6 @@ static void nonfinite_vectors_are_refused_before_anything_is_written(void **stat
     }
 }
 
-static void bad_arguments_are_named(void **state)
-{
-    (void)state;
-    float x[4] = {1, 2, 3, 4};
-    uint8_t frame[64];
-    size_t len;
-    tg_codec *c = NULL;
-    assert_int_equal(tg_codec_create("gzip", &c), TG_E_SPEC);
-    assert_int_equal(tg_codec_create("topk:density=0", &c), TG_E_SPEC);
-    assert_int_equal(tg_codec_create("topk:density=1.5", &c), TG_E_SPEC);
-    assert_int_equal(tg_codec_create("topk:values=f64", &c), TG_E_SPEC);
-    assert_int_equal(tg_codec_create("2bit:threshold=0", &c), TG_E_SPEC);
-    assert_int_equal(tg_codec_create("2bit:threshold=1e-60", &c), TG_E_SPEC); /* 0 as f32 */
-    assert_null(c);
-    c = create("topk:density=0.5");
-    static const struct {
-        size_t struct_size, n;
-        int dtype, memory;
-        tg_status status;
-    } cases[] = {{sizeof(tg_array), 4, 0, 0, TG_OK},
-                 {8, 4, 0, 0, TG_E_ARG},
-                 {sizeof(tg_array), TG_MAX_ELEMENTS + 1, 0, 0, TG_E_ARG},
-                 {sizeof(tg_array), 4, 9, 0, TG_E_UNSUPPORTED},
-                 {sizeof(tg_array), 4, 0, TG_CUDA, TG_E_UNSUPPORTED}};
-    for (size_t i = 0; i < TG_COUNT(cases); i++) {
-        tg_array a = tg_array_f32(x, cases[i].n);
-        a.struct_size = cases[i].struct_size;
-        a.dtype = (tg_dtype)cases[i].dtype;
-        a.memory = (tg_memory)cases[i].memory;
-        assert_int_equal(tg_codec_encode(c, NULL, &a, frame, sizeof(frame), &len), cases[i].status);
-        if (cases[i].status != TG_OK)
-            assert_int_equal(tg_frame_decode(frame, len, &a), cases[i].status);
-    }
-    tg_array a = tg_array_f32(x, 4), odd = tg_array_f32((float *)(void *)((char *)x + 2), 3),
-             null = tg_array_f32(NULL, 3), none = tg_array_f32(NULL, 0);
-    assert_int_equal(tg_codec_encode(c, NULL, &odd, frame, sizeof(frame), &len), TG_E_ARG);
-    assert_int_equal(tg_codec_encode(c, NULL, &null, frame, sizeof(frame), &len), TG_E_ARG);
-    assert_int_equal(tg_codec_encode(c, NULL, &a, NULL, sizeof(frame), &len), TG_E_ARG);
-    assert_int_equal(tg_codec_encode(c, NULL, NULL, frame, sizeof(frame), &len), TG_E_ARG);
-    tg_encode_context ctx = {.struct_size = sizeof(ctx), .density = 2};
-    assert_int_equal(tg_codec_encode(c, &ctx, &a, frame, sizeof(frame), &len), TG_E_ARG);
-    ctx.density = 0;
-    tg_segment odd_ones[][2] = {{{0, 2, 2, 1, 0}, {2, 1, 1, 1, 0}}, /* too short, too long, a gap */
-                                {{0, 2, 2, 1, 0}, {2, 3, 3, 1, 0}},
-                                {{0, 1, 1, 1, 0}, {2, 2, 2, 1, 0}},
-                                {{0, 2, 2, 2, 0}, {2, 2, 2, 1, 0}}, /* no matrix of 2 elements */
-                                {{0, 2, 0, 2, 0}, {2, 2, 2, 1, 0}}};
-    for (size_t i = 0; i < TG_COUNT(odd_ones); i++) {
-        ctx.segments = odd_ones[i];
-        ctx.nsegments = 2;
-        assert_int_equal(tg_codec_encode(c, &ctx, &a, frame, sizeof(frame), &len), TG_E_ARG);
-    }
-    ctx.segments = NULL;
-    ctx.struct_size = 1;
-    assert_int_equal(tg_codec_encode(c, &ctx, &a, frame, sizeof(frame), &len), TG_E_ARG);
-    assert_int_equal(tg_codec_encode(c, NULL, &none, frame, sizeof(frame), &len), TG_OK);
-    assert_int_equal(tg_frame_decode(frame, len, &none), TG_OK);
-    frame[0] = 250; /* a codec that nobody has */
-    assert_int_equal(tg_frame_decode(frame, len, &none), TG_E_CORRUPT);
-    tg_codec_destroy(c);
-    tg_codec_destroy(NULL);
-}
-
-/* The vector of the 2-bit method's description, threshold 4. */
-static void twobit_hand_vector(void **state)
-{
-    (void)state;
-    static const float x[] = {-9, -1, 2, 6, 8, 7, 0, -5, -10, -100};
-    static const float want[] = {-4, 0, 0, 4, 4, 4, 0, -4, -4, -4};
-    static const uint8_t bytes[] = {5, 0, 0, 0, 10,   0,    0,    0, 8,    0,
-                                    0, 0, 0, 0, 0x80, 0x40, 0x38, 0, 0x81, 0x03};
-    float out[10];
-    uint8_t frame[64];
-    size_t len;
-    tg_codec *c = create("2bit:threshold=4");
-    tg_array ax = tg_array_f32(x, 10), aout = tg_array_f32(out, 10);
-    assert_int_equal(tg_codec_encode(c, NULL, &ax, frame, tg_codec_bound(c, 10), &len), TG_OK);
-    assert_int_equal(len, sizeof(bytes));
-    assert_memory_equal(frame, bytes, sizeof(bytes));
-    assert_int_equal(tg_frame_decode(frame, len, &aout), TG_OK);
-    assert_memory_equal(out, want, sizeof(want));
-    tg_codec_destroy(c);
-}
-
-/* The context's density overrides the codec's; a context without one does not. */
-static void density_of_the_call(void **state)
-{
-    (void)state;
-    static float x[1000];
-    static uint8_t frame[4012];
-    test_vector(x, 1000, TEST_GRADIENT, 1);
-    tg_codec *c = create("topk:density=0.01,index=raw");
-    tg_array ax = tg_array_f32(x, 1000);
-    static const double densities[] = {0, 0.05, 0.0001, 0.3};
-    static const uint32_t ks[] = {10, 50, 1, 300};
-    for (size_t i = 0; i < TG_COUNT(ks); i++) {
-        tg_encode_context ctx = {.struct_size = sizeof(ctx), .density = densities[i]};
-        size_t len;
-        assert_int_equal(tg_codec_encode(c, &ctx, &ax, frame, sizeof(frame), &len), TG_OK);
-        assert_int_equal(tg__get32(frame + 12), ks[i]);
-        assert_int_equal(len, 12 + 4 + 6 * (size_t)ks[i]);
-    }
-    tg_codec_destroy(c);
-}
-
-static const tg_segment tensors[] = {
-    {0, 700, 700, 1, 0}, {700, 1, 1, 1, 0}, {701, 0, 0, 1, 0}, {701, 3396, 4, 849, 0}};
-
-/* scope=tensor is each tensor by itself, in one frame. */
-static void tensors_compete_within(void **state)
-{
-    (void)state;
-    static float x[MAX_N], all[MAX_N], alone[MAX_N];
-    static uint8_t frame[FRAME_MAX];
-    tg_codec *by_tensor = create("topk:density=0.05,values=f32,scope=tensor"),
-             *by_bucket = create("topk:density=0.05,values=f32");
-    for (unsigned v = 0; v < TEST_VECTORS; v++) {
-        test_vector(x, MAX_N, (enum test_vector)v, v);
-        for (size_t i = 0; i < 700; i++)
-            x[i] *= 0.001f; /* would send nothing among all */
-        tg_encode_context ctx = {.struct_size = sizeof(ctx), .segments = tensors, .nsegments = 4};
-        tg_array ax = tg_array_f32(x, MAX_N), out = tg_array_f32(all, MAX_N);
-        size_t len;
-        assert_int_equal(tg_codec_encode(by_tensor, &ctx, &ax, frame, sizeof(frame), &len), TG_OK);
-        assert_int_equal(tg_frame_decode(frame, len, &out), TG_OK);
-        for (size_t t = 0; t < 4; t++) {
-            size_t lo = tensors[t].begin, n = tensors[t].n;
-            tg_array part = tg_array_f32(x + lo, n), piece = tg_array_f32(alone + lo, n);
-            assert_int_equal(tg_codec_encode(by_bucket, NULL, &part, frame, sizeof(frame), &len),
-                             TG_OK);
-            assert_int_equal(tg_frame_decode(frame, len, &piece), TG_OK);
-        }
-        assert_floats(all, alone, MAX_N);
-    }
-    tg_codec_destroy(by_tensor);
-    tg_codec_destroy(by_bucket);
-}
-
-/* One tensor: scope=tensor and scope=bucket give the same bytes; so does no list of tensors. */
-static void one_tensor_is_the_bucket(void **state)
-{
-    (void)state;
-    static float x[MAX_N];
-    static uint8_t a[FRAME_MAX], b[FRAME_MAX];
-    static const char *const specs[2] = {"topk:density=0.03,values=int8,scope=tensor",
-                                         "topk:density=0.03,values=int8"};
-    tg_codec *c[2] = {create(specs[0]), create(specs[1])};
-    static const tg_segment whole = {0, MAX_N, MAX_N, 1, 0};
-    for (unsigned v = 0; v < TEST_VECTORS; v++) {
-        tg_encode_context ctx = {
-            .struct_size = sizeof(ctx), .segments = v % 2 ? &whole : NULL, .nsegments = v % 2};
-        test_vector(x, MAX_N, (enum test_vector)v, v);
-        tg_array ax = tg_array_f32(x, MAX_N);
-        size_t a_len, b_len;
-        assert_int_equal(tg_codec_encode(c[0], &ctx, &ax, a, sizeof(a), &a_len), TG_OK);
-        assert_int_equal(tg_codec_encode(c[1], &ctx, &ax, b, sizeof(b), &b_len), TG_OK);
-        assert_int_equal(a_len, b_len);
-        assert_memory_equal(a, b, a_len);
-    }
-    tg_codec_destroy(c[0]);
-    tg_codec_destroy(c[1]);
-}
-
 int main(void)
 {
     each_level();
@@ -497,11 +320,6 @@ int main(void)
         cmocka_unit_test(every_codec_keeps_the_rules),
         cmocka_unit_test(handles_keep_nothing),
         cmocka_unit_test(nonfinite_vectors_are_refused_before_anything_is_written),
-        cmocka_unit_test(bad_arguments_are_named),
-        cmocka_unit_test(twobit_hand_vector),
-        cmocka_unit_test(density_of_the_call),
-        cmocka_unit_test(tensors_compete_within),
-        cmocka_unit_test(one_tensor_is_the_bucket),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
