@@ -4,23 +4,18 @@
  * until somebody asks. */
 #define _POSIX_C_SOURCE 200809L
 #include "socket_transport.h"
+#include "socket_mesh.h"
 #include <errno.h>
-#include <fcntl.h>
-#include <netdb.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/time.h>
-#include <sys/uio.h>
-#include <time.h>
 #include <unistd.h>
 
 #define EARLY_MAX ((size_t)64 << 20)
 #define TAG_MAX ((uint32_t)1 << 26) /* two more bits are for decorators */
-enum { HEAD = 16, HELLO = 12, MAGIC = 0x736b7467 };
+enum { HEAD = 16, RANKS_MAX = 4096 };
 
 enum op_state { OVER, WAITING, DONE, TOO_LONG };
 
@@ -28,8 +23,8 @@ enum op_state { OVER, WAITING, DONE, TOO_LONG };
 typedef struct op {
     struct op *next;
     uint8_t *buf;
-    size_t len;  /* sending: bytes; receiving: room, then bytes received */
-    size_t done; /* sending: bytes sent, header included; TOO_LONG: bytes received */
+    size_t len;  /* sending: bytes; receiving: room */
+    size_t done; /* sending: bytes sent, header included; receiving: bytes received, in the end */
     uint32_t tag;
     int peer;
     bool send;
@@ -73,20 +68,6 @@ typedef struct sockets {
     peer peers[];          /* (size) */
 } sockets;
 
-static uint64_t get(const uint8_t *bytes, size_t n)
-{
-    uint64_t v = 0;
-    while (n-- > 0)
-        v = v << 8 | bytes[n];
-    return v;
-}
-
-static void put(uint8_t *bytes, size_t n, uint64_t v)
-{
-    for (size_t i = 0; i < n; i++, v >>= 8)
-        bytes[i] = (uint8_t)v;
-}
-
 static void append(list *l, op *o)
 {
     o->next = NULL;
@@ -118,16 +99,13 @@ static void lose(peer *p, const char *why)
 /* Find a place for the message whose header has arrived. Returns false if there is none now. */
 static bool place(peer *p)
 {
-    for (op *o = p->receives.first; o; o = o->next) {
+    for (op *o = p->receives.first; o; o = o->next)
         if (o->tag == p->tag) {
             take_out(&p->receives, o);
             p->into = o;
             return p->placed = true;
         }
-    }
-    if (p->len > EARLY_MAX - p->kept_bytes)
-        return false;
-    p->aside = malloc(sizeof *p->aside + p->len);
+    p->aside = p->len <= EARLY_MAX - p->kept_bytes ? malloc(sizeof *p->aside + p->len) : NULL;
     if (!p->aside)
         return false;
     *p->aside = (early){.len = p->len, .tag = p->tag};
@@ -141,11 +119,8 @@ static void delivered(peer *p)
         *p->kept_end = p->aside;
         p->kept_end = &p->aside->next;
     } else {
-        const bool fits = p->len <= p->into->len;
         p->into->done = p->len;
-        p->into->state = fits ? DONE : TOO_LONG;
-        if (fits)
-            p->into->len = p->len;
+        p->into->state = p->len <= p->into->len ? DONE : TOO_LONG;
     }
     p->got = 0;
     p->placed = false;
@@ -197,8 +172,8 @@ static bool pull(peer *p)
         }
         p->got += (size_t)n;
         if (p->got == HEAD) {
-            p->tag = (uint32_t)get(p->head, 4);
-            p->len = get(p->head + 8, 8);
+            p->tag = (uint32_t)get_le(p->head, 4);
+            p->len = get_le(p->head + 8, 8);
         }
     }
 }
@@ -212,8 +187,8 @@ static bool push(peer *p)
     while (p->fd >= 0 && p->sends.first) {
         op *o = p->sends.first;
         uint8_t head[HEAD] = {0};
-        put(head, 4, o->tag);
-        put(head + 8, 8, o->len);
+        put_le(head, 4, o->tag);
+        put_le(head + 8, 8, o->len);
         struct iovec parts[2];
         int count = 0;
         if (o->done < HEAD)
@@ -253,11 +228,10 @@ static tg_status post(sockets *s, bool send, int to, uint32_t tag, void *buf, si
         return tg_fail(TG_E_STATE, "this rank has shut its transport");
     if (to < 0 || to >= s->base.size || to == s->base.rank || tag >= TAG_MAX || !req ||
         (!buf && len))
-        return tg_fail(
-            TG_E_ARG,
-            "peer=%d, tag=%lu: allowed: a peer of 0..%d other than %d, tag < %lu, and no "
-            "NULL",
-            to, (unsigned long)tag, s->base.size - 1, s->base.rank, (unsigned long)TAG_MAX);
+        return tg_fail(TG_E_ARG,
+                       "peer=%d, tag=%u: allowed: a peer of 0..%d other than %d, tag < %u, and no "
+                       "NULL",
+                       to, tag, s->base.size - 1, s->base.rank, TAG_MAX);
     peer *p = &s->peers[to];
     op *o = (op *)req;
     *o = (op){.buf = buf, .len = len, .tag = tag, .peer = to, .send = send, .state = WAITING};
@@ -283,11 +257,8 @@ static bool take_kept(peer *p, op *o)
         take_out(&p->receives, o);
         o->done = e->len;
         o->state = e->len <= o->len ? DONE : TOO_LONG;
-        if (o->state == DONE) {
-            o->len = e->len;
-            if (e->len > 0)
-                memcpy(o->buf, e->bytes, e->len);
-        }
+        if (o->state == DONE && e->len > 0)
+            memcpy(o->buf, e->bytes, e->len);
         *link = e->next;
         if (!e->next)
             p->kept_end = link;
@@ -343,7 +314,7 @@ static tg_status test(tg_transport *t, tg_request *req, bool *done_p, size_t *le
     }
     if (o->state == DONE) {
         o->state = OVER;
-        *len_p = o->len;
+        *len_p = o->send ? o->len : o->done;
     }
     return TG_OK;
 }
@@ -439,130 +410,10 @@ static const tg_transport_ops ops = {.struct_size = sizeof ops,
                                      .shut = shut,
                                      .destroy = destroy};
 
-/* ---- connecting ------------------------------------------------------------------------------ */
-
-/* Open a socket for an address, listening or connected. Returns -1 with errno on failure. */
-static int open_socket(const char *address, bool listens)
-{
-    char host[256];
-    const char *colon = strrchr(address, ':');
-    struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM}, *found;
-    errno = EINVAL;
-    if (!colon || (size_t)(colon - address) >= sizeof host)
-        return -1;
-    memcpy(host, address, (size_t)(colon - address));
-    host[colon - address] = '\0';
-    if (getaddrinfo(host, colon + 1, &hints, &found) != 0)
-        return -1;
-    const int fd = socket(found->ai_family, SOCK_STREAM, 0);
-    const struct timeval patience = {.tv_sec = 1};
-    bool ok = fd >= 0 && setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &(int){1}, sizeof(int)) == 0 &&
-              setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience) == 0;
-    if (ok && listens)
-        ok = bind(fd, found->ai_addr, found->ai_addrlen) == 0 && listen(fd, 128) == 0;
-    else if (ok)
-        ok = connect(fd, found->ai_addr, found->ai_addrlen) == 0;
-    const int error = errno;
-    freeaddrinfo(found);
-    if (!ok && fd >= 0)
-        close(fd);
-    errno = error;
-    return ok ? fd : -1;
-}
-
-static bool greet(int fd, int rank, int size)
-{
-    uint8_t hello[HELLO];
-    put(hello, 4, MAGIC);
-    put(hello + 4, 4, (uint64_t)rank);
-    put(hello + 8, 4, (uint64_t)size);
-    return send(fd, hello, sizeof hello, MSG_NOSIGNAL) == HELLO;
-}
-
-/* The rank that has connected; -1: not a rank of this job. */
-static int greeted(int fd, int size)
-{
-    uint8_t hello[HELLO];
-    const struct timeval patience = {.tv_sec = 1};
-    if (setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience) != 0 ||
-        recv(fd, hello, sizeof hello, MSG_WAITALL) != HELLO || get(hello, 4) != MAGIC ||
-        get(hello + 8, 4) != (uint64_t)size || get(hello + 4, 4) >= (uint64_t)size)
-        return -1;
-    return (int)get(hello + 4, 4);
-}
-
-static bool take_over(sockets *s, int from, int fd)
-{
-    if (from <= s->base.rank || s->peers[from].fd >= 0) /* higher ranks connect to lower, once */
-        return false;
-    s->peers[from].fd = fd;
-    return true;
-}
-
-static tg_status accept_above(sockets *s, int listener, int64_t deadline)
-{
-    const int size = s->base.size;
-    for (int missing = size - 1 - s->base.rank; missing > 0;) {
-        struct pollfd waiting = {.fd = listener, .events = POLLIN};
-        if (tg_now_ns(s->base.clock) > deadline) {
-            int late = s->base.rank + 1;
-            while (s->peers[late].fd >= 0)
-                late++;
-            return tg_fail(TG_E_PEER, "rank %d has not called", late);
-        }
-        if (poll(&waiting, 1, 100) <= 0)
-            continue;
-        const int fd = accept(listener, NULL, NULL);
-        if (fd < 0)
-            continue;
-        if (take_over(s, greeted(fd, size), fd))
-            missing--;
-        else
-            close(fd);
-    }
-    return TG_OK;
-}
-
-static tg_status call_below(sockets *s, const char *const *address, int64_t deadline)
-{
-    const struct timespec pause = {.tv_nsec = 20000000};
-    for (int i = 0; i < s->base.rank; i++) {
-        int fd;
-        while ((fd = open_socket(address[i], false)) < 0) {
-            if (tg_now_ns(s->base.clock) > deadline || errno == EINVAL)
-                return tg_fail(TG_E_PEER, "rank %d at \"%s\": %s", i, address[i], strerror(errno));
-            nanosleep(&pause, NULL);
-        }
-        s->peers[i].fd = fd;
-        if (!greet(fd, s->base.rank, s->base.size))
-            return tg_fail(TG_E_PEER, "rank %d at \"%s\": %s", i, address[i], strerror(errno));
-    }
-    return TG_OK;
-}
-
-static tg_status connect_all(sockets *s, const char *const *address, int64_t deadline)
-{
-    const int listener = open_socket(address[s->base.rank], true);
-    if (listener < 0)
-        return tg_fail(TG_E_ARG, "cannot listen at \"%s\": %s", address[s->base.rank],
-                       strerror(errno));
-    tg_status status = call_below(s, address, deadline);
-    if (status == TG_OK)
-        status = accept_above(s, listener, deadline);
-    close(listener);
-    for (int i = 0; status == TG_OK && i < s->base.size; i++) {
-        const int fd = s->peers[i].fd;
-        if (fd >= 0 && (fcntl(fd, F_SETFL, O_NONBLOCK) < 0 ||
-                        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int)) < 0))
-            status = tg_fail(TG_E_PEER, "rank %d: %s", i, strerror(errno));
-    }
-    return status;
-}
-
 tg_status socket_transport(int rank, int size, const char *const *address, int64_t timeout_ms,
                            tg_transport **t_p)
 {
-    if (size < 1 || size > 4096 || rank < 0 || rank >= size)
+    if (size < 1 || size > RANKS_MAX || rank < 0 || rank >= size)
         return tg_fail(TG_E_ARG, "rank %d of %d: allowed: 1 to 4096 ranks, counted from 0", rank,
                        size);
     sockets *s = calloc(1, sizeof *s + (size_t)size * sizeof *s->peers);
@@ -584,15 +435,16 @@ tg_status socket_transport(int rank, int size, const char *const *address, int64
     s->wake[0] = s->wake[1] = -1;
     s->polled = calloc((size_t)size + 1, sizeof *s->polled);
     tg_status status = TG_OK;
-    if (!s->polled || pipe(s->wake) < 0 || fcntl(s->wake[0], F_SETFL, O_NONBLOCK) < 0 ||
-        fcntl(s->wake[1], F_SETFL, O_NONBLOCK) < 0)
+    if (!s->polled || pipe(s->wake) < 0 || !unblock(s->wake[0]) || !unblock(s->wake[1]))
         status = tg_fail(TG_E_NOMEM, "a pipe: %s", strerror(errno));
+    int fd[RANKS_MAX];
     if (status == TG_OK)
-        status = connect_all(s, address, tg_now_ns(s->base.clock) + timeout_ms * 1000000);
-    if (status != TG_OK) {
+        status = socket_mesh(rank, size, address, timeout_ms, fd);
+    for (int i = 0; status == TG_OK && i < size; i++)
+        s->peers[i].fd = fd[i];
+    if (status == TG_OK)
+        *t_p = &s->base;
+    else
         destroy(&s->base);
-        return status;
-    }
-    *t_p = &s->base;
-    return TG_OK;
+    return status;
 }

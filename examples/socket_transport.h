@@ -1,5 +1,6 @@
 /* A transport of your own: a mesh of TCP connections. It implements telegrad/transport.h with plain
- * sockets and nothing else; use it as a starting point for other media. */
+ * sockets and nothing else; use it as a starting point for other media. It needs socket_mesh.c,
+ * which connects the ranks. */
 #ifndef SOCKET_TRANSPORT_H
 #define SOCKET_TRANSPORT_H
 

@@ -52,8 +52,8 @@ cmake --build fp >/dev/null
 ./fp/codec | grep -q '^40000 bytes became [0-9]*$'
 echo "C by find_package: $(./fp/codec)"
 
-cc -std=c17 -Wall -Wextra -Werror "$root/examples/sockets.c" "$root/examples/socket_transport.c" $(pkg-config --cflags --libs telegrad) \
-    -o sockets
+cc -std=c17 -Wall -Wextra -Werror "$root/examples/sockets.c" "$root/examples/socket_transport.c" "$root/examples/socket_mesh.c" \
+    $(pkg-config --cflags --libs telegrad) -o sockets
 port=$((20000 + $$ % 10000))
 addresses="127.0.0.1:$port 127.0.0.1:$((port + 1)) 127.0.0.1:$((port + 2))"
 for rank in 0 1 2; do ./sockets $rank $addresses >sockets.$rank & done
