@@ -36,9 +36,9 @@ typedef struct bench_exchange_row {
     const char *error;  /* NULL: success; else the message, and no figure is set */
     size_t workers, elements, tensors, behind;
     const bench_link *link;
-    char exchange[64];      /* of all rounds, "direct+direct" */
+    char exchange[64];      /* exchange of each round, "direct+direct" */
     size_t samples;         /* timed steps */
-    unsigned rounds;        /* of messages, in sequence */
+    unsigned rounds;        /* rounds of messages, in sequence */
     double delays;          /* one-way delays, one after the other */
     double bytes;           /* per step, of the rank that sends most */
     double bytes_predicted; /* what cost() predicts for `bytes` */
