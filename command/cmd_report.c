@@ -15,7 +15,7 @@ struct report_options {
     char **paths; /* (count) the arguments */
     size_t count;
     const char *out, *steps;
-    char *timeline; /* NULL: a page of runs */
+    char *timeline; /* the traces of a timeline; NULL: a page of runs */
     const char *titles[REPORT_TRACES_MAX];
     size_t ntitles;
 };

@@ -144,9 +144,10 @@ static tg_status parse_links(const struct run_options *o, int world, tg_link **l
     return TG_OK;
 }
 
-/* Wrap *t_p in the link and the faults that the options ask for. links: those of all ranks, or of
- * all nodes if there are nodes; NULL: none. The faults are outermost: they affect messages, but not
- * the timestamps that the link sends with them. *t_p stays valid if this fails. */
+/* Wrap *t_p in the link and the faults that the options ask for. links: that of each rank, which
+ * with nodes applies between nodes only; NULL: none. The faults are outermost: they affect
+ * messages, but not the timestamps that the link sends with them. *t_p stays valid if this
+ * fails. */
 static tg_status decorate(const struct run_options *o, const tg_link *links, const int *nodes,
                           tg_transport **t_p)
 {

@@ -24,8 +24,9 @@ struct wait_line {
 
 void wait_line_init(struct wait_line *w, const char *title, int world, bool together);
 /* Rank `rank` of this process waits. Rank 0 prints for all ranks and names the end of the chain of
- * waiting ranks, as far as they are in this process. If rank 0 is itself late, or is another
- * process that hears of the late rank only through others, the rank after the late one prints. */
+ * waiting ranks, as far as they are in this process. The rank after the late one prints instead if
+ * rank 0 is itself late, or if it is a separate process that hears of the late rank only through
+ * others. */
 void wait_line_tell(struct wait_line *w, int rank, const tg_wait *wait);
 
 #endif
