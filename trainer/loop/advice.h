@@ -46,8 +46,8 @@ double advice_cd(const advice_times *t, unsigned k);
 typedef struct advice advice;
 
 typedef struct advice_request {
-    /* Used are model, batch, accumulate, precision, context, optimizer, overlap, driver,
-     * bucket_bytes and seed. Times come from job->times or tau_ns, or are measured, as for
+    /* Its model, batch, accumulate, precision, context, optimizer, overlap, driver, bucket_bytes
+     * and seed are used. Times come from job->times or tau_ns, or are measured, as for
      * train_sim_create. */
     const train_job *job;
     const char *data;    /* as for train_sim_create */

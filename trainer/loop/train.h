@@ -287,9 +287,9 @@ typedef struct train_sim_info {
 } train_sim_info;
 
 /* Create the steps of a model.
- * job     used are its model, context, batch, accumulate, precision and seed. Times come from
- *         `times` if it has layers, else from tau_ns, else they are measured now, on a batch of
- *         zeros
+ * job     its model, context, batch, accumulate, precision and seed are used. Times come from
+ *         `times` if it has layers, else from tau_ns; otherwise they are measured now, on a batch
+ *         of zeros
  * data    spec of the data set that the model reads; images are not read. NULL: the set that its
  *         papers train it on
  * Errors  TG_E_SPEC, TG_E_ARG, TG_E_NOMEM, TG_E_MISMATCH (times of another model),
@@ -324,7 +324,7 @@ typedef struct train_eval_job {
     size_t batch;              /* samples at a time */
     size_t context;            /* of texts, as in train_job */
     train_precision precision;
-    size_t samples; /* images: test the first so many of the test set; 0: all */
+    size_t samples; /* images: number to test, from the start of the test set; 0: all */
     /* Images: called for each batch in the order of the test set, with logits (rows, classes), of
      * `total` rows in all. The evaluation ends if it returns anything but TG_OK. NULL: not
      * wanted */
