@@ -1,5 +1,5 @@
-/* Any bytes as the payload of a coded frame of one codec, FUZZ_CODEC: refused, or decoded within
- * its vector, the same by every way. */
+/* Any bytes as the payload of a coded frame of the codec FUZZ_CODEC. They are refused, or decoded
+ * within the vector, with the same result in every way of decoding. */
 #include "fuzz_tools.h"
 
 enum { MAX_N = 3 * TG__CHUNK, MAX_PAYLOAD = 1 << 19 };
@@ -8,7 +8,7 @@ static void decode(const tg__codec_ops *ops, const uint8_t *bytes, size_t len, s
 {
     float *whole = fuzz_floats(n), *sum = fuzz_floats(n), *ranges = fuzz_floats(n);
     for (size_t i = 0; i < n; i++)
-        whole[i] = ranges[i] = 7; /* all of it is overwritten */
+        whole[i] = ranges[i] = 7; /* must be overwritten completely */
     tg__frame_decode(bytes, len, whole, NULL);
     tg__frame_decode_add(bytes, len, sum, NULL);
     for (size_t i = 0; i < n; i++)

@@ -1,5 +1,5 @@
-/* Any finite floats through one codec, FUZZ_CODEC: the frames are valid, fit, are the same again,
- * and decode to what the codec said it encoded. */
+/* Any finite floats through the codec FUZZ_CODEC. The frames are valid, fit, are the same when
+ * encoded again, and decode to the values that the codec reported. */
 #include "codec_specs.h"
 #include "fuzz_tools.h"
 #include "telegrad/random.h"
@@ -12,7 +12,7 @@ typedef struct input {
     float *x;
 } input;
 
-/* Behind those before it; none without elements. */
+/* Add a tensor after the earlier ones; none if no elements are left. */
 static void add_segment(input *in, size_t *count_p, size_t rows, size_t cols)
 {
     const tg_segment *before = *count_p > 0 ? &in->segments[*count_p - 1] : NULL;
@@ -23,7 +23,7 @@ static void add_segment(input *in, size_t *count_p, size_t rows, size_t cols)
                                                   .cols = cols};
 }
 
-/* Tensors: a vector, a matrix, what is left. */
+/* Read tensors: a vector, a matrix, and the rest. */
 static bool read_input(const uint8_t *data, size_t size, input *in)
 {
     size_t n = TG__MIN((size_t)tg__get16(data + 2), (size_t)FUZZ_ENCODE_MAX);
@@ -36,7 +36,7 @@ static bool read_input(const uint8_t *data, size_t size, input *in)
     for (size_t i = 0; i < n; i++) {
         uint32_t bits = tg__get32(data + FUZZ_ENCODE_HEAD + i % have * 4);
         if ((bits & 0x7f800000u) == 0x7f800000u)
-            bits ^= 0x40000000u; /* finite */
+            bits ^= 0x40000000u; /* now it is finite */
         memcpy(&in->x[i], &bits, sizeof bits);
     }
     size_t rows = TG__MAX(data[1] >> 1, 1), cols = (n - middle) / rows, count = 0;
@@ -64,7 +64,7 @@ static void write_dense(const tg__view *view, size_t n, float *dst)
     }
 }
 
-/* The frames are valid and decode to the view. */
+/* Check that the frames are valid and decode to the view. */
 static void check_frames(const tg_codec *c, const input *in, const tg__part *parts, size_t nparts,
                          const tg__view *view)
 {
@@ -87,7 +87,7 @@ static void check_frames(const tg_codec *c, const input *in, const tg__part *par
     free(got);
 }
 
-/* Encode into nparts parts cut at in->cut, and check them. *hash_p: of the frames. */
+/* Encode into nparts parts cut at in->cut, and check them. *hash_p: hash of the frames. */
 static void encode(tg_codec *c, input *in, size_t nparts, uint64_t *hash_p)
 {
     const size_t cuts[] = {0, nparts == 2 ? in->cut : in->n, in->n};
@@ -103,7 +103,7 @@ static void encode(tg_codec *c, input *in, size_t nparts, uint64_t *hash_p)
         tg__codec_encode(c, in->with_context ? &in->ctx : NULL, in->x, in->n, parts, nparts, &view);
     if (status == TG_OK)
         check_frames(c, in, parts, nparts, &view);
-    else if (status != TG_E_UNSUPPORTED || nparts == 1) /* a codec of whole vectors may say so */
+    else if (status != TG_E_UNSUPPORTED || nparts == 1) /* whole-vector codecs may refuse parts */
         abort();
     for (size_t i = 0; i < nparts; i++) {
         *hash_p = tg_hash(*hash_p, parts[i].dst, parts[i].len);
@@ -132,7 +132,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         encode(c, &in, nparts, &again);
         if (first != again)
             abort();
-        encode(c, &in, nparts, &again); /* remembers the last */
+        encode(c, &in, nparts, &again); /* now with the memory of the last one */
         free(memory);
         free(fresh);
     }

@@ -1,6 +1,6 @@
-/* A byte of no meaning, parameter, n, k, then any bytes as an index list in the coding FUZZ_INDEX:
- * refused, or k ascending indices below n that give the same bytes when they are written again:
- * there is one code for one list. */
+/* An ignored byte, a parameter, n and k, followed by any bytes as an index list in the coding
+ * FUZZ_INDEX. The list is refused, or gives k ascending indices below n that encode to the same
+ * bytes again: every list has exactly one code. */
 #include "base/mem.h"
 #include "wire/index.h"
 #include <stdlib.h>
