@@ -1,4 +1,4 @@
-/* What exchange=auto becomes, by method, over networks that are given. */
+/* The choice of exchange=auto, by method, for given networks. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -78,17 +78,17 @@ static void by_method(void **state)
         {"topk:density=0.1,exchange=auto", 2, &slow, "allgather"},
         {"topk:density=0.1,exchange=auto", 4, &far, "allgather"},
         {"topk:density=0.1,exchange=auto", 16, &slow, "reducescatter"},
-        /* the density after the warm-up */
+        /* the density after the warm-up counts */
         {"dgc:density=0.01,warmup=4ep,exchange=auto", 4, &far, "allgather"},
         {"dgc:density=0.1,warmup=4ep,exchange=auto", 64, &slow, "reducescatter"},
-        /* nothing would remember what owners drop */
+        /* what owners drop would be lost */
         {"topk:density=0.1,feedback=none,exchange=auto", 16, &slow, "allgather"},
         {"fp16:exchange=auto", 8, &slow, "reducescatter"},
         {"2bit:exchange=auto", 4, &slow, "allgather"},
         {"2bit:exchange=auto", 64, &slow, "direct"},
         {"signsgd:exchange=auto", 2, &slow, "allgather"},
         {"1bit:twoway=yes,exchange=auto", 2, &far, "direct"},
-        /* both rounds count: two delays in the place of four */
+        /* both rounds count: two delays instead of four */
         {"powersgd:rank=1,exchange=auto", 4, &far, "allgather"},
         {"powersgd:rank=8,exchange=auto", 16, &slow, "direct"},
         {"randomk:density=0.1,exchange=auto", 4, &far, "allgather"},
@@ -104,7 +104,7 @@ static void by_method(void **state)
     }
 }
 
-/* All methods that there are have a choice, and with it they can be made. */
+/* Every method gets a choice, and can be created with it. */
 static void every_method(void **state)
 {
     (void)state;
@@ -144,7 +144,7 @@ static void it_is_logged(void **state)
     assert_null(strstr(logged, "gtopk"));
 }
 
-/* What cannot be made with the usual exchange is an error, as it is without auto. */
+/* A method that cannot be created with the usual exchange is an error, as without auto. */
 static void errors(void **state)
 {
     (void)state;
@@ -159,8 +159,8 @@ static void errors(void **state)
     assert_null(choice);
 }
 
-/* What programs foresee is what they do: a step of one whose matrices and chunks are all there is
- * to know. */
+/* Programs foresee what they do, as a step shows for methods that depend only on matrices and
+ * chunks. */
 static void as_foreseen(void **state)
 {
     static const char *const texts[] = {
@@ -181,7 +181,7 @@ static void as_foreseen(void **state)
         tg__method *m;
         assert_int_equal(tg__state_create(&setup.state), TG_OK);
         assert_int_equal(tg__method_create(texts[i], &setup, &m), TG_OK);
-        for (uint64_t step = 0; step < 4; step++) { /* csc: until the last chunk has its turn */
+        for (uint64_t step = 0; step < 4; step++) { /* csc: until it is the last chunk's turn */
             assert_int_equal(tg__rehearse(m, g, TG__LATE + step, 0.1, &seen), TG_OK);
             setup.exchange = tg__method_exchange(m)->entry.name;
             foreseen = (tg__rehearsal){0};
@@ -209,8 +209,8 @@ static double coded(void)
     return strtod(at + strlen("elements, "), NULL);
 }
 
-/* Buckets as large as there are, of one tensor or of many: about as many bytes an element as of one
- * that is rehearsed as it is, in the time and the memory of that one. */
+/* The largest buckets, of one tensor or many: about as many bytes per element as a bucket that is
+ * rehearsed whole, in the same time and memory. */
 static void large_buckets(void **state)
 {
     enum { MANY = 1000, SIDE = 512 };
@@ -257,7 +257,7 @@ static void large_buckets(void **state)
     }
 }
 
-/* Bytes that do not grow with elements: those of all factors, of all chunks. */
+/* Bytes that do not grow with the elements: those of all factors and of all chunks. */
 static void large_and_foreseen(void **state)
 {
     static const char *const name[] = {"w"};
@@ -276,7 +276,7 @@ static void large_and_foreseen(void **state)
     assert_true(coded() == 2 * TG__FRAME_HEAD + 4.0 * (537 + 5e6));
 }
 
-/* The first tensors, and of the one that has no room what has. */
+/* A sample has the first tensors, and the part of the next one that fits. */
 static void samples(void **state)
 {
     static const char *const name[] = {"a", "b", "c"};
@@ -307,8 +307,8 @@ static void samples(void **state)
     }
 }
 
-/* A spec that names no exchange has one by name, and its normal form is a spec with that meaning.
- */
+/* A spec without an exchange has a default one with a name, and naming it in the normal form means
+ * the same. */
 static void the_default_has_a_name(void **state)
 {
     static const char *const cases[][2] = {

@@ -1,4 +1,5 @@
-/* blocktopk and dct as methods, alone: the decaying residual, the learning rate in it, undo. */
+/* blocktopk and dct as methods on one rank: the decaying residual, the learning rate in it,
+ * undo. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -51,7 +52,7 @@ static void gradient(uint64_t t)
         g[i] = (float)(floor(tg_rng_normal(&key, i) * 16) / 16);
 }
 
-/* One step alone in the world: `sent` is the aggregate. */
+/* One step on a single rank: `sent` is the aggregate. */
 static void step(uint64_t t, double eta, tg__task *task)
 {
     tg__exchange *x;
@@ -66,7 +67,7 @@ static void step(uint64_t t, double eta, tg__task *task)
     memcpy(sent, m->def->program->aggregate(m, task), sizeof sent);
 }
 
-/* r becomes decay * r + g less what was decoded, each step rounded to f32. */
+/* r becomes decay * r + g minus the decoded values, each operation rounded to f32. */
 static void the_residual_decays(void **state)
 {
     (void)state;
@@ -95,7 +96,7 @@ static void the_residual_decays(void **state)
     }
 }
 
-/* Values as they are: all that was sent and the residual are the gradients, bit for bit. */
+/* With exact values, all that was sent plus the residual equals the gradients, bit for bit. */
 static void nothing_is_lost(void **state)
 {
     (void)state;
@@ -113,8 +114,8 @@ static void nothing_is_lost(void **state)
     stop();
 }
 
-/* DeMo's delta = decay * delta + eta * g, less what is sent of it, is eta times the residual: with
- * rates that are powers of two bit for bit. */
+/* DeMo's delta = decay * delta + eta * g, minus what is sent of it, equals eta times the residual:
+ * bit for bit if the rates are powers of two. */
 static void the_rate_is_in_the_residual(void **state)
 {
     (void)state;
@@ -135,7 +136,7 @@ static void the_rate_is_in_the_residual(void **state)
     stop();
 }
 
-/* A step that counts for nothing gives its payload back. */
+/* A dropped step returns its payload. */
 static void undone_it_waits(void **state)
 {
     (void)state;

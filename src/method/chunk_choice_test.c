@@ -1,4 +1,4 @@
-/* The choice of chunks against plain sorting; ties, and bits that no honest rank sends. */
+/* The choice of chunks, compared with plain sorting; ties, and bits that no honest rank sends. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -64,7 +64,7 @@ static void as_sorting_would(void **state)
         }
 }
 
-/* NaN is as infinity, what is below 0 as 0. */
+/* NaN counts as infinity, negative values as 0. */
 static void any_bits(void **state)
 {
     static const float norm[] = {1, NAN, -5, 0, INFINITY, -INFINITY, 3, -0.0f, -NAN};
@@ -121,7 +121,7 @@ static bool enough(size_t n, size_t chunk, double density)
     return count >= 64 && floor(count * density + 0.5) >= 4;
 }
 
-/* Enough of them wherever the bounds allow, and with chunks of twice the size too few. */
+/* Enough chunks wherever the bounds allow, and too few with chunks of twice the size. */
 static void as_large_as_can_be(void **state)
 {
     static const double densities[] = {1, 0.3, 0.1, 0.02, 0.003};

@@ -1,5 +1,5 @@
-/* CLT-k: ranks lead in turn; the support is the leader's top-k; one rank alone is top-k; many ranks
- * pass the choice on by way of owners; the low-pass filter is ScaleCom's. */
+/* CLT-k: ranks take turns leading; the support is the leader's top-k; a single rank equals top-k;
+ * with many ranks the choice is sent via owners; the low-pass filter is ScaleCom's. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -71,7 +71,7 @@ static void the_leader_chooses(void **state)
     ranks_stop();
 }
 
-/* Frames and memory of top-k with f32 values. */
+/* Frames and memory equal those of top-k with f32 values. */
 static void alone_it_is_topk(void **state)
 {
     static float sent[5][RANKS_N], r[RANKS_N];
@@ -94,7 +94,7 @@ static void alone_it_is_topk(void **state)
     ranks_stop();
 }
 
-/* A leader without a gradient chooses nothing, and nothing is lost. */
+/* A leader without a finite gradient chooses nothing, and nothing is lost. */
 static void a_leader_without_a_gradient(void **state)
 {
     static float before[2][RANKS_N];
@@ -118,7 +118,7 @@ static void a_leader_without_a_gradient(void **state)
     ranks_stop();
 }
 
-/* 12 ranks: the choice goes by way of owners, and is the same. */
+/* 12 ranks: the choice is sent via owners, and is the same. */
 static void many_ranks(void **state)
 {
     static float p[RANKS_N];
@@ -153,8 +153,8 @@ static void normal_gradients(uint64_t t)
     }
 }
 
-/* ScaleCom, algorithm 1 and equation 5, over plain arrays in f64: memories and the mean. leader
- * < 0: the step is dropped, as if nothing were sent. */
+/* ScaleCom, algorithm 1 and equation 5, on plain arrays in f64: memories and the mean. leader < 0:
+ * the step is dropped, as if nothing were sent. */
 typedef struct paper {
     double memory[HAND_RANKS][RANKS_N], mean[RANKS_N];
 } paper;
@@ -196,8 +196,9 @@ static void assert_near(const float *got, const double *want, const char *what, 
                      (double)got[i], want[i]);
 }
 
-/* One step is dense (memories rest), one dropped because a rank that does not lead, if there is
- * one, has no gradient: that rank's memory rests, and the others take back what they sent. */
+/* One step is dense (memories do not change). One is dropped because a rank, not the leader if
+ * there is another, has no finite gradient: that rank's memory does not change, and the others take
+ * back what they sent. */
 static void filter_against_the_paper(const char *text, double beta, int size)
 {
     enum { STEPS = 14, DENSE = 4, DROPPED = 8 };
@@ -234,7 +235,7 @@ static void the_filter_is_the_papers(void **state)
     }
 }
 
-/* 0.99999999 goes the filter's way, and is 1 in f32. */
+/* 0.99999999 uses the filter, and is 1 in f32. */
 static void beta_1_is_error_feedback(void **state)
 {
     static const char *const specs[] = {"cltk:density=0.05", "cltk:density=0.05,beta=1",
@@ -263,7 +264,8 @@ static void beta_1_is_error_feedback(void **state)
     }
 }
 
-/* What a checkpoint between encoding and the verdict of a step would have to add. */
+/* The amount that a checkpoint must add if it is saved between encoding a step and knowing whether
+ * it is dropped. */
 static void what_is_owed_is_filtered(void **state)
 {
     static float owed[RANKS_N], before[RANKS_N];

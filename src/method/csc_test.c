@@ -1,4 +1,4 @@
-/* CSC among ranks: golden runs, its exact limits, what is remembered, the last chunk, warm-up,
+/* CSC with several ranks: golden runs, its exact limits, its memory, the last chunk, warm-up,
  * dropped steps. */
 #include <stdarg.h>
 #include <stddef.h>
@@ -100,8 +100,8 @@ static void golden_runs(void **state)
 
 /* ---- limits ---------------------------------------------------------------------------------- */
 
-/* All chunks, masked: the mean of the gradients in one round. Without masking: of the velocities,
- * as one rank's momentum SGD on the mean is where sums are exact. */
+/* All chunks, masked: the mean of the gradients in one round. Unmasked: the mean of the velocities,
+ * which equals one rank's momentum SGD on the mean where sums are exact. */
 static void all_chunks(void **state)
 {
     static const char *const specs[] = {
@@ -140,8 +140,8 @@ static void all_chunks(void **state)
         }
 }
 
-/* Sum of what was applied + what is remembered = sum of what came in; nothing is rounded where the
- * number of ranks is a power of two. */
+/* Sum of what was applied + memory = sum of the gradients; nothing is rounded if the number of
+ * ranks is a power of two. */
 static void nothing_is_lost(void **state)
 {
     static const char *const specs[] = {
@@ -181,7 +181,7 @@ static void nothing_is_lost(void **state)
 
 /* ---- chunks ---------------------------------------------------------------------------------- */
 
-/* The last chunk is shorter; its frame too. */
+/* The last chunk is shorter, and so is its frame. */
 static void the_last_chunk(void **state)
 {
     (void)state;
@@ -208,8 +208,7 @@ static void the_last_chunk(void **state)
     ranks_stop();
 }
 
-/* Without a number the chunks are as small as the bucket asks for: here 15 of 64 and a shorter one.
- */
+/* By default chunks are as small as the bucket requires: here 15 of 64, and a shorter one. */
 static void chunks_that_suit(void **state)
 {
     static const char *const specs[] = {"csc:density=0.2,warmup=0",
@@ -247,7 +246,7 @@ static void ties_go_to_the_lower_index(void **state)
     ranks_stop();
 }
 
-/* What no rank alone would choose. */
+/* A choice that no single rank would make. */
 static void the_sum_decides(void **state)
 {
     (void)state;
@@ -261,7 +260,7 @@ static void the_sum_decides(void **state)
     ranks_stop();
 }
 
-/* Norms beyond f32: these chunks come first, and all ranks agree. */
+/* Norms that overflow f32: these chunks come first, and all ranks agree. */
 static void huge(void **state)
 {
     (void)state;
@@ -275,7 +274,8 @@ static void huge(void **state)
     ranks_stop();
 }
 
-/* So many norms among so many ranks go by way of owners, a delay more; the bits are the same. */
+/* So many norms among so many ranks are sent via owners, with one delay more; the bits are the
+ * same. */
 static void many_ranks(void **state)
 {
     static float sent[2][RANKS_N];
@@ -301,9 +301,9 @@ static void many_ranks(void **state)
         assert_true(fabsf(sent[0][i] - sent[1][i]) <= 1e-6f * fabsf(sent[0][i]));
 }
 
-/* ---- steps that are not coded, or do not count ----------------------------------------------- */
+/* ---- steps that are dense or dropped --------------------------------------------------------- */
 
-/* Momentum SGD while it warms up and in dense steps later; nothing accumulates. */
+/* Momentum SGD during the warm-up and in later dense steps; nothing accumulates. */
 static void dense_steps(void **state)
 {
     static float u[RANKS_N], v[RANKS_N];
@@ -332,7 +332,7 @@ static void dense_steps(void **state)
     }
 }
 
-/* A rank whose gradient is not finite says nothing and keeps its memory; the others take back what
+/* A rank whose gradient is not finite sends zeros and keeps its memory; the others take back what
  * they sent. */
 static void dropped_steps(void **state)
 {
@@ -352,7 +352,7 @@ static void dropped_steps(void **state)
         }
         ranks_settle(dropped);
         for (size_t i = 0; dropped && i < RANKS_N; i++) {
-            const bool sent = ranks_aggregate(0)[i] != 0; /* or a sum of 0 */
+            const bool sent = ranks_aggregate(0)[i] != 0; /* or the sum was 0 */
             assert_true(accumulated(1)[i] == v[1][i]);
             if (!sent)
                 assert_true(accumulated(0)[i] - v[0][i] == velocity(0)[i] || velocity(0)[i] == 0);
@@ -370,7 +370,7 @@ static void clipping(void **state)
     ranks_start("csc:chunk=100,density=1,warmup=0,clip=2", 4);
     for (int r = 0; r < 4; r++)
         for (size_t i = 0; i < RANKS_N; i++)
-            ranks[r].g[i] = i < RANKS_FIRST ? 0.5f : 0.001f; /* norms 5, 0.03; 1 is allowed */
+            ranks[r].g[i] = i < RANKS_FIRST ? 0.5f : 0.001f; /* norms 5 and 0.03; the limit is 1 */
     ranks_step(0, true, -1);
     for (size_t i = 0; i < RANKS_N; i++)
         assert_true(fabsf(ranks_aggregate(0)[i] - (i < RANKS_FIRST ? 0.1f : 0.001f)) < 1e-7f);

@@ -1,5 +1,5 @@
-/* A fused pass leaves the same frames and the same state, bit for bit, as compensate, encode and
- * sent one after the other. And what was sent plus what is left is the sum of the gradients. */
+/* A fused pass gives the same frames and the same state, bit for bit, as compensate, encode and
+ * sent one after another. What was sent plus what remains is the sum of the gradients. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -22,7 +22,7 @@ typedef struct side {
     float *vec[TG__FEEDBACK_VECTORS], *scratch;
     uint8_t *frame[PARTS];
     tg__part parts[PARTS];
-    float memory[8]; /* of codecs that remember something of each segment */
+    float memory[8]; /* of codecs with memory per segment */
 } side;
 
 static void open_side(side *s, const char *feedback, const char *codec,
@@ -76,10 +76,10 @@ static void stepwise(side *s, const tg_encode_context *ctx, const float *g, size
 }
 
 static float g[MAX_N];
-static tg__pool *pool; /* of the fused side, in turn with none */
+static tg__pool *pool; /* of the fused side, alternating with none */
 
-/* Four tensors, one empty and one of a single element if there is room; the first is a matrix,
- * which parts cut inside a row, if the vector is long. */
+/* Four tensors, one of them empty, and one with a single element if there is room. The first is a
+ * matrix; if the vector is long, parts cut it inside a row. */
 static void cut_tensors(tg_segment seg[4], size_t n)
 {
     size_t half = n < 1000 ? n / 2 : n / 200 * 100;
@@ -93,8 +93,8 @@ static void cut_tensors(tg_segment seg[4], size_t n)
     }
 }
 
-/* What the next gradient is like: alike for a while, then of all kinds, so that hints hit and miss.
- * Each step's, of which a shorter one is the beginning. */
+/* The gradients: similar for some steps, then of all kinds, so that hints hit and miss. Shorter
+ * vectors use the beginning of these. */
 static float gradient[STEPS][MAX_N];
 
 static void make_gradients(void)
@@ -240,7 +240,7 @@ static void pairs_without_a_fused_pass(void **state)
     close_side(&s);
 }
 
-/* Too little room: the state stays as it was. */
+/* Too little room: the state does not change. */
 static void no_room_touches_nothing(void **state)
 {
     (void)state;
@@ -312,7 +312,7 @@ static void error_feedback_telescopes(void **state)
     }
 }
 
-/* k = n with f32 values: nothing stays behind, plain SGD's gradient. */
+/* k = n with f32 values: nothing remains; this is plain SGD's gradient. */
 static void density_one_sends_everything(void **state)
 {
     (void)state;

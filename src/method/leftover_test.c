@@ -1,6 +1,6 @@
-/* Nothing is lost: what was applied, times the number of ranks, and all that the ranks remember are
- * the sum of the gradients, whatever an exchange drops on the way. Behind a low-pass filter they
- * remember beta times what is left. */
+/* Nothing is lost: what was applied, times the number of ranks, plus the memory of all ranks, is
+ * the sum of the gradients, whatever an exchange drops. With a low-pass filter the memory is beta
+ * times what remains. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -24,9 +24,9 @@ static void dyadic_gradients(uint64_t t)
     }
 }
 
-/* Runs the steps, one of them dense, one dropped because the last rank's gradient is not finite;
- * the largest difference of the two sums. grid: applied sums are multiples of 1/16 but for the
- * division by the number of ranks. */
+/* Run the steps, one of them dense, one dropped because the last rank's gradient is not finite.
+ * Returns the largest difference of the two sums. grid: applied sums are multiples of 1/16, apart
+ * from the division by the number of ranks. */
 static double lost(const char *text, int size, bool grid)
 {
     static double given[RANKS_N], kept[RANKS_N];
@@ -89,7 +89,7 @@ static void exact(void **state)
         }
 }
 
-/* Values whose rounding is not dyadic: to the rounding of f32. */
+/* Values whose rounding is not dyadic: equal up to f32 rounding. */
 static void rounded(void **state)
 {
     static const char *const specs[] = {
@@ -113,7 +113,7 @@ static void rounded(void **state)
         }
 }
 
-/* Each owner keeps the density of its block. */
+/* Each owner keeps the density for its block. */
 static void sums_stay_sparse(void **state)
 {
     (void)state;
@@ -133,7 +133,7 @@ static void sums_stay_sparse(void **state)
     }
 }
 
-/* Density 1 in f32 is the exact mean. */
+/* Density 1 in f32 gives the exact mean. */
 static void all_is_the_mean(void **state)
 {
     (void)state;
@@ -151,7 +151,7 @@ static void all_is_the_mean(void **state)
     }
 }
 
-/* Rounding at random is unbiased twice over: owners draw numbers of their own. */
+/* Random rounding is unbiased in both rounds: owners draw numbers of their own. */
 static void owners_draw_their_own(void **state)
 {
     enum { DRAWS = 2000 };
@@ -173,7 +173,7 @@ static void owners_draw_their_own(void **state)
         first += off * off;
     }
     ranks_stop();
-    /* deviations are below 3 (a unit of the sum is below 8, half of it is applied) */
+    /* deviations are below 3 (a unit of the sum is below 8, and half of it is applied) */
     assert_true(fabs(bias / RANKS_N) < 5 * 3 / sqrt((double)DRAWS * RANKS_N));
     assert_true(sqrt(first / RANKS_N) < 2 * 3 / sqrt(DRAWS));
 }

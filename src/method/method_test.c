@@ -65,7 +65,7 @@ static void dyadic_gradient(uint64_t t)
         f.g[i] = (float)(floor(tg_rng_normal(&key, i) * 16) / 16);
 }
 
-/* One step alone in the world: f.sent is what every rank would add. */
+/* One step on a single rank: f.sent is what every rank would add. */
 static void step(uint64_t t, bool coded, tg__task *task)
 {
     tg__exchange *x;
@@ -124,8 +124,7 @@ static void test_sums(void **state)
     }
 }
 
-/* Values in few bits: what was rounded away is sent later; sums agree but for the rounding of f32.
- */
+/* Values with few bits: the rounding error is sent later; sums agree up to f32 rounding. */
 static void test_rounded_sums(void **state)
 {
     (void)state;
@@ -166,7 +165,7 @@ static void test_bypass(void **state)
     stop();
 }
 
-/* Undo puts the whole of p back: nothing that was encoded is lost. */
+/* Undo restores all of p: nothing that was encoded is lost. */
 static void test_undo(void **state)
 {
     (void)state;
@@ -210,7 +209,8 @@ static void test_nonfinite(void **state)
     stop();
 }
 
-/* 0.1 % of 4097 elements: 4 of them, as methods count; the warm-up starts at density^(1/(W+1)). */
+/* 0.1 % of 4097 elements is 4 of them, as methods count; the warm-up starts at
+ * density^(1/(W+1)). */
 static void test_density(void **state)
 {
     (void)state;
@@ -262,7 +262,7 @@ static void test_refusals(void **state)
     tg__state_destroy(f.state);
 }
 
-/* Each tensor sends its own share: 1 of 97 and 40 of 4000, whatever their sizes. */
+/* Each tensor sends its own share: 1 of 97 and 40 of 4000, whatever its magnitudes. */
 static void test_scope(void **state)
 {
     (void)state;
@@ -283,8 +283,8 @@ static void test_scope(void **state)
     stop();
 }
 
-/* Every method's defaults are a valid spec, and every key of its codec that it shares has the same
- * range. */
+/* Every method's defaults are a valid spec, and every key that it shares with its codec has the
+ * same range. */
 static void test_registry(void **state)
 {
     (void)state;

@@ -19,10 +19,10 @@ static void columns_become_orthonormal(void **state)
     for (size_t i = 0; i < LEN; i++) {
         for (size_t k = 0; k < COUNT; k++)
             a[k * LEN + i] = (float)tg_rng_normal(&key, k * LEN + i);
-        a[2 * LEN + i] = 3 * a[i] - a[LEN + i];         /* depends on those before */
-        a[3 * LEN + i] = 0;                             /* nothing */
-        a[4 * LEN + i] = a[i] + 1e-4f * a[4 * LEN + i]; /* nearly */
-        a[5 * LEN + i] *= 1e-30f;                       /* small */
+        a[2 * LEN + i] = 3 * a[i] - a[LEN + i];         /* depends on the columns before */
+        a[3 * LEN + i] = 0;                             /* zero */
+        a[4 * LEN + i] = a[i] + 1e-4f * a[4 * LEN + i]; /* nearly dependent */
+        a[5 * LEN + i] *= 1e-30f;                       /* tiny */
     }
     tg__orthonormalize(a, LEN, COUNT);
     for (size_t k = 0; k < COUNT; k++)

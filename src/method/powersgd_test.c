@@ -32,7 +32,7 @@ static void full_rank_is_the_mean(void **state)
     }
 }
 
-/* Tensors that do not pay go as they are, beside matrices that do. */
+/* Tensors that do not pay are sent unchanged, together with matrices that do. */
 static void others_ride_along(void **state)
 {
     (void)state;
@@ -57,7 +57,7 @@ static void others_ride_along(void **state)
     close_world(&w);
 }
 
-/* Outputs and mean residual are those of one rank on the mean gradient, to rounding. */
+/* Outputs and the mean residual equal those of one rank on the mean gradient, up to rounding. */
 static void ranks_are_as_one_on_the_mean(void **state)
 {
     (void)state;
@@ -91,14 +91,14 @@ static void ranks_are_as_one_on_the_mean(void **state)
                     assert_true(fabs(output(&w, 0)[i] - output(&alone, 0)[i]) < 2e-3);
                     assert_true(fabs(sum[i] - one[i]) < 2e-3);
                 }
-                assert_true(largest(one) > 1); /* there is something to compare */
+                assert_true(largest(one) > 1); /* so that the comparison is meaningful */
             }
             close_world(&w);
             close_world(&alone);
         }
 }
 
-/* What was sent plus what is left is what came in: to rounding, over all ranks. */
+/* What was sent plus what remains equals the gradients, up to rounding, over all ranks. */
 static void nothing_is_lost(void **state)
 {
     (void)state;
@@ -131,7 +131,7 @@ static void nothing_is_lost(void **state)
     }
 }
 
-/* Matrices of rank 1 are there after one step, whatever the basis was. */
+/* Matrices of rank 1 are exact after one step, whatever the basis was. */
 static void rank_one_is_reproduced(void **state)
 {
     (void)state;
@@ -154,7 +154,7 @@ static void rank_one_is_reproduced(void **state)
     }
 }
 
-/* Zero gradients give zeros, and do not stop later ones from getting through. */
+/* Zero gradients give zeros, and do not prevent later ones from being sent. */
 static void zeros_are_no_end(void **state)
 {
     (void)state;
@@ -166,14 +166,14 @@ static void zeros_are_no_end(void **state)
         for (size_t i = 0; i < N; i++)
             assert_true(output(&w, 0)[i] == 0);
     }
-    draw_all(&w, 3, 0); /* of rank 3: the first step has them all */
+    draw_all(&w, 3, 0); /* of rank 3: the first step contains all of them */
     (void)step(&w, 3, true, -1);
     for (size_t i = 0; i < N; i++)
         assert_true(fabsf(output(&w, 0)[i] - (w.ranks[0].g[i] + w.ranks[1].g[i]) / 2) < 1e-3f);
     close_world(&w);
 }
 
-/* Gradients of any size: bit for bit the same but for the power of two. */
+/* Gradients of any magnitude give the same bits, apart from the power of two. */
 static void scale_does_not_matter(void **state)
 {
     (void)state;
@@ -198,7 +198,7 @@ static void scale_does_not_matter(void **state)
     close_world(&w);
 }
 
-/* Products beyond f32 are dropped, not spread. */
+/* Products that overflow f32 are dropped, not propagated. */
 static void huge_values_do_no_harm(void **state)
 {
     (void)state;
@@ -214,7 +214,7 @@ static void huge_values_do_no_harm(void **state)
     close_world(&w);
 }
 
-/* A basis that is kept follows a matrix of higher rank better than one that is not. */
+/* A basis that is kept approximates a matrix of higher rank better than a new one. */
 static void warm_start_helps(void **state)
 {
     (void)state;
@@ -235,7 +235,7 @@ static void warm_start_helps(void **state)
 
 /* ---- bits ------------------------------------------------------------------------------------ */
 
-/* Any number of cores, and exchanges that sum in rank order: the same bits. */
+/* Any number of cores, and all exchanges that sum in rank order, give the same bits. */
 static void threads_and_exchanges_agree(void **state)
 {
     (void)state;

@@ -1,4 +1,5 @@
-/* Random-k: the draw is uniform and the same for all; limits, the mean, undo, bits over ranks. */
+/* Random-k: the draw is uniform and the same on all ranks; limits, the mean, undo, the same bits on
+ * all ranks. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -34,8 +35,8 @@ static void draws_are_choices(void **state)
         }
 }
 
-/* Every element is drawn k/n of the time, every pair k(k-1)/(n(n-1)): z of each, chi-square of
- * each lane of 16. */
+/* Every element is drawn k/n of the time, every pair k(k-1)/(n(n-1)): z of each, chi-square of each
+ * of the 16 lanes. */
 static void draws_are_uniform(void **state)
 {
     (void)state;
@@ -69,7 +70,7 @@ static void draws_are_uniform(void **state)
     }
 }
 
-typedef struct one { /* a rank alone */
+typedef struct one { /* a single rank */
     tg__state *state;
     tg__method *m;
     float g[N];
@@ -118,8 +119,7 @@ static const float *step(one *o, uint64_t t, bool coded, tg__task *task)
     return program->aggregate(o->m, task);
 }
 
-/* Without feedback the mean over steps is the gradient: what is sent is g n/k, and is sent k/n of
- * the time. */
+/* Without feedback the mean over steps is the gradient: g n/k is sent k/n of the time. */
 static void mean_is_the_gradient(void **state)
 {
     (void)state;
@@ -143,8 +143,8 @@ static void mean_is_the_gradient(void **state)
     stop(&o);
 }
 
-/* Density 1 is the gradient itself; a dense step between leaves the residual alone and nothing
- * behind in the aggregate; the density may change. */
+/* Density 1 is the gradient itself; a dense step in between does not change the residual and leaves
+ * nothing in the aggregate; the density may change. */
 static void aggregates(void **state)
 {
     (void)state;

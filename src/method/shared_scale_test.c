@@ -1,5 +1,5 @@
-/* TernGrad among ranks: the scaler is the largest of all, tensor by tensor; what goes over the wire
- * has the right mean; nobody needs the gradient after begin. */
+/* TernGrad with several ranks: the scaler is the largest of all ranks for each tensor; what is sent
+ * is unbiased; the gradient is not needed after begin. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -25,7 +25,7 @@ static void fill(float size)
     }
 }
 
-/* Every rank's entries are 0, s and -s for the s of all: the exact mean. */
+/* Every rank's elements are 0, s and -s for the common s: the mean is exact. */
 static void ternary_gradients_are_exact(void **state)
 {
     (void)state;
@@ -49,7 +49,7 @@ static void ternary_gradients_are_exact(void **state)
     }
 }
 
-/* What is sent is a multiple of the largest rank's s of the tensor, for all ranks. */
+/* What is sent is a multiple of the largest rank's s of the tensor, on all ranks. */
 static void the_largest_scaler_counts(void **state)
 {
     (void)state;
@@ -63,7 +63,7 @@ static void the_largest_scaler_counts(void **state)
     for (size_t i = 0; i < N; i++) {
         float unit = s[i >= FIRST];
         bool found = false;
-        for (int k = -P; k <= P; k++) { /* sums of P terms are rounded the same way here */
+        for (int k = -P; k <= P; k++) { /* sums of P terms are rounded in the same way here */
             float sum = 0;
             for (int j = 0; j < (k < 0 ? -k : k); j++)
                 sum += k < 0 ? -unit : unit;
@@ -76,7 +76,7 @@ static void the_largest_scaler_counts(void **state)
     ranks_stop();
 }
 
-/* Mean over many steps: that of the clipped gradients. */
+/* The mean over many steps is that of the clipped gradients. */
 static void the_mean_is_right(void **state)
 {
     (void)state;
@@ -107,7 +107,7 @@ static void the_mean_is_right(void **state)
                 s = fmax(s, limit);
             }
             double error = (sum[i] / STEPS - want) / (s / sqrt((double)P * STEPS));
-            assert_true(fabs(error) < 4.5); /* a draw's deviation is at most s / 2 */
+            assert_true(fabs(error) < 4.5); /* a draw deviates by at most s / 2 */
             z += error;
         }
         assert_true(fabs(z) / sqrt(N) < 3);

@@ -1,5 +1,5 @@
-/* Methods of one bit an element on plain arrays: Signum's average, EF-signSGD against the paper's
- * own loops, what owners keep, the learning rate in the residual's units. */
+/* Methods with one bit per element on plain arrays: Signum's average, EF-signSGD compared with the
+ * paper's own loops, the owners' memory, and the learning rate in the residual's units. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -17,7 +17,7 @@
 
 enum { ROWS = 30, COLS = 41, BIAS = 19, N = ROWS * COLS + BIAS, STEPS = 50 };
 
-/* One rank alone. */
+/* A single rank. */
 static tg__state *slots;
 static tg__method *m;
 static float g[N], sent[N];
@@ -74,8 +74,8 @@ static tg__task step(uint64_t t, double eta, bool coded)
     return task;
 }
 
-/* sign of m = beta*m + (1 - beta)*g; a dense step goes on with m and sends it; beta = 0 is signsgd.
- */
+/* The sign of m = beta*m + (1 - beta)*g; a dense step updates m as well and sends it; beta = 0 is
+ * signsgd. */
 static void signum_is_the_sign_of_the_average(void **state)
 {
     (void)state;
@@ -96,13 +96,13 @@ static void signum_is_the_sign_of_the_average(void **state)
                 if (sent[i] != (!coded ? average[i] : average[i] < 0 ? -1.0f : 1.0f))
                     fail_msg("step %d, element %zu", (int)t, i);
             }
-            assert_int_equal(m->def->program->undo(m, &task), TG_OK); /* nothing to put back */
+            assert_int_equal(m->def->program->undo(m, &task), TG_OK); /* nothing to restore */
         }
         stop();
     }
 }
 
-/* Karimireddy et al., alg. 1, in units of the update, one scale for each row (or tensor). */
+/* Karimireddy et al., alg. 1, in units of the update, with one scale per row (or tensor). */
 static void paper_step(float *w, float *e, double eta, size_t row, size_t n)
 {
     double sum = 0;
@@ -147,7 +147,7 @@ static void efsign_is_the_papers(void **state)
     }
 }
 
-/* The learning rate that a checkpoint keeps with the residual; 0: none. */
+/* The learning rate that a checkpoint stores with the residual; 0: none. */
 static double saved_eta(void)
 {
     double eta = 0;
@@ -157,8 +157,8 @@ static double saved_eta(void)
     return eta;
 }
 
-/* With rescale=yes, eta * (what is owed) survives a change of eta; an unknown rate changes nothing.
- */
+/* With rescale=yes, eta * (what is owed) is preserved when eta changes; an unknown rate changes
+ * nothing. */
 static void rates_change_the_units(void **state)
 {
     (void)state;
@@ -185,7 +185,7 @@ static void rates_change_the_units(void **state)
     }
 }
 
-/* All that was sent and the residual is the sum of the gradients. */
+/* All that was sent plus the residual is the sum of the gradients. */
 static void sums_to_rounding(void **state)
 {
     (void)state;
@@ -207,7 +207,7 @@ static void sums_to_rounding(void **state)
     }
 }
 
-/* Exactly, where the means are dyadic: here g + r is -3, -1, 1 or 3 in equal shares. */
+/* Exact if the means are dyadic: here g + r is -3, -1, 1 or 3 in equal shares. */
 static void sums_on_dyadic_data(void **state)
 {
     (void)state;
@@ -251,7 +251,7 @@ static void sums_on_dyadic_data(void **state)
     }
 }
 
-/* ---- several ranks, two ways ----------------------------------------------------------------- */
+/* ---- several ranks, two-way ------------------------------------------------------------------ */
 
 enum { P = 3 };
 static tg__state *states[P];
@@ -318,8 +318,8 @@ static void deliver(tg__exchange *x[P])
     }
 }
 
-/* One step of all ranks; dead: a rank whose gradient is not finite (-1: none). Adds the others'
- * gradients / P to mean. rate: of the step */
+/* One step of all ranks; dead: a rank whose gradient is not finite (-1: none). Adds the other
+ * ranks' gradients / P to mean. rate: of the step */
 static void step_ranks(uint64_t t, double rate, int dead, double *mean, tg__task task[P])
 {
     static float gs[P][N];
@@ -359,9 +359,10 @@ static const float *owner_of(int r)
     return NULL;
 }
 
-/* All that was applied, what the ranks keep (their mean) and what the owners keep is the sum of the
- * mean gradients, to rounding. A step that one rank's NaN drops leaves the owners' residuals as
- * they were, bit for bit, and the finite gradients in their ranks'. */
+/* All that was applied, plus the mean of the ranks' memory, plus the owners' memory, is the sum of
+ * the mean gradients, up to rounding. A step dropped because of one rank's NaN leaves the owners'
+ * residuals unchanged, bit for bit, and keeps the finite gradients in the residuals of their
+ * ranks. */
 static void two_ways_lose_nothing(void **state)
 {
     (void)state;
@@ -398,7 +399,7 @@ static void two_ways_lose_nothing(void **state)
     }
 }
 
-/* A step of rate 0 sends zeros both ways, and neither residual moves. */
+/* A step with rate 0 sends zeros in both directions, and neither residual changes. */
 static void two_ways_rest(void **state)
 {
     (void)state;

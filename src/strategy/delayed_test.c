@@ -1,5 +1,5 @@
-/* OD-SGD and CD-SGD: their limiting cases bit for bit, the order of events, skips, draining,
- * resuming. */
+/* OD-SGD and CD-SGD: their limiting cases bit for bit, the order of events, skipped steps,
+ * draining, resuming. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -11,8 +11,7 @@ static const char *const optimizers[] = {"sgd:lr=0.1", "sgd:lr=0.1,weight_decay=
                                          "sgd:lr=0.1,momentum=0.9,weight_decay=0.01",
                                          "sgd:lr=0.1,momentum=0.9,weight_decay=0.01,nesterov=yes"};
 
-/* k = 1, P = 1, eta_loc = eta: sequential SGD, with any optimizer where the local step previews it.
- */
+/* k = 1, P = 1, eta_loc = eta: sequential SGD; and any optimizer if the local step previews it. */
 static void alone_it_is_sequential_sgd(void **state)
 {
     (void)state;
@@ -27,7 +26,7 @@ static void alone_it_is_sequential_sgd(void **state)
             play_begin_run(&delayed);
             play_begin_run(&sequential);
             for (uint64_t t = 0; t < 9; t++) {
-                /* A change of rate goes through eta_loc * lr / 0.1, exact for powers of two. */
+                /* A change of rate enters through eta_loc * lr / 0.1, exact for powers of two. */
                 delayed.lr = sequential.lr = t < 6 ? 0.1 : 0.05;
                 play_step(&delayed);
                 play_step(&sequential);
@@ -42,7 +41,8 @@ static void alone_it_is_sequential_sgd(void **state)
     }
 }
 
-/* eta_loc = 0: the gradient of step t is that at W_t, which lacks the result of step t-1. */
+/* eta_loc = 0: the gradient of step t is that at W_t, which does not include the result of step
+ * t-1. */
 static void without_local_step_it_is_delayed_sgd(void **state)
 {
     (void)state;
@@ -54,7 +54,7 @@ static void without_local_step_it_is_delayed_sgd(void **state)
         float *slot[] = {u};
         memcpy(w, p.rank[0].w, sizeof w);
         for (uint64_t t = 0; t < 8; t++) {
-            /* What the forward pass of step t uses is W after the results up to step t-2. */
+            /* The forward pass of step t uses W after the results up to step t-2. */
             assert_same_bits(p.rank[0].w, w);
             play_gradient(g[0], w, 0, t);
             play_gradient(g[1], w, 1, t);
@@ -72,8 +72,8 @@ static void without_local_step_it_is_delayed_sgd(void **state)
     }
 }
 
-/* Optimizers that are more than SGD: the local step previews them, bit for bit, also across a step
- * that was dropped, which is no update. */
+/* Optimizers other than SGD: the local step previews them, bit for bit, even across a dropped step,
+ * which is not an update. */
 static void adaptive_ones_alone_are_sequential(void **state)
 {
     (void)state;
@@ -171,7 +171,7 @@ static void order_of_events(void **state)
     assert_events("od:warmup=0", 2, "s | x0d x1d r0 r1 s | x0d x1d r0 r1 ");
 }
 
-/* Ranks differ in Wloc, never in W. */
+/* The ranks' Wloc differ, their W never. */
 static void ranks_share_the_global_parameters(void **state)
 {
     (void)state;
@@ -212,7 +212,7 @@ static void local_updates(void **state)
         for (int t = 0; t < 5; t++) {
             float before[PLAY_N];
             memcpy(before, p.rank[1].w, sizeof before);
-            p.lr = t < 3 ? 0.1 : 0.05; /* eta_loc goes with it */
+            p.lr = t < 3 ? 0.1 : 0.05; /* eta_loc changes with it */
             const float eta = t < 3 ? 0.2f : 0.1f;
             play_step(&p);
             const float *w = play_global(&p, 1), *g = p.rank[1].g, *u = p.rank[1].slot[0];
@@ -262,7 +262,7 @@ static void a_bad_gradient_is_skipped(void **state)
     play_destroy(&p);
 }
 
-/* A checkpoint is w, the slots and the unapplied result; begin() is not called again. */
+/* A checkpoint is w, the slots and the result not yet applied; begin() is not called again. */
 static void resuming_gives_the_same_bits(void **state)
 {
     (void)state;
@@ -297,7 +297,7 @@ static void resuming_gives_the_same_bits(void **state)
     }
 }
 
-/* Draining changes no count, and the next step starts from W. */
+/* Draining does not change the count, and the next step starts from W. */
 static void goes_on_after_draining(void **state)
 {
     (void)state;

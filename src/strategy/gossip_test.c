@@ -1,5 +1,5 @@
-/* Stochastic gradient push against a plain simulation that sends weights along; where it is exact;
- * what one rank alone does; what becomes of numbers that are not finite. */
+/* Stochastic gradient push, compared with a plain simulation that also sends weights; the cases in
+ * which it is exact; the behaviour with one rank; values that are not finite. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -7,7 +7,7 @@
 #include <cmocka.h>
 #include "strategy/strategy_play.h"
 
-/* Initial parameters of few bits, unlike on all ranks: then the mean is exact. */
+/* Initial parameters with few bits, different on each rank, so that the mean is exact. */
 static void scatter(play *p)
 {
     for (int j = 0; j < p->ranks; j++)
@@ -22,7 +22,7 @@ static void start(play *p, const char *strategy, const char *optimizer, int rank
     play_begin_run(p);
 }
 
-/* Two ranks agree after one push, four after two: at a learning rate of 0 on the mean. */
+/* Two ranks agree after one push, four after two; with learning rate 0, on the mean. */
 static void powers_of_two_agree(void **state)
 {
     (void)state;
@@ -43,13 +43,13 @@ static void powers_of_two_agree(void **state)
     }
 }
 
-/* Push-sum as published, weights sent along: x, m of each rank, and what is under way. */
+/* Push-sum as published, with weights sent: x and m of each rank, and what is in flight. */
 typedef struct sum {
     double x[PLAY_RANKS][PLAY_N], m[PLAY_RANKS];
     struct {
         double x[PLAY_RANKS][PLAY_N], m[PLAY_RANKS];
         bool out;
-    } sent[100]; /* of each step */
+    } sent[100]; /* in each step */
 } sum;
 
 static void receive(sum *s, int ranks, size_t step, int hop)
@@ -63,7 +63,7 @@ static void receive(sum *s, int ranks, size_t step, int hop)
     s->sent[step].out = false;
 }
 
-/* Of push number k. */
+/* The hop of push number k. */
 static int hop_of(int ranks, size_t k)
 {
     int hops = 0;
@@ -150,7 +150,7 @@ static void it_is_push_sum(void **state)
     }
 }
 
-/* A mean takes all that is under way with it; between two of them the same happens anew. */
+/* A mean includes everything in flight; after each mean the sequence starts again. */
 static void means_are_exact(void **state)
 {
     (void)state;
@@ -181,7 +181,7 @@ static void means_are_exact(void **state)
     play_destroy(&again);
 }
 
-/* mean=1: synchronous, each rank its own optimizer; where sums are exact it is local SGD. */
+/* mean=1: synchronous, with an optimizer per rank; where sums are exact, it equals local SGD. */
 static void a_mean_in_each_step_is_local(void **state)
 {
     (void)state;
@@ -237,8 +237,9 @@ static void spoil(play_rank *r)
             r->s->slot[i][0][3] = INFINITY;
 }
 
-/* A gradient that is not finite costs its rank a step; a rank whose parameters are not goes back to
- * the last mean when its push is over, alone; if that is a mean, all do. */
+/* A gradient that is not finite costs its rank a step. A rank whose parameters are not finite
+ * returns to the last mean when its push has ended, on its own; if the exchange is a mean, all
+ * ranks return. */
 static void not_finite(void **state)
 {
     (void)state;
@@ -255,7 +256,7 @@ static void not_finite(void **state)
     memcpy(last, p.rank[0].w, sizeof last);
     play_step(&p);
     spoil(&p.rank[2]);
-    play_step(&p); /* its push comes back as nothing before the next step */
+    play_step(&p); /* its push is discarded before the next step */
     assert_true(isinf(p.rank[2].w[3]) != 0);
     p.bad_rank = 2;
     play_step(&p);
@@ -276,7 +277,7 @@ static void not_finite(void **state)
     play_destroy(&p);
 }
 
-/* A run that was drained goes on as if it began. */
+/* A drained run continues as a new run begins. */
 static void it_goes_on_after_a_drain(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* Optimizers and the one-cycle schedule against sequences of PyTorch in float64. */
+/* Optimizers and the one-cycle schedule, compared with runs of PyTorch in float64. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>

@@ -1,4 +1,4 @@
-/* Optimizers by hand and at their limits, spec strings, previews, learning rates. */
+/* Optimizers computed by hand and at their limits, spec strings, previews, learning rates. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -20,7 +20,7 @@ static tg_optimizer *create(const char *spec)
     return o;
 }
 
-/* Two steps from w = 1, u = 0 with g = 1, then 2, in numbers that are exact. */
+/* Two steps from w = 1, u = 0 with g = 1, then 2, with exact numbers. */
 static void steps_by_hand(void **state)
 {
     (void)state;
@@ -94,7 +94,7 @@ static void slots_and_specs(void **state)
     assert_int_equal(count, 4);
 }
 
-/* Any numbers. */
+/* Arbitrary numbers. */
 static float noise(uint64_t i)
 {
     const tg_rng_key key = {.seed = 7, .purpose = TG_PURPOSE_TEST};
@@ -103,7 +103,7 @@ static float noise(uint64_t i)
 
 enum { LEN = 70, TIMES = 9 };
 
-/* Parameters of a tensor of ndim dimensions after some updates; lr is halved on the way. */
+/* Parameters of a tensor of ndim dimensions after some updates; lr is halved meanwhile. */
 static void play_updates(const char *spec, size_t ndim, float w[LEN])
 {
     tg_optimizer *o = create(spec);
@@ -125,7 +125,7 @@ static void play_updates(const char *spec, size_t ndim, float w[LEN])
     tg_optimizer_destroy(o);
 }
 
-/* What one optimizer becomes another in, bit for bit. */
+/* Settings with which one optimizer equals another, bit for bit. */
 static void limits(void **state)
 {
     (void)state;
@@ -152,8 +152,8 @@ static void limits(void **state)
     }
 }
 
-/* LARS whose trust coefficient makes the ratio 1 is SGD, if the rate is a power of two (it is
- * inside the velocity): here |w| = 2 and |g| = 1. */
+/* LARS with a trust coefficient that makes the ratio 1 equals SGD, if the rate is a power of two
+ * (it is inside the velocity): here |w| = 2 and |g| = 1. */
 static void lars_of_ratio_1_is_sgd(void **state)
 {
     (void)state;
@@ -169,7 +169,7 @@ static void lars_of_ratio_1_is_sgd(void **state)
         assert_int_equal(tg_optimizer_step(lars, &update, w[0], g, 4, (float *[]){u[0]}), TG_OK);
         assert_int_equal(tg_optimizer_step(sgd, &update, w[1], g, 4, (float *[]){u[1]}), TG_OK);
         assert_memory_equal(w[0], w[1], sizeof w[0]);
-        /* A tensor of zeros has no norm to go by: ratio 1 as well, with decay too. */
+        /* A tensor of zeros has no norm: ratio 1 as well, also with decay. */
         memset(w, 0, sizeof w);
         memset(u, 0, sizeof u);
         assert_int_equal(tg_optimizer_step(lars, &update, w[0], g, 4, (float *[]){u[0]}), TG_OK);
@@ -212,11 +212,11 @@ static void rates(void **state)
     RATES("cosine", 4, 0, 0.8, half, 0.4, quarter, 0, 0);
     RATES("cosine:warmup=2", 6, 0, 0.4, 0.8, 0.8, half, 0.4, quarter, 0, 0);
     RATES("cosine:final=0.5", 2, 0, 0.8, 0.6, 0.4, 0.4);
-    RATES("cosine:warmup=4", 4, 0, 0.2, 0.4, 0.6, 0.8); /* no step is left */
+    RATES("cosine:warmup=4", 4, 0, 0.2, 0.4, 0.6, 0.8); /* no step remains */
     RATES("cosine:warmup=4", 2, 0, 0.2, 0.4);
 }
 
-/* A rate for 4 times the minibatch: from lr at step 0 by equal amounts to 4*lr. */
+/* The rate for a minibatch 4 times as large: from lr at step 0 in equal steps to 4*lr. */
 static void scaled_rates(void **state)
 {
     (void)state;
@@ -234,7 +234,7 @@ static void scaled_rates(void **state)
         assert_int_equal(tg_lr_schedule_scale(s, 4), TG_OK);
         for (uint64_t t = 0; t < 6; t++)
             assert_true(fabs(tg_lr_at(s, t) - cases[i].want[t]) <= 1e-15);
-        /* By 1: no warm-up is needed, so there is none. */
+        /* Scaling by 1 needs no warm-up, so there is none. */
         assert_int_equal(tg_lr_schedule_scale(s, 1), TG_OK);
         assert_true(tg_lr_at(s, 0) == 0.5);
         tg_lr_schedule_destroy(s);
@@ -247,14 +247,14 @@ static void onecycle_at_its_ends(void **state)
     tg_lr_schedule *s;
     assert_int_equal(tg_lr_schedule_create("onecycle:pct_start=1", 1, 11, 0, &s), TG_OK);
     assert_true(fabs(tg_lr_at(s, 0) - 0.04) < 1e-15 && fabs(tg_lr_at(s, 10) - 1) < 1e-15);
-    assert_true(fabs(tg_lr_at(s, 11) - 4e-6) < 1e-15); /* beyond the run */
+    assert_true(fabs(tg_lr_at(s, 11) - 4e-6) < 1e-15); /* after the end of the run */
     tg_lr_schedule_destroy(s);
     assert_int_equal(tg_lr_schedule_create("onecycle:pct_start=0", 1, 3, 0, &s), TG_OK);
     assert_true(tg_lr_at(s, 0) < 1 && tg_lr_at(s, 1) < tg_lr_at(s, 0));
     assert_true(fabs(tg_lr_at(s, 2) - 4e-6) < 1e-15);
     tg_lr_schedule_destroy(s);
     assert_int_equal(tg_lr_schedule_create("onecycle:pct_start=0.5", 1, 2, 0, &s), TG_OK);
-    assert_true(tg_lr_at(s, 0) == 1); /* the rise has no step */
+    assert_true(tg_lr_at(s, 0) == 1); /* the rise has no steps */
     tg_lr_schedule_destroy(s);
     assert_int_equal(tg_lr_schedule_create("onecycle", 1, 1, 0, &s), TG_OK);
     assert_true(fabs(tg_lr_at(s, 0) - 4e-6) < 1e-15);

@@ -50,7 +50,7 @@ static void they_are_one_another(void **state)
     }
 }
 
-/* Gradients and parameters of few bits: sums and products are exact. */
+/* Gradients and parameters with few bits: sums and products are exact. */
 static void dyadic(play *p)
 {
     for (int j = 0; j < p->ranks; j++)
@@ -87,8 +87,8 @@ static void one_step_to_a_round_is_ssgd(void **state)
         }
 }
 
-/* As all of it is linear in the gradients, also where sums round; their slopes make up to 160 times
- * as much of that in 12 steps. */
+/* Everything is linear in the gradients, so they agree even where sums round; the gradients' slopes
+ * amplify rounding up to 160 times in 12 steps. */
 static void one_step_to_a_round_is_ssgd_to_rounding(void **state)
 {
     (void)state;
@@ -113,7 +113,7 @@ static void one_step_to_a_round_is_ssgd_to_rounding(void **state)
         }
 }
 
-/* A quadratic of its own for each rank. */
+/* A different quadratic on each rank. */
 static double slope(double w, int j, size_t e)
 {
     return (0.5 + 0.03 * (double)(e % 7) + 0.1 * j) * (w - 0.3 * j - cos(0.2 * (double)e));
@@ -127,7 +127,7 @@ static void slopes(play *p)
 }
 
 /* On quadratics H own steps contract a rank's distance to its minimum by (1 - eta a)^H: w_T of
- * local SGD in f64, and of an outer step of Nesterov's. */
+ * local SGD in f64, and of an outer Nesterov step. */
 static void closed_form_on_quadratics(void **state)
 {
     (void)state;
@@ -166,7 +166,7 @@ static void closed_form_on_quadratics(void **state)
     }
 }
 
-/* Alone a rank knows the mean at once: DiLoCo. */
+/* A single rank knows the mean at once: DiLoCo. */
 static void eager_alone_is_diloco(void **state)
 {
     (void)state;
@@ -189,7 +189,7 @@ static void eager_alone_is_diloco(void **state)
     }
 }
 
-/* Its formula in f64; at the end all ranks are where the means lead. */
+/* Its formula in f64; at the end all ranks have the parameters that result from the means. */
 static void eager_on_quadratics(void **state)
 {
     (void)state;
@@ -209,7 +209,7 @@ static void eager_on_quadratics(void **state)
                 w[j][e] -= 0.1 * slope(w[j][e], j, e);
         play_step_on(&p);
         for (size_t e = 0; e < PLAY_N && (t % EVERY == 0 || t == STEPS); e++) {
-            if (t > EVERY) { /* the last round's mean is in */
+            if (t > EVERY) { /* the last round's mean has arrived */
                 velocity[e] = 0.5 * velocity[e] + mean[e];
                 global[e] -= 0.6 * (mean[e] + 0.5 * velocity[e]);
             }

@@ -1,4 +1,4 @@
-/* DeMo's update: signs of the mean, weight decay apart; what it refuses. */
+/* DeMo's update: signs of the mean, decoupled weight decay; refusals. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -11,7 +11,7 @@ static float sign(float x)
     return x > 0 ? 1.0f : x < 0 ? -1.0f : 0.0f;
 }
 
-/* One rank, dense: sign descent, bit for bit, at any rate. 0 has no sign. */
+/* One rank, dense: sign descent, bit for bit, at any rate. sign(0) is 0. */
 static void alone_it_is_sign_descent(void **state)
 {
     (void)state;
@@ -30,7 +30,8 @@ static void alone_it_is_sign_descent(void **state)
             p.rank[0].g[t] = 0;
             p.rank[0].g[40 + t] = -0.0f;
             for (size_t e = 0; e < PLAY_N; e++) {
-                const bool spared = o == 0 || (o == 2 && e >= 30 && e < 33); /* one dimension */
+                /* tensors of one dimension */
+                const bool spared = o == 0 || (o == 2 && e >= 30 && e < 33);
                 const float kept = w[e] * (float)(1 - p.lr * (spared ? 0 : 0.3));
                 w[e] = kept - (float)p.lr * sign(p.rank[0].g[e]);
             }

@@ -1,5 +1,5 @@
-/* Delayed averaging and plain delay: what they are where delay is 0, 1, or longer than the run,
- * their closed form, momentum, steps that are dropped, draining. */
+/* Delayed averaging and plain delay: with delay 0, 1, or longer than the run; their closed form,
+ * momentum, dropped steps, draining. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -14,7 +14,8 @@ static const char *const optimizers[] = {"sgd:lr=0.1",
                                          "adam:lr=0.1",
                                          "adamw:lr=0.1,weight_decay=0.1"};
 
-/* Both, step by step, at a rate that changes, over a step that some rank drops. */
+/* Compare both step by step, with a changing rate, including a step dropped because of some
+ * rank. */
 static void assert_same_runs(const char *a, const char *b, const char *optimizer, int ranks,
                              uint64_t steps)
 {
@@ -68,7 +69,7 @@ static void uncorrected_it_is_plain_delay(void **state)
         assert_same_runs("dga:delay=3,correct=no", "pipe:width=4", optimizers[o], 2, 10);
 }
 
-/* One rank: SGD, with any optimizer, by the gradient of width - 1 steps ago. */
+/* One rank: SGD, with any optimizer, on the gradient of width - 1 steps ago. */
 static void pipe_alone_is_late(void **state)
 {
     (void)state;
@@ -94,8 +95,8 @@ static void pipe_alone_is_late(void **state)
     }
 }
 
-/* A delay longer than the run: each rank trains by itself; drained, all are where their averages
- * are. */
+/* With a delay longer than the run each rank trains by itself; after draining, all have the
+ * averages' parameters. */
 static void long_delay_is_local(void **state)
 {
     (void)state;
@@ -137,7 +138,7 @@ static double mean_of(const model *m, uint64_t t, size_t e)
     return (m->g[t][0][e] + m->g[t][1][e] + m->g[t][2][e]) / 3;
 }
 
-/* A quadratic of its own for each rank. */
+/* A different quadratic on each rank. */
 static double slope(double w, int j, size_t e)
 {
     return (0.5 + 0.03 * (double)(e % 7) + 0.1 * j) * (w - 0.3 * j - cos(0.2 * (double)e));
@@ -152,9 +153,9 @@ static double error_of(const play *p, const model *m)
     return worst;
 }
 
-/* w_T = w_0 - [sum over s <= T - D of eta_s * mean g_s, plus the last D of the own U], and
- * momentum: as if the corrected gradient were handed to each rank's optimizer (at a constant rate).
- */
+/* w_T = w_0 - [sum over s <= T - D of eta_s * mean g_s, plus the last D of the own U]; and with
+ * momentum (at a constant rate): as if the corrected gradient were passed to each rank's
+ * optimizer. */
 static void closed_form_on_quadratics(void **state)
 {
     (void)state;
@@ -202,7 +203,7 @@ static void closed_form_on_quadratics(void **state)
         }
 }
 
-/* Blocks: the same formula with a block's U in the place of a step's. */
+/* Blocks: the same formula with a block's U in place of a step's. */
 static void blocks_on_quadratics(void **state)
 {
     (void)state;
@@ -237,8 +238,8 @@ static void blocks_on_quadratics(void **state)
     play_destroy(&p);
 }
 
-/* A rank that is not finite in some step: that average is dropped by all, the own step of the
- * others too, and nothing is left of it. */
+/* A rank whose gradient is not finite in some step: all ranks drop that average, and the others'
+ * own step as well, with no trace left. */
 static void dropped_steps_leave_nothing(void **state)
 {
     (void)state;
@@ -262,8 +263,8 @@ static void dropped_steps_leave_nothing(void **state)
     }
 }
 
-/* Parameters that are not finite after own steps: their block is dropped, and the rank goes on from
- * what the averages say. */
+/* Parameters that are not finite after own steps: their block is dropped, and the rank continues
+ * from the averages' parameters. */
 static void a_lost_rank_comes_back(void **state)
 {
     (void)state;
@@ -271,7 +272,7 @@ static void a_lost_rank_comes_back(void **state)
     play_create(&p, "dga:delay=2,every=2", "sgd:lr=0.1", 3);
     play_begin_run(&p);
     play_step(&p);
-    p.rank[1].w[7] = INFINITY; /* as a step that is too long would leave it */
+    p.rank[1].w[7] = INFINITY; /* as too large a step would leave it */
     p.rank[1].slot[2][7] = -INFINITY;
     p.rank[1].slot[1][7] = -INFINITY;
     for (uint64_t t = 1; t < 8; t++) {

@@ -1,4 +1,4 @@
-/* What all strategies share: the list, spec strings and their messages, and ssgd. */
+/* Common to all strategies: the list, spec strings and their messages; and ssgd. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -27,7 +27,7 @@ static void lists_what_exists(void **state)
     }
 }
 
-/* More exchanges than there is room for are an error; nothing is written past the room. */
+/* More exchanges than there is room for are an error; nothing is written beyond the room. */
 static void says_that_the_room_is_full(void **state)
 {
     (void)state;
@@ -48,7 +48,7 @@ static void says_that_the_room_is_full(void **state)
     assert_int_equal(item[2].tag, 7);
     assert_int_equal(tg__actions_check(s, &out), TG_E_STATE);
     assert_non_null(strstr(tg_error(), "more than 2 exchanges at once"));
-    /* What a strategy sets in an action that found no room reaches no other one. */
+    /* Settings of an action that found no room do not affect other actions. */
     tg__actions none = {.item = item + 1};
     const tg__action first = item[0], second = item[1];
     tg__action *a = tg__actions_add_slot(s, &none, 0, 0, 6, 9);
@@ -166,7 +166,7 @@ static void ssgd_is_sgd_on_the_mean(void **state)
     }
 }
 
-/* Each rank counts the updates of each tensor and tells it how many dimensions it has. */
+/* Each rank counts the updates of each tensor, and passes its number of dimensions. */
 static void ssgd_is_any_optimizer_on_the_mean(void **state)
 {
     (void)state;
@@ -225,14 +225,14 @@ static void ssgd_events_and_skips(void **state)
     play_destroy(&p);
 }
 
-/* The first PLAIN of them remember nothing. */
+/* The first PLAIN of them have no memory. */
 static const char *const optimizers[] = {"sgd:lr=0.1", "sgd:lr=0.1,weight_decay=0.01",
                                          "sgd:lr=0.1,momentum=0.9,weight_decay=0.01,nesterov=yes",
                                          "adamw:lr=0.1,weight_decay=0.1"};
 enum { PLAIN = 2, ALL = TG_COUNT(optimizers) };
 
-/* How far one rank comes from what it would be with ssgd, in any step and when drained, over a step
- * that is dropped, at a rate that changes. near_one: all parameters stay between 1 and 2. */
+/* The largest deviation of one rank from ssgd, in any step and after draining, including a dropped
+ * step, with a changing rate. near_one: all parameters stay between 1 and 2. */
 static double from_ssgd(const char *strategy, const char *optimizer, bool near_one)
 {
     play x, y;
@@ -258,14 +258,14 @@ static double from_ssgd(const char *strategy, const char *optimizer, bool near_o
     return most;
 }
 
-/* One rank's mean is its own gradient, or change. That change is a difference of parameters, and
- * comes off again: between 1 and 2 both are exact, elsewhere they round. */
+/* With one rank the mean is its own gradient or change. The change is a difference of parameters,
+ * which is subtracted again: between 1 and 2 both operations are exact, elsewhere they round. */
 static void alone_they_are_sequential(void **state)
 {
     (void)state;
     static const struct {
         const char *strategy;
-        size_t optimizers; /* with so many of them */
+        size_t optimizers; /* the number of optimizers for which this holds */
     } cases[] = {{"dga:delay=1", ALL},
                  {"dga:delay=3", ALL},
                  {"dga:delay=4,every=2", ALL},
@@ -287,7 +287,8 @@ static void alone_they_are_sequential(void **state)
         }
 }
 
-/* What is late, forgotten, given up or taken further is no sequential training, alone neither. */
+/* Strategies that delay, forget, drop or extrapolate do not equal sequential training, even on one
+ * rank. */
 static void alone_they_are_not_sequential(void **state)
 {
     (void)state;
@@ -315,7 +316,7 @@ static void assert_alike(const play *a, const play *b, const char *strategy)
     }
 }
 
-/* Some gradients are not finite on the way. Whether any result was taken with its turn. */
+/* Some gradients are not finite. Returns true if any result was applied with its turn. */
 static bool play_beside_and_apart(const char *strategy, const char *optimizer, int ranks)
 {
     static play beside, apart;
@@ -341,7 +342,8 @@ static bool play_beside_and_apart(const char *strategy, const char *optimizer, i
     return made;
 }
 
-/* A strategy that makes its step's part beside the result has the bits of one that does not. */
+/* A strategy that makes its part of the step together with the result has the same bits as one that
+ * does not. */
 static void steps_beside_results_are_the_same(void **state)
 {
     (void)state;
@@ -363,7 +365,7 @@ static void steps_beside_results_are_the_same(void **state)
         for (size_t o = 0; o < TG_COUNT(kinds); o++) {
             const bool plain = strstr(strategies[c], "local=") != NULL;
             if (plain && o > 1 && strstr(strategies[c], "eta_loc") == NULL)
-                continue; /* a step of plain SGD with an adaptive optimizer's rate is refused */
+                continue; /* plain SGD steps with an adaptive optimizer's rate are refused */
             const bool made = play_beside_and_apart(strategies[c], kinds[o], 3);
             assert_int_equal(made, strchr("ocd", strategies[c][0]) != NULL);
         }
