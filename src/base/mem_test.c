@@ -46,7 +46,7 @@ static void byte_order(void **state)
     assert_int_equal(tg__get16(bytes + 1), 0xcdef);
 }
 
-/* The definition again, byte by byte. */
+/* The definition, byte by byte. */
 static uint64_t slow_hash(uint64_t h, const uint8_t *p, size_t len)
 {
     size_t words = len / 8 + 1;
@@ -77,7 +77,7 @@ static void hash_definition(void **state)
             assert_true(h != tg_hash(TG_HASH_START, bytes + 1, len - 1));
     }
     assert_true(tg_hash(TG_HASH_START, NULL, 0) == slow_hash(TG_HASH_START, bytes, 0));
-    /* Written down once: identities are stored in files. */
+    /* Fixed values, because identities are stored in files. */
     assert_true(tg_hash(TG_HASH_START, "telegrad", 8) == UINT64_C(0xcbbd2af24b46c5f3));
 }
 
@@ -91,10 +91,10 @@ static void hash_separates(void **state)
         assert_true(tg_hash(TG_HASH_START, bytes, 16) != zero);
         bytes[bit / 8] = 0;
     }
-    /* Two signs in the same lane, where a plain product would cancel. */
+    /* Two signs in the same lane, which a plain product would cancel. */
     bytes[7] = bytes[15] = 0x80;
     assert_true(tg_hash(TG_HASH_START, bytes, 16) != zero);
-    /* Padding and cutting matter. */
+    /* Padding and splitting matter. */
     assert_true(tg_hash(TG_HASH_START, "a\0", 2) != tg_hash(TG_HASH_START, "a", 1));
     uint64_t ab_c = tg_hash(tg_hash(TG_HASH_START, "ab", 2), "c", 1);
     uint64_t a_bc = tg_hash(tg_hash(TG_HASH_START, "a", 1), "bc", 2);

@@ -1,4 +1,4 @@
-/* The word that was meant. */
+/* Suggestions for mistyped words. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -7,7 +7,7 @@
 #include "telegrad/tools.h"
 #include <string.h>
 
-/* The word of words ("a|b") that is near wanted; "" for none. */
+/* The suggestion from words ("a|b") for wanted; "" for none. */
 static const char *near(const char *wanted, const char *words)
 {
     static tg_nearest n;
@@ -22,21 +22,21 @@ static void edits_are_counted(void **state)
     static const struct {
         const char *wanted, *words, *meant;
     } cases[] = {
-        {"densty", "density|values|warmup", "density"}, /* added */
-        {"densitty", "density", "density"},             /* removed */
-        {"dcg", "dense|dgc|csc", "dgc"},                /* swapped: one edit */
+        {"densty", "density|values|warmup", "density"}, /* a letter missing */
+        {"densitty", "density", "density"},             /* a letter too many */
+        {"dcg", "dense|dgc|csc", "dgc"},                /* swapped letters: one edit */
         {"tarin", "train|data", "train"},
-        {"wermup", "density|warmup", "warmup"}, /* changed */
+        {"wermup", "density|warmup", "warmup"}, /* a letter changed */
         {"Topk", "dense|topk", "topk"},
         {"top-k", "topk|blocktopk", "topk"},
-        {"vgg", "lenet5|vgg11", "vgg11"}, /* begins it */
+        {"vgg", "lenet5|vgg11", "vgg11"}, /* wanted is its beginning */
         {"resnet", "vgg11|resnet20|resnet18", "resnet20"},
         {"stratgeies", "methods|strategies", "strategies"},
         {"cd", "cdd|cd", "cd"}, /* fewest edits */
         {"ad", "od|cd", "od"},  /* the first of two */
         {"magic", "dense|topk", ""},
         {"walk", "train|data|advise", ""},
-        {"x", "k", ""}, /* all of it is another */
+        {"x", "k", ""}, /* no letter is right */
         {"", "k", ""},
         {"k", "", ""},
         {"abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvw", "abc", ""},

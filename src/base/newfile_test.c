@@ -1,4 +1,4 @@
-/* Files written aside. */
+/* Files written aside and renamed. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -107,12 +107,12 @@ static void rename_fails(void **state)
     assert_int_equal(tg_newfile_commit(f), TG_E_IO);
     assert_non_null(strstr(tg_error(), path));
     assert_false(exists(tmp));
-    assert_int_equal(tg_newfile_open(path, &f), TG_E_IO); /* a directory is found at once */
+    assert_int_equal(tg_newfile_open(path, &f), TG_E_IO); /* a directory is detected at once */
     assert_non_null(strstr(tg_error(), "directory"));
     assert_int_equal(rmdir(path), 0);
 }
 
-/* A full disk is noticed, whenever the bytes meet it. */
+/* A full disk is reported, whenever it affects the bytes. */
 static void write_fails(void **state)
 {
     (void)state;
@@ -153,7 +153,7 @@ static bool is_link(const char *name)
     return S_ISLNK(info.st_mode);
 }
 
-/* Links stay, also one to a file that is not there yet and one of another directory. */
+/* Links stay, including one to a file that does not exist yet and one into another directory. */
 static void links_stay(void **state)
 {
     (void)state;
@@ -202,7 +202,7 @@ static void no_regular_file(void **state)
     assert_true(S_ISFIFO(info.st_mode));
     assert_false(exists(tmp));
     unlink(path);
-    assert_int_equal(symlink("/dev/full", path), 0); /* even if that could be replaced */
+    assert_int_equal(symlink("/dev/full", path), 0); /* even where it could be replaced */
     assert_int_equal(tg_newfile_open(path, &f), TG_OK);
     assert_true(fputs("bytes", tg_newfile_stream(f)) >= 0);
     assert_int_equal(tg_newfile_commit(f), TG_E_IO);
@@ -211,7 +211,7 @@ static void no_regular_file(void **state)
     unlink(path);
 }
 
-/* Standard output sent to a regular file: what is printed before and after stands around. */
+/* Standard output redirected to a regular file: output printed before and after is kept. */
 static void own_output(void **state)
 {
     (void)state;
@@ -237,7 +237,7 @@ static void own_output(void **state)
     assert_false(exists(tmp));
 }
 
-/* Nobody may write what another one writes, and what that has written stays. */
+/* No two writers may write the same file, and what one has written stays. */
 static void one_writer(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* The pool: every task once, whoever calls, however many threads. */
+/* The pool: every task runs once, for any caller and any number of threads. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -46,7 +46,8 @@ static void every_task_once(void **state)
     }
 }
 
-/* Tasks so short that threads come late, loop after loop: what one loop wrote, the next reads. */
+/* Tasks so short that threads come late, loop after loop: each loop reads what the previous one
+ * wrote. */
 static void chain(void *arg, size_t i)
 {
     ((uint32_t *)arg)[i] = ((uint32_t *)arg)[i] * 31 + (uint32_t)i;
@@ -72,7 +73,7 @@ static void one_thread_needs_no_pool(void **state)
     (void)state;
     assert_null(create(1));
     tg__pool_destroy(NULL);
-    tg__pool_destroy(create(4)); /* before it ever did anything */
+    tg__pool_destroy(create(4)); /* before it was ever used */
 }
 
 static void numbers_of_threads_are_checked(void **state)

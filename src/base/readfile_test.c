@@ -1,4 +1,4 @@
-/* What may be opened to be read, and what waits for nobody. */
+/* Which files may be opened for reading, without waiting for another process. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>

@@ -1,4 +1,5 @@
-/* Philox4x32-10 against the known answers of Random123 (kat_vectors), and the draws made of it. */
+/* Philox4x32-10, compared with the known answers of Random123 (kat_vectors), and the draws derived
+ * from it. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -88,7 +89,7 @@ static void unit_interval(void **state)
     assert_true(tg__unit(1u << 11, 0) == 0x1p-53);
 }
 
-/* Fixed key, so no luck is involved: the bounds are about five standard errors. */
+/* The key is fixed, so there is no chance involved: the bounds are about five standard errors. */
 static void moments(void **state)
 {
     (void)state;
@@ -151,7 +152,7 @@ static void permutations(void **state)
     assert_memory_not_equal(order, again, sizeof order);
 }
 
-/* All six orders of three come equally often. */
+/* All six permutations of three are equally frequent. */
 static void permutations_are_fair(void **state)
 {
     (void)state;

@@ -8,7 +8,7 @@
 #include "base/sized.h"
 #include <string.h>
 
-/* One structure in three versions: of a caller of the first, of this library, of a newer caller. */
+/* One structure in three versions: the first one, this library's, and a newer one. */
 typedef struct first_version {
     size_t struct_size;
     uint64_t a;
@@ -104,7 +104,7 @@ static void outputs_fill_what_the_caller_has(void **state)
     assert_true(old.x.struct_size == sizeof old.x && old.x.a == 4 && old.behind == UINT64_MAX);
 
     next_version new = {.struct_size = sizeof new, .c = &new};
-    assert_int_equal(tg__sized_room("f: x", &new, FIRST), TG_OK); /* whatever is in it */
+    assert_int_equal(tg__sized_room("f: x", &new, FIRST), TG_OK); /* whatever its contents */
     tg__sized_out(&new, &own, sizeof own);
     assert_true(new.struct_size == sizeof new &&new.a == 4 && new.b == 1.5 && new.c == NULL);
 }
@@ -135,7 +135,7 @@ static void arrays_have_entries_of_the_callers_size(void **state)
     refused(tg__sized_array("f: x", new, FIRST), "multiples of 8");
     new[0].struct_size = FIRST - 8;
     refused(tg__sized_array("f: x", new, FIRST), "allowed: 16 to 4096");
-    tg__sized_array_out(new, own, sizeof *own, 0); /* looks at nothing */
+    tg__sized_array_out(new, own, sizeof *own, 0); /* reads nothing */
 }
 
 static void has(void **state)

@@ -83,7 +83,7 @@ static void normal_form(void **state)
                 "topk:density=0.01,values=f32,warmup=9007199254740992,exact=no");
 }
 
-/* A number, or a word that stands in its place. */
+/* A number, or a word in its place. */
 static void numbers_or_words(void **state)
 {
     (void)state;
@@ -231,7 +231,7 @@ static void settled(const char *text, uint64_t total, uint64_t per_epoch, const 
     tg_spec_free(spec);
 }
 
-/* A default is no more than its share of the run; what is given is as it is. */
+/* A default is at most its share of the run; a given value is unchanged. */
 static void durations_of_runs(void **state)
 {
     (void)state;
@@ -243,14 +243,14 @@ static void durations_of_runs(void **state)
     settled("a", 468, 0, "a:warmup=93");
     settled("a", 0, 468, "a");
     settled("a", 0, 0, "a:warmup=1000");
-    settled("a", UINT64_MAX, UINT64_MAX, "a:warmup=1000000000"); /* no more than is allowed */
+    settled("a", UINT64_MAX, UINT64_MAX, "a:warmup=1000000000"); /* the largest value allowed */
     settled("a:after=3", 40, 468, "a:after=3,warmup=8,start=20");
     settled("a:warmup=4ep", 40, 0, "a:warmup=4ep,start=20");
     settled("a:start=9,warmup=0", 40, 468, "a:start=9,warmup=0");
 }
 
-/* Decimal commas of the program's locale do not leak in. Silently the C locale where no such locale
- * is installed. */
+/* A decimal comma of the program's locale has no effect. If no such locale is installed, the test
+ * silently uses the C locale. */
 static void locale_does_not_matter(void **state)
 {
     (void)state;

@@ -120,7 +120,7 @@ static void log_from_threads(void **state)
     (void)state;
     seen s = {0};
     pthread_t threads[3];
-    tg_log_set(keep, &s); /* counts without a lock of its own: one call at a time is promised */
+    tg_log_set(keep, &s); /* counts without a lock: calls are promised to be serialised */
     for (size_t i = 0; i < TG_COUNT(threads); i++)
         assert_int_equal(tg__thread_start("log", log_often, NULL, &threads[i]), TG_OK);
     for (size_t i = 0; i < TG_COUNT(threads); i++)
@@ -138,7 +138,7 @@ static void clock_moves(void **state)
     assert_true(t0 > 0);
     clock->sleep_until_ns(clock->arg, until);
     assert_true(tg_now_ns(clock) >= until);
-    clock->sleep_until_ns(clock->arg, t0); /* past: at once */
+    clock->sleep_until_ns(clock->arg, t0); /* in the past: returns at once */
     clock->sleep_until_ns(clock->arg, -5);
 }
 

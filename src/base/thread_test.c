@@ -61,7 +61,7 @@ static void waits(void **state)
     assert_false(tg__cond_wait_until(&g.cond, &g.mutex, -1));
     int64_t until = tg_now_ns(clock) + 2000000;
     while (tg__cond_wait_until(&g.cond, &g.mutex, until))
-        continue; /* woken for nothing */
+        continue; /* a spurious wakeup */
     assert_true(tg_now_ns(clock) >= until);
 
     pthread_t thread;

@@ -45,8 +45,7 @@ static char *written(const tg_trace *trace)
 static size_t count(const char *text, const char *what)
 {
     size_t n = 0;
-    const size_t len =
-        strlen(what); /* sanitizers' strstr goes through all that is left each time */
+    const size_t len = strlen(what); /* sanitizers' strstr scans the whole remainder each time */
     for (const char *p = text; *p != '\0'; p++)
         n += *p == *what && strncmp(p, what, len) == 0;
     return n;
@@ -192,8 +191,8 @@ static void layers_drive_out_no_others(void **state)
     tg_trace_destroy(trace);
 }
 
-/* Each exchange in the first lane that is free when it begins; one that ends when another begins
- * frees its lane. Recorded as they end. */
+/* Each exchange is in the first lane that is free when it begins; one that ends when another begins
+ * frees its lane. They are recorded when they end. */
 static void exchanges_have_lanes(void **state)
 {
     (void)state;
@@ -295,7 +294,8 @@ static void threads_lose_nothing(void **state)
     tg_trace_destroy(trace);
 }
 
-/* A ring so small that the writers meet in its slots: every span in it is one that was recorded. */
+/* A ring so small that writers meet in its slots: every span in it must be one that was
+ * recorded. */
 static void threads_meet(void **state)
 {
     (void)state;
@@ -341,7 +341,7 @@ static void test_names(void **state)
     tg_trace_destroy(trace);
 }
 
-/* JSON is UTF-8, whatever a name is. */
+/* The output is valid UTF-8, whatever bytes a name has. */
 static void names_of_any_bytes(void **state)
 {
     (void)state;

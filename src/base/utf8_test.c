@@ -1,5 +1,5 @@
-/* Every code and every sequence of up to three bytes; of four bytes those where ranges begin and
- * end. */
+/* Every code point and every sequence of up to three bytes; of four bytes, those at the ends of
+ * ranges. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -39,7 +39,7 @@ static void every_code_is_decoded(void **state)
     }
 }
 
-/* Since all codes are accepted, no more sequences than codes may be. */
+/* All code points are accepted, so there may be no more accepted sequences than code points. */
 static void nothing_else_is_accepted(void **state)
 {
     (void)state;
@@ -63,7 +63,8 @@ static void nothing_else_is_accepted(void **state)
             four += tg_utf8_decode(text, sizeof text, NULL) == 4;
         }
     }
-    assert_int_equal(four, (0x10ffff + 1 - 0x10000) / 0x1000 * 4); /* two edges twice are inside */
+    /* two of the edges are inside, counted twice */
+    assert_int_equal(four, (0x10ffff + 1 - 0x10000) / 0x1000 * 4);
 }
 
 static void nothing_is_no_character(void **state)

@@ -1,4 +1,4 @@
-/* The virtual clock: whose turn it is and when, work beside turns, ends of waits. */
+/* The virtual clock: whose turn it is and when, work outside of turns, ends of waits. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -14,7 +14,7 @@
 
 enum { MEMBERS = 4, NOTES = 64 };
 
-/* What members do, in the order they do it: only who has the turn writes. */
+/* The actions of members in their order: only the member with the turn writes. */
 typedef struct world {
     tg_clock *clock;
     pthread_mutex_t mutex;
@@ -26,7 +26,7 @@ typedef struct world {
         int64_t when_ns;
     } note[NOTES];
     tg__waited how[MEMBERS];
-    atomic_int finished; /* works, in fact */
+    atomic_int finished; /* finished in real time */
 } world;
 
 typedef struct actor {
@@ -55,7 +55,7 @@ static void begin(world *w)
     assert_int_equal(tg_clock_virtual_create(0, &w->clock), TG_OK);
 }
 
-/* Each on a thread of its own; the one started last has the lowest order. */
+/* Each runs on a thread of its own; the one started last has the lowest order. */
 static void play(world *w, void *(*const run[])(void *), int count)
 {
     actor actors[MEMBERS];
@@ -95,7 +95,7 @@ static void *sleeps(void *arg)
     note(a);
     sleep_to(a, (20 - a->who) * MS);
     note(a);
-    sleep_to(a, 5 * MS); /* is past */
+    sleep_to(a, 5 * MS); /* in the past */
     note(a);
     return NULL;
 }
@@ -156,7 +156,7 @@ static void *opens(void *arg)
     a->w->open = true;
     tg__clock_signal(a->w->clock, &a->w->cond);
     pthread_mutex_unlock(&a->w->mutex);
-    note(a); /* goes on: those that were woken wait for their turn */
+    note(a); /* continues: those that were woken wait for their turn */
     sleep_to(a, 10 * MS + 1);
     note(a);
     return NULL;
@@ -187,7 +187,7 @@ static void pass_ms(long ms)
     nanosleep(&(struct timespec){.tv_nsec = ms * 1000000}, NULL);
 }
 
-/* Long in fact, short in virtual time. */
+/* Long in real time, short in virtual time. */
 static void *works_slowly(void *arg)
 {
     const actor *a = arg;
@@ -209,7 +209,7 @@ static void *works_quickly(void *arg)
     return NULL;
 }
 
-/* Has turns while the others work, but none later than their ends. */
+/* Has turns while the others work, but none after the end of their work. */
 static void *looks_on(void *arg)
 {
     const actor *a = arg;
@@ -252,7 +252,7 @@ static void who_can_never_be_woken_is_told(void **state)
     assert_int_equal(tg__clock_stuck(), TG_E_STATE);
     assert_non_null(strstr(tg_error(), "waits for another"));
 
-    actor outside = {.w = &w, .who = 2}; /* this thread is no member */
+    actor outside = {.w = &w, .who = 2}; /* this thread is not a member */
     wait_open(&outside, TG__NEVER);
     assert_int_equal(w.how[2], TG__STUCK);
     sleep_to(&outside, 1000 * MS);
@@ -260,7 +260,7 @@ static void who_can_never_be_woken_is_told(void **state)
 
     assert_int_equal(tg_clock_enter(w.clock, 0), TG_OK);
     assert_int_equal(tg_clock_enter(w.clock, 1), TG_E_STATE);
-    sleep_to(&outside, 1000 * MS); /* alone: at once */
+    sleep_to(&outside, 1000 * MS); /* alone: returns at once */
     assert_int_equal(tg_now_ns(w.clock), 1000 * MS);
     tg_clock_leave(w.clock);
     finish(&w);

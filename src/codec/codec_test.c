@@ -1,4 +1,4 @@
-/* What every codec must keep, looping over the registry, at every instruction set level, in guard
+/* The contract of every codec, for the whole registry, at every instruction set level, in guard
  * pages. */
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,7 +15,7 @@
 static const size_t lengths[] = {0, 1, 7, 8, 31, 33, 4097};
 enum { VARIANTS_MAX = 96 };
 
-/* Beside each codec's defaults. */
+/* In addition to each codec's defaults. */
 static const char *const variants[] = {
     "topk:density=1,values=f32",
     "topk:density=1",
@@ -62,7 +62,7 @@ static const char *const variants[] = {
     "dct:keep=9,values=fp16",
 };
 
-/* Memory that a codec sees, each at the end or the start of its pages. */
+/* The memory that a codec accesses; each array is at the end or the start of its pages. */
 typedef struct world {
     tg__guarded x_mem, frame_mem, out_mem;
     float *x, *out;
@@ -152,8 +152,8 @@ static void check_decoded(world *w, tg_codec *c, size_t n, size_t len)
     assert_intact(w);
 }
 
-/* Each part decodes to its piece of the view; a sparse one selects as the whole does (values may be
- * rounded frame by frame), a dense one decodes as the whole does. */
+/* Each part decodes to its piece of the view. A sparse part selects like the whole (values may be
+ * rounded frame by frame); a dense part decodes like the whole. */
 static void check_parts(world *w, tg_codec *c, size_t n)
 {
     static uint8_t frames[4][FRAME_MAX];
@@ -205,7 +205,7 @@ static void check_refusals(world *w, size_t n, size_t len)
         if (cut < 12)
             continue;
         tg__frame_head(frame, copy[0], copy[1], tg__get16(copy + 2), n, cut - 12);
-        assert_int_equal(tg_frame_decode(frame, cut, &out), TG_E_CORRUPT); /* a length that lies */
+        assert_int_equal(tg_frame_decode(frame, cut, &out), TG_E_CORRUPT); /* a wrong length */
     }
     uint8_t *frame = tg__guarded_place(&w->frame_mem, len, 0, true);
     memcpy(frame, copy, len);
@@ -217,7 +217,7 @@ static void check_refusals(world *w, size_t n, size_t len)
             w->out[i] = 3;
         tg_status status = tg_frame_decode_add(frame, len, &out);
         for (size_t i = 0; status != TG_OK && i < n; i++)
-            assert_true(w->out[i] == 3); /* refused whole */
+            assert_true(w->out[i] == 3); /* nothing was written */
         assert_true(status == TG_OK || status == TG_E_CORRUPT || status == TG_E_MISMATCH);
         assert_int_equal(tg_frame_decode(frame, len, &out), status);
         frame[bit / 8] ^= (uint8_t)(1u << bit % 8);
@@ -256,7 +256,7 @@ static void every_codec_keeps_the_rules(void **state)
     world_close(&w);
 }
 
-/* A stale hint, another size before: the same bytes. */
+/* A stale hint or another size before does not change the bytes. */
 static void handles_keep_nothing(void **state)
 {
     (void)state;
@@ -304,7 +304,7 @@ static void nonfinite_vectors_are_refused_before_anything_is_written(void **stat
             assert_int_equal(len, 77);
             for (size_t j = 0; j < sizeof(frame); j++)
                 assert_int_equal(frame[j], 0x5a);
-            /* The inner way is told that x is finite; it must stand it if not. */
+            /* The inner function assumes that x is finite, but must be safe if it is not. */
             tg__part part = {.dst = frame, .cap = sizeof(frame), .lo = 0, .hi = MAX_N};
             tg_status status = tg__codec_encode(c, NULL, x, MAX_N, &part, 1, NULL);
             assert_true(status == TG_OK || status == TG_E_NONFINITE);

@@ -1,4 +1,4 @@
-/* The layouts of other systems: their own vectors, the residual, refusals. */
+/* The layouts of other systems: their own test vectors, the residual, refusals. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -13,12 +13,12 @@
 
 enum { HAND = 10, MAX_N = 1000 };
 
-/* Threshold 4; r + g, what is sent, what is left. */
+/* Threshold 4; r + g, what is sent, what remains. */
 static const float hand[HAND] = {-9, -1, 2, 6, 8, 7, 0, -5, -10, -100};
 static const float hand_sent[HAND] = {-4, 0, 0, 4, 4, 4, 0, -4, -4, -4};
 static const float hand_left[HAND] = {-5, -1, 2, 2, 4, 3, 0, -1, -6, -96};
 
-/* Half of the vector was left over, half is new. */
+/* Half of the vector is residual, half is new. */
 static void halves(float r[HAND], float g[HAND])
 {
     for (size_t i = 0; i < HAND; i++)
@@ -55,7 +55,7 @@ static void strom_words(void **state)
     halves(r, g);
     assert_int_equal(tg_strom_encode(r, g, HAND, 4, words, 6, &count), TG_E_SPACE);
     assert_int_equal(count, 99);
-    assert_true(r[0] == -4.5f); /* untouched */
+    assert_true(r[0] == -4.5f); /* unchanged */
     assert_int_equal(tg_strom_encode(r, g, HAND, 4, words, 7, &count), TG_OK);
     assert_int_equal(count, 7);
     assert_memory_equal(words, want, sizeof want);
@@ -116,8 +116,9 @@ static void bad_words_are_refused(void **state)
     static const uint32_t far[] = {0, 0x80000004, 5}, near[] = {4, 0, 0x80000004, 4, 4};
     assert_int_equal(tg_strom_decode_add(far, 3, 5, 1, out), TG_E_CORRUPT);
     for (size_t i = 0; i < 5; i++)
-        assert_true(out[i] == 7);                                     /* refused whole */
-    assert_int_equal(tg_strom_decode_add(near, 5, 5, 1, out), TG_OK); /* any order, repeated */
+        assert_true(out[i] == 7); /* nothing was written */
+    /* in any order, with repetitions */
+    assert_int_equal(tg_strom_decode_add(near, 5, 5, 1, out), TG_OK);
     assert_true(out[4] == 9 && out[0] == 8 && out[1] == 7);
     assert_int_equal(tg_mxnet_2bit_decode_add(good, 4, 5, 1, out), TG_OK);
     assert_true(out[0] == 9 && out[4] == 8);

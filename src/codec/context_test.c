@@ -1,5 +1,5 @@
-/* What every codec must keep when it is given a context: random numbers, segments, memory, several
- * cores; and how far decoded values may be from what was encoded. Loops over the registry. */
+/* The contract of every codec when it gets a context: random numbers, segments, memory, several
+ * cores; and the largest difference between decoded and encoded values. For the whole registry. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -40,7 +40,7 @@ static void assert_same(const float *a, const float *b, size_t n)
         assert_memory_equal(a, b, n * sizeof *a);
 }
 
-/* The frames decode to what the codec says that it encoded; with several cores the same. */
+/* The frames decode to the codec's view; also on several cores. */
 static void check_decoded(const tg_codec *c, const tg__part *parts, size_t nparts,
                           const tg__view *view, size_t n, tg__pool *pool)
 {
@@ -69,7 +69,7 @@ static void check_decoded(const tg_codec *c, const tg__part *parts, size_t npart
     }
 }
 
-/* Two steps, so that a codec that remembers has something to remember. */
+/* Two steps, so that a codec with memory has some contents. */
 static void encode(const char *spec, size_t n, size_t nparts, unsigned threads, frames *out)
 {
     const size_t cuts[] = {0, nparts == 1 ? n : n / 3, n * 2 / 3, n};
@@ -100,7 +100,7 @@ static void encode(const char *spec, size_t n, size_t nparts, unsigned threads, 
         }
         tg_status status = tg__codec_encode(c, &ctx, x, n, parts, nparts, &view);
         if (nparts > 1 && status == TG_E_UNSUPPORTED)
-            break; /* a codec of whole vectors */
+            break; /* a codec that needs whole vectors */
         assert_int_equal(status, TG_OK);
         check_decoded(c, parts, nparts, &view, n, pool);
         for (size_t p = 0; p < nparts; p++)
@@ -148,14 +148,14 @@ static void test_contexts(void **state)
                 check_spec(spec, lengths[l]);
 }
 
-/* Levels run one after the other, as programs of their own: each adds its hash to a file, and finds
- * those before it there. */
+/* Levels run one after another, as separate programs: each appends its hash to a file, where it
+ * finds those of the levels before. */
 static void test_same_bytes_at_every_level(void **state)
 {
     (void)state;
     const char *path = getenv("TG_TEST_HASHES");
     if (!path)
-        return; /* one level alone was asked for */
+        return; /* only one level was requested */
     unsigned long long other;
     FILE *file = fopen(path, "a+");
     assert_non_null(file);
@@ -167,8 +167,8 @@ static void test_same_bytes_at_every_level(void **state)
 
 /* ---- errors ---------------------------------------------------------------------------------- */
 
-/* |decoded - x| <= relative * |x| + share * (largest |x|) + absolute, of each element, in the
- * default settings. What is unbiased has its own test. */
+/* |decoded - x| <= relative * |x| + share * (largest |x|) + absolute, for each element, with the
+ * default settings. Unbiased codecs have a test of their own. */
 static const struct {
     const char *codec;
     double relative, share, absolute;

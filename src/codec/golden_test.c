@@ -1,4 +1,4 @@
-/* Bytes made by independent code (tools/make_golden.py): the library writes the same, and reads
+/* Bytes produced by independent code (tools/make_golden.py): the library writes the same, and reads
  * them. */
 #include <stdarg.h>
 #include <stddef.h>

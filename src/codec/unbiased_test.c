@@ -1,5 +1,5 @@
-/* Codecs that claim E[decode] = x keep it, at every instruction set level; and a biased one would
- * not pass. */
+/* Codecs that claim E[decode] = x satisfy it, at every instruction set level; and the test detects
+ * a biased one. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -13,7 +13,7 @@
 #include "unbiased.h"
 #include "telegrad/random.h"
 
-/* Settings with which a codec is unbiased that is not with all. */
+/* Settings with which a codec is unbiased, if it is not with all of them. */
 static const char *const listed[] = {"terngrad:clip=0"};
 
 /* ---- codecs ---------------------------------------------------------------------------------- */
@@ -63,15 +63,15 @@ static void test_registry(void **state)
     }
 }
 
-/* ---- the test tested ------------------------------------------------------------------------- */
+/* ---- the test itself is tested --------------------------------------------------------------- */
 
-/* Rounds to multiples of 0.01: up with the probability of the fraction, + `shift` where `only` is
+/* Rounds to multiples of 0.01: up with the probability of the fraction, plus `shift` if `only` is
  * the residue of the index, or -1: everywhere. */
 typedef struct rounding {
     double shift;
     int only;
     bool towards_zero; /* the shift lowers magnitudes */
-    bool nearest;      /* nothing is drawn */
+    bool nearest;      /* no random numbers */
 } rounding;
 
 static void draw_rounding(void *arg, uint64_t t, const float *x, size_t n, float *decoded)

@@ -127,12 +127,12 @@ static void nothing_is_lost(void **state)
 {
     (void)state;
     assert_telescopes("residual", 0, false);
-    /* With m = 0 the velocity is the gradient itself, masked or not. */
+    /* With m = 0 the velocity is the gradient itself, with and without masking. */
     assert_telescopes("velocity", 0, false);
     assert_telescopes("velocity", 0, true);
 }
 
-/* p = decay * r + g, each step rounded; 1 and 0 are without. */
+/* p = decay * r + g, with each operation rounded; 1 and 0 mean no decay. */
 static void a_decay_forgets(void **state)
 {
     (void)state;
@@ -250,7 +250,7 @@ static void masking_clears_what_was_selected(void **state)
     assert_true(x.u[0] == 1 && x.v[0] == 0);
 }
 
-/* All steps dense: momentum SGD with PyTorch's direction; v is untouched. */
+/* All steps dense: momentum SGD with PyTorch's direction; v does not change. */
 static void velocity_bypass_is_momentum(void **state)
 {
     (void)state;
@@ -299,7 +299,7 @@ static void clip_scales_each_tensor(void **state)
         assert_memory_equal(dst + 4, x.w + 4, 996 * sizeof(float));
         assert_true(fabs(norm(dst + 1000, 3000) - 2.5) < 1e-6);
         memcpy(x.g, x.w, sizeof x.w);
-        tg__clip_tensors(dst, x.g, begin, len, 1, 10, 4); /* exactly the norm: as it is */
+        tg__clip_tensors(dst, x.g, begin, len, 1, 10, 4); /* exactly the norm: unchanged */
         assert_true(dst[0] == 3 && dst[1] == -4);
     }
 }

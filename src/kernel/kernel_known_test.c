@@ -1,4 +1,4 @@
-/* Answers known from elsewhere, at every level; and the choice of the level. */
+/* Answers known from other sources, at every level; and the choice of the level. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -16,7 +16,7 @@
 
 static const tg__kernels *k; /* the level under test */
 
-/* RFC 3720, appendix B.4, and the usual check value; then that any cut chains to the same value. */
+/* RFC 3720, appendix B.4, and the usual check value; and any split chains to the same value. */
 static void test_crc32c(void **state)
 {
     (void)state;
@@ -47,7 +47,8 @@ static void test_crc32c(void **state)
     }
 }
 
-/* A 16-bit format with `fraction` bits of fraction, by arithmetic instead of bits. */
+/* The value of a 16-bit format with `fraction` bits of fraction, computed arithmetically, not from
+ * bits. */
 static double half_value(uint32_t h, int fraction, int bias)
 {
     int exponent = (int)((h & 0x7fff) >> fraction), scale = exponent ? exponent : 1;
@@ -56,8 +57,8 @@ static double half_value(uint32_t h, int fraction, int bias)
     return h & 0x8000 ? -magnitude : magnitude;
 }
 
-/* Decoding gives every value; encoding the midpoint of two neighbours gives the even one, and a
- * float beside the midpoint gives the nearer one. That is rounding to nearest even, completely. */
+/* Decoding gives every value. Encoding the midpoint of two neighbours gives the even one, and a
+ * float next to the midpoint gives the nearer one. Together this is rounding to nearest even. */
 static void check_format(void (*encode)(uint16_t *, const float *, size_t),
                          void (*decode)(float *, const uint16_t *, size_t), int fraction, int bias,
                          uint16_t infinity)
@@ -115,7 +116,7 @@ static void test_half(void **state)
     assert_true(sums[0] == 3 && sums[1] == -2 && sums[2] == 4);
 }
 
-/* The vector of MXNet's own test: threshold 4. */
+/* The vector of MXNet's own test, threshold 4. */
 static void test_twobit(void **state)
 {
     (void)state;
@@ -169,7 +170,7 @@ static void test_select(void **state)
     assert_memory_equal(idx, ((const uint32_t[]){3, 20, 40, 69}), 16);
     assert_memory_equal(val, ((const float[]){1, -0.5f, -INFINITY, 0.5f}), 16);
     assert_int_equal(k->select(x, N, 0, idx, val, CAP),
-                     6); /* zeros never, NaN never; one too many */
+                     6); /* neither zeros nor NaN; one too many */
     assert_memory_equal(idx, ((const uint32_t[]){3, 20, 21, 40, 63}), 20);
     assert_int_equal(k->select(x, N, INFINITY, idx, val, CAP), 1);
 
@@ -194,7 +195,7 @@ static void test_dgc(void **state)
     assert_true(u == 1.5f && v == 4.5f);
 }
 
-/* Sums of more elements than f32 counts in ones, over a chunk's end; not finite: NaN. */
+/* Sums of more elements than f32 can count in ones, across a chunk's end; NaN if not finite. */
 static void test_dgc_norm(void **state)
 {
     (void)state;
@@ -247,7 +248,8 @@ static void test_stats(void **state)
         assert_true(!k->all_finite(x + N - 33, 33) && k->all_finite(x + N - 33, 32));
         assert_true(k->abs_max(x, N) == (i ? 8 : INFINITY));
     }
-    /* Lane 0 sums 1 and many halves of its last bit, each lost; a plain running sum differs. */
+    /* Lane 0 sums 1 and many values of half its last bit, all of which are lost; a plain running
+     * sum differs. */
     memset(x, 0, sizeof(x));
     x[0] = 1;
     for (size_t i = 1; i <= 64; i++)
@@ -276,7 +278,7 @@ static void test_moments(void **state)
     assert_true(sums.sum == N / 2 * -2.5 && sums.sum_sq == N / 2 * 6.25);
     k->moments(x, 0, 1, &sums);
     assert_true(sums.sum == 0 && sums.sum_sq == 0);
-    for (size_t i = 0; i < N; i++) /* their own squares would swallow the differences */
+    for (size_t i = 0; i < N; i++) /* if squared directly, they would hide the differences */
         x[i] = i % 2 ? 0x1p100f : 0x1.000002p100f;
     k->moments(x, N, x[1], &sums);
     assert_true(sums.sum == N / 2 * 0x1p77 && sums.sum_sq == N / 2 * 0x1p154);
@@ -367,8 +369,8 @@ static void *first_use(void *arg)
     return (void *)(uintptr_t)tg__kernel();
 }
 
-/* What a process with TG_CPU=wish chooses, as a line: level, status, message. It is a child of this
- * process, which has not chosen yet. In it, several threads ask at the same moment. */
+/* Write what a process with TG_CPU=wish chooses, as a line: level, status, message. It is a child
+ * of this process, which has not chosen yet; several of its threads ask at the same time. */
 static void show_choice(const char *wish, int out)
 {
     setenv("TG_CPU", wish, 1);
@@ -423,7 +425,7 @@ static bool has_level(const char *level)
     return strstr(choice_of(level), " TG_OK ") != NULL;
 }
 
-/* Comes first: nothing may have asked for a kernel yet. */
+/* Must run first: no kernel may have been requested yet. */
 static void test_choice(void **state)
 {
     (void)state;

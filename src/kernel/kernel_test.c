@@ -39,8 +39,7 @@ static void run_sgd_preview_to(const tg__kernels *k, world *w, unsigned v)
         k->sgd_preview_to(dst, w->f[0], w->f[1], w->f[2], w->n, 0.1f, 0.9f, 1e-4f, v);
 }
 
-/* Second moments are not negative: those of the four kinds of numbers are, here and there, which
- * gives NaN at every level. */
+/* Second moments should not be negative, but some of these are, which gives NaN at every level. */
 static const tg__adam adam_steps[] = {
     {1, 0, 0.9f, 0.1f, 0.999f, 0.001f, 0.01f, 31.6f, 1e-8f},
     {0.999f, 0.01f, 0.5f, 0.5f, 0.75f, 0.25f, 0.125f, 1, 1e-3f},
@@ -98,7 +97,7 @@ static void run_moments(const tg__kernels *k, world *w, unsigned v)
 
 static const float thresholds[] = {0.0f, 0.5f, INFINITY, 0x1p-149f, 1e-3f};
 
-/* The slack after the selected ones is anything. */
+/* The slack after the selected entries may have any value. */
 static void forget_slack(world *w, size_t count)
 {
     w->result[0] = count;

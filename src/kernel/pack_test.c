@@ -1,4 +1,5 @@
-/* Packed codes by hand, there and back at every width; the draws of the quantisers one by one. */
+/* Packed codes by hand, and round trips at every width; the quantisers' random numbers one by
+ * one. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -19,7 +20,7 @@ static uint32_t next(uint32_t *state)
     return *state >> 8;
 }
 
-/* Element e of a plane of w bits stands in word e % L at bit w (e / L). */
+/* Element e of a plane of w bits is in word e % L at bit w (e / L). */
 static void planes_by_hand(void **state)
 {
     (void)state;
@@ -67,7 +68,7 @@ static void there_and_back(void **state)
             tg__kernel()->unpack(back, bytes, n, width);
             assert_memory_equal(back, codes, n);
             for (size_t bit = 0; n % 512 && n < 520 && width < 8 && bit < 8 * size; bit++) {
-                /* each bit belongs to an element, or is seen */
+                /* each bit belongs to an element, or is detected */
                 bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
                 tg__kernel()->unpack(back, bytes, n, width);
                 assert_true(memcmp(back, codes, n) != 0 || !tg__pack_clean(bytes, n, width));
@@ -78,7 +79,8 @@ static void there_and_back(void **state)
     }
 }
 
-/* code = floor((t + draw) / 65536) with the draw of the element's index, whatever the call. */
+/* code = floor((t + draw) / 65536) with the draw of the element's index, however the calls are
+ * split. */
 static void draws_one_by_one(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* Kernels on several cores give the bits of one: sums over more chunks than one batch, and vectors
- * with something in them that is not finite. */
+/* Kernels on several cores give the bits of one core: sums over more chunks than one batch, and
+ * vectors with elements that are not finite. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>

@@ -1,5 +1,5 @@
-/* PowerSGD's passes: the same bits at every level, whole and in pieces, in guarded memory; the sums
- * of f64 to rounding; exact on small integers. */
+/* PowerSGD's passes: the same bits at every level, whole and in pieces, in guarded memory; equal to
+ * f64 sums up to rounding; exact on small integers. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -62,7 +62,7 @@ static void reset(void)
         memcpy(x[a], start[a], len[a] * sizeof(float));
 }
 
-/* One step, rows in pieces of `rows`, columns in pieces of `cols`. */
+/* One step, with rows in pieces of `rows` and columns in pieces of `cols`. */
 static void play(const tg__kernels *k, const tg__skinny *s, size_t rows, size_t cols)
 {
     for (size_t i = 0; i < s->rows; i += rows) {
@@ -120,13 +120,14 @@ static void levels_agree(void **state)
             for (size_t rank = 1; rank <= RANK_MAX; rank++) {
                 tg__skinny s = shape(rows[r], cols[c], rank);
                 if (rows[r] * cols[c] * rank > 20000 && (7 * r + 3 * c + rank) % 11 != 0)
-                    continue; /* a part of the large ones will do */
+                    continue; /* some of the large ones are enough */
                 for (int kind = 0; kind < (rows[r] * cols[c] > 20000 ? 1 : KINDS); kind++)
                     compare(&s, kind, (r + c + rank) % 4, (r + c) % 2);
             }
 }
 
-/* m - left right^T + g and its products are right, to rounding; exactly where all are integers. */
+/* m - left right^T + g and its products are correct up to rounding; exactly if all values are
+ * integers. */
 static void sums_are_right(void **state)
 {
     (void)state;

@@ -1,4 +1,5 @@
-/* Simulated steps whose times can be worked out by hand; what stands for many ranks; refusals. */
+/* Simulated steps whose times can be computed by hand; one actor in place of many ranks;
+ * refusals. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -19,7 +20,7 @@
 
 enum { TENSORS = 3 };
 
-/* 20 ms a step: 5 forward, then 5 for each gradient, the last layer's first. */
+/* 20 ms per step: 5 forward, then 5 for each gradient, the last layer's first. */
 static const tg_work work[] = {{TG_WORK_PARAM_WAIT, 0, 0},   {TG_WORK_PARAM_WAIT, 1, 0},
                                {TG_WORK_PARAM_WAIT, 2, 0},   {TG_WORK_COMPUTE, 0, 5 * MS},
                                {TG_WORK_COMPUTE, 0, 5 * MS}, {TG_WORK_GRAD_READY, 2, 0},
@@ -60,7 +61,7 @@ static tg_sim_run run_of(int world, double mbit, int64_t delay_ns, uint64_t step
                         .steps = steps};
 }
 
-/* Milliseconds of all steps, and what is left after them. */
+/* Milliseconds of all steps and of the drain after them. */
 static double total(tg_simulation *sim, const tg_sim_run *run)
 {
     tg_sim_end end = {.struct_size = sizeof end};
@@ -96,7 +97,7 @@ static void delays(void **state)
     near(play("2bit", "cd:k=5,warmup=0", &run), 20 + 9 * 60 + 60, 30 * 10);
 }
 
-/* What the envelopes' bytes make of it, at 8 Mbit/s: a byte is a microsecond. */
+/* With the envelopes' bytes, at 8 Mbit/s: a byte takes a microsecond. */
 static void bytes(void **state)
 {
     (void)state;
@@ -112,7 +113,7 @@ static void bytes(void **state)
     tg_simulation_destroy(sim);
 }
 
-/* A sum in two delays that is cut into slices: the first delay is beside what other slices send. */
+/* A sum with two delays, cut into slices: the first delay overlaps what other slices send. */
 static void slices(void **state)
 {
     (void)state;
@@ -127,15 +128,15 @@ static void slices(void **state)
     tg_simulation_destroy(sim);
 }
 
-/* A bucket for each tensor: exchanges begin as gradients are complete, and the first layer's is
- * the last and largest. */
+/* One bucket per tensor: exchanges begin as gradients become complete; the first layer's is the
+ * last and largest. */
 static void overlaps(void **state)
 {
     (void)state;
     const tg_sim_run run = run_of(2, 8, 0, 6);
     const struct {
         tg_overlap overlap;
-        double least, most; /* ms a step: 881 of bytes */
+        double least, most; /* ms per step: bytes take 881 */
     } is[] = {{TG_OVERLAP_NONE, 20 + 880, 20 + 886},
               {TG_OVERLAP_BACKWARD, 20 + 870, 20 + 880},
               {TG_OVERLAP_FULL, 20 + 870, 20 + 880}};
@@ -149,7 +150,7 @@ static void overlaps(void **state)
     }
 }
 
-/* Coding beside computing, and in its place. */
+/* Coding in parallel to computing, and in sequence. */
 static void coding(void **state)
 {
     (void)state;
@@ -166,8 +167,8 @@ static void coding(void **state)
         const double waits = 20 + 4 + 30 + 3 + 2; /* one delay: allgather */
         near(total(sim, &own), 10 * waits, 1e-6);
         own.strategy = "pipe:width=2";
-        /* Two steps take 59 ms: the second one computes while the first one's exchange is under
-         * way, and what that leaves waits for it. The last exchange is drained. */
+        /* Two steps take 59 ms: the second one computes while the first one's exchange is in
+         * flight, and waits for the remainder. The last exchange is drained. */
         near(total(sim, &own), inline_coding ? 5 * 59 + 24 + 3 + 2 : 5 * 59 + 20 + 2, 1e-6);
         tg_simulation_destroy(sim);
     }
@@ -182,7 +183,7 @@ static double twice_if_three(void *arg, int rank, uint64_t step)
     return rank == 3 && step >= 4 ? 2 : 1;
 }
 
-/* Ranks that are alike are as one: any number takes the same time, and a slow one holds up all. */
+/* Ranks that behave the same take the time of one, for any number; a slow one delays all. */
 static void ranks(void **state)
 {
     (void)state;
@@ -202,7 +203,7 @@ static void ranks(void **state)
     near(play("dense", "fedavg:every=5,clients=0.1", &run), 40 * (5 * 20 + 60), 2000);
 }
 
-/* The wire never gets slower with its rate, or faster with its delay. */
+/* The wire never gets slower at a higher rate, or faster with a longer delay. */
 static void monotone(void **state)
 {
     (void)state;
@@ -254,7 +255,7 @@ static void refuses(void **state)
     assert_int_equal(tg_simulation_run(sim, &run, NULL), TG_E_ARG);
     assert_non_null(strstr(tg_error(), "world=0: allowed: 1 to 1000000"));
     run.world = 2;
-    run.strategy = "local:every=4"; /* DGC's momentum is of gradients */
+    run.strategy = "local:every=4"; /* DGC's momentum needs gradients */
     assert_int_equal(tg_simulation_run(sim, &run, NULL), TG_E_UNSUPPORTED);
     run.strategy = "nothing";
     assert_int_equal(tg_simulation_run(sim, &run, NULL), TG_E_SPEC);

@@ -1,4 +1,4 @@
-/* Density warm-up against the paper's numbers; the k-step rule. */
+/* Density warm-up, compared with the paper's numbers; the k-step rule. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>

@@ -1,5 +1,5 @@
-/* Checkpoint folders: what is the newest, what survives a crash, what is dropped and what is not.
- */
+/* Checkpoint folders: which one is the newest, what survives a crash, what is removed and what is
+ * not. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -92,7 +92,7 @@ static void keeps_the_newest_two(void **state)
     tg__ckpt_close(r);
 }
 
-/* Nothing is written where a link leads. */
+/* Nothing is written through a link. */
 static void links_in_the_place_of_ours_are_refused(void **state)
 {
     (void)state;
@@ -104,7 +104,7 @@ static void links_in_the_place_of_ours_are_refused(void **state)
     assert_int_equal(symlink(target, link), 0);
     assert_int_equal(tg__ckpt_dir_prepare(dir, 6, 0, path, sizeof path), TG_E_IO);
     assert_non_null(strstr(tg_error(), "is a symbolic link, not a folder"));
-    assert_int_equal(rmdir(target), 0); /* empty */
+    assert_int_equal(rmdir(target), 0); /* it is empty */
     assert_int_equal(unlink(link), 0);
     static const char *const names[] = {"rank-0000.tg", "rank-0000.tg.tmp", "COMMIT", "COMMIT.tmp",
                                         "model.safetensors"};
@@ -137,14 +137,14 @@ static void a_crash_leaves_the_last_one(void **state)
     assert_int_equal(tg__ckpt_dir_latest(dir, &step), TG_E_IO);
     assert_non_null(strstr(tg_error(), "step-000000000005.tmp (unfinished)"));
     assert_int_equal(step, 77);
-    save(5, "five"); /* the old .tmp is used again */
+    save(5, "five"); /* the old .tmp is reused */
     prepare(6, "half");
     assert_latest(5);
     save(7, "seven");
     assert_latest(7);
     assert_false(exists("step-000000000006.tmp"));
     assert_true(exists("step-000000000005"));
-    /* A folder without its mark is none. */
+    /* A folder without its COMMIT is not a checkpoint. */
     char mark[256];
     snprintf(mark, sizeof mark, "%s/step-000000000007/COMMIT", dir);
     assert_int_equal(unlink(mark), 0);
@@ -160,7 +160,7 @@ static void touch(const char *name)
     fclose(file);
 }
 
-/* A save by more ranks crashed: what it left must not become a part of a later one by fewer. */
+/* A save by more ranks crashed: its files must not become part of a later save by fewer. */
 static void a_crash_of_more_ranks_leaves_nothing(void **state)
 {
     (void)state;
@@ -183,7 +183,7 @@ static void a_crash_of_more_ranks_leaves_nothing(void **state)
     assert_true(exists("step-000000000005/rank-0000.tg"));
     assert_true(exists("step-000000000005/rank-0001.tg"));
     assert_true(exists("step-000000000005/mine.txt"));
-    /* What cannot be removed stops the commit, and the one before stays. */
+    /* A file that cannot be removed stops the commit, and the previous checkpoint stays. */
     char path[256];
     prepare(6, "six");
     snprintf(path, sizeof path, "%s/step-000000000006.tmp/rank-0002.tg", dir);
@@ -248,7 +248,7 @@ static void other_files_stay(void **state)
         fclose(file);
     }
     save(2, "two");
-    save(3, "three"); /* step 1 is dropped, but for what is not ours */
+    save(3, "three"); /* step 1 is removed, except for foreign files */
     for (size_t i = 0; i < TG_COUNT(others); i++)
         assert_true(exists(others[i]));
     assert_false(exists("step-000000000001/COMMIT"));
@@ -266,7 +266,7 @@ static void write_mark(const char *text, size_t len)
     fclose(file);
 }
 
-/* What COMMIT says of the weights comes back, or an error: never anything else. */
+/* The mark in COMMIT is read as it was written, or gives an error. */
 static void the_mark_is_read_strictly(void **state)
 {
     (void)state;
@@ -284,7 +284,7 @@ static void the_mark_is_read_strictly(void **state)
             write_mark(damaged, sizeof text - 1);
             tg__weights_mark other = {0};
             tg_status status = tg__ckpt_dir_mark(dir, 5, &other);
-            /* A digit may have become another one: then the weights do not fit. */
+            /* A digit may have become another digit: then the weights do not match. */
             if (status == TG_OK ? other.bytes == 123 && other.crc == 0xabcdef01
                                 : status != TG_E_CORRUPT)
                 fail_msg("byte %zu bit %d: %s", i, bit, damaged);
@@ -293,7 +293,7 @@ static void the_mark_is_read_strictly(void **state)
     assert_int_equal(tg__ckpt_dir_mark(dir, 5, &mark), TG_E_CORRUPT);
     write_mark("", 0);
     assert_int_equal(tg__ckpt_dir_mark(dir, 5, &mark), TG_E_CORRUPT);
-    write_mark("step 5\n", 7); /* what the format before had */
+    write_mark("step 5\n", 7); /* the previous format */
     assert_int_equal(tg__ckpt_dir_mark(dir, 5, &mark), TG_E_VERSION);
     assert_non_null(strstr(tg_error(), "format 1, without model.safetensors: allowed: format 2"));
 }

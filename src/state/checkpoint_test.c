@@ -1,4 +1,4 @@
-/* Checkpoint files: what comes back, and that no damaged byte gets through. */
+/* Checkpoint files: round trips, and every damaged byte is detected. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -33,7 +33,7 @@ static int remove_dir(void **state)
     return rmdir(dir);
 }
 
-/* A state of two tensors and a counter, filled with numbers from `seed` on. */
+/* A state of two tensors and a counter, filled with numbers starting at `seed`. */
 static tg__state *make_state(float seed)
 {
     static const char *const names[] = {"w", "b"};
@@ -62,7 +62,7 @@ static void write_checkpoint(const tg__state *s)
     assert_int_equal(tg__ckpt_commit(w), TG_OK);
 }
 
-/* The file's bytes; free() them. */
+/* The file's bytes; release them with free(). */
 static uint8_t *slurp(size_t *len_p)
 {
     FILE *file = fopen(path, "rb");
@@ -107,8 +107,7 @@ static void comes_back(void **state)
     tg__state_destroy(back);
 }
 
-/* A terabyte of zeros behind the end, or in the place of everything: found out without reading it.
- */
+/* A terabyte of zeros after the end, or in place of everything: detected without reading it. */
 static void lengths_are_checked_first(void **state)
 {
     (void)state;
@@ -160,7 +159,8 @@ static void every_damaged_byte_is_seen(void **state)
             assert_null(r);
             bytes[i] ^= (uint8_t)(1 << bit);
         }
-        uint8_t *part = malloc(i + 1); /* cut off, where a sanitizer sees every byte beyond */
+        /* truncated; a sanitizer detects every access beyond the end */
+        uint8_t *part = malloc(i + 1);
         memcpy(part, bytes, i);
         assert_int_equal(tg__ckpt_parse(part, i, path, IDENTITY, &r), TG_E_CORRUPT);
         assert_null(r);
@@ -197,7 +197,7 @@ static void damage_names_the_section(void **state)
     assert_non_null(strstr(tg_error(), "/nowhere/x"));
 }
 
-/* With check sums that fit, so that the other checks are reached. */
+/* With matching checksums, so that the other checks are reached. */
 static void lengths_are_not_believed(void **state)
 {
     (void)state;
@@ -251,7 +251,7 @@ static void identity_must_fit(void **state)
     assert_mismatch("model lenet5\nmethod topk:density=0.01\nworld 40\nrank 1\n",
                     "saved with \"world 4\", this job has \"world 40\"");
 
-    char a[400], b[400]; /* the difference is shown also far into a line */
+    char a[400], b[400]; /* the difference is shown even if it is far into a line */
     memset(a, 'x', sizeof a);
     memcpy(a, "job ", 4);
     strcpy(a + 300, "one");

@@ -50,7 +50,8 @@ static void keys_are_unique(void **state)
     assert_int_equal(
         tg__state_block(s, TG__ROLE_RANK, TG__RESCALE_SUM, "residual", names + 2, sizes, 1, &a),
         TG_OK);
-    /* The third tensor is taken, with whatever rule: the two before it must go again. */
+    /* The third tensor's slot exists, with another rule: the two before it must be removed
+     * again. */
     assert_int_equal(tg__state_block(s, TG__ROLE_RANK, TG__RESCALE_COPY, "residual", names, sizes,
                                      3, &untouched),
                      TG_E_STATE);
@@ -65,7 +66,7 @@ static void keys_are_unique(void **state)
     assert_null(bytes);
     assert_int_equal(
         tg__state_block(s, TG__ROLE_RANK, TG__RESCALE_SUM, "residual", names, sizes, 2, &a), TG_OK);
-    /* Where the tensor's name ends is part of the key. */
+    /* The end of the tensor's name is part of the key. */
     assert_int_equal(tg__state_bytes(s, TG__ROLE_RANK, TG__RESCALE_COPY, "a:b", "c", 4, &bytes),
                      TG_OK);
     assert_int_equal(tg__state_bytes(s, TG__ROLE_RANK, TG__RESCALE_COPY, "a", "b:c", 4, &bytes),

@@ -1,4 +1,4 @@
-/* Who takes over what: weights, means, pieces. */
+/* Takeover: weights, means, pieces. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -40,7 +40,7 @@ static void weights_keep_sums(void **state)
     assert_int_equal(tg__heir_weight((tg__heir){1 << 20, 1 << 21, 1 << 20}, 1 << 19), 1 << 20);
 }
 
-/* Equal vectors stay as they are, to the bit; sums of huge ones do not overflow. */
+/* Equal vectors do not change, to the bit; sums of huge ones do not overflow. */
 static void means_are_rounded_once(void **state)
 {
     (void)state;
@@ -52,7 +52,7 @@ static void means_are_rounded_once(void **state)
     assert_memory_equal(dst, x, 3 * sizeof *x);
     assert_true(dst[3] == 8);
     assert_null(b.sum);
-    const float zero = -0.0f; /* one alone is copied */
+    const float zero = -0.0f; /* a single one is copied */
     b = (tg__blend){0};
     assert_int_equal(tg__blend_add(&b, dst, &zero, 1, 5, 5), TG_OK);
     assert_memory_equal(dst, &zero, sizeof zero);
@@ -60,7 +60,8 @@ static void means_are_rounded_once(void **state)
 
 enum { OLD = 4, NEW = 3, LEN = 12 };
 
-/* A rank's state: a residual, an owner's piece of a vector of LEN, a threshold, all ranks' own. */
+/* A rank's state: a residual, an owner's piece of a vector of LEN, a threshold, and a replicated
+ * slot. */
 static void make(tg__state **s_p, int rank, int size, float *v[4])
 {
     static const char *const tensor[] = {"w"};
@@ -117,7 +118,7 @@ static void slots_are_filled(void **state)
             if (from == 0)
                 assert_int_equal(tg__takeover_end(t), TG_E_CORRUPT);
             snprintf(path, sizeof path, "%s/%d", dir, from);
-            assert_true(tg__takeover_needs(t, from)); /* there are pieces */
+            assert_true(tg__takeover_needs(t, from)); /* there are pieces in it */
             assert_int_equal(tg__ckpt_open(path, NULL, &r), TG_OK);
             assert_int_equal(tg__ckpt_check(r, "a=b\n", "nodes="), TG_OK);
             assert_int_equal(tg__ckpt_check(r, "a=c\n", "nodes="), TG_E_MISMATCH);

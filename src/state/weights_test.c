@@ -1,4 +1,4 @@
-/* Files of weights: what comes back, and that nothing but a file in order gets through. */
+/* Weights files: round trips, and only valid files are accepted. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -141,11 +141,11 @@ static void names_that_cannot_be_written(void **state)
     }
 }
 
-/* A file of this header and `data` zeros. */
+/* Parse a file with this header and `data` zeros. */
 static tg_status parse(const char *header, size_t data, tg_weights **f_p, uint8_t **bytes_p)
 {
     const size_t n = strlen(header), len = 8 + n + data;
-    uint8_t *bytes = calloc(len, 1); /* of its own, so that a sanitizer sees its end */
+    uint8_t *bytes = calloc(len, 1); /* a separate allocation, so that a sanitizer sees its end */
     tg__put64(bytes, n);
     memcpy(bytes + 8, header, n);
     tg_status status = tg__weights_parse(bytes, len, "x", f_p);
@@ -162,7 +162,7 @@ static tg_status parse(const char *header, size_t data, tg_weights **f_p, uint8_
 static const struct {
     const char *header;
     size_t data;
-    const char *error; /* NULL: it is in order */
+    const char *error; /* NULL: it is valid */
 } headers[] = {
     {"{}", 0, NULL},
     {"{}  \n", 0, NULL},
@@ -269,7 +269,7 @@ static void lengths_are_not_believed(void **state)
         free(part);
     }
     assert_null(f);
-    /* Some damage in a header leaves it in order (another name); none may be worse than that. */
+    /* Some damage leaves a header valid (another name); nothing worse may happen. */
     for (size_t i = 0; i < 8 + header; i++)
         for (int bit = 0; bit < 8; bit++) {
             bytes[i] ^= (uint8_t)(1 << bit);
@@ -305,7 +305,7 @@ static void halves_are_widened(void **state)
     assert_int_equal(tg_weights_read(f, both, 2, false), TG_OK);
     assert_true(h[0] == 1 && h[1] == -2 && h[2] == ldexpf(1, -24) && isinf(h[3]));
     assert_true(b4[0] == 1 && b4[1] == -2 && b4[2] == ldexpf(1, -133) && isinf(b4[3]));
-    /* A counter beside them is left alone, a tensor of fractions is not overlooked. */
+    /* A counter beside them is ignored, but a floating-point tensor is not. */
     assert_int_equal(tg_weights_read(f, both, 2, true), TG_E_MISMATCH);
     assert_non_null(strstr(tg_error(), "unexpected tensor \"d\""));
     assert_int_equal(tg_weights_read(f, &both[2], 1, false), TG_E_MISMATCH);
@@ -321,7 +321,7 @@ static void only_files_of_their_length_are_read(void **state)
     (void)state;
     tg_weights *f;
     (void)write_file();
-    assert_int_equal(truncate(path, (off_t)1 << 40), 0); /* not to be read */
+    assert_int_equal(truncate(path, (off_t)1 << 40), 0); /* it must not be read */
     assert_int_equal(tg_weights_open(path, &f), TG_E_CORRUPT);
     assert_int_equal(unlink(path), 0);
     assert_int_equal(mkfifo(path, 0600), 0);
@@ -331,7 +331,7 @@ static void only_files_of_their_length_are_read(void **state)
     assert_non_null(strstr(tg_error(), "it is a FIFO, not a regular file"));
 }
 
-/* In a checkpoint no bit may differ from what COMMIT says. */
+/* In a checkpoint every bit must match the mark in COMMIT. */
 static void checkpoints_are_compared_with_their_mark(void **state)
 {
     (void)state;
@@ -349,7 +349,7 @@ static void checkpoints_are_compared_with_their_mark(void **state)
     uint8_t *bytes = slurp(&len);
     for (size_t i = 0; i <= len; i++) {
         FILE *file = fopen(path, "wb");
-        bytes[i % len] ^= (uint8_t)(i < len); /* the last time it is only cut */
+        bytes[i % len] ^= (uint8_t)(i < len); /* the last time it is only truncated */
         assert_int_equal(fwrite(bytes, 1, len - (i == len), file), len - (i == len));
         fclose(file);
         bytes[i % len] ^= (uint8_t)(i < len);

@@ -10,8 +10,8 @@
 
 enum { FAULT_N = 400, FAULT_LEN = 64 };
 
-/* Send FAULT_N messages over faults; got[i] = length of message i as received, -1: it never came.
- * Message i is all bytes (uint8_t)i. Returns flipped bits in all. */
+/* Send FAULT_N messages with faults; got[i] = length of message i as received, -1: it did not
+ * arrive. All bytes of message i are (uint8_t)i. Returns the number of flipped bits in all. */
 static int send_over(const char *fault, int got[FAULT_N])
 {
     static uint8_t out[FAULT_N][FAULT_LEN], in[FAULT_N][FAULT_LEN];
@@ -34,7 +34,7 @@ static int send_over(const char *fault, int got[FAULT_N])
         for (size_t b = 0; yes && b < len; b++)
             flipped += __builtin_popcount((unsigned)(in[i][b] ^ (uint8_t)i));
         for (size_t b = 0; b < FAULT_LEN; b++)
-            assert_int_equal(out[i][b], (uint8_t)i); /* the caller's buffer is left alone */
+            assert_int_equal(out[i][b], (uint8_t)i); /* the caller's buffer is unchanged */
     }
     destroy_ranks(2, t);
     return flipped;
@@ -58,7 +58,7 @@ static void faulty_messages(void **state)
     (void)send_over("fault:drop=0.25,seed=2", again);
     assert_memory_not_equal(got, again, sizeof got);
 
-    assert_int_equal(send_over("fault:corrupt=1", got), FAULT_N); /* one bit each */
+    assert_int_equal(send_over("fault:corrupt=1", got), FAULT_N); /* one bit in each */
     assert_in_range(send_over("fault:corrupt=0.25", got), 60, 140);
     for (int i = 0; i < FAULT_N; i++)
         assert_int_equal(got[i], FAULT_LEN);
@@ -79,7 +79,7 @@ static void faulty_messages(void **state)
         assert_int_equal(got[i], FAULT_LEN);
 }
 
-/* A message that does not fit is an error of who receives it; the sender does not notice. */
+/* A message that does not fit is an error of the receiver; the sender does not notice. */
 static void faulty_oversize(void **state)
 {
     (void)state;
@@ -96,8 +96,8 @@ static void faulty_oversize(void **state)
     destroy_ranks(2, t);
 }
 
-/* The message of a place (tag without the exchange's number) comes instead of the next one there.
- */
+/* The previous message with the same tag (without the exchange's number) arrives in place of the
+ * next one. */
 static void faulty_replay(void **state)
 {
     (void)state;
@@ -134,12 +134,12 @@ static void faulty_delay(void **state)
         ok(post_send(t[0], 1, 0, &out[i], 1, &send[i]));
     }
     assert_false(done(t[1], &recv[0]));
-    while (!done(t[0], &send[1])) /* the sender's poll lets it go */
+    while (!done(t[0], &send[1])) /* the sender's poll releases it */
         ok(t[0]->ops->poll(t[0], INT64_MAX));
     assert_true(done(t[1], &recv[0]) && done(t[1], &recv[1]) && done(t[0], &send[0]));
     assert_true(tg_now_ns(t[0]->clock) - start >= 5000000);
     assert_true(in[0] == 1 && in[1] == 2);
-    /* What is still held when the rank leaves never goes. */
+    /* A message that is still held when the rank leaves is never sent. */
     ok(post_recv(t[1], 0, 0, &in[0], 1, &recv[0]));
     ok(post_send(t[0], 1, 0, &out[1], 1, &send[0]));
     tg_transport_destroy(t[0]);
@@ -167,10 +167,10 @@ static void faulty_stall(void **state)
         assert_false(done(t[0], &send[i]));
     assert_false(done(t[0], &back[0]));
     int64_t until = tg_now_ns(t[0]->clock) + 3000000;
-    ok(t[0]->ops->poll(t[0], until)); /* nothing but time can end it */
+    ok(t[0]->ops->poll(t[0], until)); /* only time can end it */
     assert_true(tg_now_ns(t[0]->clock) >= until);
     t[0]->ops->wake(t[0]);
-    ok(t[0]->ops->poll(t[0], INT64_MAX)); /* ... and wake */
+    ok(t[0]->ops->poll(t[0], INT64_MAX)); /* ... or wake */
     destroy_ranks(2, t);
 }
 

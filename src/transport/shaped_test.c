@@ -59,12 +59,11 @@ static void shaped_one_message(void **state)
     ok(post_send(t[0], 1, 0, bytes, 1300, &send));
     over_at(t[0], &send, 520000);
     over_at(t[1], &recv, 10520000);
-    /* A poll at the wrong time or none at all shifts nothing: the next one starts at its own post.
-     */
+    /* Polling late or not at all shifts nothing: the next message starts at its own post. */
     hand_ns = 1100000000;
     ok(post_send(t[0], 1, 0, bytes, 1300, &send));
     hand_ns = 1105000000;
-    ok(post_recv(t[1], 0, 0, room[0], 1300, &recv)); /* while it is under way */
+    ok(post_recv(t[1], 0, 0, room[0], 1300, &recv)); /* while it is in flight */
     over_at(t[1], &recv, 110520000);
     assert_true(done(t[0], &send));
     destroy_ranks(2, t);
@@ -92,7 +91,7 @@ static void shaped_overlap(void **state)
     destroy_ranks(2, t);
 }
 
-/* Four senders share the receiver's down-link; the one that started first comes first. */
+/* Four senders share the receiver's down-link; the one that started first is served first. */
 static void shaped_incast(void **state)
 {
     (void)state;
@@ -105,7 +104,7 @@ static void shaped_incast(void **state)
         ok(post_send(t[r], 0, 0, bytes, 1000, &send[r]));
     }
     for (int r = 1; r < 5; r++)
-        assert_false(done(t[0], &recv[r])); /* in the wrong order: changes nothing */
+        assert_false(done(t[0], &recv[r])); /* tested in the wrong order: changes nothing */
     for (int r = 4; r > 0; r--)
         over_at(t[0], &recv[r], 10000000 + (5 - r) * 1000000);
     destroy_ranks(5, t);
@@ -145,7 +144,7 @@ static void shaped_jitter_keeps_order(void **state)
         hand_ns = 1000000000;
         int64_t least = INT64_MAX, most = 0;
         for (int first = 0; first < N; hand_ns += 1000) {
-            /* The last ones are asked first: none may be there before those posted before it. */
+            /* The last ones are tested first: none may arrive before those posted before it. */
             for (int i = N; i-- > first;) {
                 if (!recv[i].word[0] || !done(t[1], &recv[i]))
                     continue;
@@ -161,10 +160,10 @@ static void shaped_jitter_keeps_order(void **state)
         assert_true(least >= 1000000 && most <= 6001000 && most - least > 2000000);
         destroy_ranks(2, t);
     }
-    assert_memory_equal(took[0], took[1], sizeof took[0]); /* the same again */
+    assert_memory_equal(took[0], took[1], sizeof took[0]); /* the same both times */
 }
 
-/* The real clock: never early, and a poll with a far deadline ends when the message comes. */
+/* The real clock: never early, and a poll with a distant deadline ends when the message arrives. */
 static void shaped_real_time(void **state)
 {
     (void)state;
@@ -215,7 +214,7 @@ static void downlink(void **state)
     assert_int_equal(tg__downlink_serve(&d, 105, 10), 120);
     assert_int_equal(tg__downlink_serve(&d, 200, 10), 210);
     assert_int_equal(d.count, 2);
-    assert_int_equal(tg__downlink_serve(&d, 50, 10), 60);  /* asked for late, idle then */
+    assert_int_equal(tg__downlink_serve(&d, 50, 10), 60);  /* requested late, idle then */
     assert_int_equal(tg__downlink_serve(&d, 90, 90), 200); /* 10 before, 80 between: exactly full */
     assert_int_equal(d.count, 2);                          /* [50, 60) and [90, 210) */
     assert_int_equal(tg__downlink_serve(&d, 55, 31), 211); /* 30 between, 1 after */
@@ -226,7 +225,7 @@ static void downlink(void **state)
         assert_int_equal(tg__downlink_serve(&d, i * 1000, 10), i * 1000 + 10);
     assert_int_equal(d.count, TG__DOWNLINK_MAX);
     assert_int_equal(tg__downlink_serve(&d, 99500, 10), 99510);
-    assert_int_equal(tg__downlink_serve(&d, 5, 10), 15); /* forgotten: idle */
+    assert_int_equal(tg__downlink_serve(&d, 5, 10), 15); /* dropped from the record: idle */
     assert_int_equal(d.count, TG__DOWNLINK_MAX);
     for (size_t i = 0; i < d.count; i++)
         assert_true(d.busy[i].begin_ns < d.busy[i].end_ns &&
@@ -309,7 +308,7 @@ static void link_bad(void **state)
     assert_int_equal(tg_link_parse(NULL, &link), TG_E_ARG);
 }
 
-/* Between nodes a message takes the link; within one it is there at once, and takes none of the
+/* Between nodes a message takes the link; within a node it arrives at once, and takes none of the
  * link's time. */
 static void shaped_nodes(void **state)
 {
@@ -337,7 +336,7 @@ static void shaped_nodes(void **state)
         tg_transport_destroy(t[r]);
 }
 
-/* Where links differ: the sender's rate up, the receiver's down, the longer of both delays. */
+/* If links differ: the sender's up rate, the receiver's down rate, the longer of both delays. */
 static void shaped_links(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* The common suite over inproc, shaped and faulty; inproc beyond it. */
+/* The common suite on inproc, shaped and faulty; and tests of inproc only. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -15,7 +15,7 @@
 
 typedef struct worker {
     tg_transport *t;
-    uint32_t storm; /* rounds of storm only; 0: the whole suite */
+    uint32_t storm; /* run only this many rounds of storm; 0: the whole suite */
     char error[SUITE_ERROR];
     bool ok;
     pthread_t thread;
@@ -26,7 +26,7 @@ static void *work(void *arg)
     worker *w = arg;
     suite s = {w->t, w->error};
     w->ok = w->storm ? suite_storm(&s, w->storm, 300) : suite_run(w->t, w->error);
-    tg_transport_destroy(w->t); /* by its own thread: others may still be at work */
+    tg_transport_destroy(w->t); /* by its own thread: others may still be working */
     return NULL;
 }
 
@@ -81,13 +81,13 @@ static void inproc_arguments(void **state)
     assert_int_equal(tg_transport_inproc(1, NULL), TG_E_ARG);
     assert_null(t);
     tg_transport_destroy(NULL);
-    ok(tg_transport_inproc(1, &t)); /* alone: nobody to talk to */
+    ok(tg_transport_inproc(1, &t)); /* a single rank: no peers */
     assert_int_equal(post_send(t, 0, 0, NULL, 0, &req), TG_E_ARG);
     ok(t->ops->poll(t, 0));
     tg_transport_destroy(t);
 }
 
-/* What was matched stays delivered, what was not fails, and third ranks are not disturbed. */
+/* Matched messages stay delivered, unmatched ones fail, and other ranks are not disturbed. */
 static void inproc_leave(void **state)
 {
     (void)state;
@@ -123,7 +123,7 @@ static void inproc_leave(void **state)
     destroy_ranks(2, t);
 }
 
-/* One rank after the other leaves in the middle of a storm of messages to everybody. */
+/* One rank after another leaves in the middle of a storm of messages to all. */
 typedef struct quitter {
     tg_transport *t;
     pthread_t thread;
@@ -174,7 +174,7 @@ static void *quit(void *arg)
         }
     }
     tg_transport_destroy(t);
-    memset(mem, 0, sizeof mem); /* nobody may touch it any more: TSan and ASan watch */
+    memset(mem, 0, sizeof mem); /* nobody may access it any more: TSan and ASan check this */
     return NULL;
 }
 
@@ -198,7 +198,7 @@ static void inproc_leave_in_storm(void **state)
 }
 
 /* A sender that leaves while its message is being copied: `shut` returns when nobody reads the
- * buffer. */
+ * buffer any more. */
 typedef struct copier {
     tg_transport *t;
     _Atomic bool starts;
@@ -217,7 +217,7 @@ static void *receive(void *arg)
     tg_status status = post_recv(c->t, 1, 1, c->in, COPY_BYTES, &req);
     if (status == TG_OK)
         status = suite_wait(&s, &req, NULL);
-    c->ok = status == TG_E_PEER; /* the sender was first */
+    c->ok = status == TG_E_PEER; /* the sender left first */
     if (status == TG_OK)
         c->ok = c->in[0] == 1 && memcmp(c->in, c->in + 1, COPY_BYTES - 1) == 0;
     return NULL;
@@ -242,7 +242,7 @@ static void inproc_leave_while_copied(void **state)
         const tg_clock *clock = tg_clock_monotonic();
         clock->sleep_until_ns(clock->arg, tg_now_ns(clock) + repeat * 100000);
         tg_transport_destroy(t[1]);
-        memset(out + COPY_BYTES / 4 * 3, 2, 100000); /* it would be read later */
+        memset(out + COPY_BYTES / 4 * 3, 2, 100000); /* a later read would see it */
         pthread_join(thread, NULL);
         assert_true(c.ok);
         tg_transport_destroy(t[0]);

@@ -1,4 +1,5 @@
-/* Envelopes: what is sealed opens, and every damaged or unexpected field has its own answer. */
+/* Envelopes: sealed messages can be opened, and every damaged or unexpected field gives its own
+ * error. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -32,7 +33,7 @@ static tg_status open_as(const uint8_t *msg, size_t len, const tg__envelope *wan
     uint16_t flags = 0xffff;
     size_t payload = SIZE_MAX;
     tg_status status = tg__envelope_open(msg, len, want, &flags, &payload);
-    if (status != TG_OK) { /* outputs are written on success only */
+    if (status != TG_OK) { /* outputs are written only on success */
         assert_int_equal(flags, 0xffff);
         assert_true(payload == SIZE_MAX);
         assert_non_null(strstr(tg_error(), "rank 3"));

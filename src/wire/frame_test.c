@@ -1,4 +1,4 @@
-/* Heads of frames: split gives what was written, and refuses what cannot be. */
+/* Heads of frames: split returns what was written, and refuses invalid heads. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>

@@ -1,5 +1,5 @@
-/* Index lists: round trips of every coding, exact sizes, and no damage that goes unnoticed or reads
- * too far. */
+/* Index lists: round trips of every coding, exact sizes; damage is detected or gives another valid
+ * list, and never causes a read beyond the end. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -18,7 +18,7 @@ enum { MAX_K = 120000 };
 
 static uint32_t list[MAX_K], back[MAX_K + 1];
 
-/* k of n: every index with the same chance, or the first or last k. */
+/* k of n: at random, or the first or last k. */
 static size_t choose(size_t n, size_t k, int how, uint64_t seed)
 {
     uint64_t state = seed * 77 + 5;
@@ -76,12 +76,12 @@ static void round_trip(int wish, size_t n, size_t k, bool damage)
         assert_memory_equal(back, list, k * sizeof(list[0]));
     }
     assert_int_equal(tg__index_check(coding, param, n, k, code, len), TG_OK);
-    if (k > 0 && list[k - 1] == n - 1) /* the last index is just too large */
+    if (k > 0 && list[k - 1] == n - 1) /* the last index becomes just too large */
         assert_int_equal(tg__index_check(coding, param, n - 1, TG__MIN(k, n - 1), code, len),
                          TG_E_CORRUPT);
     if (damage) {
-        /* Other lengths, other counts, every bit: an answer, or another valid list; never a byte
-         * too far. */
+        /* Other lengths, other counts, every bit flipped: an error or another valid list; never a
+         * byte read beyond the end. */
         tg__guarded cut_mem;
         tg__guarded_open(&cut_mem, len + 1);
         for (size_t cut = 0; cut < len; cut++) {
@@ -149,7 +149,7 @@ static uint64_t rice_bits(size_t k, int b)
     return bits;
 }
 
-/* Short and long codes side by side, in every position of a byte. */
+/* Short and long codes in sequence, at every bit position of a byte. */
 static void rice_codes_of_all_lengths(void **state)
 {
     (void)state;
@@ -171,7 +171,8 @@ static void rice_codes_of_all_lengths(void **state)
     }
 }
 
-/* Every parameter can be read; the chosen one is the shortest, and the lowest of those. */
+/* Codes of every parameter can be read; the chosen one is the shortest, and among equals the
+ * lowest. */
 static void rice_parameter_is_the_best(void **state)
 {
     (void)state;
@@ -197,8 +198,8 @@ static void rice_parameter_is_the_best(void **state)
             assert_int_equal(chosen, best);
             if (k < 30)
                 continue;
-            /* An index that is too large amid others, far from the end: nothing of it is handed
-             * out. */
+            /* An index that is too large among valid ones, far from the end: it is never
+             * returned. */
             size_t len = (size_t)((chosen_bits + 7) / 8);
             tg__rice_write(list, k, chosen, code, len);
             for (size_t j = k - 24; j < k; j++)
@@ -230,7 +231,7 @@ static void hand_made_rice_code(void **state)
     assert_int_equal(read_all(TG__INDEX_RICE, -1, 20, 3, code, 2, 8), TG_E_CORRUPT);
     assert_int_equal(read_all(TG__INDEX_RAW, 1, 20, 0, code, 0, 8), TG_E_CORRUPT);
     assert_int_equal(read_all(TG__INDEX_CODINGS, 0, 20, 0, code, 0, 8), TG_E_CORRUPT);
-    /* A quotient that goes on for ever. */
+    /* A quotient without an end. */
     static const uint8_t zeros[40] = {0};
     assert_int_equal(read_all(TG__INDEX_RICE, 0, 300, 1, zeros, 38, 8), TG_E_CORRUPT);
     assert_int_equal(read_all(TG__INDEX_RICE, 4, 3000, 1, zeros, 20, 8), TG_E_CORRUPT);
@@ -286,14 +287,14 @@ static void rice_is_within_two_percent_of_entropy(void **state)
         tg__index_plan plan = tg__index_choose(TG__INDEX_RICE, list, k, n);
         double bits = 8.0 * (double)plan.len, least = entropy_bits(1e6, (double)k);
         assert_true(bits <= 1.02 * least);
-        assert_true(bits >= 0.98 * least); /* the yardstick is right */
+        assert_true(bits >= 0.98 * least); /* the bound is valid */
         assert_int_equal(tg__index_choose(TG__INDEX_AUTO, list, k, n).coding, TG__INDEX_RICE);
         double ef = 8.0 * (double)tg__ef_len(n, k);
         assert_true(ef >= bits && ef <= 1.15 * least);
     }
 }
 
-/* Why AUTO does not look at it. */
+/* The reason why AUTO does not consider it. */
 static void elias_fano_is_never_shorter_than_rice(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* Blocks: how tensors are cut, what is picked of them, two-bit values, the cosine transform, all
- * against plain re-implementations; frames that lie. */
+/* Blocks: how tensors are cut, which elements are picked, two-bit values, the cosine transform, all
+ * compared with plain reimplementations; damaged frames. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -51,10 +51,10 @@ static void sides(void **state)
     assert_int_equal(bits, 200 * 12 + 200 * 8);
     const tg__grid whole = tg__grid_make(8, 8, 64);
     assert_int_equal(tg__grid_kept(&whole, &bits), 64);
-    assert_int_equal(bits, 0); /* nothing to say about places */
+    assert_int_equal(bits, 0); /* places need no bits */
 }
 
-/* What the blocks before each of them keep, counted one by one. */
+/* The number kept by the blocks before each block, counted one by one. */
 static void kept_before(void **state)
 {
     (void)state;
@@ -141,7 +141,7 @@ static const tg_segment matrix = {.n = N, .rows = ROWS, .cols = COLS};
 static const tg_encode_context of_matrix = {
     .struct_size = sizeof of_matrix, .segments = &matrix, .nsegments = 1};
 
-/* What a plain sort picks of each block, in the order of frames. */
+/* The picks of a plain sort in each block, in the order of frames. */
 static size_t plain_picks(size_t keep, uint32_t *idx)
 {
     size_t count = 0;
@@ -187,7 +187,7 @@ static void all_of_it_is_dense(void **state)
     assert_memory_equal(decoded, x, sizeof x);
 }
 
-/* Bins of 1.5 standard deviations about the mean; each becomes the mean of what is in it. */
+/* Bins of 1.5 standard deviations around the mean; each value becomes the mean of its bin. */
 static void two_bits_a_value(void **state)
 {
     (void)state;
@@ -222,7 +222,7 @@ static void two_bits_a_value(void **state)
     }
 }
 
-/* What was not sent, and what was rounded away, is the input less the view: exactly. */
+/* What was not sent, and what was rounded away, is exactly the input minus the view. */
 static void several_tensors(void **state)
 {
     (void)state;
@@ -300,7 +300,7 @@ static void dct_is_what_it_says(void **state)
     }
 }
 
-/* Rows and columns without a coefficient are left out: the same as all with zeros. */
+/* Rows and columns without coefficients are skipped: the result equals that with explicit zeros. */
 static void few_coefficients_are_all_with_zeros(void **state)
 {
     (void)state;
@@ -320,7 +320,7 @@ static void few_coefficients_are_all_with_zeros(void **state)
         assert_true(all[i] == few[i]);
 }
 
-/* What dct sends of a smooth matrix is nearly all of it, and its error the coefficients left. */
+/* dct sends nearly all of a smooth matrix, and its error equals the coefficients left out. */
 static void dct_codec(void **state)
 {
     (void)state;
@@ -335,10 +335,10 @@ static void dct_codec(void **state)
         error += pow((double)x[i] - (double)decoded[i], 2);
     }
     assert_true(error < 0.01 * norm);
-    assert_true(fabs(norm - sent - error) < 1e-5 * norm); /* they are orthogonal */
+    assert_true(fabs(norm - sent - error) < 1e-5 * norm); /* the coefficients are orthogonal */
 }
 
-/* ---- frames that lie ------------------------------------------------------------------------- */
+/* ---- damaged frames -------------------------------------------------------------------------- */
 
 static void refused(size_t at, uint8_t byte, size_t len, const char *want)
 {

@@ -1,5 +1,5 @@
-/* Frames of blocktopk and dct made by independent code (tools/golden_blocks.py): the library writes
- * the same bytes, and reads them. */
+/* Frames of blocktopk and dct produced by independent code (tools/golden_blocks.py): the library
+ * writes the same bytes, and reads them. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>

@@ -66,8 +66,9 @@ static void low_rank(size_t rows, size_t cols, unsigned rank)
     }
 }
 
-/* As many atoms as there are, or a rank at which atoms do not pay: the matrix itself. A matrix of
- * no more atoms than the rank keeps all of them with probability 1: the matrix to rounding. */
+/* With as many atoms as there are, or a rank at which atoms do not pay: the matrix itself. A
+ * matrix with no more atoms than the rank keeps all of them with probability 1: the matrix up to
+ * rounding. */
 static void limits(void **state)
 {
     (void)state;
@@ -85,7 +86,7 @@ static void limits(void **state)
                 assert_memory_equal(out, x, s->n * sizeof *x);
             }
             low_rank(s->rows, s->cols, 2);
-            code(three, s, 1, step); /* perhaps with atoms of the matrix's own rounding */
+            code(three, s, 1, step); /* possibly with atoms of the matrix's own rounding */
             if (distance(s->n) > 1e-6)
                 fail_msg("%zu x %zu of rank 2: off by %g", s->rows, s->cols, distance(s->n));
         }
@@ -147,7 +148,8 @@ static void probabilities(void **state)
 }
 
 /* The mean of many draws is the matrix: every element's z, and their chi-square. The number of
- * atoms drawn has mean `rank`. Small enough that sometimes more atoms are drawn than pay. */
+ * atoms drawn has mean `rank`. The matrix is so small that sometimes more atoms are drawn than
+ * pay. */
 static void mean_is_the_matrix(void **state)
 {
     (void)state;
@@ -178,12 +180,13 @@ static void mean_is_the_matrix(void **state)
         fail_msg("an element is off by %g deviations", worst);
     assert_true(chi / N < 2.5); /* correlated, so only roughly 1 */
     assert_true(whole > 0 && whole < DRAWS / 4.0);
-    kept += 5.2 * whole; /* 5, or a little more */
+    kept += 5.2 * whole; /* 5, or slightly more */
     assert_true(kept / DRAWS > 2.95 && kept / DRAWS < 3.05);
     tg_codec_destroy(c);
 }
 
-/* Another stream draws others; the same one the same, however the tensor's neighbours look. */
+/* Another stream draws other atoms; the same stream draws the same, whatever the neighbouring
+ * tensors are. */
 static void draws_are_keyed(void **state)
 {
     (void)state;
@@ -203,7 +206,7 @@ static void draws_are_keyed(void **state)
     tg_codec_destroy(c);
 }
 
-/* Matrices of zeros, with rows of zeros, of values at the ends of f32's range. */
+/* Matrices of zeros, with rows of zeros, with values at the ends of f32's range. */
 static void odd_matrices(void **state)
 {
     (void)state;
@@ -222,20 +225,20 @@ static void odd_matrices(void **state)
                 assert_true(isfinite(out[i]));
         }
     for (size_t i = 0; i < 4000; i++)
-        x[i] = i % 3 ? 3e38f : -3e38f; /* the atoms are not floats */
+        x[i] = i % 3 ? 3e38f : -3e38f; /* the atoms overflow f32 */
     code(c, &s, 1, 0);
     assert_memory_equal(out, x, 4000 * sizeof *x);
     for (size_t i = 0; i < 4000; i++)
         x[i] *= 1e-45f; /* subnormal products, normal atoms */
     code(c, &s, 1, 0);
-    x[17] = NAN; /* the inner way is not asked to look */
+    x[17] = NAN; /* the inner function does not check */
     tg__part part = {.dst = frame, .cap = sizeof frame, .hi = 4000};
     const tg_encode_context ctx = {.struct_size = sizeof ctx, .segments = &s, .nsegments = 1};
     assert_int_equal(tg__codec_encode(c, &ctx, x, 4000, &part, 1, NULL), TG_OK);
     tg_codec_destroy(c);
 }
 
-/* Parts may hold whole tensors; one that cuts a matrix is refused. */
+/* A part may hold whole tensors; a part that cuts a matrix is refused. */
 static void parts(void **state)
 {
     (void)state;
@@ -297,7 +300,7 @@ static void refusals(void **state)
     tg_codec_destroy(c);
 }
 
-/* ---- made by independent code (tools/golden_atomo.py) ---------------------------------------- */
+/* ---- produced by independent code (tools/golden_atomo.py) ------------------------------------ */
 
 static size_t from_hex(uint8_t *dst, const char *hex)
 {

@@ -1,5 +1,5 @@
-/* The eigen-decomposition: A v = value v, orthonormal vectors, also where eigenvalues coincide,
- * are 0, or lie far apart. */
+/* The eigendecomposition: A v = value v and orthonormal vectors, also if eigenvalues are equal, 0,
+ * or far apart. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>

@@ -1,4 +1,4 @@
-/* qsgd and terngrad: what is decoded has the right mean, over 10^6 draws. */
+/* qsgd and terngrad are unbiased, over 10^6 draws. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -28,8 +28,9 @@ static void encode_and_decode(tg_codec *c, uint64_t step)
     assert_int_equal(tg_frame_decode(frame, len, &aout), TG_OK);
 }
 
-/* Sums over 10^6 draws of (decoded - mean wanted), in standard deviations: of all, and of each
- * residue class of 16 elements. unit (N): of each element; limit: what x is clipped to. */
+/* Sums over 10^6 draws of (decoded - expected mean), in standard deviations: of all elements, and
+ * of each residue class modulo 16. unit (N): of each element; limit: the bound that x is clipped
+ * to. */
 static void check_means(const char *spec, const float *unit, double limit)
 {
     double sum[16] = {0}, var[16] = {0}, all = 0, all_var = 0;

@@ -1,4 +1,4 @@
-/* int8, qsgd and terngrad: bytes made by independent code, limiting cases, refusals. */
+/* int8, qsgd and terngrad: bytes produced by independent code, limiting cases, refusals. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -92,7 +92,7 @@ static void golden(void **state)
 
 /* ---- limiting cases -------------------------------------------------------------------------- */
 
-/* Multiples of a power of two up to `levels` of it: what comes back is what went in. */
+/* Multiples of a power of two, up to `levels` times, are reproduced exactly. */
 static void lossless_on_levels(void **state)
 {
     (void)state;
@@ -129,7 +129,7 @@ static void lossless_on_levels(void **state)
     }
 }
 
-/* Euclidean norm 8 of each bucket, 4 levels: unit 2. */
+/* Euclidean norm 8 in each bucket, 4 levels: unit 2. */
 static void lossless_with_the_euclidean_norm(void **state)
 {
     (void)state;
@@ -150,7 +150,7 @@ static void lossless_with_the_euclidean_norm(void **state)
     }
 }
 
-/* 0, s and -s without clipping, for any s of each tensor; agreed scalers likewise. */
+/* 0, s and -s without clipping, for any s of each tensor; the same with agreed scalers. */
 static void ternary_vectors_are_exact(void **state)
 {
     (void)state;
@@ -174,7 +174,7 @@ static void ternary_vectors_are_exact(void **state)
         for (size_t j = 0; j < N; j++)
             assert_true(out[j] == x[j]);
     }
-    /* an s larger than the own: other values, the same mean; an s of 0: nothing */
+    /* an s larger than the own: other values, the same mean; an s of 0: all zeros */
     static const float zeros[4] = {0}, wrong[] = {NAN, -1, INFINITY, 0};
     ctx.scale = zeros;
     assert_int_equal(encode(c, &ctx, N, frame), 12);
@@ -183,8 +183,8 @@ static void ternary_vectors_are_exact(void **state)
     tg_codec_destroy(c);
 }
 
-/* Cut on either side of 0 at 2.5 standard deviations, whatever the mean; what does not deviate at
- * all is not cut. */
+/* Clipped on either side of 0 at 2.5 standard deviations, whatever the mean; a constant vector is
+ * not clipped. */
 static void clipping_goes_by_the_deviation(void **state)
 {
     (void)state;
@@ -196,7 +196,7 @@ static void clipping_goes_by_the_deviation(void **state)
             x[j] = mean[i] + (j % 2 ? deviation[i] : -deviation[i]);
         x[0] = mean[i] + 200 * deviation[i]; /* the outlier is first, where sums begin */
         x[1] = mean[i] - 200 * deviation[i];
-        double variance = ((N - 2.0) + 2 * 200.0 * 200) / N; /* in deviations */
+        double variance = ((N - 2.0) + 2 * 200.0 * 200) / N; /* in units of the deviation */
         float limit = (float)(2.5 * (double)deviation[i] * sqrt(variance));
         assert_int_equal(decode(encode(c, NULL, N, frame), N), TG_OK);
         float largest = 0;
@@ -213,7 +213,7 @@ static void clipping_goes_by_the_deviation(void **state)
     tg_codec_destroy(c);
 }
 
-/* int8 is off by at most 0.4 % of the largest of a bucket, wherever it sends one. */
+/* int8 is off by at most 0.4 % of the largest element of a bucket that it sends. */
 static void int8_keeps_its_bound(void **state)
 {
     (void)state;
@@ -303,7 +303,8 @@ static void any_number_of_threads(void **state)
     tg__pool_destroy(pool);
 }
 
-/* Draws belong to places in the vector: parts cut between buckets hold what the whole holds. */
+/* Random numbers belong to positions in the vector: parts cut between buckets have the same
+ * contents as the whole. */
 static void cut_between_buckets(void **state)
 {
     (void)state;
@@ -327,7 +328,7 @@ static void cut_between_buckets(void **state)
     }
 }
 
-/* Elias frames hold the values of fixed ones, and are smaller where they are used. */
+/* Elias frames have the same values as fixed ones, and are smaller where they are used. */
 static void elias_is_another_coding_only(void **state)
 {
     (void)state;
@@ -424,7 +425,7 @@ static void frames_that_lie(void **state)
     frame[2] = 4;
     frame[3] = 1;
     refused(len, N, "aux");
-    memcpy(frame, other, len); /* 60 elements in 8 words of the last group: 4 places are free */
+    memcpy(frame, other, len); /* 60 elements in 8 words of the last group: 4 places are unused */
     frame[len - 1] |= 0x80;
     refused(len, N, "padding");
     tg_codec_destroy(c);
@@ -450,8 +451,8 @@ static void frames_that_lie(void **state)
     tg_codec_destroy(c);
 }
 
-/* An Elias frame whose bytes are spoiled, one by one and at random, is refused or decodes within
- * its bounds. */
+/* An Elias frame with damaged bytes, one by one and at random, is refused or decodes within its
+ * bounds. */
 static void elias_frames_that_lie(void **state)
 {
     (void)state;
@@ -462,7 +463,7 @@ static void elias_frames_that_lie(void **state)
     size_t len = encode(c, NULL, N, other), wrong = 0;
     assert_true(other[2] & 128);
     for (size_t i = 0; i < 20000; i++) {
-        uint8_t *copy = malloc(len); /* exactly so long, for the sanitizer */
+        uint8_t *copy = malloc(len); /* of exactly this length, for the sanitizer */
         memcpy(copy, other, len);
         for (uint32_t k = 0; k <= i % 3; k++)
             copy[12 + test_random(&seed) % (len - 12)] ^= (uint8_t)(1u << test_random(&seed) % 8);

@@ -1,5 +1,5 @@
-/* Adapted thresholds: they find the density asked for from any start, tensor by tensor, and stand
- * zeros. */
+/* Adaptive thresholds: they reach the requested density from any start, tensor by tensor, and
+ * tolerate zeros. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -18,7 +18,8 @@ enum { A = 4000, B = 1000, C = 40, N = A + B + C, SEGMENTS = 3, EACH = 2, FRAME_
 static const tg_segment segments[SEGMENTS] = {{.n = A, .rows = A, .cols = 1},
                                               {.begin = A, .n = B, .rows = B, .cols = 1},
                                               {.begin = A + B, .n = C, .rows = C, .cols = 1}};
-/* The gradients of the three differ in size; a rule with one threshold would starve two. */
+/* The gradients of the three differ in magnitude; a rule with one threshold would starve two of
+ * them. */
 static const float size[SEGMENTS] = {1e-3f, 1, 300};
 
 typedef struct rank {
@@ -47,7 +48,7 @@ static float noise(uint64_t *state)
     return sum;
 }
 
-/* Noise with a drift for some of the elements, as gradients have; scale 0: zeros. */
+/* Noise with a drift in some of the elements, as gradients have; scale 0: zeros. */
 static void step(uint64_t t, float scale)
 {
     uint64_t state = t * 7919 + 1;
@@ -74,7 +75,7 @@ static void step(uint64_t t, float scale)
     assert_int_equal(part.kept, kept);
 }
 
-/* Mean density of the steps that follow. */
+/* The mean density of the following steps. */
 static void densities(uint64_t from, uint64_t steps, double density[SEGMENTS])
 {
     memset(density, 0, SEGMENTS * sizeof *density);
@@ -88,7 +89,7 @@ static void densities(uint64_t from, uint64_t steps, double density[SEGMENTS])
 static void finds_the_density(void **state)
 {
     (void)state;
-    /* start is 100 times what fits one of the tensors, and a hundredth of what fits another */
+    /* start is 100 times too large for one of the tensors, and 100 times too small for another */
     static const struct {
         const char *spec;
         double target;
@@ -112,7 +113,7 @@ static void finds_the_density(void **state)
     }
 }
 
-/* A start a hundred times too large or too small: right within a few dozen steps. */
+/* A start that is a hundred times too large or too small is corrected within a few dozen steps. */
 static void recovers_from_a_wrong_start(void **state)
 {
     (void)state;
@@ -124,7 +125,7 @@ static void recovers_from_a_wrong_start(void **state)
         for (size_t s = 0; s < SEGMENTS; s++)
             w.memory[EACH * s] *= wrong[i];
         for (size_t s = 0; s < SEGMENTS; s++)
-            w.memory[EACH * s + 1] = 0; /* as if it had just started */
+            w.memory[EACH * s + 1] = 0; /* as at the start */
         densities(60, 40, density);
         densities(100, 20, density);
         for (size_t s = 0; s < 2; s++)
@@ -134,8 +135,8 @@ static void recovers_from_a_wrong_start(void **state)
     }
 }
 
-/* Where fewer elements have a gradient than the target asks for, the threshold does not fall until
- * nothing but old news is sent: what is left over stays within a few gradients. */
+/* If fewer elements have a gradient than the target requests, the threshold does not fall until
+ * only outdated values are sent: the residual stays within a few gradients. */
 static void an_unreachable_density_keeps_the_residual_small(void **state)
 {
     (void)state;
@@ -159,7 +160,7 @@ static void an_unreachable_density_keeps_the_residual_small(void **state)
     tg_codec_destroy(w.c);
 }
 
-/* Zeros teach nothing: neither before the first gradient nor between two. */
+/* Zeros change nothing: neither before the first gradient nor between two. */
 static void zeros_change_nothing(void **state)
 {
     (void)state;
@@ -182,7 +183,7 @@ static void zeros_change_nothing(void **state)
     }
 }
 
-/* Whatever the memory holds and the vector is, thresholds stay positive and finite. */
+/* For any memory and any vector, thresholds stay positive and finite. */
 static void bounds(void **state)
 {
     (void)state;
@@ -202,7 +203,7 @@ static void bounds(void **state)
         }
 }
 
-/* Without memory every call is a first one; a fixed threshold has none. */
+/* Without memory every call is a first call; a fixed threshold needs no memory. */
 static void without_memory(void **state)
 {
     (void)state;
@@ -223,7 +224,7 @@ static void without_memory(void **state)
     tg_codec_destroy(w.c);
 }
 
-/* What only auto looks at is refused with a fixed threshold, unless it is the default. */
+/* Keys of auto are refused with a fixed threshold, unless they have the default value. */
 static void keys_of_auto(void **state)
 {
     (void)state;
@@ -238,8 +239,7 @@ static void keys_of_auto(void **state)
     tg_codec_destroy(c);
 }
 
-/* The threads that encode, and those that decode, do not matter; nor does where the parts are cut.
- */
+/* The result does not depend on the threads that encode or decode, or on where parts are cut. */
 static void threads_and_parts(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* Frames of codecs sign and 1bit made by independent code (tools/golden_signs.py): the library
- * writes the same, and reads them. */
+/* Frames of the codecs sign and 1bit produced by independent code (tools/golden_signs.py): the
+ * library writes the same, and reads them. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>

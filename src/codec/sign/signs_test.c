@@ -1,5 +1,5 @@
-/* Codecs of one bit an element: hand-made vectors, plain loops over tensors that parts cut, limits,
- * threads, damaged frames. */
+/* Codecs with one bit per element: hand-made vectors, plain loops over tensors that parts cut,
+ * limits, threads, damaged frames. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -26,7 +26,7 @@ static tg_codec *create(const char *spec)
     return c;
 }
 
-/* One frame of x (n); returns its bytes and leaves the decoded values in out. */
+/* Encode x (n) into one frame; returns its bytes and leaves the decoded values in out. */
 static size_t encode(const char *spec, const tg_segment *segments, size_t nsegments, size_t n,
                      unsigned threads)
 {
@@ -105,8 +105,8 @@ static void onebit_by_hand(void **state)
     expect_values(mean, 19);
 }
 
-/* Columns of two values of opposite sign come through bit for bit, whatever the values are; so do
- * rows of one magnitude with scales by row. */
+/* Columns of two values with opposite signs are reproduced bit for bit, whatever the values; so are
+ * rows of one magnitude with scales per row. */
 static void lossless(void **state)
 {
     (void)state;
@@ -164,7 +164,7 @@ static void plain_column(size_t lo, size_t n, size_t stride)
     }
 }
 
-/* A piece [lo, hi) of the tensor, as documented: the rest of a row, whole rows, the beginning of a
+/* A piece [lo, hi) of the tensor, as documented: the end of a row, whole rows, the beginning of a
  * row. */
 static void plain_piece(const char *spec, const tg_segment *s, size_t lo, size_t hi)
 {
@@ -201,7 +201,7 @@ static const tg_segment tensors[] = {{0, 1000, 40, 25, 0},         {1000, 7, 7, 
                                      {291013, 900, 300, 3, 0}};
 enum { ALL = 291913 };
 
-/* To rounding, in any cut. */
+/* Equal up to rounding, for any cut. */
 static void like_plain_loops(void **state)
 {
     (void)state;
@@ -243,7 +243,7 @@ static void like_plain_loops(void **state)
         }
 }
 
-/* Threads, decoding in ranges: the same bits. */
+/* Threads and decoding in ranges give the same bits. */
 static void threads_and_ranges(void **state)
 {
     (void)state;

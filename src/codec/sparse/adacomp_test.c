@@ -1,4 +1,5 @@
-/* AdaComp by hand: bins end with their tensor, bins of zeros do not count, the gradient decides. */
+/* AdaComp by hand: bins end with their tensor, bins of zeros do not count, the gradient determines
+ * what is sent. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -47,7 +48,7 @@ static void by_hand(void **state)
     float want[HAND] = {[3] = 3, [4] = 3, [5] = 3, [6] = -3, [16] = 8};
     encode("adacomp:bin=4", &ctx, x, HAND, out);
     assert_memory_equal(out, want, sizeof want);
-    /* A gradient against the residual sends nothing of its bin. */
+    /* If the gradient opposes the residual, its bin sends nothing. */
     gradient[16] = -0.5f;
     want[16] = 0;
     encode("adacomp:bin=4", &ctx, x, HAND, out);
@@ -63,7 +64,8 @@ static void by_hand(void **state)
     assert_memory_equal(out, want, sizeof want);
 }
 
-/* The first step, and a caller without gradients: H = 2 x, so all from half of the maximum on. */
+/* The first step, and a caller without gradients: H = 2 x, so all elements of at least half the
+ * maximum. */
 static void without_gradient(void **state)
 {
     (void)state;

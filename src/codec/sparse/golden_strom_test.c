@@ -1,4 +1,4 @@
-/* Frames of strom, adacomp and 2bit with several thresholds, made by independent code
+/* Frames of strom, adacomp and 2bit with several thresholds, produced by independent code
  * (tools/golden_strom.py): the library writes the same bytes, and reads them. */
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* Values of sparse frames: hand-made blocks, every coding at every length, what is refused. */
+/* Values of sparse frames: hand-made blocks, every coding at every length, refusals. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -44,7 +44,7 @@ static void by_hand(void **state)
         float x[5], decoded[5];
         uint8_t bytes[24];
     } cases[] = {
-        /* scale 2; 3 / 2 and 5 / 2 lie between two integers: to even */
+        /* scale 2; 3 / 2 and 5 / 2 are halfway between two integers: ties to even */
         {TG__VALUES_INT8,
          5,
          9,
@@ -65,7 +65,7 @@ static void by_hand(void **state)
          {1, -2, 3, -6, 8},
          {2, -2, 2, -7, 7},
          {0, 0, 0, 0x40, 0, 0, 0xe0, 0x40, 0xc4, 0x02}},
-        /* all alike: no lower level */
+        /* all equal: no lower level */
         {TG__VALUES_2BIT, 2, 9, {-5, 5}, {-5, 5}, {0, 0, 0, 0, 0, 0, 0xa0, 0x40, 0x0b}},
         {TG__VALUES_1BIT, 5, 5, {1, -2, 3, -6, 8}, {4, -4, 4, -4, 4}, {0, 0, 0x80, 0x40, 0x0a}},
         {TG__VALUES_LEVEL,
@@ -90,7 +90,7 @@ static void by_hand(void **state)
     }
 }
 
-/* What a selector hands out: no zeros. */
+/* Values as a selector returns them: no zeros. */
 static void kept_values(float *x, size_t k, unsigned v, uint64_t seed)
 {
     test_vector(x, k, (enum test_vector)v, seed);
@@ -141,7 +141,7 @@ static void every_coding_round_trips(void **state)
     tg__guarded_close(&mem);
 }
 
-/* Errors of at most half a step; exact where values are whole steps. */
+/* Errors are at most half a step, and 0 if values are whole steps. */
 static void integers_are_nearest(void **state)
 {
     (void)state;
@@ -227,7 +227,7 @@ static void what_means_nothing_is_refused(void **state)
         assert_int_equal(check(bad[i].coding, bad[i].k, bad[i].bytes, bad[i].len), TG_E_CORRUPT);
 }
 
-/* A whole frame of levels, cut into parts: runs are found anew in each. */
+/* A whole frame of levels, cut into parts: the runs of each part are determined separately. */
 static void frames_of_levels(void **state)
 {
     (void)state;
@@ -260,7 +260,8 @@ static void frames_of_levels(void **state)
     assert_int_equal(kept, MAX_K);
 }
 
-/* Plain floats, and scales whose multiples leave f32's range, are valid; who asks is told. */
+/* Plain floats, and scales whose multiples overflow f32, are valid; the finiteness check reports
+ * them. */
 static void what_is_not_finite_is_said(void **state)
 {
     static const struct {

@@ -1,5 +1,5 @@
-/* Exact top-k against sorting: every distribution, with and without hints, however the threshold
- * misses. */
+/* Exact top-k, compared with sorting: every distribution, with and without hints, however wrong the
+ * threshold is. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -34,7 +34,7 @@ static void sort(size_t n)
     qsort(order, n, sizeof(order[0]), larger_first);
 }
 
-/* After sort(n): mark the k to choose; how many of them are not 0. */
+/* After sort(n): mark the k elements to choose; returns how many of them are not 0. */
 static size_t mark(size_t n, size_t k)
 {
     memset(chosen, 0, n);
@@ -53,7 +53,7 @@ typedef struct selector {
     tg__topk t;
     tg__topk_hint hint;
 } selector;
-static bool in_order; /* the selector at work has no pool */
+static bool in_order; /* the current selector has no pool */
 
 static float peek(const tg__topk_source *s, size_t i)
 {
@@ -61,7 +61,7 @@ static float peek(const tg__topk_source *s, size_t i)
     return s->x[i];
 }
 
-/* Called for ranges that follow each other, unless by several threads. */
+/* Called for consecutive ranges, unless by several threads. */
 static size_t pass(const tg__topk_source *s, size_t begin, size_t m, float threshold, uint32_t *idx,
                    float *val, size_t cap)
 {
@@ -100,7 +100,7 @@ static void check(selector *sel, size_t n, size_t k, size_t want)
     }
 }
 
-/* One selector goes through everything (its hints are stale, or close); another is always fresh. */
+/* One selector is used for everything (its hints are stale, or close); another is always new. */
 static void equals_sorting(void **state)
 {
     (void)state;
@@ -115,7 +115,7 @@ static void equals_sorting(void **state)
                 size_t k = TG__MAX(ks[j], (size_t)1), want = mark(n, k);
                 selector fresh = {0};
                 check(&fresh, n, k, want);
-                check(&fresh, n, k, want); /* the hint of the very same vector */
+                check(&fresh, n, k, want); /* with the hint of the same vector */
                 check(&hinted, n, k, want);
                 check(&shared, n, k, want);
                 tg__topk_free(&fresh.t);
@@ -126,7 +126,7 @@ static void equals_sorting(void **state)
     tg__topk_free(&shared.t);
 }
 
-/* The same k over a vector that changes: slowly, by a factor, in its shape. */
+/* The same k on a vector that changes: slowly, by a factor, in its shape. */
 static void hints_never_change_the_result(void **state)
 {
     (void)state;
@@ -149,8 +149,8 @@ static void hints_never_change_the_result(void **state)
     }
 }
 
-/* Far more candidates than expected, all nearly equal, the largest anywhere: thresholds that rise
- * on the way. */
+/* Far more candidates than expected, all nearly equal, with the largest anywhere: thresholds rise
+ * during the pass. */
 static void a_flood_of_candidates(void **state)
 {
     (void)state;
@@ -171,7 +171,7 @@ static void a_flood_of_candidates(void **state)
     }
 }
 
-/* A steady vector is found in the one pass: the hint is used and good. */
+/* An unchanged vector needs only one pass: the hint is used and good. */
 static void a_good_hint_needs_no_sample(void **state)
 {
     (void)state;
@@ -203,7 +203,7 @@ static void infinities_are_refused(void **state)
             x[n / 2] = step == 1 ? -INFINITY : 1;
             assert_int_equal(select_into(&t, n, 3, &count), step == 1 ? TG_E_NONFINITE : TG_OK);
         }
-        for (size_t j = 0; j < n; j++) /* the threshold misses, and the second look sees NaN */
+        for (size_t j = 0; j < n; j++) /* the threshold is too high, and the second pass sees NaN */
             x[j] = NAN;
         assert_int_equal(select_into(&t, n, 3, &count), TG_E_NONFINITE);
         tg__topk_free(&t.t);
@@ -211,7 +211,7 @@ static void infinities_are_refused(void **state)
     }
 }
 
-/* One selection after the other into the same scratch: ranges of one vector. */
+/* Consecutive selections into the same scratch: ranges of one vector. */
 static void ranges_are_appended(void **state)
 {
     (void)state;
@@ -254,7 +254,7 @@ static void ranges_are_appended(void **state)
     tg__topk_free(&t);
 }
 
-/* Many pieces: floods in some of them, ties across them. Sorting is tested above. */
+/* Many pieces: too many candidates in some of them, ties across them. Sorting is tested above. */
 static void threads_give_the_same(void **state)
 {
     (void)state;
@@ -266,7 +266,8 @@ static void threads_give_the_same(void **state)
     for (unsigned v = 0; v < TEST_VECTORS; v++) {
         test_vector(big, N, (enum test_vector)v, v);
         for (size_t i = 0; v == TEST_GRADIENT && i < 100000; i++)
-            big[300000 + i] *= 1 + (float)(i % 300); /* where nearly all of the largest are */
+            /* where nearly all of the largest elements are */
+            big[300000 + i] *= 1 + (float)(i % 300);
         for (size_t i = 0; i < TG_COUNT(ks); i++) {
             selector one = {0}, several = {.t.pool = pool};
             in_order = false;
