@@ -16,7 +16,7 @@
 
 bool tg__delay_parse(const char *text, size_t len, int64_t *ns_p)
 {
-    double ns;
+    double ns = 0;
     if (!tg_time_parse(text, len, &ns) || ns > (double)TG__TIME_MAX_NS)
         return false;
     *ns_p = llround(ns);
@@ -25,7 +25,7 @@ bool tg__delay_parse(const char *text, size_t len, int64_t *ns_p)
 
 static bool rate_parse(const char *text, size_t len, double *bps_p)
 {
-    double bps;
+    double bps = 0;
     if (!tg_rate_parse(text, len, &bps) || bps < 1 || bps > RATE_MAX)
         return false;
     *bps_p = bps;
