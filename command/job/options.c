@@ -159,7 +159,7 @@ static tg_status set_workers(uint64_t *workers, const struct option_def *option,
 
 static tg_status set_driver(tg_driver *driver, const struct option_def *option, const char *value)
 {
-    size_t i;
+    size_t i = 0;
     TG_TRY(find_word(option->o.name, driver_names, sizeof driver_names / sizeof driver_names[0],
                      value, &i));
     *driver = (tg_driver)i;
@@ -169,7 +169,7 @@ static tg_status set_driver(tg_driver *driver, const struct option_def *option, 
 static tg_status set_overlap(tg_overlap *overlap, const struct option_def *option,
                              const char *value)
 {
-    size_t i;
+    size_t i = 0;
     TG_TRY(find_word(option->o.name, overlap_names, sizeof overlap_names / sizeof overlap_names[0],
                      value, &i));
     *overlap = (tg_overlap)i;
@@ -205,7 +205,7 @@ static tg_status set_nodes(uint64_t *nodes, const struct option_def *option, con
 static tg_status set_scale(train_lr_scale *scale, const struct option_def *option,
                            const char *value)
 {
-    size_t i;
+    size_t i = 0;
     TG_TRY(find_word(option->o.name, train_lr_scale_names, TRAIN_LR_SCALES, value, &i));
     *scale = (train_lr_scale)i;
     return TG_OK;
@@ -213,7 +213,7 @@ static tg_status set_scale(train_lr_scale *scale, const struct option_def *optio
 
 tg_status options_precision(const char *name, const char *value, train_precision *precision_p)
 {
-    size_t i;
+    size_t i = 0;
     TG_TRY(find_word(name, train_precision_names, TRAIN_PRECISIONS, value, &i));
     *precision_p = (train_precision)i;
     return TG_OK;
@@ -222,7 +222,7 @@ tg_status options_precision(const char *name, const char *value, train_precision
 static tg_status set_clock(bool *is_virtual, const struct option_def *option, const char *value)
 {
     static const char *const names[] = {"real", "virtual"};
-    size_t i;
+    size_t i = 0;
     TG_TRY(find_word(option->o.name, names, 2, value, &i));
     *is_virtual = i == 1;
     return TG_OK;
