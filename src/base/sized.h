@@ -1,4 +1,4 @@
-/* Public structures that can grow: the rule is in telegrad/base.h, "Structures". */
+/* Public structures that can grow: the rule is in telegrad/base.h, "Structures that grow". */
 #ifndef TG_BASE_SIZED_H
 #define TG_BASE_SIZED_H
 

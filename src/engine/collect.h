@@ -2,11 +2,9 @@
  *
  * Alike  If a rank told other ranks different things, they would go different ways. After the
  *        exchanges marked "alike", the ranks exchange hashes of what they received, 8 bytes for
- *        each
- *        rank. Either all ranks continue with the same bytes, or this rank leaves the transport
- *        with
- *        TG_E_CORRUPT. The error names the rank that differs; `what` appears in its text ("the
- *        handshake").
+ *        each rank. Either all ranks continue with the same bytes, or this rank leaves the
+ *        transport with TG_E_CORRUPT. The error names the rank that differs; `what` appears in its
+ *        text ("the handshake").
  * A rank that runs out of memory here leaves the transport as well. */
 #ifndef TG_COLLECT_H
 #define TG_COLLECT_H
