@@ -33,6 +33,7 @@ if(TARGET telegrad_mpi_static)
     target_link_libraries(telegrad PRIVATE telegrad_mpi_static)
 endif()
 target_link_libraries(telegrad PRIVATE telegrad_static)
+add_dependencies(product telegrad)
 if(NOT CMAKE_CROSSCOMPILING AND NOT TG_SANITIZE) # it prints its manual page and its completion itself
     function(telegrad_prints file arguments)
         add_custom_command(OUTPUT ${PROJECT_BINARY_DIR}/${file} DEPENDS telegrad cmake/print.cmake VERBATIM
@@ -44,6 +45,7 @@ if(NOT CMAKE_CROSSCOMPILING AND NOT TG_SANITIZE) # it prints its manual page and
     telegrad_prints(_telegrad "help;--completion;zsh")
     add_custom_target(telegrad_printed ALL DEPENDS ${PROJECT_BINARY_DIR}/telegrad.1 ${PROJECT_BINARY_DIR}/telegrad.bash
         ${PROJECT_BINARY_DIR}/_telegrad)
+    add_dependencies(product telegrad_printed)
 endif()
 
 if(NOT TG_TESTS)

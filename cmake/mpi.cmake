@@ -39,6 +39,7 @@ foreach(kind shared static)
         PUBLIC telegrad_${kind} MPI::MPI_C)
 endforeach()
 tg_exports(telegrad_mpi_shared cmake/telegrad-mpi.map)
+add_dependencies(product telegrad_mpi_shared telegrad_mpi_static)
 target_link_options(telegrad_mpi_shared PRIVATE LINKER:-z,nodelete) # MPI_Finalize calls it
 
 if(NOT TG_TESTS)
